@@ -1,0 +1,62 @@
+/* err: the one way a fallible function tells its caller what went wrong.
+ *
+ * Functions return 0 or a negative code of ERR_MAP; each code is the negated number of the gRPC status
+ * it travels as. The last parameter `struct err *err` is owned by the caller, of fixed size, never
+ * allocates and may be NULL when the caller wants the code alone. Any thread, one owner at a time.
+ * A good message says what, where (file, line, column, channel, index), what was expected, the mend. */
+#ifndef BRR_BASE_ERR_H
+#define BRR_BASE_ERR_H
+
+#define ERR_MAP(X)                                                                                \
+    X(CANCELLED, 1, "cancelled")                                                                  \
+    X(UNKNOWN, 2, "unknown")                                                                      \
+    X(INVALID, 3, "invalid_argument")                                                             \
+    X(DEADLINE, 4, "deadline_exceeded")                                                           \
+    X(NOT_FOUND, 5, "not_found")                                                                  \
+    X(EXISTS, 6, "already_exists")                                                                \
+    X(DENIED, 7, "permission_denied")                                                             \
+    X(EXHAUSTED, 8, "resource_exhausted")                                                         \
+    X(PRECONDITION, 9, "failed_precondition")                                                     \
+    X(ABORTED, 10, "aborted")                                                                     \
+    X(RANGE, 11, "out_of_range")                                                                  \
+    X(UNSUPPORTED, 12, "unsupported")                                                             \
+    X(INTERNAL, 13, "internal")                                                                   \
+    X(UNAVAILABLE, 14, "unavailable")                                                             \
+    X(DATA_LOSS, 15, "data_loss")                                                                 \
+    X(UNAUTHENTICATED, 16, "unauthenticated")
+
+enum err_code {
+    ERR_OK = 0,
+#define ERR_ENUM(name, grpc, text) ERR_##name = -(grpc),
+    ERR_MAP(ERR_ENUM)
+#undef ERR_ENUM
+};
+
+struct err {
+    int code;          /* 0 or a value of enum err_code */
+    char message[512]; /* one sentence for people, no trailing newline */
+    char origin[48];   /* "edf.c:120": where it was first set */
+    char cause[256];   /* message of the error below it, or "" */
+};
+
+/* Short stable word of a code ("invalid_argument"); "ok" for 0, "unknown" for anything else. */
+const char *err_name(int code);
+
+/* Fill *err (unless NULL) and return code. Use the macro, it records the origin. */
+int err_set_at(struct err *err, const char *file, int line, int code, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+#define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
+
+/* Like err_set, from an errno value: picks the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED,
+ * EACCES → DENIED, EEXIST → EXISTS, else INTERNAL) and appends ": strerror". */
+int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+#define err_errno(err, errnum, ...) err_errno_at((err), __FILE__, __LINE__, (errnum), __VA_ARGS__)
+
+/* Put a new sentence in front: the old message becomes the cause, code and origin stay. Returns the code. */
+int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* "message (cause)" in buf, always terminated. Returns buf. */
+const char *err_text(const struct err *err, char *buf, unsigned long size);
+
+#endif

@@ -1,0 +1,60 @@
+/* fsio: files and directories with durable writes. Errors name the path and the mend. Any thread. */
+#ifndef BRR_BASE_FSIO_H
+#define BRR_BASE_FSIO_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Whole file into malloc'd, NUL-terminated memory (the NUL is not counted). Refuses more than max_bytes. */
+int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
+
+/* Atomic durable replacement: PATH.tmp-PID-N, write, fsync, rename, fsync of the directory. On failure the
+ * old file is untouched and the temporary is gone. */
+int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);
+
+/* The same in steps, for big files. After open: write, then commit or abort (exactly one, also after an error). */
+struct fsio_writer {
+    int fd;
+    int64_t written_bytes;
+    char path[4096];
+    char tmp_path[4096 + 64];
+};
+int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err);
+int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err);
+int fsio_writer_commit(struct fsio_writer *w, struct err *err);
+void fsio_writer_abort(struct fsio_writer *w);
+
+/* mkdir -p with mode 0755. */
+int fsio_mkdirs(const char *path, struct err *err);
+bool fsio_exists(const char *path);
+bool fsio_is_dir(const char *path);
+int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err);
+/* rm -rf, never following symbolic links. Missing is success. */
+int fsio_remove_tree(const char *path, struct err *err);
+/* "a/b" into buf; ERR_RANGE when it does not fit. */
+int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err);
+/* Absolute path with "." and ".." resolved textually against cwd; the file need not exist. */
+int fsio_absolute(char *buf, size_t size, const char *path, struct err *err);
+const char *fsio_basename(const char *path);
+
+/* Visit every regular file below dir, sorted by relative path, symlinks to files followed, to directories not.
+ * visit returns 0 to go on; any other value ends the walk and is returned. */
+typedef int fsio_visit_fn(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err);
+int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err);
+
+/* Read-only mapping of a whole file. length 0 gives data NULL. */
+struct fsio_map {
+    const uint8_t *data;
+    size_t len;
+};
+int fsio_map_open(struct fsio_map *map, const char *path, struct err *err);
+void fsio_map_close(struct fsio_map *map);
+
+/* Exclusive advisory lock on PATH (created, holds the pid). ERR_PRECONDITION with the holder's pid when taken.
+ * Returns the descriptor to close on release. */
+int fsio_lock(const char *path, int *ret_fd, struct err *err);
+int64_t fsio_free_bytes(const char *path); /* -1 when unknown */
+
+#endif

@@ -1,0 +1,48 @@
+/* json: a reader (immutable tree over jansson) and a writer (streams into a struct str).
+ * The only place that knows jansson. One thread per document. */
+#ifndef BRR_BASE_JSON_H
+#define BRR_BASE_JSON_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct json;
+enum json_type { JSON_NULL, JSON_BOOL, JSON_INTEGER, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* name appears in errors with line and column. Depth is limited to 64 by the reader. */
+int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
+void json_free(struct json *root); /* NULL is fine; only the root of a parse may be freed */
+enum json_type json_type(const struct json *j); /* JSON_NULL for NULL */
+const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
+size_t json_count(const struct json *j);                                 /* members or elements; 0 otherwise */
+const struct json *json_at(const struct json *array, size_t index);
+/* i-th member in insertion order; NULL past the end. */
+const struct json *json_member(const struct json *object, size_t index, const char **ret_key);
+/* Scalars with a fallback for absent or of another type. */
+const char *json_str(const struct json *j, const char *fallback);
+double json_f64(const struct json *j, double fallback); /* integers too */
+int64_t json_i64(const struct json *j, int64_t fallback);
+bool json_bool(const struct json *j, bool fallback);
+
+/* Writer: compact, one line, commas handled. key is NULL inside arrays and at the root. Non-finite numbers
+ * become null; f64 uses the fewest digits that read back equal. */
+struct json_writer {
+    struct str *out;
+    uint64_t has_item; /* one bit per depth */
+    int depth;
+};
+void json_begin(struct json_writer *w, struct str *out);
+void json_object(struct json_writer *w, const char *key);
+void json_array(struct json_writer *w, const char *key);
+void json_end(struct json_writer *w, char close); /* '}' or ']' */
+void json_put_str(struct json_writer *w, const char *key, const char *value); /* NULL → null */
+void json_put_f64(struct json_writer *w, const char *key, double value);
+void json_put_i64(struct json_writer *w, const char *key, int64_t value);
+void json_put_bool(struct json_writer *w, const char *key, bool value);
+void json_put_null(struct json_writer *w, const char *key);
+void json_put_raw(struct json_writer *w, const char *key, const char *json_text); /* already valid JSON */
+
+#endif

@@ -1,0 +1,22 @@
+/* log: the process-wide sink for daemon/ and client/ (libraries return errors, they do not log).
+ * One line per call on stderr, key=value text or JSON. Any thread. */
+#ifndef BRR_BASE_LOG_H
+#define BRR_BASE_LOG_H
+#include <stdbool.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+void log_setup(enum log_level level, bool json);
+void log_set_level(enum log_level level);
+bool log_level_parse(const char *text, enum log_level *ret);
+/* fields is "job=%s step=%lld"-style printf text of key=value pairs, or NULL. Quote values that may hold
+ * blanks with "%s" inside double quotes. */
+void log_write(enum log_level level, const char *message, const char *fields, ...) __attribute__((format(printf, 3, 4)));
+#define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+/* Called for each line (for brrd_log_messages_total); one hook. */
+void log_hook(void (*hook)(enum log_level level));
+
+#endif

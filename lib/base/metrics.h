@@ -1,0 +1,41 @@
+/* metrics: the process-wide registry behind /metrics and the Metrics RPC. Families are declared once in a
+ * table; updates are lock-free atomics; HELP and TYPE of every family are always printed. Any thread. */
+#ifndef BRR_BASE_METRICS_H
+#define BRR_BASE_METRICS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/str.h"
+
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+struct metric_family {
+    const char *name; /* "brrd_rpc_duration_seconds" */
+    enum metric_type type;
+    const char *help;
+    const char *labels;    /* "service,method" or "" */
+    const double *buckets; /* histogram upper bounds, ascending, without +Inf */
+    size_t bucket_count;
+};
+
+struct metrics;
+struct metric; /* one series; valid until metrics_free or metrics_drop of its labels */
+
+/* The table must outlive the registry. At most max_series series per family. */
+struct metrics *metrics_new(const struct metric_family *table, size_t families, size_t max_series);
+void metrics_free(struct metrics *m);
+/* The series of family `name` with label values joined by '\x1f' in table order ("" for no labels); made at 0 when
+ * new. NULL when the family is unknown or full. */
+struct metric *metrics_series(struct metrics *m, const char *name, const char *label_values);
+void metrics_drop(struct metrics *m, const char *name, const char *label_values);
+void metric_add(struct metric *series, double value);     /* counter, gauge; NULL series is ignored */
+void metric_set(struct metric *series, double value);     /* gauge */
+void metric_observe(struct metric *series, double value); /* histogram */
+double metric_value(const struct metric *series);
+/* Prometheus text format 0.0.4. */
+void metrics_print(struct metrics *m, struct str *out);
+/* Every sample line: visit(ctx, name with suffix, "k=\"v\",…", value). For the Metrics RPC. */
+typedef void metrics_visit_fn(void *ctx, const char *name, const char *labels, double value);
+void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx);
+
+#endif

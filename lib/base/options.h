@@ -1,0 +1,56 @@
+/* options: a configuration file as a table, one row per key. Reads a yaml tree into a plain struct, with
+ * defaults, types, ranges; unknown keys, wrong types and values out of range are errors that name
+ * file:line:column, what was expected and the nearest known key. daemon.yaml and every job kind have one
+ * table each; --help texts and docs are generated from it. After start nobody reads YAML. */
+#ifndef BRR_BASE_OPTIONS_H
+#define BRR_BASE_OPTIONS_H
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/yaml.h"
+
+enum option_type {
+    OPTION_BOOL,     /* bool */
+    OPTION_I64,      /* int64_t, min..max */
+    OPTION_F64,      /* double, min..max */
+    OPTION_STRING,   /* const char * in the arena; null → NULL */
+    OPTION_ENUM,     /* int: index into choices "a|b|c" */
+    OPTION_DURATION, /* int64_t milliseconds; "none" and null → -1 */
+    OPTION_BYTES,    /* int64_t bytes; "none" and null → -1 */
+    OPTION_STRINGS,  /* struct option_list of const char *: a sequence of scalars, or one scalar */
+    OPTION_F64S,     /* struct option_numbers: a sequence of numbers */
+    OPTION_NODE,     /* const struct yaml_node *: a free-form subtree the owner reads (stores, serve, data.montage) */
+    OPTION_NOTICE,   /* accepted for old files, does nothing; help says what to tell the user */
+};
+
+struct option_list { const char **items; size_t count; };
+struct option_numbers { double *items; size_t count; };
+
+struct option {
+    const char *name; /* "data.window_s" */
+    enum option_type type;
+    size_t offset;        /* into the target struct; ignored for NOTICE */
+    const char *fallback; /* default as it would stand in YAML; NULL = required */
+    double min, max;      /* numbers, durations in ms, bytes; both 0 = unlimited. Lists: each element */
+    const char *choices;  /* ENUM: "a|b|c" */
+    const char *help;     /* one line */
+};
+
+struct option_notice { char text[256]; };
+
+/* Fill *target from defaults and tree. Strings and lists live in arena. notices (may be NULL) receives up to
+ * max_notices texts for OPTION_NOTICE keys, *ret_notices their number. */
+int options_read(const struct option *table, size_t rows, const struct yaml_node *root, const char *file, struct arena *arena,
+                 void *target, struct err *err);
+/* Calls visit for each NOTICE key present in the tree. */
+void options_notices(const struct option *table, size_t rows, const struct yaml_node *root,
+                     void (*visit)(void *ctx, const char *key, const char *help), void *ctx);
+/* Error at a node, for owners of OPTION_NODE subtrees: "file:line:col: message". */
+int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The table for people: name, type, default, range, help. */
+void options_print(const struct option *table, size_t rows, FILE *out);
+
+#endif
