@@ -1,0 +1,299 @@
+/* op: the one table of operations. Each op is validated once here (shape, dtype, device, aliasing), then runs on the
+ * stream's backend; the CPU backend is complete and is the reference. Layers are written once over these calls.
+ *
+ * Letters: B batch, T samples, L tokens, C/D channels, N state, H heads, P head width, K taps. Channel-last
+ * (kernels/tensor.h). Unless said otherwise activations are F32 or BF16 (all activations of one call alike),
+ * parameters, statistics and states F32, and arithmetic accumulates in F32 or wider.
+ * Gradient rule: gradients of activations are written (=), gradients of parameters are accumulated (+=), so
+ * micro-batches sum. An absent (data NULL) gradient output is not computed.
+ * Determinism: fixed-order reductions; the same inputs give the same bits. On the CPU a forward result of one batch row
+ * does not depend on the other rows or on B.
+ * Every function: 0 or negative ERR_*; INVALID names op, argument, shape found and shape expected. Asynchronous on
+ * CUDA: faults may surface at stream_sync. */
+#ifndef BRR_KERNELS_OP_H
+#define BRR_KERNELS_OP_H
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "kernels/device.h"
+#include "kernels/tensor.h"
+
+/* ---- convolution and projection -------------------------------------------------------------------------------- */
+
+/* y[b,t,o] = bias[o] + Σ_{i,k} w[o,i,k]·x[b, t·stride + k − pad, i], zero outside; optional ReLU.
+ * x (B,T,Ci) · w (Co,Ci,K) in PyTorch order · bias (Co) optional · y (B,To,Co), To = (T + 2·pad − K)/stride + 1.
+ * x and y may be channel slices (ld). stride 1 or 2.
+ * weight_version: 0 = w may change any time; else the backend may keep a packed copy of w until a call with the same
+ * w.data and another version (inference: a constant; training: the step number + 1). */
+struct conv1d_args {
+    struct tensor x, w, bias, y;
+    int stride, pad;
+    bool relu;
+    uint64_t weight_version;
+};
+int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err);
+/* dy (B,To,Co) → dx (=), dw (+=), dbias (+=). No ReLU here (see op_relu_backward, op_batchnorm_backward). */
+struct conv1d_backward_args {
+    struct tensor x, w, dy, dx, dw, dbias;
+    int stride, pad;
+    uint64_t weight_version;
+};
+int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err);
+
+/* Transposed convolution, K = stride = 2: y[b,2t+k,o] = bias[o] + Σ_i x[b,t,i]·w[i,o,k]. w (Ci,Co,2), y (B,2T,Co). */
+struct convt1d_args {
+    struct tensor x, w, bias, y;
+    uint64_t weight_version;
+};
+int op_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err);
+struct convt1d_backward_args {
+    struct tensor x, w, dy, dx, dw, dbias;
+    uint64_t weight_version;
+};
+int op_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err);
+
+/* y (R,Co) = x (R,Ci)·wᵀ + bias, w (Co,Ci); x, y any rank ≥ 2, rows = product of all but the last dim.
+ * accumulate: y += instead of =. */
+struct linear_args {
+    struct tensor x, w, bias, y;
+    bool accumulate;
+    uint64_t weight_version;
+};
+int op_linear(struct stream *s, const struct linear_args *a, struct err *err);
+/* accumulate_dx: dx += (two consumers of one activation). */
+struct linear_backward_args {
+    struct tensor x, w, dy, dx, dw, dbias;
+    bool accumulate_dx;
+    uint64_t weight_version;
+};
+int op_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err);
+
+/* Depthwise: y[b,t,c] = act(bias[c] + Σ_k w[c,k]·x[b, t + k − pad_left, c]), zero outside; K 1..8.
+ * Causal (Mamba): pad_left = K−1, the last tap meets the newest sample. "Same" (conv mixer): pad_left = K/2.
+ * reverse: the sequence is read from the end (equal to flip, op, flip). act = SiLU when silu.
+ * w (D,K), bias (D) optional. state0/state (B,K−1,D), optional: the K−1 inputs before/after the block (causal only).
+ * lengths: host array of B row lengths or NULL; beyond a row's length y = 0 and reverse starts at the length.
+ * resets (B,L) U8, optional: 1 starts a new segment, taps do not reach across it (reverse: at its other end). */
+struct conv1d_depthwise_args {
+    struct tensor x, w, bias, y, state0, state, resets;
+    int pad_left;
+    bool silu, reverse;
+    const int32_t *lengths;
+};
+int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err);
+/* dstate0 (=) optional; dstate = gradient of the final state, optional. */
+struct conv1d_depthwise_backward_args {
+    struct tensor x, w, bias, dy, dx, dw, dbias, state0, dstate0, dstate, resets;
+    int pad_left;
+    bool silu, reverse;
+    const int32_t *lengths;
+};
+int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err);
+
+/* ---- norms ----------------------------------------------------------------------------------------------------- */
+
+/* Training batch norm over all rows of x (B,T,C): y = (x − m)·rs·weight + bias, optional ReLU; m, rs from biased variance
+ * (eps inside the root), written to save_mean, save_rstd (C). running_* (C) F32 are updated in place with `momentum`
+ * (running variance unbiased). y may be a channel slice. y may equal x. */
+struct batchnorm_args {
+    struct tensor x, weight, bias, y, save_mean, save_rstd, running_mean, running_var;
+    float eps, momentum;
+    bool relu;
+};
+int op_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err);
+/* y = (x − running_mean)/sqrt(running_var + eps)·weight + bias, optional ReLU (save_* unused). */
+int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err);
+/* y: the forward output, needed only with relu (its mask). dx may equal dy. */
+struct batchnorm_backward_args {
+    struct tensor x, y, weight, save_mean, save_rstd, dy, dx, dweight, dbias;
+    bool relu;
+};
+int op_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err);
+
+/* r = x + residual (residual optional); y = (r − mean r)·rs·weight + bias over the last dim. save_mean, save_rstd (rows).
+ * sum (optional output) receives r. */
+struct layernorm_args {
+    struct tensor x, residual, weight, bias, y, sum, save_mean, save_rstd;
+    float eps;
+};
+int op_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err);
+/* sum: r of the forward pass. dx = gradient of r (goes to both x and residual). */
+struct layernorm_backward_args {
+    struct tensor sum, weight, save_mean, save_rstd, dy, dx, dweight, dbias;
+};
+int op_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err);
+
+/* Gated RMS norm: q = y·silu(z); out = weight·q·rsqrt(mean(q², within each of `groups` equal channel groups) + eps).
+ * save_rstd (rows, groups). */
+struct rmsnorm_gated_args {
+    struct tensor y, z, weight, out, save_rstd;
+    int groups;
+    float eps;
+};
+int op_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err);
+struct rmsnorm_gated_backward_args {
+    struct tensor y, z, weight, save_rstd, dout, dy, dz, dweight;
+    int groups;
+};
+int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backward_args *a, struct err *err);
+
+/* ---- selective scans ------------------------------------------------------------------------------------------- */
+
+/* Mamba-1. u, delta, z, out (B,L,D); A (D,N) negative; Bm, Cm (B,L,G,N), channel d uses group d/(D/G);
+ * Dskip, dbias (D) optional; z optional (gate silu(z)); h0, hT (B,D,N) F32 optional.
+ * Δ = softplus(delta + dbias) (or the value itself), clamped to [clamp_lo, clamp_hi] when clamp_hi > 0;
+ * a = exp(ΔA); b = Δ·B·u (zoh: Δ·φ(ΔA)·B·u, φ(v) = (e^v − 1)/v); h = a·h + b; y = C·h + Dskip·u; out = y·silu(z).
+ * N ≤ 256. lengths, resets, reverse as in conv1d_depthwise. */
+struct scan1_args {
+    struct tensor u, delta, A, Bm, Cm, Dskip, dbias, z, h0, out, hT, resets;
+    bool softplus, zoh, reverse;
+    float clamp_lo, clamp_hi;
+    const int32_t *lengths;
+};
+int op_scan1(struct stream *s, const struct scan1_args *a, struct err *err);
+/* Gradients of everything; dA is the gradient of A itself (dA_log = dA·A). dhT = gradient of hT, optional.
+ * du, ddelta, dBm, dCm, dz, dh0 (=); dA, dDskip, ddbias (+=). The forward pass is recomputed in chunks. */
+struct scan1_backward_args {
+    struct scan1_args fwd; /* out and hT unused */
+    struct tensor dout, dhT, du, ddelta, dA, dBm, dCm, dDskip, ddbias, dz, dh0;
+};
+int op_scan1_backward(struct stream *s, const struct scan1_backward_args *a, struct err *err);
+
+/* Mamba-2 (SSD). x, y (B,L,H·P) with `heads` H; delta (B,L,H); A (H) negative; Bm, Cm (B,L,G·N) with `groups` G;
+ * Dskip, dbias (H) optional; h0, hT (B,H·P,N) F32 optional. Δ = softplus(delta + dbias);
+ * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. chunk: 0 = direct recurrence, else the chunked matrix form of that length
+ * (same function). x, delta, Bm, Cm, y may be channel slices. */
+struct ssd_args {
+    struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT, resets;
+    int heads, groups, chunk;
+    bool softplus, reverse;
+    float clamp_lo, clamp_hi;
+    const int32_t *lengths;
+};
+int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err);
+struct ssd_backward_args {
+    struct ssd_args fwd; /* y and hT unused */
+    struct tensor dy, dhT, dx, ddelta, dA, dBm, dCm, dDskip, ddbias, dh0;
+};
+int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct err *err);
+
+/* ---- element-wise ---------------------------------------------------------------------------------------------- */
+
+enum eltwise_kind {
+    ELTWISE_COPY,     /* y = a (also converts dtype, and concatenates through slices) */
+    ELTWISE_ADD,      /* y = a + b */
+    ELTWISE_ADD_RELU, /* y = max(a + b, 0) */
+    ELTWISE_RELU,     /* y = max(a, 0) */
+    ELTWISE_RELU_BACKWARD, /* y = a where b > 0 else 0: a = dy, b = the forward output */
+    ELTWISE_SILU,
+    ELTWISE_SILU_BACKWARD, /* y = a·silu'(b): a = dy, b = the forward input */
+    ELTWISE_SCALE,    /* y = alpha·a */
+    ELTWISE_FILL,     /* y = alpha */
+};
+/* Shapes equal, slices allowed, y may equal a or b. */
+struct eltwise_args {
+    enum eltwise_kind kind;
+    struct tensor a, b, y;
+    float alpha;
+};
+int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
+
+/* y = x·mask/(1 − p); mask from Philox(seed, stream, step, index): element index, or (b, c) when per_channel (drops whole
+ * channels of (B,T,C)). Its own gradient: apply it to dy with the same arguments. p = 0 copies. Row b of the batch
+ * draws as row row0 + b, so micro-batches continue one another. */
+struct dropout_args {
+    struct tensor x, y;
+    float p;
+    bool per_channel;
+    uint64_t seed;
+    uint32_t rng_stream, step;
+    int64_t row0;
+};
+int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
+
+/* Linear interpolation along T (align_corners = false), (B,T,C) → (B,To,C); nearest with `nearest`. */
+struct resize_args {
+    struct tensor x, y;
+    bool nearest;
+};
+int op_resize(struct stream *s, const struct resize_args *a, struct err *err);
+int op_resize_backward(struct stream *s, const struct resize_args *a, struct err *err); /* x = dy, y = dx */
+
+/* ---- training -------------------------------------------------------------------------------------------------- */
+
+/* Per-sample loss from logits (B,T) F32 against labels (B,T) U8 in {0,1}; samples t ≥ valid[b] and those with
+ * mask (B,T) U8 = 0 (optional) do not count. bce = softplus-stable cross entropy with pos_weight on positives;
+ * focal: alpha_t·(1 − p_t)^gamma·bce, alpha_t = alpha for positives, 1 − alpha for negatives, p_t from the logit.
+ * loss_sum (1) F64-as-two… : the sum goes to *host_loss_sum and the count to *host_count on the CPU; on CUDA they are
+ * written to the same places at stream_sync. dlogits (=, optional) is the gradient of sum·scale. */
+enum loss_kind { LOSS_BCE, LOSS_FOCAL };
+struct loss_args {
+    enum loss_kind kind;
+    struct tensor logits, labels, mask, dlogits;
+    const int32_t *valid; /* host, B */
+    float alpha, gamma, pos_weight, scale;
+    double *host_loss_sum; /* += is not done: overwritten */
+    int64_t *host_count;
+};
+int op_loss(struct stream *s, const struct loss_args *a, struct err *err);
+
+/* Sum of squares (F64, fixed order) of a flat F32 array and whether all are finite; to the host at stream_sync. */
+struct norm_args {
+    struct tensor x;
+    double *host_sum_squares;
+    bool *host_finite;
+};
+int op_norm(struct stream *s, const struct norm_args *a, struct err *err);
+
+/* AdamW on flat F32 arrays of n: m = b1·m + (1−b1)·g; v = b2·v + (1−b2)·g²; p −= lr·(m̂/(√v̂ + eps) + wd·p), g scaled
+ * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1. */
+struct adamw_args {
+    struct tensor param, grad, m, v, decay, ema;
+    float lr, beta1, beta2, eps, weight_decay, grad_scale, ema_decay;
+    int64_t step;
+};
+int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err);
+
+/* Probabilities: y = 1/(1 + exp(−x)), F32. */
+struct sigmoid_args {
+    struct tensor x, y;
+};
+int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err);
+
+/* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
+struct op_table {
+    const char *name; /* "cpu", "cuda" */
+#define OP_MAP(X)                                                                                                                  \
+    X(conv1d, conv1d_args)                                                                                                         \
+    X(conv1d_backward, conv1d_backward_args)                                                                                       \
+    X(convt1d, convt1d_args)                                                                                                       \
+    X(convt1d_backward, convt1d_backward_args)                                                                                     \
+    X(linear, linear_args)                                                                                                         \
+    X(linear_backward, linear_backward_args)                                                                                       \
+    X(conv1d_depthwise, conv1d_depthwise_args)                                                                                     \
+    X(conv1d_depthwise_backward, conv1d_depthwise_backward_args)                                                                   \
+    X(batchnorm, batchnorm_args)                                                                                                   \
+    X(batchnorm_inference, batchnorm_args)                                                                                         \
+    X(batchnorm_backward, batchnorm_backward_args)                                                                                 \
+    X(layernorm, layernorm_args)                                                                                                   \
+    X(layernorm_backward, layernorm_backward_args)                                                                                 \
+    X(rmsnorm_gated, rmsnorm_gated_args)                                                                                           \
+    X(rmsnorm_gated_backward, rmsnorm_gated_backward_args)                                                                         \
+    X(scan1, scan1_args)                                                                                                           \
+    X(scan1_backward, scan1_backward_args)                                                                                         \
+    X(ssd, ssd_args)                                                                                                               \
+    X(ssd_backward, ssd_backward_args)                                                                                             \
+    X(eltwise, eltwise_args)                                                                                                       \
+    X(dropout, dropout_args)                                                                                                       \
+    X(resize, resize_args)                                                                                                         \
+    X(resize_backward, resize_args)                                                                                                \
+    X(loss, loss_args)                                                                                                             \
+    X(norm, norm_args)                                                                                                             \
+    X(adamw, adamw_args)                                                                                                           \
+    X(sigmoid, sigmoid_args)
+#define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
+    OP_MAP(OP_SLOT)
+#undef OP_SLOT
+};
+
+#endif
