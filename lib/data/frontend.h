@@ -1,0 +1,56 @@
+/* frontend: from the channels a source happens to have to the model's input montage at 256 Hz, as a causal stream.
+ * raw µV samples at the source rate → montage derivation → resample to 256 Hz → band-pass → notch → clamp ±60,000 µV →
+ * binary16. State is carried, so chunks of any size give the same bits; the window cache, training, validation, detect
+ * and live streams all read what this produces. One thread at a time per frontend.
+ * Segments: a gap of at most fill_gap_s is filled by holding the last sample (flagged); a longer one ends the segment and
+ * filters start anew (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the source. */
+#ifndef BRR_DATA_FRONTEND_H
+#define BRR_DATA_FRONTEND_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { FRONTEND_RATE_HZ = 256, FRONTEND_MAX_CHANNELS = 64, FRONTEND_MAX_LABELS = 1024 };
+
+struct frontend_config {
+    const char *montage;          /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
+    double notch_hz;              /* 0, 50 or 60 */
+    double bandpass_hz[2];        /* 0.5, 120 */
+    double fill_gap_s;            /* 2 */
+};
+
+/* How the montage was met; texts are for people and reports. */
+struct frontend_report {
+    int output_channels;
+    int used_channels;            /* source channels read */
+    bool inverse_montage;         /* bipolar source, referential model: minimum-norm inverse */
+    int interpolated;             /* electrodes interpolated by spherical spline (Fz, Pz only) */
+    char note[256];               /* "" or what to tell the user, e.g. "Fz Pz interpolated" */
+};
+
+struct frontend;
+
+/* What receives finished samples: n rows of output_channels binary16 values (µV), channel-last, the first one at output
+ * index `first`. segment_start: the first row begins a new segment. held: rows made by holding over a short gap.
+ * Return 0 to go on; any other value is returned by the pushing call. */
+typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
+                             struct err *err);
+
+/* labels: the source's channel names (n_labels); rate_hz of the EEG channels. Errors (INVALID, PRECONDITION) name the missing
+ * electrodes and the labels present. report may be NULL. */
+int frontend_new(const struct frontend_config *config, const char *const *labels, int n_labels, double rate_hz,
+                 frontend_sink_fn *sink, void *ctx, struct frontend **ret, struct frontend_report *report, struct err *err);
+void frontend_free(struct frontend *f);
+/* Index (into labels) of each source channel read, in the order frontend_push wants them. */
+int frontend_sources(const struct frontend *f, const int **ret_indices);
+/* n samples of the used channels, channel-major: uv[c][0..n). */
+int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err);
+/* The next source sample lies `missing` source samples later than expected. */
+int frontend_gap(struct frontend *f, int64_t missing, struct err *err);
+/* The source ended: flush the resampler's tail, so that n source samples give ceil(n·256/rate) outputs per segment. */
+int frontend_finish(struct frontend *f, struct err *err);
+/* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage; count through ret_n. */
+int montage_channels(const char *montage, const char *const **ret_names, int *ret_n, struct err *err);
+
+#endif

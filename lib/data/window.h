@@ -1,0 +1,62 @@
+/* window: one recording in the window cache, and the 60 s windows read from it.
+ * A cached recording is one file: header (JSON) + channel-last binary16 samples at 256 Hz in absolute file time + label runs +
+ * segments. Its key is the SHA-256 over the source's identity (path, size, mtime or object ETag), reader version, montage,
+ * filters and label rules, so a changed setting never reads stale data.
+ * Grid (contract): starts k·hop within a segment; a tail gets one more window at the next grid point, zero-padded on the
+ * right after normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std,
+ * (x − m)/max(s, 0.1 µV), two-pass in double, clip ±10. Reading is thread-safe. */
+#ifndef BRR_DATA_WINDOW_H
+#define BRR_DATA_WINDOW_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/frontend.h"
+
+struct window_span { int64_t first, end; }; /* [first, end) in 256 Hz samples from file time 0 */
+
+struct recording;
+
+/* What a cached recording holds. Pointers live as long as the recording. */
+struct recording_info {
+    int channels;
+    int64_t samples;              /* length of file time in 256 Hz samples, gaps included */
+    const struct window_span *segments; /* where samples exist, ascending */
+    int n_segments;
+    const struct window_span *seizures; /* label runs, ascending, merged */
+    int n_seizures;
+    bool labelled;                /* a label source was found */
+    const char *label_source;     /* "bids-tsv", … or "none" */
+    const char *note;             /* frontend note */
+    double duration_s;            /* the EDF's own duration */
+};
+
+int recording_open(const char *cache_file, struct recording **ret, struct err *err);
+void recording_close(struct recording *rec);
+void recording_info(const struct recording *rec, struct recording_info *ret);
+
+/* The grid of a segment list. starts may be NULL to count. Returns the number of windows. */
+int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
+/* Samples of the window [start, start+window) that lie inside its segment. */
+int64_t window_valid(const struct window_span *segments, int n_segments, int64_t start, int64_t window);
+/* Normalise `valid` rows of (valid, C) binary16 into x (window, C) F32, channel-last; the rest is zero. left_pad puts the
+ * zeros first (the alarm trace's first minute). Pure function; the only normaliser in the project. */
+void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);
+/* x (window, C) F32 channel-last and labels (window) U8 of the window at start; *ret_valid = valid samples. labels may be NULL. */
+int window_read(const struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
+                struct err *err);
+
+/* Build (or find) the cache file of one EDF recording; dir is the cache volume's window folder. */
+struct window_build {
+    const char *edf_path;
+    const char *cache_dir;
+    struct frontend_config frontend;
+    const char *labels;      /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
+    const char *unlabeled;   /* error, background, skip */
+    bool rebuild;
+};
+/* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`; *ret_skipped when
+ * unlabelled and `skip`. */
+int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
+
+#endif

@@ -1,0 +1,66 @@
+/* seizure: the seizure detector's network: U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net decoder → one logit
+ * per sample. Knows shapes, never files. Wiring only: blocks come from lib/nn, arithmetic from kernels/op.
+ * A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param, plan).
+ * One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16.
+ * Tensor names and shapes of checkpoints are PyTorch's (docs/models.md). */
+#ifndef BRR_MODEL_SEIZURE_H
+#define BRR_MODEL_SEIZURE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "kernels/device.h"
+#include "kernels/tensor.h"
+#include "nn/param.h"
+
+enum seizure_mixer { SEIZURE_MIXER_MAMBA2, SEIZURE_MIXER_CONV };
+
+struct seizure_config {
+    int in_channels;
+    int64_t window;              /* T, samples */
+    int encoder_channels[4];
+    int rescnn_blocks, mamba_layers;
+    int d_state, d_conv, expand, headdim, ngroups;
+    float dropout;
+    enum seizure_mixer mixer;
+};
+/* "tiny" "small" "base" for C input channels and T = 15,360; INVALID for another name. */
+int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+int seizure_config_check(const struct seizure_config *config, struct err *err);
+void seizure_config_to_json(const struct seizure_config *config, struct json_writer *w, const char *key);
+int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err);
+/* Live parameters (no buffers): 32,606,439 for base with mamba2 and C = 19; 13,397,799 with conv. */
+int64_t seizure_parameter_count(const struct seizure_config *config);
+
+struct seizure_options {
+    int max_batch;               /* rows per call (the micro-batch in training) */
+    bool training;               /* keep activations and gradients */
+    enum dtype precision;        /* DTYPE_F32 or DTYPE_BF16 activations and arithmetic of convolutions and projections */
+};
+struct seizure_memory { int64_t parameters, gradients, activations, total; }; /* bytes on the device, before anything is taken */
+int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret, struct err *err);
+
+struct seizure_net;
+int seizure_new(struct device *dev, const struct seizure_config *config, const struct seizure_options *options, struct seizure_net **ret,
+                struct err *err);
+void seizure_free(struct seizure_net *net);
+const struct seizure_config *seizure_config(const struct seizure_net *net);
+/* Host-side table of tensors; device pointers of the flat arrays come from the same table (lib/nn/param.h). */
+struct param_set *seizure_params(struct seizure_net *net);
+/* Initial weights from the seed, always drawn on the CPU; the head's bias = logit(prior). */
+int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, double prior, struct err *err);
+/* Call after parameters changed (load, optimizer step): packed copies are refreshed, inference weights folded anew. */
+void seizure_touch(struct seizure_net *net);
+
+/* Training pass: batch statistics, dropout from (seed, step, row0). Keeps what backward needs. */
+struct seizure_pass { uint64_t seed; uint32_t step; int64_t row0; };
+int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
+                          struct tensor *logits, struct err *err);
+/* After forward_train of the same batch: accumulates (+=) parameter gradients. */
+int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *dlogits,
+                     const struct seizure_pass *pass, struct err *err);
+/* Inference: running statistics folded into the convolutions, the two last linear maps into one. */
+int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err);
+
+#endif
