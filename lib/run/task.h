@@ -1,0 +1,82 @@
+/* task: a job's work as a resumable step machine behind one small vtable, whatever its kind. A task knows data, models and
+ * its own output directory; it knows nothing of queues, RPC or processes. One thread (the device worker) drives it.
+ * Steps are short (one micro-batch, one recording of a validation), so that live work never waits for more than one. */
+#ifndef BRR_RUN_TASK_H
+#define BRR_RUN_TASK_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "kernels/device.h"
+#include "run/jobfile.h"
+
+/* What a task tells about itself; fixed size, copied whole. NaN = unknown. */
+struct task_progress {
+    char phase[24];            /* "cache" "train" "validate" "evaluate" */
+    int64_t step, steps, epoch, epochs;
+    int64_t done, total;       /* within a phase that counts files or recordings */
+    double loss, validation_loss, learning_rate, gradient_norm, windows_per_s, data_wait_ratio, eta_s;
+    double metric;
+    char metric_name[32];
+    int64_t nonfinite_steps;
+    double step_s;             /* duration of the newest step */
+    int64_t windows;           /* windows trained on by this attempt */
+};
+
+enum task_level { TASK_INFO, TASK_WARN, TASK_ERROR };
+
+struct task_checkpoint {
+    char path[4096];           /* model file */
+    char sha256[65];
+    int64_t step, epoch, bytes;
+    double metric;             /* NaN = not validated */
+    char metric_name[32];
+    bool best, last;
+    double write_s;
+};
+
+/* Everything a task may touch, given by its owner. Callbacks run on the driving thread and must not block. */
+struct task_env {
+    struct device *device;
+    const char *directory;     /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
+    const char *cache_dir;     /* window cache volume */
+    const char *data_root;     /* absolute directory that jobfile_data_root resolved; already confined by the owner */
+    int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
+    atomic_bool *stop;         /* set by the owner: return from long preparation soon with ERR_CANCELLED */
+    void *ctx;
+    void (*progress)(void *ctx, const struct task_progress *p);
+    void (*log)(void *ctx, enum task_level level, const char *text);
+    /* A checkpoint was written, verified and recorded. */
+    void (*checkpoint)(void *ctx, const struct task_checkpoint *c);
+};
+
+enum task_status { TASK_MORE, TASK_DONE };
+
+/* One row per job kind. */
+struct task_kind {
+    const char *name; /* "train" "evaluate" */
+    /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left. */
+    int (*open)(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err);
+    /* One slice of work. */
+    int (*step)(void *task, enum task_status *ret, struct err *err);
+    /* Make the present state durable (model and state file). Also called just before the time limit and on SIGTERM;
+     * validate: run a validation that is due first. */
+    int (*checkpoint)(void *task, struct err *err);
+    /* The result object of a finished task, one JSON object. */
+    void (*result)(void *task, struct json_writer *w, const char *key);
+    void (*close)(void *task); /* NULL is fine */
+};
+const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
+
+/* What a job would need, computed before it runs. */
+struct task_estimate {
+    int64_t memory_bytes, parameters, steps, recordings, windows_per_epoch, largest_micro_batch;
+    double seconds_per_step;   /* measured when `measure` */
+};
+/* data_root NULL or missing: data-dependent numbers stay 0. */
+int task_estimate(const struct jobfile *job, struct device *dev, const char *data_root, const char *cache_dir, bool measure,
+                  struct task_estimate *ret, struct err *err);
+
+#endif
