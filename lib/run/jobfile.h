@@ -19,7 +19,8 @@ enum job_precision { JOB_PRECISION_AUTO, JOB_PRECISION_FP32, JOB_PRECISION_BF16 
 
 struct jobfile {
     const char *file;              /* name for messages */
-    const char *yaml;              /* the text with which it was read, overrides applied later */
+    const char *yaml;              /* the text it was read from, before overrides */
+    const struct yaml_node *root;  /* the tree, overrides applied */
     int kind;                      /* index into "train|evaluate|detect|burst|geodesic" */
     const char *kind_name;
     const char *name;

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Check the measurable house rules: file, function and parameter-list lengths, banned functions, banned file names,
+words that announce unfinished work."""
+import os
+import re
+import subprocess
+import sys
+
+FILE_LINES, FUNCTION_LINES, PARAMETERS = 800, 120, 6
+# Callbacks of third-party libraries whose signature is not ours.
+FOREIGN_SIGNATURES = {"on_request"}
+BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets)\s*\(")
+EXITS = re.compile(r"\b(exit|_exit|abort|longjmp)\s*\(")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+BAD_NAMES = re.compile(r"(^|/)(util|utils|misc|common|helpers?)\.(c|h|cu|cuh|py)$")
+FUNCTION = re.compile(r"^[A-Za-z_][\w\s\*]*?\b(\w+)\s*\(([^;{}]*)\)\s*(?:__attribute__\(\(.*\)\)\s*)?\{", re.S | re.M)
+
+
+def strip(text):
+    """Blank out comments and strings, keeping line numbers."""
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S)
+
+
+def parameters(text):
+    depth, count = 0, 1 if text.strip() not in ("", "void") else 0
+    for c in text:
+        depth += c in "([" 
+        depth -= c in ")]"
+        count += c == "," and depth == 0
+    return count
+
+
+def functions(code):
+    for m in FUNCTION.finditer(code):
+        if m.group(1) in ("if", "for", "while", "switch", "return", "sizeof"):
+            continue
+        start = code.count("\n", 0, m.start()) + 1
+        depth, i = 1, m.end()
+        while depth and i < len(code):
+            depth += (code[i] == "{") - (code[i] == "}")
+            i += 1
+        yield m.group(1), parameters(m.group(2)), start, code.count("\n", 0, i) + 1 - start + 1
+
+
+def check(path):
+    if BAD_NAMES.search(path):
+        yield f"{path}: a file is named after what it holds"
+    text = open(path, encoding="utf-8").read()
+    lines = text.count("\n")
+    if path.endswith((".c", ".h", ".cu", ".cuh", ".py")) and lines > FILE_LINES:
+        yield f"{path}: {lines} lines; at most {FILE_LINES}"
+    for m in UNFINISHED.finditer(text):
+        if path != "tools/check_source.py":
+            yield f"{path}:{text.count(chr(10), 0, m.start()) + 1}: '{m.group(0)}' announces unfinished work"
+    if not path.endswith((".c", ".h", ".cu", ".cuh")):
+        return
+    code = strip(text)
+    library = path.startswith(("lib/", "kernels/", "client/")) and not path.startswith(("client/brrctl/", "client/examples/"))
+    for pattern, allowed in ((BANNED, False), (EXITS, not library)):
+        for m in pattern.finditer(code):
+            if not allowed:
+                yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)}() is banned here"
+    for name, count, start, length in functions(code):
+        if length > FUNCTION_LINES:
+            yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"
+        product = path.startswith(("lib/", "kernels/", "client/", "daemon/"))
+        err_last = 1 if re.search(r"struct err \*\w+\s*$", "".join(re.findall(rf"\b{name}\s*\(([^;{{}}]*)\)", code)[:1])) else 0
+        if product and count - err_last > PARAMETERS and name not in FOREIGN_SIGNATURES:
+            yield f"{path}:{start}: {name}() takes {count - err_last} parameters besides err; at most {PARAMETERS}"
+
+
+def main():
+    os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto"]
+    files = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout.split()
+    problems = [p for f in files if os.path.exists(f) for p in check(f)]
+    print("\n".join(problems) or f"source rules: {len(files)} files keep to them")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
