@@ -1,0 +1,52 @@
+# Stages: build (CPU), test, build-cuda, runtime-cuda, runtime (default, CPU).
+#   docker build -t brrd .                              CPU
+#   docker build -t brrd:cuda --target runtime-cuda .   CUDA 13
+FROM debian:12 AS build
+ARG DEBIAN_FRONTEND=noninteractive
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates sudo && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+RUN ./dev build && strip build/bin/brrd build/bin/brrctl
+
+FROM build AS test
+RUN ./dev test
+
+FROM nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04 AS build-cuda
+ARG DEBIAN_FRONTEND=noninteractive
+WORKDIR /src
+COPY . .
+RUN ./dev build && strip build/bin/brrd build/bin/brrctl
+
+FROM debian:12-slim AS runtime-base
+ARG DEBIAN_FRONTEND=noninteractive
+RUN apt-get update && apt-get install -y --no-install-recommends libuv1 libgrpc29 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3 \
+        libsqlite3-0 libdnnl2 libmicrohttpd12 libsystemd0 libgomp1 ca-certificates curl \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 900 --home-dir /results brrd \
+    && install -d -o brrd -g brrd /data /cache /results /run/brrd
+COPY configs/ /usr/share/brrd/configs/
+COPY configs/daemon.yaml /etc/brrd/daemon.yaml
+USER brrd
+VOLUME ["/data", "/cache", "/results"]
+EXPOSE 9464
+HEALTHCHECK --interval=15s --timeout=3s CMD curl -fsS http://127.0.0.1:9464/healthz || exit 1
+ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
+
+FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
+ARG DEBIAN_FRONTEND=noninteractive
+RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgrpc29t64 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3t64 \
+        libsqlite3-0 libdnnl3 libmicrohttpd12t64 libsystemd0 libgomp1 ca-certificates curl \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 900 --home-dir /results brrd \
+    && install -d -o brrd -g brrd /data /cache /results /run/brrd
+COPY --from=build-cuda /src/build/bin/brrd /src/build/bin/brrctl /usr/bin/
+COPY configs/ /usr/share/brrd/configs/
+COPY configs/daemon.yaml /etc/brrd/daemon.yaml
+USER brrd
+VOLUME ["/data", "/cache", "/results"]
+EXPOSE 9464
+HEALTHCHECK --interval=15s --timeout=3s CMD curl -fsS http://127.0.0.1:9464/healthz || exit 1
+ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
+
+FROM runtime-base AS runtime
+COPY --from=build /src/build/bin/brrd /src/build/bin/brrctl /usr/bin/
