@@ -13,11 +13,11 @@ struct stream;
 struct op_table;
 
 struct device_info {
-    char name[32];        /* "cpu", "cuda:0" */
+    char name[32];         /* "cpu", "cuda:0" */
     char description[128]; /* "AMD EPYC …, avx512 avx512_bf16, 2 threads", "NVIDIA H200, sm_90" */
     int64_t total_bytes, free_bytes;
-    int threads;          /* CPU */
-    int has_bf16;         /* bf16 arithmetic is native */
+    int threads;  /* CPU */
+    int has_bf16; /* bf16 arithmetic is native */
 };
 
 /* Lists what is usable: index 0 is always "cpu". Returns the number written. */

@@ -180,15 +180,15 @@ int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct 
 /* ---- element-wise ---------------------------------------------------------------------------------------------- */
 
 enum eltwise_kind {
-    ELTWISE_COPY,     /* y = a (also converts dtype, and concatenates through slices) */
-    ELTWISE_ADD,      /* y = a + b */
-    ELTWISE_ADD_RELU, /* y = max(a + b, 0) */
-    ELTWISE_RELU,     /* y = max(a, 0) */
+    ELTWISE_COPY,          /* y = a (also converts dtype, and concatenates through slices) */
+    ELTWISE_ADD,           /* y = a + b */
+    ELTWISE_ADD_RELU,      /* y = max(a + b, 0) */
+    ELTWISE_RELU,          /* y = max(a, 0) */
     ELTWISE_RELU_BACKWARD, /* y = a where b > 0 else 0: a = dy, b = the forward output */
     ELTWISE_SILU,
     ELTWISE_SILU_BACKWARD, /* y = a·silu'(b): a = dy, b = the forward input */
-    ELTWISE_SCALE,    /* y = alpha·a */
-    ELTWISE_FILL,     /* y = alpha */
+    ELTWISE_SCALE,         /* y = alpha·a */
+    ELTWISE_FILL,          /* y = alpha */
 };
 /* Shapes equal, slices allowed, y may equal a or b. */
 struct eltwise_args {

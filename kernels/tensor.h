@@ -23,10 +23,12 @@ struct tensor {
 
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype); /* "f32" "bf16" "u8" */
-static inline bool tensor_present(const struct tensor *t) { return t->data != NULL; }
-int64_t tensor_count(const struct tensor *t);         /* product of dims */
-int64_t tensor_rows(const struct tensor *t);          /* product of all dims but the last */
-size_t tensor_span_bytes(const struct tensor *t);     /* bytes from first to one past last element */
+static inline bool tensor_present(const struct tensor *t) {
+    return t->data != NULL;
+}
+int64_t tensor_count(const struct tensor *t);     /* product of dims */
+int64_t tensor_rows(const struct tensor *t);      /* product of all dims but the last */
+size_t tensor_span_bytes(const struct tensor *t); /* bytes from first to one past last element */
 bool tensor_dense(const struct tensor *t);
 struct tensor tensor_1d(void *data, enum dtype dtype, int64_t n);
 struct tensor tensor_2d(void *data, enum dtype dtype, int64_t rows, int64_t cols);

@@ -7,22 +7,22 @@
 #ifndef BRR_BASE_ERR_H
 #define BRR_BASE_ERR_H
 
-#define ERR_MAP(X)                                                                                \
-    X(CANCELLED, 1, "cancelled")                                                                  \
-    X(UNKNOWN, 2, "unknown")                                                                      \
-    X(INVALID, 3, "invalid_argument")                                                             \
-    X(DEADLINE, 4, "deadline_exceeded")                                                           \
-    X(NOT_FOUND, 5, "not_found")                                                                  \
-    X(EXISTS, 6, "already_exists")                                                                \
-    X(DENIED, 7, "permission_denied")                                                             \
-    X(EXHAUSTED, 8, "resource_exhausted")                                                         \
-    X(PRECONDITION, 9, "failed_precondition")                                                     \
-    X(ABORTED, 10, "aborted")                                                                     \
-    X(RANGE, 11, "out_of_range")                                                                  \
-    X(UNSUPPORTED, 12, "unsupported")                                                             \
-    X(INTERNAL, 13, "internal")                                                                   \
-    X(UNAVAILABLE, 14, "unavailable")                                                             \
-    X(DATA_LOSS, 15, "data_loss")                                                                 \
+#define ERR_MAP(X)                                                                                                                 \
+    X(CANCELLED, 1, "cancelled")                                                                                                   \
+    X(UNKNOWN, 2, "unknown")                                                                                                       \
+    X(INVALID, 3, "invalid_argument")                                                                                              \
+    X(DEADLINE, 4, "deadline_exceeded")                                                                                            \
+    X(NOT_FOUND, 5, "not_found")                                                                                                   \
+    X(EXISTS, 6, "already_exists")                                                                                                 \
+    X(DENIED, 7, "permission_denied")                                                                                              \
+    X(EXHAUSTED, 8, "resource_exhausted")                                                                                          \
+    X(PRECONDITION, 9, "failed_precondition")                                                                                      \
+    X(ABORTED, 10, "aborted")                                                                                                      \
+    X(RANGE, 11, "out_of_range")                                                                                                   \
+    X(UNSUPPORTED, 12, "unsupported")                                                                                              \
+    X(INTERNAL, 13, "internal")                                                                                                    \
+    X(UNAVAILABLE, 14, "unavailable")                                                                                              \
+    X(DATA_LOSS, 15, "data_loss")                                                                                                  \
     X(UNAUTHENTICATED, 16, "unauthenticated")
 
 enum err_code {
@@ -43,8 +43,7 @@ struct err {
 const char *err_name(int code);
 
 /* Fill *err (unless NULL) and return code. Use the macro, it records the origin. */
-int err_set_at(struct err *err, const char *file, int line, int code, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+int err_set_at(struct err *err, const char *file, int line, int code, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 #define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 /* Like err_set, from an errno value: picks the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED,

@@ -10,12 +10,20 @@
 #include "base/str.h"
 
 struct json;
-enum json_type { JSON_NULL, JSON_BOOL, JSON_INTEGER, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+enum json_kind {
+    JSON_KIND_NULL,
+    JSON_KIND_BOOL,
+    JSON_KIND_INTEGER,
+    JSON_KIND_REAL,
+    JSON_KIND_STRING,
+    JSON_KIND_ARRAY,
+    JSON_KIND_OBJECT,
+};
 
 /* name appears in errors with line and column. Depth is limited to 64 by the reader. */
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
-void json_free(struct json *root); /* NULL is fine; only the root of a parse may be freed */
-enum json_type json_type(const struct json *j); /* JSON_NULL for NULL */
+void json_free(struct json *root);                                       /* NULL is fine; only the root of a parse may be freed */
+enum json_kind json_kind(const struct json *j);                          /* JSON_KIND_NULL for NULL */
 const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
 size_t json_count(const struct json *j);                                 /* members or elements; 0 otherwise */
 const struct json *json_at(const struct json *array, size_t index);
@@ -34,10 +42,10 @@ struct json_writer {
     uint64_t has_item; /* one bit per depth */
     int depth;
 };
-void json_begin(struct json_writer *w, struct str *out);
-void json_object(struct json_writer *w, const char *key);
-void json_array(struct json_writer *w, const char *key);
-void json_end(struct json_writer *w, char close); /* '}' or ']' */
+void json_writer_init(struct json_writer *w, struct str *out);
+void json_begin_object(struct json_writer *w, const char *key);
+void json_begin_array(struct json_writer *w, const char *key);
+void json_end(struct json_writer *w, char close);                             /* '}' or ']' */
 void json_put_str(struct json_writer *w, const char *key, const char *value); /* NULL → null */
 void json_put_f64(struct json_writer *w, const char *key, double value);
 void json_put_i64(struct json_writer *w, const char *key, int64_t value);

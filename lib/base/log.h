@@ -13,8 +13,8 @@ bool log_level_parse(const char *text, enum log_level *ret);
  * blanks with "%s" inside double quotes. */
 void log_write(enum log_level level, const char *message, const char *fields, ...) __attribute__((format(printf, 3, 4)));
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
-#define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
-#define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 /* Called for each line (for brrd_log_messages_total); one hook. */
 void log_hook(void (*hook)(enum log_level level));

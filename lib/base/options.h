@@ -21,12 +21,18 @@ enum option_type {
     OPTION_BYTES,    /* int64_t bytes; "none" and null → -1 */
     OPTION_STRINGS,  /* struct option_list of const char *: a sequence of scalars, or one scalar */
     OPTION_F64S,     /* struct option_numbers: a sequence of numbers */
-    OPTION_NODE,     /* const struct yaml_node *: a free-form subtree the owner reads (stores, serve, data.montage) */
+    OPTION_NODE,     /* const struct yaml_node *: a free-form subtree the owner reads; NULL when absent */
     OPTION_NOTICE,   /* accepted for old files, does nothing; help says what to tell the user */
 };
 
-struct option_list { const char **items; size_t count; };
-struct option_numbers { double *items; size_t count; };
+struct option_list {
+    const char **items;
+    size_t count;
+};
+struct option_numbers {
+    double *items;
+    size_t count;
+};
 
 struct option {
     const char *name; /* "data.window_s" */
@@ -38,19 +44,21 @@ struct option {
     const char *help;     /* one line */
 };
 
-struct option_notice { char text[256]; };
-
-/* Fill *target from defaults and tree. Strings and lists live in arena. notices (may be NULL) receives up to
- * max_notices texts for OPTION_NOTICE keys, *ret_notices their number. */
-int options_read(const struct option *table, size_t rows, const struct yaml_node *root, const char *file, struct arena *arena,
+/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for
+ * strings (NULL), durations and sizes (-1). */
+struct option_table {
+    const struct option *rows;
+    size_t count;
+};
+int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
                  void *target, struct err *err);
 /* Calls visit for each NOTICE key present in the tree. */
-void options_notices(const struct option *table, size_t rows, const struct yaml_node *root,
+void options_notices(const struct option_table *table, const struct yaml_node *root,
                      void (*visit)(void *ctx, const char *key, const char *help), void *ctx);
 /* Error at a node, for owners of OPTION_NODE subtrees: "file:line:col: message". */
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* The table for people: name, type, default, range, help. */
-void options_print(const struct option *table, size_t rows, FILE *out);
+void options_print(const struct option_table *table, FILE *out);
 
 #endif

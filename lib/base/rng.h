@@ -1,7 +1,7 @@
 /* rng: counter-based random numbers, Philox4x32-10. The same (seed, stream, step, index) gives the same
  * bits on every device and thread count. Stateless; any thread.
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC'11). Key = seed (2 × 32 bits),
- * counter = (index low, index high ^ 0, step, stream). */
+ * counter = (index low, index high, step, stream). */
 #ifndef BRR_BASE_RNG_H
 #define BRR_BASE_RNG_H
 #include <stddef.h>
@@ -15,11 +15,17 @@ enum rng_stream {
     RNG_SYNTH = 1000, /* edfgen */
 };
 
-struct rng_block { uint32_t v[4]; };
+struct rng_block {
+    uint32_t v[4];
+};
 struct rng_block rng_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index);
 
-static inline float rng_unit_f32(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }           /* [0,1) */
-static inline double rng_unit_f64(uint32_t hi, uint32_t lo) { return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53; }
+static inline float rng_unit_f32(uint32_t bits) {
+    return (float)(bits >> 8) * 0x1p-24f;
+} /* [0,1) */
+static inline double rng_unit_f64(uint32_t hi, uint32_t lo) {
+    return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
+}
 
 /* A sequential reader of one (seed, stream, step) for host code. */
 struct rng {

@@ -18,7 +18,9 @@ struct str {
 void str_init(struct str *s, size_t max);
 void str_done(struct str *s);
 void str_clear(struct str *s);
-static inline bool str_ok(const struct str *s) { return !s->overflow; }
+static inline bool str_ok(const struct str *s) {
+    return !s->overflow;
+}
 /* The text, never NULL. Valid until the next change. */
 const char *str_cstr(const struct str *s);
 void str_append(struct str *s, const void *bytes, size_t len);

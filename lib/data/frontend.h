@@ -14,19 +14,19 @@
 enum { FRONTEND_RATE_HZ = 256, FRONTEND_MAX_CHANNELS = 64, FRONTEND_MAX_LABELS = 1024 };
 
 struct frontend_config {
-    const char *montage;          /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
-    double notch_hz;              /* 0, 50 or 60 */
-    double bandpass_hz[2];        /* 0.5, 120 */
-    double fill_gap_s;            /* 2 */
+    const char *montage;   /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
+    double notch_hz;       /* 0, 50 or 60 */
+    double bandpass_hz[2]; /* 0.5, 120 */
+    double fill_gap_s;     /* 2 */
 };
 
 /* How the montage was met; texts are for people and reports. */
 struct frontend_report {
     int output_channels;
-    int used_channels;            /* source channels read */
-    bool inverse_montage;         /* bipolar source, referential model: minimum-norm inverse */
-    int interpolated;             /* electrodes interpolated by spherical spline (Fz, Pz only) */
-    char note[256];               /* "" or what to tell the user, e.g. "Fz Pz interpolated" */
+    int used_channels;    /* source channels read */
+    bool inverse_montage; /* bipolar source, referential model: minimum-norm inverse */
+    int interpolated;     /* electrodes interpolated by spherical spline (Fz, Pz only) */
+    char note[256];       /* "" or what to tell the user, e.g. "Fz Pz interpolated" */
 };
 
 struct frontend;

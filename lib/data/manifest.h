@@ -13,24 +13,24 @@
 enum window_class { WINDOW_NONE, WINDOW_PARTIAL, WINDOW_FULL }; /* seizure share of valid samples: 0, between, ≥ 0.99 */
 
 struct manifest_config {
-    const char *root;             /* absolute local directory */
+    const char *root; /* absolute local directory */
     const char *cache_dir;
     struct frontend_config frontend;
-    int64_t window, hop;          /* samples */
+    int64_t window, hop; /* samples */
     const char *labels, *unlabeled;
     bool fail_on_bad_file;
     int workers;
-    int64_t max_files;            /* 0 = all (first files in sorted order) */
+    int64_t max_files; /* 0 = all (first files in sorted order) */
     bool rebuild;
 };
 
 struct manifest_entry {
-    const char *relative_path;    /* to root */
-    const char *patient;          /* contracts: BIDS sub-, TUSZ directory, chbNN (chb21 = chb01), else the file */
-    const char *split;            /* "train" "dev" "eval" when the path says so (TUSZ), else "" */
-    struct recording *recording;  /* open; NULL for a bad file */
-    const char *error;            /* NULL, or why the file cannot be used */
-    int64_t windows[3];           /* per class, windows at least half valid */
+    const char *relative_path;   /* to root */
+    const char *patient;         /* contracts: BIDS sub-, TUSZ directory, chbNN (chb21 = chb01), else the file */
+    const char *split;           /* "train" "dev" "eval" when the path says so (TUSZ), else "" */
+    struct recording *recording; /* open; NULL for a bad file */
+    const char *error;           /* NULL, or why the file cannot be used */
+    int64_t windows[3];          /* per class, windows at least half valid */
 };
 
 struct manifest;
@@ -46,20 +46,25 @@ const char *manifest_hash(const struct manifest *m);
 
 /* Which entries belong to training and validation. */
 struct split_config {
-    const char *const *train;      /* patient ids, or NULL */
+    const char *const *train; /* patient ids, or NULL */
     int n_train;
     const char *const *validation;
     int n_validation;
-    bool official;                 /* TUSZ train/dev */
-    double validation_fraction;    /* by patient, round(f·patients), at least 1 if f > 0, must contain a seizure */
+    bool official;              /* TUSZ train/dev */
+    double validation_fraction; /* by patient, round(f·patients), at least 1 if f > 0, must contain a seizure */
     uint64_t seed;
 };
 /* role[i]: 0 unused, 1 train, 2 validation. Overlap of patients, no seizure in training, or none in a wanted validation set
  * are errors that say what was found and the mend. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
 
-struct balance_config { double full, none; bool redraw_each_epoch; };
-struct balance_counts { int64_t partial, full, none; };
+struct balance_config {
+    double full, none;
+    bool redraw_each_epoch;
+};
+struct balance_counts {
+    int64_t partial, full, none;
+};
 /* all partial + full·P full + none·P none (P = partial; if P = 0 full ones take its place). */
 void balance_plan(const struct balance_counts *found, const struct balance_config *config, struct balance_counts *ret_used);
 
@@ -72,7 +77,9 @@ void sampler_counts(const struct sampler *s, struct balance_counts *ret_found, s
 /* Share of seizure samples in one epoch's windows (the prior), and of windows that hold a seizure. */
 void sampler_ratios(const struct sampler *s, double *ret_sample_prior, double *ret_window_ratio);
 /* i-th window of an epoch, a pure function of (seed, epoch, i). */
-struct window_ref { int64_t entry, start; };
+struct window_ref {
+    int64_t entry, start;
+};
 struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i);
 
 /* A batch ready for the device: x (B,T,C) F32, labels (B,T) U8, valid (B). */
@@ -80,7 +87,7 @@ struct batch {
     float *x;
     uint8_t *labels;
     int32_t *valid;
-    int64_t epoch, first_index;   /* position in the sampler's order */
+    int64_t epoch, first_index; /* position in the sampler's order */
     int size;
 };
 struct prefetch_config {

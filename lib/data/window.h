@@ -13,22 +13,24 @@
 #include "base/err.h"
 #include "data/frontend.h"
 
-struct window_span { int64_t first, end; }; /* [first, end) in 256 Hz samples from file time 0 */
+struct window_span {
+    int64_t first, end;
+}; /* [first, end) in 256 Hz samples from file time 0 */
 
 struct recording;
 
 /* What a cached recording holds. Pointers live as long as the recording. */
 struct recording_info {
     int channels;
-    int64_t samples;              /* length of file time in 256 Hz samples, gaps included */
+    int64_t samples;                    /* length of file time in 256 Hz samples, gaps included */
     const struct window_span *segments; /* where samples exist, ascending */
     int n_segments;
     const struct window_span *seizures; /* label runs, ascending, merged */
     int n_seizures;
-    bool labelled;                /* a label source was found */
-    const char *label_source;     /* "bids-tsv", … or "none" */
-    const char *note;             /* frontend note */
-    double duration_s;            /* the EDF's own duration */
+    bool labelled;            /* a label source was found */
+    const char *label_source; /* "bids-tsv", … or "none" */
+    const char *note;         /* frontend note */
+    double duration_s;        /* the EDF's own duration */
 };
 
 int recording_open(const char *cache_file, struct recording **ret, struct err *err);
@@ -51,12 +53,12 @@ struct window_build {
     const char *edf_path;
     const char *cache_dir;
     struct frontend_config frontend;
-    const char *labels;      /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
-    const char *unlabeled;   /* error, background, skip */
+    const char *labels;    /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
+    const char *unlabeled; /* error, background, skip */
     bool rebuild;
 };
-/* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`; *ret_skipped when
- * unlabelled and `skip`. */
+/* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;
+ * *ret_skipped when unlabelled and `skip`. */
 int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
 
 #endif

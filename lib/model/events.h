@@ -13,11 +13,11 @@
 enum event_confidence { EVENT_CONFIDENCE_MEAN, EVENT_CONFIDENCE_PEAK, EVENT_CONFIDENCE_PERCENTILE };
 struct events_config {
     double on, off;
-    int64_t min_onset, min_offset;   /* samples */
-    int64_t opening, closing;        /* odd kernels, samples */
+    int64_t min_onset, min_offset; /* samples */
+    int64_t opening, closing;      /* odd kernels, samples */
     double min_duration_s, max_duration_s, merge_gap_s;
     enum event_confidence confidence;
-    double percentile;               /* 0.75 */
+    double percentile; /* 0.75 */
 };
 void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean */
 int events_config_check(const struct events_config *c, struct err *err);
@@ -25,8 +25,8 @@ void events_config_to_json(const struct events_config *c, struct json_writer *w,
 int events_config_from_json(const struct json *j, struct events_config *ret, struct err *err);
 
 struct event {
-    int64_t first, end;  /* samples [first, end) at 256 Hz from time 0 */
-    float confidence;    /* 0..1 */
+    int64_t first, end; /* samples [first, end) at 256 Hz from time 0 */
+    float confidence;   /* 0..1 */
 };
 
 struct events;
@@ -39,10 +39,15 @@ int events_push(struct events *e, const float *p, int64_t n, struct err *err);
 int events_break(struct events *e, int64_t next_sample, struct err *err);
 int events_finish(struct events *e, struct err *err);
 /* Whole trace at once, NaN = gap: malloc'd events (free()) and their number. */
-int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count, struct err *err);
+int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
+                struct err *err);
 
 /* The alarm rule alone: hysteresis without morphology, closing or merging. */
-struct alarm_rule { double on, off; int64_t min_onset, min_offset, run; bool active; };
+struct alarm_rule {
+    double on, off;
+    int64_t min_onset, min_offset, run;
+    bool active;
+};
 /* Feed one probability; returns +1 when the alarm goes on at this sample, −1 when it goes off, else 0. */
 int alarm_rule_push(struct alarm_rule *rule, float p);
 

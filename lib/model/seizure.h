@@ -18,7 +18,7 @@ enum seizure_mixer { SEIZURE_MIXER_MAMBA2, SEIZURE_MIXER_CONV };
 
 struct seizure_config {
     int in_channels;
-    int64_t window;              /* T, samples */
+    int64_t window; /* T, samples */
     int encoder_channels[4];
     int rescnn_blocks, mamba_layers;
     int d_state, d_conv, expand, headdim, ngroups;
@@ -34,16 +34,19 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
 int64_t seizure_parameter_count(const struct seizure_config *config);
 
 struct seizure_options {
-    int max_batch;               /* rows per call (the micro-batch in training) */
-    bool training;               /* keep activations and gradients */
-    enum dtype precision;        /* DTYPE_F32 or DTYPE_BF16 activations and arithmetic of convolutions and projections */
+    int max_batch;        /* rows per call (the micro-batch in training) */
+    bool training;        /* keep activations and gradients */
+    enum dtype precision; /* DTYPE_F32 or DTYPE_BF16 activations and arithmetic of convolutions and projections */
 };
-struct seizure_memory { int64_t parameters, gradients, activations, total; }; /* bytes on the device, before anything is taken */
-int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret, struct err *err);
+struct seizure_memory {
+    int64_t parameters, gradients, activations, total;
+}; /* bytes on the device, before anything is taken */
+int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
+                   struct err *err);
 
 struct seizure_net;
-int seizure_new(struct device *dev, const struct seizure_config *config, const struct seizure_options *options, struct seizure_net **ret,
-                struct err *err);
+int seizure_new(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
+                struct seizure_net **ret, struct err *err);
 void seizure_free(struct seizure_net *net);
 const struct seizure_config *seizure_config(const struct seizure_net *net);
 /* Host-side table of tensors; device pointers of the flat arrays come from the same table (lib/nn/param.h). */
@@ -54,7 +57,11 @@ int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, doubl
 void seizure_touch(struct seizure_net *net);
 
 /* Training pass: batch statistics, dropout from (seed, step, row0). Keeps what backward needs. */
-struct seizure_pass { uint64_t seed; uint32_t step; int64_t row0; };
+struct seizure_pass {
+    uint64_t seed;
+    uint32_t step;
+    int64_t row0;
+};
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);
 /* After forward_train of the same batch: accumulates (+=) parameter gradients. */

@@ -14,15 +14,15 @@ enum { PARAM_NAME_MAX = 96 };
 struct param {
     char name[PARAM_NAME_MAX]; /* checkpoint name */
     int rank;
-    int64_t dim[4];            /* checkpoint shape */
-    int64_t offset, count;     /* elements in the flat array */
-    bool buffer;               /* running statistic: lives in the buffer array, has no gradient */
-    bool decay;                /* weight decay applies */
+    int64_t dim[4];        /* checkpoint shape */
+    int64_t offset, count; /* elements in the flat array */
+    bool buffer;           /* running statistic: lives in the buffer array, has no gradient */
+    bool decay;            /* weight decay applies */
 };
 
 /* Flat arrays and their table. data/grad NULL until allocated. */
 struct param_set {
-    struct param *items;       /* checkpoint order */
+    struct param *items; /* checkpoint order */
     int count;
     int64_t data_count, buffer_count; /* elements, rounded up to 16 per tensor so that each starts aligned */
     float *data, *grad, *buffers;     /* device memory */

@@ -19,24 +19,25 @@ struct detector;
 struct detector_info {
     struct seizure_config model;
     struct frontend_config frontend;
-    struct events_config events;      /* thresholds from the checkpoint */
-    int64_t hop;                      /* samples */
-    const char *checkpoint;           /* path */
+    struct events_config events; /* thresholds from the checkpoint */
+    int64_t hop;                 /* samples */
+    const char *checkpoint;      /* path */
     char sha256[65];
-    int64_t step;                     /* training step of the checkpoint */
+    int64_t step; /* training step of the checkpoint */
     int64_t parameters, memory_bytes;
     const char *device;
 };
 /* Loads a model file (safetensors with the configuration in its metadata). max_batch windows per call. */
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, enum dtype precision, struct detector **ret, struct err *err);
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, enum dtype precision, struct detector **ret,
+                  struct err *err);
 /* A detector over a net that somebody else owns (validation inside training). The net must outlive it. */
 int detector_wrap(struct seizure_net *net, const struct detector_info *info, int max_batch, struct detector **ret, struct err *err);
 void detector_close(struct detector *d);
 const struct detector_info *detector_info(const struct detector *d);
 
 struct timeline_options {
-    int64_t alarm_hop;                /* samples; 0 = no alarm trace; a divisor of hop */
-    bool record;                      /* compute record trace and events */
+    int64_t alarm_hop;                  /* samples; 0 = no alarm trace; a divisor of hop */
+    bool record;                        /* compute record trace and events */
     const struct events_config *events; /* NULL = the checkpoint's */
 };
 enum alarm_kind { ALARM_OFF, ALARM_ON };
@@ -44,13 +45,14 @@ struct timeline_sink {
     void *ctx;
     /* Final record trace, in order: p[n] for samples first.. ; NaN rows mark gaps. */
     int (*probabilities)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err);
-    int (*event)(void *ctx, const struct event *event, struct err *err);                       /* final event */
-    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);   /* the moment the rule holds */
-    int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err);  /* alarm trace; may be NULL */
+    int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final event */
+    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);  /* the moment the rule holds */
+    int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace; may be NULL */
 };
 struct timeline;
-int timeline_new(const struct detector *d, const char *const *labels, int n_labels, double rate_hz, const struct timeline_options *options,
-                 const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err);
+int timeline_new(const struct detector *d, const char *const *labels, int n_labels, double rate_hz,
+                 const struct timeline_options *options, const struct timeline_sink *sink, struct timeline **ret,
+                 struct frontend_report *report, struct err *err);
 /* A timeline over samples that are already filtered (a cached recording). */
 int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
                         const struct timeline_sink *sink, struct timeline **ret, struct err *err);
@@ -70,6 +72,7 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err);
 int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples received */
 
 /* Run every waiting window of the given timelines in batches on the stream. Sets each sink in motion. */
-int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t *ret_windows, struct err *err);
+int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t *ret_windows,
+                 struct err *err);
 
 #endif

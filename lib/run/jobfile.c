@@ -19,22 +19,25 @@ struct raw {
     int resident;
 };
 
-#define KINDS "train|evaluate|detect|burst|geodesic"
-#define METRICS "event_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
+#define KINDS    "train|evaluate|detect|burst|geodesic"
+#define METRICS  "event_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
 #define R(field) offsetof(struct raw, field)
 #define J(field) offsetof(struct raw, job.field)
 
-static const struct option job_table[] = {
+static const struct option job_rows[] = {
     {"kind", OPTION_ENUM, J(kind), NULL, 0, 0, KINDS, "what the job does"},
     {"name", OPTION_STRING, J(name), "null", 0, 0, NULL, "a name for people"},
     {"priority", OPTION_I64, J(priority), "5", 0, 9, NULL, "0 (last) to 9 (first)"},
 
-    {"data.source", OPTION_STRING, J(data.source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
-    {"data.montage", OPTION_NODE, R(montage), "null", 0, 0, NULL, "referential-19 (default), bipolar-18, or a list of channel labels"},
+    {"data.source", OPTION_STRING, J(data.source), NULL, 0, 0, NULL,
+     "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
+    {"data.montage", OPTION_NODE, R(montage), "null", 0, 0, NULL,
+     "referential-19 (default), bipolar-18, or a list of channel labels"},
     {"data.labels", OPTION_STRING, J(data.labels), "auto", 0, 0, NULL,
      "auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
     {"data.unlabeled", OPTION_STRING, J(data.unlabeled), "error", 0, 0, NULL, "recordings without labels: error, background, skip"},
-    {"data.on_bad_file", OPTION_ENUM, R(on_bad_file), "report", 0, 0, "report|fail", "a file that cannot be used: list it, or stop"},
+    {"data.on_bad_file", OPTION_ENUM, R(on_bad_file), "report", 0, 0, "report|fail",
+     "a file that cannot be used: list it, or stop"},
     {"data.sampling_rate_hz", OPTION_F64, R(sampling_rate_hz), "256", 256, 256, NULL, "rate of the model (fixed)"},
     {"data.window_s", OPTION_F64, J(data.window_s), "60", 8, 120, NULL, "window; its samples must be divisible by 16"},
     {"data.hop_s", OPTION_F64, J(data.hop_s), "10", 0.0625, 120, NULL, "distance of window starts"},
@@ -47,9 +50,11 @@ static const struct option job_table[] = {
     {"data.validation_fraction", OPTION_F64, J(data.validation_fraction), "0.2", 0, 0.5, NULL, "share of patients held out"},
     {"data.balance.full", OPTION_F64, J(data.balance_full), "0.3", 0, 100, NULL, "windows all seizure, per partial window"},
     {"data.balance.none", OPTION_F64, J(data.balance_none), "2.5", 0, 100, NULL, "background windows, per partial window"},
-    {"data.balance.redraw_each_epoch", OPTION_BOOL, J(data.redraw_each_epoch), "true", 0, 0, NULL, "draw other background every epoch"},
+    {"data.balance.redraw_each_epoch", OPTION_BOOL, J(data.redraw_each_epoch), "true", 0, 0, NULL,
+     "draw other background every epoch"},
     {"data.loader_workers", OPTION_I64, J(data.loader_workers), "4", 1, 64, NULL, "reader threads"},
-    {"data.resident", OPTION_ENUM, R(resident), "auto", 0, 0, "auto|off", "keep the window cache in device memory when it fits (CUDA)"},
+    {"data.resident", OPTION_ENUM, R(resident), "auto", 0, 0, "auto|off",
+     "keep the window cache in device memory when it fits (CUDA)"},
     {"data.max_files", OPTION_I64, J(data.max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
     {"data.num_workers", OPTION_I64, R(num_workers), "-1", -1, 64, NULL, "older name of data.loader_workers"},
     {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned where the device has a use for it"},
@@ -66,40 +71,49 @@ static const struct option job_table[] = {
     {"model.headdim", OPTION_I64, R(headdim), "64", 4, 256, NULL, "head width P"},
     {"model.dropout", OPTION_F64, R(dropout), "0.1", 0, 0.9, NULL, "after the Mamba fusion and in ResCNN"},
     {"model.mixer", OPTION_ENUM, R(mixer), "mamba2", 0, 0, "mamba2|conv", "token mixer"},
-    {"model.init_from", OPTION_STRING, J(init_from), "null", 0, 0, NULL, "checkpoint to start from; shapes must match, the head may differ"},
+    {"model.init_from", OPTION_STRING, J(init_from), "null", 0, 0, NULL,
+     "checkpoint to start from; shapes must match, the head may differ"},
 
     {"training.epochs", OPTION_I64, J(training.epochs), "100", 1, 100000, NULL, "passes over the balanced windows"},
-    {"training.max_steps", OPTION_I64, J(training.max_steps), "0", 0, 1e12, NULL, "optimizer steps, repeating epochs as needed; 0 = by epochs"},
+    {"training.max_steps", OPTION_I64, J(training.max_steps), "0", 0, 1e12, NULL,
+     "optimizer steps, repeating epochs as needed; 0 = by epochs"},
     {"training.batch_size", OPTION_I64, J(training.batch_size), "64", 1, 4096, NULL, "windows per optimizer step"},
     {"training.micro_batch_size", OPTION_I64, J(training.micro_batch_size), "0", 0, 4096, NULL,
      "windows per pass; gradients accumulate; 0 = batch_size"},
     {"training.seed", OPTION_I64, J(training.seed), "42", 0, 9e15, NULL, "initialisation, sampling and dropout"},
     {"training.precision", OPTION_ENUM, J(training.precision), "auto", 0, 0, "auto|fp32|bf16", "auto = bf16 on CUDA, fp32 on CPU"},
-    {"training.mixed_precision", OPTION_STRING, R(mixed_precision), "null", 0, 0, NULL, "older form of training.precision: true = bf16"},
+    {"training.mixed_precision", OPTION_STRING, R(mixed_precision), "null", 0, 0, NULL,
+     "older form of training.precision: true = bf16"},
     {"training.learning_rate", OPTION_F64, J(training.learning_rate), "3e-4", 1e-8, 1, NULL, "peak learning rate"},
-    {"training.weight_decay", OPTION_F64, J(training.weight_decay), "0.05", 0, 1, NULL, "on convolution and projection weights only"},
-    {"training.warmup_ratio", OPTION_F64, J(training.warmup_ratio), "0.03", 0, 0.9, NULL, "share of steps with rising learning rate"},
+    {"training.weight_decay", OPTION_F64, J(training.weight_decay), "0.05", 0, 1, NULL,
+     "on convolution and projection weights only"},
+    {"training.warmup_ratio", OPTION_F64, J(training.warmup_ratio), "0.03", 0, 0.9, NULL,
+     "share of steps with rising learning rate"},
     {"training.schedule", OPTION_ENUM, J(training.schedule), "cosine", 0, 0, "cosine|constant", "after warm-up"},
     {"training.gradient_clip", OPTION_F64, J(training.gradient_clip), "1.0", 0, 1e6, NULL, "global norm; 0 = off"},
     {"training.ema", OPTION_F64, J(training.ema), "0", 0, 0.99999, NULL, "decay of averaged weights; 0 = off"},
-    {"training.validate_every", OPTION_I64, J(training.validate_every), "0", 0, 1e9, NULL, "steps between validations; 0 = each epoch"},
+    {"training.validate_every", OPTION_I64, J(training.validate_every), "0", 0, 1e9, NULL,
+     "steps between validations; 0 = each epoch"},
     {"training.loss.kind", OPTION_ENUM, J(training.loss), "focal", 0, 0, "bce|focal", "loss"},
     {"training.loss.alpha", OPTION_F64, J(training.alpha), "0.5", 0.01, 0.99, NULL, "focal weight of seizure samples"},
     {"training.loss.gamma", OPTION_F64, J(training.gamma), "2", 0, 10, NULL, "focal exponent"},
     {"training.loss.pos_weight", OPTION_STRING, R(pos_weight), "auto", 0, 0, NULL, "auto = sqrt((1-r)/r), none, or a number"},
     {"training.early_stopping.metric", OPTION_ENUM, R(stop_metric), "event_f1", 0, 0, METRICS, "what `best` means"},
-    {"training.early_stopping.patience", OPTION_I64, J(training.patience), "5", 0, 100000, NULL, "validations without gain; 0 = never stop early"},
+    {"training.early_stopping.patience", OPTION_I64, J(training.patience), "5", 0, 100000, NULL,
+     "validations without gain; 0 = never stop early"},
 
     {"checkpoint.every", OPTION_DURATION, J(checkpoint.every_ms), "15m", 1000, 0, NULL, "time between checkpoints"},
     {"checkpoint.keep", OPTION_I64, J(checkpoint.keep), "3", 1, 1000, NULL, "newest kept besides best"},
     {"checkpoint.upload", OPTION_STRING, J(checkpoint.upload), "none", 0, 0, NULL, "store://NAME/prefix, or none"},
-    {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL, "one attempt: checkpoint and stop before it"},
+    {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
+     "one attempt: checkpoint and stop before it"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL, "restarts after faults"},
     {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue again after the time limit"},
 
     {"events.threshold", OPTION_ENUM, R(threshold), "auto", 0, 0, "auto|fixed",
      "auto: on and off by event F1 on the validation recordings (fixed when events.on or events.off is given)"},
-    {"events.target_fa_per_24h", OPTION_F64, J(target_fa_per_24h), "10", 0.01, 1000, NULL, "most false alarms that auto accepts if it can"},
+    {"events.target_fa_per_24h", OPTION_F64, J(target_fa_per_24h), "10", 0.01, 1000, NULL,
+     "most false alarms that auto accepts if it can"},
     {"events.on", OPTION_F64, J(events.on), "0.86", 0.0001, 0.9999, NULL, "probability that starts an event"},
     {"events.off", OPTION_F64, J(events.off), "0.78", 0.0001, 0.9999, NULL, "probability that ends it"},
     {"events.min_onset", OPTION_I64, J(events.min_onset), "128", 1, 15360, NULL, "samples at or above on"},
@@ -110,9 +124,10 @@ static const struct option job_table[] = {
     {"events.max_duration_s", OPTION_F64, J(events.max_duration_s), "600", 1, 86400, NULL, "longer events are split"},
     {"events.merge_gap_s", OPTION_F64, J(events.merge_gap_s), "2", 0, 600, NULL, "closer events are merged"},
 
-    {"evaluate.checkpoint", OPTION_STRING, J(evaluate.checkpoint), "null", 0, 0, NULL, "evaluate: job:ID, job:ID@best or a model file"},
+    {"evaluate.checkpoint", OPTION_STRING, J(evaluate.checkpoint), "null", 0, 0, NULL,
+     "evaluate: job:ID, job:ID@best or a model file"},
 };
-enum { JOB_ROWS = sizeof(job_table) / sizeof(job_table[0]) };
+static const struct option_table job_table = {job_rows, sizeof job_rows / sizeof *job_rows};
 
 static const char *enum_name(const char *choices, int index, struct arena *arena) {
     const char *start = choices;
@@ -131,7 +146,8 @@ static int read_montage(struct raw *raw, const char *file, struct arena *arena, 
     }
     if (node->type == YAML_SCALAR) {
         if (strcmp(node->text, "referential-19") && strcmp(node->text, "bipolar-18"))
-            return options_error(node, file, err, "data.montage is '%s'; expected referential-19, bipolar-18 or a list of labels", node->text);
+            return options_error(node, file, err, "data.montage is '%s'; expected referential-19, bipolar-18 or a list of labels",
+                                 node->text);
         raw->job.data.montage = node->text;
         return 0;
     }
@@ -165,7 +181,8 @@ static int read_model(struct raw *raw, const char *file, struct err *err) {
         return err_wrap(err, "%s: model.preset", file);
     m->window = (int64_t)llround(job->data.window_s * FRONTEND_RATE_HZ);
     if (raw->encoder_channels.count && raw->encoder_channels.count != 4)
-        return err_set(err, ERR_INVALID, "%s: model.encoder_channels has %zu widths; expected 4", file, raw->encoder_channels.count);
+        return err_set(err, ERR_INVALID, "%s: model.encoder_channels has %zu widths; expected 4", file,
+                       raw->encoder_channels.count);
     for (size_t i = 0; i < raw->encoder_channels.count; i++)
         m->encoder_channels[i] = (int)raw->encoder_channels.items[i];
     if (raw->rescnn_blocks >= 0)
@@ -178,7 +195,8 @@ static int read_model(struct raw *raw, const char *file, struct err *err) {
     m->headdim = (int)raw->headdim;
     m->dropout = (float)raw->dropout;
     m->mixer = raw->mixer ? SEIZURE_MIXER_CONV : SEIZURE_MIXER_MAMBA2;
-    if (m->mixer == SEIZURE_MIXER_MAMBA2 && (env_is_one("BRR_MAMBA_FORCE_FALLBACK") || env_is_one("SEIZURE_MAMBA_FORCE_FALLBACK"))) {
+    if (m->mixer == SEIZURE_MIXER_MAMBA2 &&
+        (env_is_one("BRR_MAMBA_FORCE_FALLBACK") || env_is_one("SEIZURE_MAMBA_FORCE_FALLBACK"))) {
         m->mixer = SEIZURE_MIXER_CONV;
         job->forced_conv = true;
     }
@@ -194,19 +212,23 @@ static int read_data(struct raw *raw, const char *file, struct err *err) {
     for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)
         known |= !strcmp(job->data.labels, formats[i]);
     if (!known)
-        return err_set(err, ERR_INVALID, "%s: data.labels is '%s'; expected auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary or "
-                       "edf-annotations", file, job->data.labels);
+        return err_set(err, ERR_INVALID,
+                       "%s: data.labels is '%s'; expected auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary or "
+                       "edf-annotations",
+                       file, job->data.labels);
     known = false;
     for (size_t i = 0; i < 3; i++)
         known |= !strcmp(job->data.unlabeled, unlabeled[i]);
     if (!known)
-        return err_set(err, ERR_INVALID, "%s: data.unlabeled is '%s'; expected error, background or skip", file, job->data.unlabeled);
+        return err_set(err, ERR_INVALID, "%s: data.unlabeled is '%s'; expected error, background or skip", file,
+                       job->data.unlabeled);
     double samples = job->data.window_s * FRONTEND_RATE_HZ, hop = job->data.hop_s * FRONTEND_RATE_HZ;
     if (samples != floor(samples) || fmod(samples, 16) != 0)
         return err_set(err, ERR_INVALID, "%s: data.window_s %g is %g samples at 256 Hz; they must be divisible by 16", file,
                        job->data.window_s, samples);
     if (hop != floor(hop) || hop > samples)
-        return err_set(err, ERR_INVALID, "%s: data.hop_s %g must be a whole number of 1/256 s and at most data.window_s", file, job->data.hop_s);
+        return err_set(err, ERR_INVALID, "%s: data.hop_s %g must be a whole number of 1/256 s and at most data.window_s", file,
+                       job->data.hop_s);
     if (raw->notch_hz != 0 && raw->notch_hz != 50 && raw->notch_hz != 60)
         return err_set(err, ERR_INVALID, "%s: data.notch_hz is %g; expected 0, 50 or 60", file, raw->notch_hz);
     job->data.notch_hz = raw->notch_hz;
@@ -229,7 +251,8 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
     if (raw->mixed_precision) {
         bool on = !strcmp(raw->mixed_precision, "true");
         if (!on && strcmp(raw->mixed_precision, "false"))
-            return err_set(err, ERR_INVALID, "%s: training.mixed_precision is '%s'; expected true or false", file, raw->mixed_precision);
+            return err_set(err, ERR_INVALID, "%s: training.mixed_precision is '%s'; expected true or false", file,
+                           raw->mixed_precision);
         job->training.precision = on ? JOB_PRECISION_BF16 : JOB_PRECISION_FP32;
     }
     if (!strcmp(raw->pos_weight, "auto"))
@@ -237,7 +260,8 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
     else if (!strcmp(raw->pos_weight, "none"))
         job->training.pos_weight = 1;
     else if (!str_to_f64(raw->pos_weight, &job->training.pos_weight) || job->training.pos_weight <= 0)
-        return err_set(err, ERR_INVALID, "%s: training.loss.pos_weight is '%s'; expected auto, none or a positive number", file, raw->pos_weight);
+        return err_set(err, ERR_INVALID, "%s: training.loss.pos_weight is '%s'; expected auto, none or a positive number", file,
+                       raw->pos_weight);
     job->training.loss = job->training.loss ? LOSS_FOCAL : LOSS_BCE;
     job->training.stop_metric = enum_name(METRICS, raw->stop_metric, arena);
     bool fixed = yaml_path(root, "events.on") || yaml_path(root, "events.off");
@@ -250,7 +274,8 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
 
 static int refuse_unsupported(const struct jobfile *job, struct err *err) {
     if (job->kind > 1)
-        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train and evaluate", job->file, job->kind_name);
+        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train and evaluate", job->file,
+                       job->kind_name);
     if (job->checkpoint.upload && strcmp(job->checkpoint.upload, "none"))
         return err_set(err, ERR_UNSUPPORTED, "%s: checkpoint.upload is unsupported yet; leave it out or set it to none", job->file);
     if (job->kind == 1 && !job->evaluate.checkpoint)
@@ -258,8 +283,8 @@ static int refuse_unsupported(const struct jobfile *job, struct err *err) {
     return 0;
 }
 
-int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena, struct jobfile *ret,
-                  struct err *err) {
+int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena,
+                  struct jobfile *ret, struct err *err) {
     struct yaml_node *root = NULL;
     int rc = yaml_parse(arena, text, strlen(text), file, &root, err);
     for (int i = 0; !rc && i < n_overrides; i++)
@@ -270,7 +295,7 @@ int jobfile_parse(const char *text, const char *file, const char *const *overrid
     if (!raw)
         return err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", file);
     struct jobfile *job = &raw->job;
-    if ((rc = options_read(job_table, JOB_ROWS, root, file, arena, raw, err)))
+    if ((rc = options_read(&job_table, root, file, arena, raw, err)))
         return rc;
     job->file = arena_strdup(arena, file);
     job->yaml = arena_strdup(arena, text);
@@ -299,7 +324,7 @@ static void visit_notice(void *ctx, const char *key, const char *help) {
 
 void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const char *text), void *ctx) {
     struct notice_visit v = {visit, ctx};
-    options_notices(job_table, JOB_ROWS, job->root, visit_notice, &v);
+    options_notices(&job_table, job->root, visit_notice, &v);
     if (yaml_path(job->root, "data.num_workers"))
         visit(ctx, "data.num_workers is read as data.loader_workers");
     if (yaml_path(job->root, "training.mixed_precision"))
@@ -308,7 +333,9 @@ void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const c
         visit(ctx, "BRR_MAMBA_FORCE_FALLBACK is set: model.mixer is conv instead of mamba2");
 }
 
-void jobfile_print_keys(FILE *out) { options_print(job_table, JOB_ROWS, out); }
+void jobfile_print_keys(FILE *out) {
+    options_print(&job_table, out);
+}
 
 enum dtype jobfile_precision(const struct jobfile *job, const struct device_info *device) {
     if (job->training.precision == JOB_PRECISION_AUTO)

@@ -1,7 +1,7 @@
 /* score: detection scores as the field defines them, per recording and over recordings, in absolute time and true hours.
  * Every result names its definition and version. Pure arithmetic; any thread.
- * SzCORE event and sample scores: timescoring semantics with the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap = hit,
- * hypothesis touching no reference = false alarm). taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
+ * SzCORE event and sample scores: timescoring semantics with the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap =
+ * hit, hypothesis touching no reference = false alarm). taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
 #ifndef BRR_RUN_SCORE_H
 #define BRR_RUN_SCORE_H
 #include <stdint.h>
@@ -9,7 +9,9 @@
 #include "base/err.h"
 #include "base/json.h"
 
-struct score_event { double onset_s, end_s; };
+struct score_event {
+    double onset_s, end_s;
+};
 struct score_recording {
     const char *name, *subject;
     double duration_s;
@@ -17,15 +19,24 @@ struct score_recording {
     int n_ref, n_hyp;
 };
 /* Counts (taes: fractional). */
-struct score_counts { double tp, fp, fn, ref; double duration_s; };
-struct score { double sensitivity, precision, f1, false_alarms_per_24h; struct score_counts counts; }; /* NaN where undefined */
+struct score_counts {
+    double tp, fp, fn, ref;
+    double duration_s;
+};
+struct score {
+    double sensitivity, precision, f1, false_alarms_per_24h;
+    struct score_counts counts;
+}; /* NaN where undefined */
 enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCORE_KINDS };
 const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
 
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
 void score_from_counts(enum score_kind kind, const struct score_counts *counts, struct score *ret);
 /* Pooled over all recordings; subject means are NaN-means over subjects as SzCORE averages. */
-struct score_subject { const char *subject; struct score scores[SCORE_KINDS]; };
+struct score_subject {
+    const char *subject;
+    struct score scores[SCORE_KINDS];
+};
 struct score_report {
     struct score pooled[SCORE_KINDS], subject_mean[SCORE_KINDS];
     struct score_subject *subjects; /* malloc'd */
@@ -36,7 +47,9 @@ void score_report_done(struct score_report *r);
 void score_report_json(const struct score_report *r, struct json_writer *w);
 
 /* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped), exact over ties via 2^16 bins. */
-struct auroc { uint64_t positive[65536], negative[65536]; };
+struct auroc {
+    uint64_t positive[65536], negative[65536];
+};
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n);
 double auroc_value(const struct auroc *a); /* NaN with one class only */
 

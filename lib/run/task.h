@@ -14,24 +14,24 @@
 
 /* What a task tells about itself; fixed size, copied whole. NaN = unknown. */
 struct task_progress {
-    char phase[24];            /* "cache" "train" "validate" "evaluate" */
+    char phase[24]; /* "cache" "train" "validate" "evaluate" */
     int64_t step, steps, epoch, epochs;
-    int64_t done, total;       /* within a phase that counts files or recordings */
+    int64_t done, total; /* within a phase that counts files or recordings */
     double loss, validation_loss, learning_rate, gradient_norm, windows_per_s, data_wait_ratio, eta_s;
     double metric;
     char metric_name[32];
     int64_t nonfinite_steps;
-    double step_s;             /* duration of the newest step */
-    int64_t windows;           /* windows trained on by this attempt */
+    double step_s;   /* duration of the newest step */
+    int64_t windows; /* windows trained on by this attempt */
 };
 
 enum task_level { TASK_INFO, TASK_WARN, TASK_ERROR };
 
 struct task_checkpoint {
-    char path[4096];           /* model file */
+    char path[4096]; /* model file */
     char sha256[65];
     int64_t step, epoch, bytes;
-    double metric;             /* NaN = not validated */
+    double metric; /* NaN = not validated */
     char metric_name[32];
     bool best, last;
     double write_s;
@@ -40,11 +40,11 @@ struct task_checkpoint {
 /* Everything a task may touch, given by its owner. Callbacks run on the driving thread and must not block. */
 struct task_env {
     struct device *device;
-    const char *directory;     /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
-    const char *cache_dir;     /* window cache volume */
-    const char *data_root;     /* absolute directory that jobfile_data_root resolved; already confined by the owner */
+    const char *directory;      /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
+    const char *cache_dir;      /* window cache volume */
+    const char *data_root;      /* absolute directory that jobfile_data_root resolved; already confined by the owner */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
-    atomic_bool *stop;         /* set by the owner: return from long preparation soon with ERR_CANCELLED */
+    atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
     void *ctx;
     void (*progress)(void *ctx, const struct task_progress *p);
     void (*log)(void *ctx, enum task_level level, const char *text);
@@ -73,7 +73,7 @@ const struct task_kind *task_kind_find(const char *name); /* NULL when unknown *
 /* What a job would need, computed before it runs. */
 struct task_estimate {
     int64_t memory_bytes, parameters, steps, recordings, windows_per_epoch, largest_micro_batch;
-    double seconds_per_step;   /* measured when `measure` */
+    double seconds_per_step; /* measured when `measure` */
 };
 /* data_root NULL or missing: data-dependent numbers stay 0. */
 int task_estimate(const struct jobfile *job, struct device *dev, const char *data_root, const char *cache_dir, bool measure,

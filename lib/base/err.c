@@ -1,0 +1,107 @@
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *err_name(int code) {
+    switch (code) {
+    case ERR_OK:
+        return "ok";
+#define ERR_TEXT(name, grpc, text)                                                                                                 \
+    case ERR_##name:                                                                                                               \
+        return text;
+        ERR_MAP(ERR_TEXT)
+#undef ERR_TEXT
+    default:
+        return "unknown";
+    }
+}
+
+static void set_origin(struct err *err, const char *file, int line) {
+    const char *slash = strrchr(file, '/');
+    snprintf(err->origin, sizeof err->origin, "%s:%d", slash ? slash + 1 : file, line);
+}
+
+int err_set_at(struct err *err, const char *file, int line, int code, const char *fmt, ...) {
+    if (!err)
+        return code;
+    char text[sizeof err->message]; /* arguments may point into *err */
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err->code = code;
+    memcpy(err->message, text, sizeof text);
+    err->cause[0] = '\0';
+    set_origin(err, file, line);
+    return code;
+}
+
+static int code_of_errno(int errnum) {
+    switch (errnum) {
+    case ENOENT:
+    case ENOTDIR:
+        return ERR_NOT_FOUND;
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+        return ERR_EXHAUSTED;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return ERR_DENIED;
+    case EEXIST:
+        return ERR_EXISTS;
+    default:
+        return ERR_INTERNAL;
+    }
+}
+
+int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...) {
+    int code = code_of_errno(errnum);
+    if (!err)
+        return code;
+    char text[sizeof err->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    char reason[128];
+    const char *words = strerror_r(errnum, reason, sizeof reason);
+    const char *mend = errnum == ENOSPC || errnum == EDQUOT ? "; free some space on that volume" : "";
+    err->code = code;
+    snprintf(err->message, sizeof err->message, "%.380s: %.80s%s", text, words, mend);
+    err->cause[0] = '\0';
+    set_origin(err, file, line);
+    return code;
+}
+
+int err_wrap(struct err *err, const char *fmt, ...) {
+    if (!err)
+        return ERR_UNKNOWN;
+    char text[sizeof err->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    char below[sizeof err->cause];
+    if (err->cause[0])
+        snprintf(below, sizeof below, "%.150s: %.100s", err->message, err->cause);
+    else
+        snprintf(below, sizeof below, "%.255s", err->message);
+    memcpy(err->message, text, sizeof text);
+    memcpy(err->cause, below, sizeof below);
+    return err->code ? err->code : ERR_UNKNOWN;
+}
+
+const char *err_text(const struct err *err, char *buf, unsigned long size) {
+    if (err->cause[0])
+        snprintf(buf, size, "%s (%s)", err->message, err->cause);
+    else
+        snprintf(buf, size, "%s", err->message);
+    return buf;
+}

@@ -1,0 +1,386 @@
+#include "base/fsio.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000 };
+
+int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    struct stat st;
+    int rc = 0;
+    char *data = NULL;
+    size_t len = 0;
+    if (fstat(fd, &st) < 0)
+        rc = err_errno(err, errno, "cannot read %s", path);
+    else if (S_ISDIR(st.st_mode))
+        rc = err_set(err, ERR_INVALID, "%s is a directory; expected a file", path);
+    else if ((uint64_t)st.st_size > max_bytes)
+        rc = err_set(err, ERR_EXHAUSTED, "%s has %lld bytes; at most %zu are accepted", path, (long long)st.st_size, max_bytes);
+    else if (!(data = malloc((size_t)st.st_size + 1)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+    while (!rc && len < (size_t)st.st_size) {
+        ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = err_errno(err, errno, "cannot read %s", path);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    close(fd);
+    if (rc) {
+        free(data);
+        return rc;
+    }
+    data[len] = '\0';
+    *ret_data = data;
+    *ret_len = len;
+    return 0;
+}
+
+int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err) {
+    static atomic_uint serial;
+    w->fd = -1;
+    w->written_bytes = 0;
+    w->tmp_path[0] = '\0';
+    if (!str_copy(w->path, sizeof w->path, path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
+    str_format(w->tmp_path, sizeof w->tmp_path, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
+    w->fd = open(w->tmp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (w->fd < 0) {
+        int saved = errno;
+        w->tmp_path[0] = '\0';
+        return err_errno(err, saved, "cannot create %s", path);
+    }
+    return 0;
+}
+
+int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err) {
+    const char *p = data;
+    while (len) {
+        ssize_t n = write(w->fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(err, errno, "cannot write %s", w->path);
+        p += n;
+        len -= (size_t)n;
+        w->written_bytes += n;
+    }
+    return 0;
+}
+
+static int sync_directory_of(const char *path, struct err *err) {
+    char dir[PATH_MAX];
+    if (!str_copy(dir, sizeof dir, path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash)
+        str_copy(dir, sizeof dir, ".");
+    else
+        slash[slash == dir] = '\0';
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open directory %s", dir);
+    int rc = fsync(fd) < 0 && errno != EINVAL ? err_errno(err, errno, "cannot sync directory %s", dir) : 0;
+    close(fd);
+    return rc;
+}
+
+int fsio_writer_commit(struct fsio_writer *w, struct err *err) {
+    int rc = 0;
+    if (fsync(w->fd) < 0)
+        rc = err_errno(err, errno, "cannot sync %s", w->path);
+    if (close(w->fd) < 0 && !rc)
+        rc = err_errno(err, errno, "cannot close %s", w->path);
+    w->fd = -1;
+    if (!rc && rename(w->tmp_path, w->path) < 0)
+        rc = err_errno(err, errno, "cannot put %s in place", w->path);
+    if (rc) {
+        fsio_writer_abort(w);
+        return rc;
+    }
+    w->tmp_path[0] = '\0';
+    return sync_directory_of(w->path, err);
+}
+
+void fsio_writer_abort(struct fsio_writer *w) {
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    if (w->tmp_path[0])
+        unlink(w->tmp_path);
+    w->tmp_path[0] = '\0';
+}
+
+int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err) {
+    struct fsio_writer w;
+    int rc = fsio_writer_open(&w, path, err);
+    if (rc)
+        return rc;
+    if ((rc = fsio_writer_write(&w, data, len, err))) {
+        fsio_writer_abort(&w);
+        return rc;
+    }
+    return fsio_writer_commit(&w, err);
+}
+
+int fsio_mkdirs(const char *path, struct err *err) {
+    char part[PATH_MAX];
+    if (!*path || !str_copy(part, sizeof part, path))
+        return err_set(err, ERR_INVALID, "cannot create directory '%.200s': not a usable path", path);
+    for (char *p = part + 1;; p++) {
+        if (*p && *p != '/')
+            continue;
+        char saved = *p;
+        *p = '\0';
+        if (mkdir(part, 0755) < 0 && errno != EEXIST)
+            return err_errno(err, errno, "cannot create directory %s", part);
+        *p = saved;
+        if (!saved)
+            break;
+    }
+    if (!fsio_is_dir(path))
+        return err_set(err, ERR_EXISTS, "%s exists and is not a directory", path);
+    return 0;
+}
+
+bool fsio_exists(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+bool fsio_is_dir(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err) {
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_errno(err, errno, "cannot read %s", path);
+    if (ret_bytes)
+        *ret_bytes = st.st_size;
+    if (ret_mtime_ns)
+        *ret_mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return 0;
+}
+
+static int remove_at(int parent, const char *name, int depth, struct err *err) {
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return err_errno(err, errno, "cannot remove %s", name);
+    if (depth >= WALK_MAX_DEPTH)
+        return err_set(err, ERR_RANGE, "cannot remove %s: directories nested deeper than %d", name, WALK_MAX_DEPTH);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        int saved = errno;
+        if (fd >= 0)
+            close(fd);
+        return err_errno(err, saved, "cannot open directory %s", name);
+    }
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            rc = remove_at(dirfd(dir), e->d_name, depth + 1, err);
+    closedir(dir);
+    if (!rc && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        rc = err_errno(err, errno, "cannot remove directory %s", name);
+    return rc;
+}
+
+int fsio_remove_tree(const char *path, struct err *err) {
+    return remove_at(AT_FDCWD, path, 0, err);
+}
+
+int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err) {
+    const char *separator = str_ends(dir, "/") ? "" : "/";
+    if (!str_format(buf, size, "%s%s%s", dir, separator, name))
+        return err_set(err, ERR_RANGE, "path too long: %.200s/%.100s", dir, name);
+    return 0;
+}
+
+int fsio_absolute(char *buf, size_t size, const char *path, struct err *err) {
+    char full[2 * PATH_MAX], cwd[PATH_MAX] = "";
+    if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
+        return err_errno(err, errno, "cannot tell the working directory");
+    if (!str_format(full, sizeof full, "%s/%s", cwd, path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
+    char out[2 * PATH_MAX];
+    size_t len = 0;
+    for (const char *p = full; *p;) {
+        while (*p == '/')
+            p++;
+        size_t n = strcspn(p, "/");
+        if (n == 2 && !strncmp(p, "..", 2)) {
+            while (len && out[--len] != '/') {
+            }
+        } else if (n && !(n == 1 && *p == '.')) {
+            out[len++] = '/';
+            memcpy(out + len, p, n);
+            len += n;
+        }
+        p += n;
+    }
+    out[len] = '\0';
+    if (!str_copy(buf, size, len ? out : "/"))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
+    return 0;
+}
+
+const char *fsio_basename(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+struct found {
+    char *path;
+    int64_t size;
+};
+
+struct walk {
+    struct found *items;
+    size_t count, cap;
+};
+
+static int walk_add(struct walk *walk, const char *path, int64_t size, struct err *err) {
+    if (walk->count >= WALK_MAX_FILES)
+        return err_set(err, ERR_EXHAUSTED, "more than %d files below one directory", WALK_MAX_FILES);
+    if (walk->count == walk->cap) {
+        size_t cap = walk->cap ? 2 * walk->cap : 256;
+        struct found *items = realloc(walk->items, cap * sizeof *items);
+        if (!items)
+            return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
+        walk->items = items;
+        walk->cap = cap;
+    }
+    char *copy = strdup(path);
+    if (!copy)
+        return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
+    walk->items[walk->count++] = (struct found){copy, size};
+    return 0;
+}
+
+static int walk_dir(struct walk *walk, const char *root, const char *relative, int depth, struct err *err) {
+    char path[PATH_MAX];
+    int rc = *relative ? fsio_join(path, sizeof path, root, relative, err) : fsio_join(path, sizeof path, root, "", err);
+    if (rc)
+        return rc;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return err_errno(err, errno, "cannot open directory %s", path);
+    for (struct dirent *e; !rc && (e = readdir(dir));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        char name[PATH_MAX];
+        if (!str_format(name, sizeof name, "%s%s%s", relative, *relative ? "/" : "", e->d_name)) {
+            rc = err_set(err, ERR_RANGE, "path too long below %s", path);
+            break;
+        }
+        struct stat link, st;
+        if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
+            continue; /* it vanished, or points nowhere */
+        if (S_ISREG(st.st_mode))
+            rc = walk_add(walk, name, st.st_size, err);
+        else if (S_ISDIR(link.st_mode) && depth < WALK_MAX_DEPTH)
+            rc = walk_dir(walk, root, name, depth + 1, err);
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
+}
+
+int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err) {
+    struct walk walk = {0};
+    int rc = walk_dir(&walk, dir, "", 0, err);
+    if (!rc && walk.count)
+        qsort(walk.items, walk.count, sizeof *walk.items, by_path);
+    for (size_t i = 0; i < walk.count; i++) {
+        if (!rc)
+            rc = visit(ctx, walk.items[i].path, walk.items[i].size, err);
+        free(walk.items[i].path);
+    }
+    free(walk.items);
+    return rc;
+}
+
+int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    struct stat st;
+    int rc = 0;
+    void *data = NULL;
+    if (fstat(fd, &st) < 0) {
+        rc = err_errno(err, errno, "cannot read %s", path);
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = err_set(err, ERR_INVALID, "%s is not a regular file", path);
+    } else if (st.st_size) {
+        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED)
+            rc = err_errno(err, errno, "cannot map %s", path);
+    }
+    close(fd);
+    if (!rc)
+        *map = (struct fsio_map){data, (size_t)st.st_size};
+    return rc;
+}
+
+void fsio_map_close(struct fsio_map *map) {
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, map->len);
+    *map = (struct fsio_map){0};
+}
+
+int fsio_lock(const char *path, int *ret_fd, struct err *err) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open lock %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        int saved = errno;
+        char pid[32] = "";
+        ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
+        pid[n > 0 ? n : 0] = '\0';
+        pid[strcspn(pid, "\n")] = '\0';
+        close(fd);
+        if (saved != EWOULDBLOCK)
+            return err_errno(err, saved, "cannot lock %s", path);
+        return err_set(err, ERR_PRECONDITION, "%s is held by process %s; stop it, or use another directory", path,
+                       *pid ? pid : "(unknown)");
+    }
+    char pid[32];
+    int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)len, 0) != len) {
+        int saved = errno;
+        close(fd);
+        return err_errno(err, saved, "cannot write lock %s", path);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int64_t fsio_free_bytes(const char *path) {
+    struct statvfs st;
+    return statvfs(path, &st) < 0 ? -1 : (int64_t)st.f_bavail * (int64_t)st.f_frsize;
+}

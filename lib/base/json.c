@@ -1,0 +1,212 @@
+#include "base/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* struct json is json_t under another name: nobody above sees jansson. */
+static const json_t *tree(const struct json *j) {
+    return (const json_t *)(const void *)j;
+}
+static const struct json *node(const json_t *j) {
+    return (const struct json *)(const void *)j;
+}
+
+static bool too_deep(const char *text, size_t len) {
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > 64)
+                return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err) {
+    if (too_deep(text, len))
+        return err_set(err, ERR_INVALID, "%s: JSON nested deeper than 64", name);
+    json_error_t error;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (!root)
+        return err_set(err, ERR_INVALID, "%s:%d:%d: not valid JSON: %s", name, error.line, error.column, error.text);
+    *ret = (struct json *)(void *)root;
+    return 0;
+}
+
+void json_free(struct json *root) {
+    if (root)
+        json_decref((json_t *)(void *)root);
+}
+
+enum json_kind json_kind(const struct json *j) {
+    if (!j)
+        return JSON_KIND_NULL;
+    switch (json_typeof(tree(j))) {
+    case JSON_OBJECT:
+        return JSON_KIND_OBJECT;
+    case JSON_ARRAY:
+        return JSON_KIND_ARRAY;
+    case JSON_STRING:
+        return JSON_KIND_STRING;
+    case JSON_INTEGER:
+        return JSON_KIND_INTEGER;
+    case JSON_REAL:
+        return JSON_KIND_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return JSON_KIND_BOOL;
+    default:
+        return JSON_KIND_NULL;
+    }
+}
+
+const struct json *json_get(const struct json *object, const char *key) {
+    return json_kind(object) == JSON_KIND_OBJECT ? node(json_object_get(tree(object), key)) : NULL;
+}
+
+size_t json_count(const struct json *j) {
+    if (json_kind(j) == JSON_KIND_OBJECT)
+        return json_object_size(tree(j));
+    return json_kind(j) == JSON_KIND_ARRAY ? json_array_size(tree(j)) : 0;
+}
+
+const struct json *json_at(const struct json *array, size_t index) {
+    return json_kind(array) == JSON_KIND_ARRAY ? node(json_array_get(tree(array), index)) : NULL;
+}
+
+const struct json *json_member(const struct json *object, size_t index, const char **ret_key) {
+    if (json_kind(object) != JSON_KIND_OBJECT)
+        return NULL;
+    json_t *mutable = (json_t *)(uintptr_t)tree(object); /* jansson's iterators want it so; nothing is changed */
+    void *iter = json_object_iter(mutable);
+    while (iter && index--)
+        iter = json_object_iter_next(mutable, iter);
+    if (!iter)
+        return NULL;
+    *ret_key = json_object_iter_key(iter);
+    return node(json_object_iter_value(iter));
+}
+
+const char *json_str(const struct json *j, const char *fallback) {
+    return json_kind(j) == JSON_KIND_STRING ? json_string_value(tree(j)) : fallback;
+}
+
+double json_f64(const struct json *j, double fallback) {
+    enum json_kind kind = json_kind(j);
+    return kind == JSON_KIND_REAL || kind == JSON_KIND_INTEGER ? json_number_value(tree(j)) : fallback;
+}
+
+int64_t json_i64(const struct json *j, int64_t fallback) {
+    return json_kind(j) == JSON_KIND_INTEGER ? json_integer_value(tree(j)) : fallback;
+}
+
+bool json_bool(const struct json *j, bool fallback) {
+    return json_kind(j) == JSON_KIND_BOOL ? json_is_true(tree(j)) : fallback;
+}
+
+void json_writer_init(struct json_writer *w, struct str *out) {
+    *w = (struct json_writer){.out = out};
+}
+
+static void put_quoted(struct str *out, const char *text) {
+    str_puts(out, "\"");
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            str_printf(out, "\\%c", *p);
+        else if (*p == '\n')
+            str_puts(out, "\\n");
+        else if (*p == '\t')
+            str_puts(out, "\\t");
+        else if (*p < 0x20)
+            str_printf(out, "\\u%04x", *p);
+        else
+            str_append(out, p, 1);
+    }
+    str_puts(out, "\"");
+}
+
+static void before_item(struct json_writer *w, const char *key) {
+    uint64_t bit = 1ull << (w->depth & 63);
+    if (w->has_item & bit)
+        str_puts(w->out, ",");
+    w->has_item |= bit;
+    if (key) {
+        put_quoted(w->out, key);
+        str_puts(w->out, ":");
+    }
+}
+
+static void open_level(struct json_writer *w, const char *key, const char *bracket) {
+    before_item(w, key);
+    str_puts(w->out, bracket);
+    w->depth++;
+    w->has_item &= ~(1ull << (w->depth & 63));
+}
+
+void json_begin_object(struct json_writer *w, const char *key) {
+    open_level(w, key, "{");
+}
+void json_begin_array(struct json_writer *w, const char *key) {
+    open_level(w, key, "[");
+}
+
+void json_end(struct json_writer *w, char close) {
+    w->depth--;
+    str_append(w->out, &close, 1);
+}
+
+void json_put_str(struct json_writer *w, const char *key, const char *value) {
+    before_item(w, key);
+    if (value)
+        put_quoted(w->out, value);
+    else
+        str_puts(w->out, "null");
+}
+
+void json_put_f64(struct json_writer *w, const char *key, double value) {
+    before_item(w, key);
+    if (!isfinite(value)) {
+        str_puts(w->out, "null");
+        return;
+    }
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    str_puts(w->out, text);
+}
+
+void json_put_i64(struct json_writer *w, const char *key, int64_t value) {
+    before_item(w, key);
+    str_printf(w->out, "%lld", (long long)value);
+}
+
+void json_put_bool(struct json_writer *w, const char *key, bool value) {
+    before_item(w, key);
+    str_puts(w->out, value ? "true" : "false");
+}
+
+void json_put_null(struct json_writer *w, const char *key) {
+    json_put_str(w, key, NULL);
+}
+
+void json_put_raw(struct json_writer *w, const char *key, const char *json_text) {
+    before_item(w, key);
+    str_puts(w->out, json_text);
+}

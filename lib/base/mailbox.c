@@ -1,0 +1,128 @@
+#include "base/mailbox.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t filled, drained;
+    struct message *head, *tail;
+    size_t count, max;
+    bool closed;
+    mailbox_wake_fn *wake;
+    void *ctx;
+};
+
+struct mailbox *mailbox_new(size_t max_messages, mailbox_wake_fn *wake, void *ctx) {
+    struct mailbox *box = calloc(1, sizeof *box);
+    if (!box)
+        return NULL;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&box->lock, NULL);
+    pthread_cond_init(&box->filled, &attr);
+    pthread_cond_init(&box->drained, &attr);
+    pthread_condattr_destroy(&attr);
+    box->max = max_messages;
+    box->wake = wake;
+    box->ctx = ctx;
+    return box;
+}
+
+void mailbox_free(struct mailbox *box) {
+    if (!box)
+        return;
+    pthread_cond_destroy(&box->filled);
+    pthread_cond_destroy(&box->drained);
+    pthread_mutex_destroy(&box->lock);
+    free(box);
+}
+
+static struct timespec deadline_in(int64_t timeout_ms) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += timeout_ms / 1000;
+    t.tv_nsec += timeout_ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+/* Wait on cond until *deadline (NULL = for ever); false when it has passed. The lock is held. */
+static bool wait_until(struct mailbox *box, pthread_cond_t *cond, const struct timespec *deadline) {
+    if (!deadline)
+        return pthread_cond_wait(cond, &box->lock) == 0;
+    return pthread_cond_timedwait(cond, &box->lock, deadline) != ETIMEDOUT;
+}
+
+bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout_ms) {
+    struct timespec deadline = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    pthread_mutex_lock(&box->lock);
+    while (!box->closed && box->count >= box->max)
+        if (timeout_ms == 0 || !wait_until(box, &box->drained, timeout_ms < 0 ? NULL : &deadline))
+            break;
+    if (box->closed || box->count >= box->max) {
+        pthread_mutex_unlock(&box->lock);
+        return false;
+    }
+    bool was_empty = box->count++ == 0;
+    msg->next = NULL;
+    if (box->tail)
+        box->tail->next = msg;
+    else
+        box->head = msg;
+    box->tail = msg;
+    pthread_cond_signal(&box->filled);
+    pthread_mutex_unlock(&box->lock);
+    if (was_empty && box->wake)
+        box->wake(box->ctx);
+    return true;
+}
+
+bool mailbox_post(struct mailbox *box, struct message *msg) {
+    return mailbox_post_wait(box, msg, 0);
+}
+
+struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
+    struct timespec deadline = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    pthread_mutex_lock(&box->lock);
+    while (!box->head && !box->closed && timeout_ms != 0)
+        if (!wait_until(box, &box->filled, timeout_ms < 0 ? NULL : &deadline))
+            break;
+    struct message *msg = box->head;
+    if (msg) {
+        box->head = msg->next;
+        if (!box->head)
+            box->tail = NULL;
+        box->count--;
+        msg->next = NULL;
+        pthread_cond_signal(&box->drained);
+    }
+    pthread_mutex_unlock(&box->lock);
+    return msg;
+}
+
+struct message *mailbox_take(struct mailbox *box) {
+    return mailbox_wait(box, 0);
+}
+
+void mailbox_close(struct mailbox *box) {
+    pthread_mutex_lock(&box->lock);
+    box->closed = true;
+    pthread_cond_broadcast(&box->filled);
+    pthread_cond_broadcast(&box->drained);
+    pthread_mutex_unlock(&box->lock);
+}
+
+size_t mailbox_count(const struct mailbox *box) {
+    struct mailbox *b = (struct mailbox *)(uintptr_t)box; /* the lock is not part of the logical state */
+    pthread_mutex_lock(&b->lock);
+    size_t count = b->count;
+    pthread_mutex_unlock(&b->lock);
+    return count;
+}

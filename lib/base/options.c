@@ -1,0 +1,305 @@
+#include "base/options.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/str.h"
+
+enum { LIST_MAX = 100000 };
+
+struct reading {
+    const struct option_table *table;
+    const char *file;
+    struct arena *arena;
+    void *target;
+    struct err *err;
+};
+
+/* "file:line:col: " of a node, or "--set: " for one that came from the command line. */
+static void where_of(const struct yaml_node *node, const char *file, char *buf, size_t size) {
+    int line = node->key_line ? node->key_line : node->line;
+    int column = node->key_line ? node->key_column : node->column;
+    if (line)
+        str_format(buf, size, "%s:%d:%d", file, line, column);
+    else
+        str_format(buf, size, "%s: --set", file);
+}
+
+int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...) {
+    char where[256], text[400];
+    where_of(node, file, where, sizeof where);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return err_set(err, ERR_INVALID, "%s: %s", where, text);
+}
+
+static const char *type_name(const struct option *o) {
+    switch (o->type) {
+    case OPTION_BOOL:
+        return "true or false";
+    case OPTION_I64:
+        return "a whole number";
+    case OPTION_F64:
+        return "a number";
+    case OPTION_STRING:
+        return "text";
+    case OPTION_DURATION:
+        return "a duration like 90s, 15m or 24h";
+    case OPTION_BYTES:
+        return "a size like 512MiB or 2TB";
+    case OPTION_STRINGS:
+        return "a list";
+    case OPTION_F64S:
+        return "a list of numbers";
+    case OPTION_ENUM:
+        return o->choices;
+    default:
+        return "a value";
+    }
+}
+
+static int bad_value(struct reading *r, const struct option *o, const struct yaml_node *node) {
+    const char *shown = node->type == YAML_SCALAR ? node->text : node->type == YAML_SEQUENCE ? "a list" : "a mapping";
+    return options_error(node, r->file, r->err, "%s is '%.100s'; expected %s", o->name, shown, type_name(o));
+}
+
+static int check_range(struct reading *r, const struct option *o, const struct yaml_node *node, double value) {
+    bool bounded = o->min != 0 || o->max != 0;
+    double max = o->max == 0 && o->min > 0 ? 1e300 : o->max;
+    if (!bounded || (value >= o->min && value <= max))
+        return 0;
+    if (max == 1e300)
+        return options_error(node, r->file, r->err, "%s is %s; expected at least %g", o->name, node->text, o->min);
+    return options_error(node, r->file, r->err, "%s is %s; expected %g to %g", o->name, node->text, o->min, max);
+}
+
+static int choice_of(const char *choices, const char *text) {
+    size_t len = strlen(text);
+    int index = 0;
+    for (const char *p = choices;; index++) {
+        size_t n = strcspn(p, "|");
+        if (n == len && !strncmp(p, text, n))
+            return index;
+        if (!p[n])
+            return -1;
+        p += n + 1;
+    }
+}
+
+static int read_number_list(struct reading *r, const struct option *o, const struct yaml_node *node, struct option_numbers *out) {
+    size_t n = 0;
+    for (const struct yaml_node *c = node->child; c; c = c->next)
+        n++;
+    if (node->type != YAML_SEQUENCE || n > LIST_MAX)
+        return bad_value(r, o, node);
+    double *items = arena_alloc(r->arena, (n + 1) * sizeof *items);
+    if (!items)
+        return err_set(r->err, ERR_EXHAUSTED, "%s: the file is too large", r->file);
+    size_t i = 0;
+    for (const struct yaml_node *c = node->child; c; c = c->next, i++) {
+        int rc = c->type == YAML_SCALAR && !c->quoted && str_to_f64(c->text, &items[i]) ? check_range(r, o, c, items[i])
+                                                                                        : bad_value(r, o, c);
+        if (rc)
+            return rc;
+    }
+    *out = (struct option_numbers){items, n};
+    return 0;
+}
+
+static int read_string_list(struct reading *r, const struct option *o, const struct yaml_node *node, struct option_list *out) {
+    size_t n = node->type == YAML_SCALAR ? 1 : 0;
+    for (const struct yaml_node *c = node->child; c; c = c->next)
+        n++;
+    if (node->type == YAML_MAPPING || n > LIST_MAX)
+        return bad_value(r, o, node);
+    const char **items = arena_alloc(r->arena, (n + 1) * sizeof *items);
+    if (!items)
+        return err_set(r->err, ERR_EXHAUSTED, "%s: the file is too large", r->file);
+    size_t i = 0;
+    if (node->type == YAML_SCALAR)
+        items[i++] = node->text;
+    for (const struct yaml_node *c = node->child; c; c = c->next) {
+        if (c->type != YAML_SCALAR)
+            return bad_value(r, o, c);
+        items[i++] = c->text;
+    }
+    *out = (struct option_list){items, n};
+    return 0;
+}
+
+static int read_scalar(struct reading *r, const struct option *o, const struct yaml_node *node, void *out) {
+    const char *text = node->text;
+    bool null = yaml_is_null(node);
+    if (node->type != YAML_SCALAR)
+        return bad_value(r, o, node);
+    switch (o->type) {
+    case OPTION_STRING:
+        *(const char **)out = null ? NULL : text;
+        return 0;
+    case OPTION_BOOL:
+        if (node->quoted || (strcmp(text, "true") && strcmp(text, "false")))
+            return bad_value(r, o, node);
+        *(bool *)out = !strcmp(text, "true");
+        return 0;
+    case OPTION_I64: {
+        double value;
+        if (node->quoted || (!str_to_i64(text, out) && (!str_to_f64(text, &value) || value != (double)(int64_t)value)))
+            return bad_value(r, o, node);
+        if (!str_to_i64(text, out))
+            *(int64_t *)out = (int64_t)value;
+        return check_range(r, o, node, (double)*(int64_t *)out);
+    }
+    case OPTION_F64:
+        if (node->quoted || !str_to_f64(text, out))
+            return bad_value(r, o, node);
+        return check_range(r, o, node, *(double *)out);
+    case OPTION_ENUM: {
+        int index = choice_of(o->choices, text);
+        if (index < 0)
+            return bad_value(r, o, node);
+        *(int *)out = index;
+        return 0;
+    }
+    default: { /* DURATION, BYTES */
+        int64_t *value = out;
+        if (null || !strcmp(text, "none")) {
+            *value = -1;
+            return 0;
+        }
+        if (!(o->type == OPTION_DURATION ? str_to_duration_ms(text, value) : str_to_bytes(text, value)))
+            return bad_value(r, o, node);
+        return check_range(r, o, node, (double)*value);
+    }
+    }
+}
+
+static int read_value(struct reading *r, const struct option *o, const struct yaml_node *node) {
+    void *out = (char *)r->target + o->offset;
+    switch (o->type) {
+    case OPTION_NOTICE:
+        return 0;
+    case OPTION_NODE:
+        *(const struct yaml_node **)out = node;
+        return 0;
+    case OPTION_STRINGS:
+        return read_string_list(r, o, node, out);
+    case OPTION_F64S:
+        return read_number_list(r, o, node, out);
+    default:
+        return read_scalar(r, o, node, out);
+    }
+}
+
+static const struct option *row_named(const struct option_table *table, const char *name) {
+    for (size_t i = 0; i < table->count; i++)
+        if (!strcmp(table->rows[i].name, name))
+            return &table->rows[i];
+    return NULL;
+}
+
+static bool is_group(const struct option_table *table, const char *name) {
+    size_t len = strlen(name);
+    for (size_t i = 0; i < table->count; i++)
+        if (!strncmp(table->rows[i].name, name, len) && table->rows[i].name[len] == '.')
+            return true;
+    return false;
+}
+
+static int unknown_key(struct reading *r, const struct yaml_node *node, const char *name) {
+    const char *nearest = NULL;
+    int best = 9;
+    for (size_t i = 0; i < r->table->count; i++) {
+        const char *candidate = r->table->rows[i].name;
+        const char *last = strrchr(candidate, '.'), *mine = strrchr(name, '.');
+        int distance = str_distance(candidate, name);
+        if (!strcmp(last ? last + 1 : candidate, mine ? mine + 1 : name)) /* right key, wrong place */
+            distance = distance < 2 ? distance : 2;
+        if (distance < best) {
+            best = distance;
+            nearest = candidate;
+        }
+    }
+    if (nearest)
+        return options_error(node, r->file, r->err, "unknown key '%s'; the nearest known key is '%s'", name, nearest);
+    return options_error(node, r->file, r->err, "unknown key '%s'", name);
+}
+
+/* Check that every key of the tree is a row or a group of rows. */
+static int check_keys(struct reading *r, const struct yaml_node *mapping, const char *prefix) {
+    for (const struct yaml_node *n = mapping->child; n; n = n->next) {
+        char name[192];
+        if (!str_format(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", n->key))
+            return unknown_key(r, n, n->key);
+        if (row_named(r->table, name))
+            continue;
+        if (!is_group(r->table, name))
+            return unknown_key(r, n, name);
+        if (n->type == YAML_SCALAR && yaml_is_null(n))
+            continue;
+        if (n->type != YAML_MAPPING)
+            return options_error(n, r->file, r->err, "%s holds further keys; expected a mapping", name);
+        int rc = check_keys(r, n, name);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int read_default(struct reading *r, const struct option *o) {
+    if (o->type == OPTION_NOTICE)
+        return 0;
+    if (o->type == OPTION_NODE) {
+        *(const struct yaml_node **)(void *)((char *)r->target + o->offset) = NULL;
+        return 0;
+    }
+    if (!o->fallback)
+        return err_set(r->err, ERR_INVALID, "%s: %s is missing; expected %s (%s)", r->file, o->name, type_name(o), o->help);
+    struct yaml_node scalar = {.type = YAML_SCALAR, .text = o->fallback}, *node = &scalar;
+    if (o->type == OPTION_F64S || o->type == OPTION_STRINGS) {
+        int rc = yaml_parse(r->arena, o->fallback, strlen(o->fallback), o->name, &node, r->err);
+        if (rc)
+            return rc;
+    }
+    return read_value(r, o, node);
+}
+
+int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
+                 void *target, struct err *err) {
+    struct reading r = {table, file, arena, target, err};
+    if (root->type != YAML_MAPPING)
+        return options_error(root, file, err, "expected keys and values");
+    int rc = check_keys(&r, root, "");
+    for (size_t i = 0; !rc && i < table->count; i++) {
+        const struct option *o = &table->rows[i];
+        const struct yaml_node *node = yaml_path(root, o->name);
+        bool nullable = o->type == OPTION_STRING || o->type == OPTION_DURATION || o->type == OPTION_BYTES;
+        if (node && yaml_is_null(node) && (!nullable || !o->fallback))
+            node = NULL;
+        rc = node ? read_value(&r, o, node) : read_default(&r, o);
+    }
+    return rc;
+}
+
+void options_notices(const struct option_table *table, const struct yaml_node *root,
+                     void (*visit)(void *ctx, const char *key, const char *help), void *ctx) {
+    for (size_t i = 0; i < table->count; i++)
+        if (table->rows[i].type == OPTION_NOTICE && yaml_path(root, table->rows[i].name))
+            visit(ctx, table->rows[i].name, table->rows[i].help);
+}
+
+void options_print(const struct option_table *table, FILE *out) {
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *o = &table->rows[i];
+        if (o->type == OPTION_NOTICE)
+            continue;
+        fprintf(out, "  %-36s %s\n", o->name, o->help);
+        fprintf(out, "  %-36s   %s", "", type_name(o));
+        if (o->min != 0 || o->max != 0)
+            fprintf(out, o->max == 0 ? ", from %g" : ", %g to %g", o->min, o->max);
+        fprintf(out, "; default %s\n", o->fallback ? o->fallback : o->type == OPTION_NODE ? "none" : "(required)");
+    }
+}

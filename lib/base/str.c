@@ -1,0 +1,246 @@
+#include "base/str.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void str_init(struct str *s, size_t max) {
+    *s = (struct str){.max = max};
+}
+
+void str_done(struct str *s) {
+    free(s->data);
+    *s = (struct str){.max = s->max};
+}
+
+void str_clear(struct str *s) {
+    s->len = 0;
+    s->overflow = false;
+    if (s->data)
+        s->data[0] = '\0';
+}
+
+const char *str_cstr(const struct str *s) {
+    return s->data ? s->data : "";
+}
+
+/* Room for `extra` more bytes and the NUL; false marks the overflow. */
+static bool reserve(struct str *s, size_t extra) {
+    if (extra > s->max - s->len) {
+        s->overflow = true;
+        return false;
+    }
+    size_t wanted = s->len + extra + 1;
+    if (wanted <= s->cap)
+        return true;
+    size_t cap = s->cap ? s->cap : 64;
+    while (cap < wanted)
+        cap *= 2;
+    char *data = realloc(s->data, cap);
+    if (!data) {
+        s->overflow = true;
+        return false;
+    }
+    s->data = data;
+    s->cap = cap;
+    return true;
+}
+
+void str_append(struct str *s, const void *bytes, size_t len) {
+    if (s->overflow)
+        return;
+    size_t fits = len > s->max - s->len ? s->max - s->len : len;
+    if (!reserve(s, fits))
+        return;
+    memcpy(s->data + s->len, bytes, fits);
+    s->len += fits;
+    s->data[s->len] = '\0';
+    if (fits < len)
+        s->overflow = true;
+}
+
+void str_puts(struct str *s, const char *text) {
+    str_append(s, text, strlen(text));
+}
+
+void str_vprintf(struct str *s, const char *fmt, va_list ap) {
+    char small[512];
+    va_list again;
+    va_copy(again, ap);
+    int len = vsnprintf(small, sizeof small, fmt, ap);
+    if (len >= 0 && (size_t)len < sizeof small) {
+        str_append(s, small, (size_t)len);
+    } else if (len > 0) {
+        char *big = malloc((size_t)len + 1);
+        if (big) {
+            vsnprintf(big, (size_t)len + 1, fmt, again);
+            str_append(s, big, (size_t)len);
+            free(big);
+        } else {
+            s->overflow = true;
+        }
+    }
+    va_end(again);
+}
+
+void str_printf(struct str *s, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    str_vprintf(s, fmt, ap);
+    va_end(ap);
+}
+
+char *str_take(struct str *s) {
+    char *data = NULL;
+    if (!s->overflow)
+        data = s->data ? s->data : calloc(1, 1);
+    else
+        free(s->data);
+    *s = (struct str){.max = s->max};
+    return data;
+}
+
+bool str_copy(char *dst, size_t size, const char *src) {
+    size_t len = strnlen(src, size);
+    bool fits = len < size;
+    if (!fits)
+        len = size - 1;
+    memcpy(dst, src, len);
+    dst[len] = '\0';
+    return fits;
+}
+
+bool str_format(char *dst, size_t size, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int len = vsnprintf(dst, size, fmt, ap);
+    va_end(ap);
+    return len >= 0 && (size_t)len < size;
+}
+
+bool str_starts(const char *text, const char *prefix) {
+    return !strncmp(text, prefix, strlen(prefix));
+}
+
+bool str_ends(const char *text, const char *suffix) {
+    size_t a = strlen(text), b = strlen(suffix);
+    return a >= b && !strcmp(text + a - b, suffix);
+}
+
+bool str_to_i64(const char *text, int64_t *ret) {
+    if (!(isdigit((unsigned char)*text) || ((*text == '-' || *text == '+') && isdigit((unsigned char)text[1]))))
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (*end || errno)
+        return false;
+    *ret = value;
+    return true;
+}
+
+bool str_to_u64(const char *text, uint64_t *ret) {
+    if (!isdigit((unsigned char)*text))
+        return false;
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*end || errno)
+        return false;
+    *ret = value;
+    return true;
+}
+
+static locale_t c_locale(void) {
+    static locale_t locale; /* made once; a lost race leaks one small object */
+    locale_t have = __atomic_load_n(&locale, __ATOMIC_ACQUIRE);
+    if (!have) {
+        have = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+        __atomic_store_n(&locale, have, __ATOMIC_RELEASE);
+    }
+    return have;
+}
+
+/* A number at the start of text, in the C locale; *ret_end past it. Finite, no leading blanks, no hex. */
+static bool leading_f64(const char *text, double *ret, const char **ret_end) {
+    const char *p = text + (*text == '-' || *text == '+');
+    if (!(isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1]))) || (p[0] == '0' && (p[1] | 32) == 'x'))
+        return false;
+    char *end;
+    double value = strtod_l(text, &end, c_locale());
+    if (end == text || !isfinite(value))
+        return false;
+    *ret = value;
+    *ret_end = end;
+    return true;
+}
+
+bool str_to_f64(const char *text, double *ret) {
+    double value;
+    const char *end;
+    if (!leading_f64(text, &value, &end) || *end)
+        return false;
+    *ret = value;
+    return true;
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+/* A number followed by one of the units (the empty one included), in whole results up to 2^62. */
+static bool with_unit(const char *text, const struct unit *units, size_t n, int64_t *ret) {
+    double value;
+    const char *end;
+    if (!leading_f64(text, &value, &end) || value < 0)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(end, units[i].name))
+            continue;
+        double scaled = value * units[i].factor;
+        if (scaled > 0x1p62)
+            return false;
+        *ret = (int64_t)llround(scaled);
+        return true;
+    }
+    return false;
+}
+
+bool str_to_duration_ms(const char *text, int64_t *ret_ms) {
+    static const struct unit units[] = {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    return with_unit(text, units, sizeof units / sizeof *units, ret_ms);
+}
+
+bool str_to_bytes(const char *text, int64_t *ret_bytes) {
+    static const struct unit units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                                        {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},     {"KB", 1e3},
+                                        {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+    return with_unit(text, units, sizeof units / sizeof *units, ret_bytes);
+}
+
+int str_distance(const char *a, const char *b) {
+    enum { MAX = 32, LEN = 96 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n >= LEN || m >= LEN)
+        return MAX;
+    int row[LEN];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            best = best < row[j] + 1 ? best : row[j] + 1;
+            best = best < row[j - 1] + 1 ? best : row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m] < MAX ? row[m] : MAX;
+}
