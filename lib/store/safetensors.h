@@ -1,0 +1,68 @@
+/* safetensors: named tensors in one file (u64 header length, JSON header, raw little-endian data), the project's format for
+ * checkpoints and test cases. Reading maps the file and validates everything before giving out a pointer; writing is atomic
+ * and durable and computes SHA-256 on the way. One thread per object. */
+#ifndef BRR_STORE_SAFETENSORS_H
+#define BRR_STORE_SAFETENSORS_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/digest.h"
+
+#define SAFETENSORS_DTYPES(X)                                                                                                      \
+    X(F64, 8)                                                                                                                      \
+    X(F32, 4)                                                                                                                      \
+    X(F16, 2)                                                                                                                      \
+    X(BF16, 2)                                                                                                                     \
+    X(I64, 8)                                                                                                                      \
+    X(I32, 4)                                                                                                                      \
+    X(I16, 2)                                                                                                                      \
+    X(I8, 1)                                                                                                                       \
+    X(U64, 8)                                                                                                                      \
+    X(U32, 4)                                                                                                                      \
+    X(U16, 2)                                                                                                                      \
+    X(U8, 1)                                                                                                                       \
+    X(BOOL, 1)
+
+enum safetensors_dtype {
+#define SAFETENSORS_ENUM(name, bytes) SAFETENSORS_##name,
+    SAFETENSORS_DTYPES(SAFETENSORS_ENUM)
+#undef SAFETENSORS_ENUM
+};
+
+enum { SAFETENSORS_MAX_RANK = 8, SAFETENSORS_MAX_HEADER = 64 << 20 };
+
+struct safetensors_entry {
+    const char *name;
+    enum safetensors_dtype dtype;
+    int rank;
+    int64_t shape[SAFETENSORS_MAX_RANK];
+    const void *data; /* in the mapping when read; the caller's when written */
+    size_t bytes;
+};
+
+struct safetensors;
+/* INVALID or DATA_LOSS say which tensor and what is wrong. Pointers live until close. */
+int safetensors_open(const char *path, struct safetensors **ret, struct err *err);
+void safetensors_close(struct safetensors *st);
+size_t safetensors_count(const struct safetensors *st);
+const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index);
+const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name); /* NULL when absent */
+const char *safetensors_metadata(const struct safetensors *st, const char *key);                  /* NULL when absent */
+const char *safetensors_dtype_name(enum safetensors_dtype dtype);
+size_t safetensors_dtype_bytes(enum safetensors_dtype dtype);
+
+struct safetensors_pair {
+    const char *key, *value;
+};
+/* Entries in the order given; duplicates and sizes that do not fit their shape are INVALID. */
+struct safetensors_content {
+    const struct safetensors_entry *entries;
+    size_t n_entries;
+    const struct safetensors_pair *metadata;
+    size_t n_metadata;
+};
+int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
+                      struct err *err);
+
+#endif
