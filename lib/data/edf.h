@@ -1,0 +1,101 @@
+/* edf: reader of EDF, EDF+C, EDF+D, BDF and BDF+ files over a read-only mapping.
+ *
+ * Header faults met in real recordings are mended in memory and listed as repairs; what cannot be trusted is refused
+ * with a reason. Samples are decoded on demand, whole records at a time, to planar microvolt: memory is the caller's window,
+ * never the file. After opening an edf is immutable: any number of threads may read it. It does not follow a file that grows,
+ * and a file that another process truncates while it is open faults on access, as with any mapping.
+ *
+ * File time: 0 s is the first sample of the first record. A sub-second start (the first time-keeper's onset) is moved into
+ * edf_info.start; onsets of segments and annotations are relative to file time 0. */
+#ifndef BRR_DATA_EDF_H
+#define BRR_DATA_EDF_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct edf;
+
+/* One signal. Texts are trimmed UTF-8 (Latin-1 bytes converted) and live as long as the edf. */
+struct edf_signal {
+    const char *label, *unit, *transducer, *prefilter;
+    double rate_hz;             /* samples_per_record / record duration; 0 when the duration is 0 */
+    int64_t samples_per_record; /* the exact rate is samples_per_record · duration_den / duration_num */
+    double gain, offset;        /* value = digital · gain + offset, in µV where `volt`, else in `unit` */
+    double physical_min, physical_max, digital_min, digital_max;
+    bool annotation;  /* holds annotation lists, not samples */
+    bool volt;        /* the unit is a voltage: values are µV. Otherwise they are delivered in `unit` as they are */
+    bool usable;      /* can be read; otherwise note says why */
+    const char *note; /* "" or what a user should know about this signal */
+};
+
+/* Consecutive records without a gap. */
+struct edf_segment {
+    int64_t first_record, n_records;
+    double start_s; /* file time of its first sample */
+};
+
+struct edf_annotation {
+    double onset_s;    /* file time */
+    double duration_s; /* NaN when not given */
+    const char *text;  /* UTF-8, never empty */
+};
+
+struct edf_start {
+    int year, month, day, hour, minute, second; /* month and day from 1 */
+    double subsecond;                           /* added by the first time-keeper; may be ≥ 1 in odd files */
+    bool known;                                 /* false: date or time unreadable, or declared unknown; fields are then 0 or odd */
+};
+
+struct edf_info {
+    bool bdf;           /* 24-bit samples */
+    bool plus;          /* marked EDF+ or BDF+ */
+    bool discontinuous; /* marked +D */
+    const char *patient, *recording;
+    struct edf_start start;
+    int64_t n_records;                  /* records present and whole */
+    int64_t duration_num, duration_den; /* record duration in seconds, reduced; 0/1 for annotation-only files */
+    double record_s;
+    double duration_s; /* file time from 0 to the end of the last record, gaps included */
+    int n_signals;
+    const struct edf_signal *signals;
+    int n_segments; /* ≥ 1 where there are records and a duration */
+    const struct edf_segment *segments;
+    size_t n_annotations; /* in order of onset; time-keepers left out */
+    const struct edf_annotation *annotations;
+    int n_repairs;
+    const char *const *repairs; /* one sentence each */
+};
+
+/* Map and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
+ * trusted (the message names path, field, its text and what was expected); EXHAUSTED. */
+int edf_open(const char *path, struct edf **ret, struct err *err);
+/* The same over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
+int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);
+/* NULL is fine. */
+void edf_close(struct edf *edf);
+
+/* All facts; valid until edf_close. */
+const struct edf_info *edf_info(const struct edf *edf);
+const char *edf_path(const struct edf *edf);
+/* Same as info->segments. Returns their number. */
+int edf_segments(const struct edf *edf, const struct edf_segment **ret);
+/* First usable non-annotation signal with this label, letter case ignored; -1 when there is none. */
+int edf_find(const struct edf *edf, const char *label);
+/* "YYYY-MM-DD HH:MM:SS" of info->start, or "n/a". Returns buf; size ≥ 20. */
+const char *edf_start_text(const struct edf *edf, char *buf, size_t size);
+
+/* Decode n_records whole records of one signal: n_records · samples_per_record values to uv. Nothing is clamped: samples outside
+ * the declared digital range are scaled like the others. RANGE for records or signals that do not exist, PRECONDITION for
+ * an unusable or annotation signal; then uv is untouched. */
+int edf_read(const struct edf *edf, int signal, int64_t first_record, int64_t n_records, float *uv, struct err *err);
+
+/* The same for several signals in one pass over the file: uv[i] receives signals[i]. */
+struct edf_range {
+    int64_t first_record, n_records;
+};
+int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, struct edf_range records, float *const *uv,
+                     struct err *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* labels: where a recording's seizures are, read from whatever file its corpus keeps them in, and the writers of event files.
+ * Also the rules that tell a patient and a split from a path. Times are seconds of file time (0 = first sample).
+ * Pure functions over files; any thread. No label source is not the same as no seizure: `source` tells. */
+#ifndef BRR_DATA_LABELS_H
+#define BRR_DATA_LABELS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct edf;
+
+enum labels_source {
+    LABELS_NONE, /* nothing found: `tried` says where it was looked for */
+    LABELS_BIDS_TSV,
+    LABELS_TUSZ_CSV,
+    LABELS_TUSZ_CSV_BI,
+    LABELS_CHBMIT_SUMMARY,
+    LABELS_EDF_ANNOTATIONS,
+};
+enum { LABELS_CODE_SIZE = 48, LABELS_MAX_ROWS = 1000000 };
+
+struct label_run {
+    double onset_s, end_s;       /* onset < end */
+    double confidence;           /* NaN when not given; the largest of merged ones */
+    char code[LABELS_CODE_SIZE]; /* "sz", "sz_foc_ia_nm", "cpsz", …: that of the earliest merged one */
+};
+
+struct labels {
+    struct label_run *runs; /* seizures only, ascending, overlapping and touching ones merged */
+    size_t n_runs;
+    enum labels_source source;
+    double recording_s; /* recording duration the label file states; NaN when it does not */
+    char tried[640];    /* what was looked for, for messages */
+};
+
+/* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations". */
+const char *labels_source_name(enum labels_source source);
+
+/* Labels of the recording at edf_path. format: a name of labels_source_name but "none" (also "csv_bi" and "tusz-csv-bi"), or
+ * "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations that exists for this recording. edf: the
+ * open recording, or NULL to open it when annotations are wanted. In "auto" annotations count as a source only when one of them is
+ * a seizure. Errors: INVALID names file:line and what was expected; an unknown format is INVALID too. On success (also with source
+ * LABELS_NONE) labels_done frees. */
+int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
+void labels_done(struct labels *labels);
+
+/* Whether an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
+bool labels_is_seizure(const char *code);
+
+/* An events TSV as it stands (SzCORE/BIDS): every row, in file order, seizures or not. Columns are found by name. */
+struct event_row {
+    double onset_s, duration_s; /* duration NaN for n/a */
+    double confidence;          /* NaN for n/a */
+    char type[LABELS_CODE_SIZE];
+};
+struct events_file {
+    struct event_row *rows;
+    size_t n_rows;
+    double recording_s;  /* NaN when no row states it */
+    char start_text[32]; /* dateTime of the first row, or "n/a" */
+};
+int events_read_tsv(const char *path, struct events_file *ret, struct err *err);
+void events_done(struct events_file *events);
+
+/* What a file of events says about its recording. */
+struct events_header {
+    const char *start_text;  /* "YYYY-MM-DD HH:MM:SS" or NULL for n/a */
+    double recording_s;      /* length of the recording */
+    const char *record_name; /* csv_bi: bname */
+};
+/* Append the text of a SzCORE events TSV (onset duration eventType confidence channels dateTime recordingDuration; 2 decimals;
+ * without a run one bckg row over the whole recording), or of a TUSZ csv_bi file. Runs are written as given; code "" becomes "sz".
+ */
+void labels_format_tsv(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
+void labels_format_csv_bi(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
+/* The same into files, replaced atomically. */
+int labels_write_bids_tsv(const char *path, const struct label_run *runs, size_t n_runs, const struct events_header *header,
+                          struct err *err);
+int labels_write_csv_bi(const char *path, const struct label_run *runs, size_t n_runs, const struct events_header *header,
+                        struct err *err);
+
+/* Patient of a recording from its path relative to the corpus: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21 is the
+ * same child as chb01), else the path without its extension. ERR_RANGE when it does not fit. */
+int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err);
+/* "train", "dev" or "eval" when a folder of the path says so, else "". */
+const char *labels_split(const char *relative_path);
+
+#endif
