@@ -72,21 +72,18 @@ int op_linear_backward(struct stream *s, const struct linear_backward_args *a, s
  * Causal (Mamba): pad_left = K−1, the last tap meets the newest sample. "Same" (conv mixer): pad_left = K/2.
  * reverse: the sequence is read from the end (equal to flip, op, flip). act = SiLU when silu.
  * w (D,K), bias (D) optional. state0/state (B,K−1,D), optional: the K−1 inputs before/after the block (causal only).
- * lengths: host array of B row lengths or NULL; beyond a row's length y = 0 and reverse starts at the length.
- * resets (B,L) U8, optional: 1 starts a new segment, taps do not reach across it (reverse: at its other end). */
+ */
 struct conv1d_depthwise_args {
-    struct tensor x, w, bias, y, state0, state, resets;
+    struct tensor x, w, bias, y, state0, state;
     int pad_left;
     bool silu, reverse;
-    const int32_t *lengths;
 };
 int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err);
 /* dstate0 (=) optional; dstate = gradient of the final state, optional. */
 struct conv1d_depthwise_backward_args {
-    struct tensor x, w, bias, dy, dx, dw, dbias, state0, dstate0, dstate, resets;
+    struct tensor x, w, bias, dy, dx, dw, dbias, state0, dstate0, dstate;
     int pad_left;
     bool silu, reverse;
-    const int32_t *lengths;
 };
 int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err);
 
@@ -139,36 +136,13 @@ int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backw
 
 /* ---- selective scans ------------------------------------------------------------------------------------------- */
 
-/* Mamba-1. u, delta, z, out (B,L,D); A (D,N) negative; Bm, Cm (B,L,G,N), channel d uses group d/(D/G);
- * Dskip, dbias (D) optional; z optional (gate silu(z)); h0, hT (B,D,N) F32 optional.
- * Δ = softplus(delta + dbias) (or the value itself), clamped to [clamp_lo, clamp_hi] when clamp_hi > 0;
- * a = exp(ΔA); b = Δ·B·u (zoh: Δ·φ(ΔA)·B·u, φ(v) = (e^v − 1)/v); h = a·h + b; y = C·h + Dskip·u; out = y·silu(z).
- * N ≤ 256. lengths, resets, reverse as in conv1d_depthwise. */
-struct scan1_args {
-    struct tensor u, delta, A, Bm, Cm, Dskip, dbias, z, h0, out, hT, resets;
-    bool softplus, zoh, reverse;
-    float clamp_lo, clamp_hi;
-    const int32_t *lengths;
-};
-int op_scan1(struct stream *s, const struct scan1_args *a, struct err *err);
-/* Gradients of everything; dA is the gradient of A itself (dA_log = dA·A). dhT = gradient of hT, optional.
- * du, ddelta, dBm, dCm, dz, dh0 (=); dA, dDskip, ddbias (+=). The forward pass is recomputed in chunks. */
-struct scan1_backward_args {
-    struct scan1_args fwd; /* out and hT unused */
-    struct tensor dout, dhT, du, ddelta, dA, dBm, dCm, dDskip, ddbias, dz, dh0;
-};
-int op_scan1_backward(struct stream *s, const struct scan1_backward_args *a, struct err *err);
-
 /* Mamba-2 (SSD). x, y (B,L,H·P) with `heads` H; delta (B,L,H); A (H) negative; Bm, Cm (B,L,G·N) with `groups` G;
  * Dskip, dbias (H) optional; h0, hT (B,H·P,N) F32 optional. Δ = softplus(delta + dbias);
- * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. chunk: 0 = direct recurrence, else the chunked matrix form of that length
- * (same function). x, delta, Bm, Cm, y may be channel slices. */
+ * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. reverse: from the end, without a flip. P ≤ 256, N ≤ 256. x, delta, Bm, Cm, y may be channel slices. */
 struct ssd_args {
-    struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT, resets;
-    int heads, groups, chunk;
+    struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT;
+    int heads, groups;
     bool softplus, reverse;
-    float clamp_lo, clamp_hi;
-    const int32_t *lengths;
 };
 int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err);
 struct ssd_backward_args {
@@ -180,15 +154,15 @@ int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct 
 /* ---- element-wise ---------------------------------------------------------------------------------------------- */
 
 enum eltwise_kind {
-    ELTWISE_COPY,          /* y = a (also converts dtype, and concatenates through slices) */
+    ELTWISE_COPY,          /* y = a (concatenates through slices) */
     ELTWISE_ADD,           /* y = a + b */
     ELTWISE_ADD_RELU,      /* y = max(a + b, 0) */
     ELTWISE_RELU,          /* y = max(a, 0) */
     ELTWISE_RELU_BACKWARD, /* y = a where b > 0 else 0: a = dy, b = the forward output */
-    ELTWISE_SILU,
-    ELTWISE_SILU_BACKWARD, /* y = a·silu'(b): a = dy, b = the forward input */
     ELTWISE_SCALE,         /* y = alpha·a */
     ELTWISE_FILL,          /* y = alpha */
+    ELTWISE_NEG_EXP,       /* y = −exp(a): A from A_log */
+    ELTWISE_MUL_ADD,       /* y += a·b: the gradient of A_log from that of A */
 };
 /* Shapes equal, slices allowed, y may equal a or b. */
 struct eltwise_args {
@@ -211,28 +185,20 @@ struct dropout_args {
 };
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 
-/* Linear interpolation along T (align_corners = false), (B,T,C) → (B,To,C); nearest with `nearest`. */
-struct resize_args {
-    struct tensor x, y;
-    bool nearest;
-};
-int op_resize(struct stream *s, const struct resize_args *a, struct err *err);
-int op_resize_backward(struct stream *s, const struct resize_args *a, struct err *err); /* x = dy, y = dx */
-
 /* ---- training -------------------------------------------------------------------------------------------------- */
 
 /* Per-sample loss from logits (B,T) F32 against labels (B,T) U8 in {0,1}; samples t ≥ valid[b] and those with
  * mask (B,T) U8 = 0 (optional) do not count. bce = softplus-stable cross entropy with pos_weight on positives;
  * focal: alpha_t·(1 − p_t)^gamma·bce, alpha_t = alpha for positives, 1 − alpha for negatives, p_t from the logit.
- * loss_sum (1) F64-as-two… : the sum goes to *host_loss_sum and the count to *host_count on the CPU; on CUDA they are
- * written to the same places at stream_sync. dlogits (=, optional) is the gradient of sum·scale. */
+ * *host_loss_sum and *host_count receive the sum over the counted samples and their number; complete after stream_sync. Labels > 1 do
+ * not count either (samples held over a short gap). dlogits (=, optional) is the gradient of sum·scale. */
 enum loss_kind { LOSS_BCE, LOSS_FOCAL };
 struct loss_args {
     enum loss_kind kind;
     struct tensor logits, labels, mask, dlogits;
     const int32_t *valid; /* host, B */
     float alpha, gamma, pos_weight, scale;
-    double *host_loss_sum; /* += is not done: overwritten */
+    double *host_loss_sum;
     int64_t *host_count;
 };
 int op_loss(struct stream *s, const struct loss_args *a, struct err *err);
@@ -279,14 +245,10 @@ struct op_table {
     X(layernorm_backward, layernorm_backward_args)                                                                                 \
     X(rmsnorm_gated, rmsnorm_gated_args)                                                                                           \
     X(rmsnorm_gated_backward, rmsnorm_gated_backward_args)                                                                         \
-    X(scan1, scan1_args)                                                                                                           \
-    X(scan1_backward, scan1_backward_args)                                                                                         \
     X(ssd, ssd_args)                                                                                                               \
     X(ssd_backward, ssd_backward_args)                                                                                             \
     X(eltwise, eltwise_args)                                                                                                       \
     X(dropout, dropout_args)                                                                                                       \
-    X(resize, resize_args)                                                                                                         \
-    X(resize_backward, resize_args)                                                                                                \
     X(loss, loss_args)                                                                                                             \
     X(norm, norm_args)                                                                                                             \
     X(adamw, adamw_args)                                                                                                           \

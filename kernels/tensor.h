@@ -38,11 +38,4 @@ struct tensor tensor_slice(const struct tensor *t, int64_t first, int64_t count)
 /* Same data as (rows, last dim). */
 struct tensor tensor_flat_rows(const struct tensor *t);
 
-/* bf16 bits, round to nearest even; NaN stays NaN. */
-uint16_t bf16_from_f32(float x);
-float bf16_to_f32(uint16_t x);
-/* IEEE half bits, round to nearest even, overflow to infinity. */
-uint16_t f16_from_f32(float x);
-float f16_to_f32(uint16_t x);
-
 #endif

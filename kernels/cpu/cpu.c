@@ -1,0 +1,158 @@
+#include "kernels/cpu/cpu.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+static const struct op_table cpu_ops = {
+    .name = "cpu",
+#define CPU_ROW(op, args) .op = cpu_##op,
+    OP_MAP(CPU_ROW)
+#undef CPU_ROW
+};
+
+/* Memory blocks remember their size for the statistics. */
+struct block {
+    size_t bytes;
+    char pad[56];
+};
+
+const char *device_isa(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        return "avx512";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return "avx2";
+#endif
+    return "scalar";
+}
+
+static void read_cpu_name(char *buf, size_t size) {
+    str_copy(buf, size, "CPU");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[256];
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strstr(line, "model name") == line ? strchr(line, ':') : NULL;
+        if (!colon)
+            continue;
+        colon[strcspn(colon, "\n")] = '\0';
+        str_copy(buf, size, colon + 2);
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static int cpu_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
+    if (ordinal)
+        return err_set(err, ERR_NOT_FOUND, "there is one CPU device, 'cpu'");
+    *ret = (struct device_info){.name = "cpu"};
+    char name[80];
+    read_cpu_name(name, sizeof name);
+    long page = sysconf(_SC_PAGESIZE);
+    ret->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * page;
+    ret->free_bytes = (int64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    ret->threads = threads > 0 ? threads : omp_get_num_procs();
+    str_format(ret->description, sizeof ret->description, "%s, %s, %d threads", name, device_isa(), ret->threads);
+    return 0;
+}
+
+static int cpu_open(struct device *dev, int ordinal, int threads, struct err *err) {
+    (void)dev, (void)ordinal, (void)threads, (void)err;
+    return 0;
+}
+
+static void cpu_close(struct device *dev) { (void)dev; }
+
+static int cpu_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
+    size_t total = (bytes + sizeof(struct block) + 63) / 64 * 64;
+    struct block *block = aligned_alloc(64, total);
+    if (!block)
+        return err_set(err, ERR_EXHAUSTED, "cpu: %zu MiB of memory wanted, not to be had", bytes >> 20);
+    memset(block, 0, total);
+    block->bytes = bytes;
+    __atomic_add_fetch(&dev->live_bytes, (int64_t)bytes, __ATOMIC_RELAXED);
+    *ret = block + 1;
+    return 0;
+}
+
+static void cpu_free(struct device *dev, void *data) {
+    struct block *block = (struct block *)data - 1;
+    __atomic_sub_fetch(&dev->live_bytes, (int64_t)block->bytes, __ATOMIC_RELAXED);
+    free(block);
+}
+
+static int cpu_stream_open(struct stream *s, enum stream_priority priority, struct err *err) {
+    (void)priority; /* ops run on the calling thread: its priority is the caller's affair */
+    struct cpu_stream *cs = calloc(1, sizeof *cs);
+    if (cs)
+        cs->dnn = dnn_cache_new();
+    if (!cs || !cs->dnn) {
+        free(cs);
+        return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");
+    }
+    cs->threads = s->device->info.threads;
+    s->state = cs;
+    return 0;
+}
+
+static void cpu_stream_close(struct stream *s) {
+    struct cpu_stream *cs = s->state;
+    dnn_cache_free(cs->dnn);
+    device_free(s->device, cs->scratch);
+    free(cs);
+}
+
+void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) {
+    struct cpu_stream *cs = s->state;
+    if (bytes <= cs->scratch_bytes)
+        return cs->scratch;
+    device_free(s->device, cs->scratch);
+    cs->scratch = NULL;
+    cs->scratch_bytes = 0;
+    if (device_alloc(s->device, bytes, &cs->scratch, err))
+        return NULL;
+    cs->scratch_bytes = bytes;
+    return cs->scratch;
+}
+
+static int cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
+    (void)s, (void)err;
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+static int cpu_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
+    (void)s, (void)err;
+    memset(dst, 0, bytes);
+    return 0;
+}
+
+static int cpu_sync(struct stream *s, struct err *err) {
+    (void)s, (void)err;
+    return 0;
+}
+
+const struct backend *cpu_backend(void) {
+    static const struct backend backend = {
+        .name = "cpu",
+        .ops = &cpu_ops,
+        .describe = cpu_describe,
+        .open = cpu_open,
+        .close = cpu_close,
+        .alloc = cpu_alloc,
+        .free = cpu_free,
+        .alloc_host = cpu_alloc,
+        .free_host = cpu_free,
+        .stream_open = cpu_stream_open,
+        .stream_close = cpu_stream_close,
+        .copy = cpu_copy,
+        .zero = cpu_zero,
+        .sync = cpu_sync,
+    };
+    return &backend;
+}

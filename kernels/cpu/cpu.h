@@ -1,0 +1,48 @@
+/* cpu: the CPU backend's inside: its op table, scratch memory and instruction-set clones. Internal to kernels/cpu. */
+#ifndef BRR_KERNELS_CPU_CPU_H
+#define BRR_KERNELS_CPU_CPU_H
+#include <stddef.h>
+
+#include "kernels/backend.h"
+
+/* Put before a static function with plain loops: compiled for AVX-512, AVX2 and baseline, chosen at load time. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES __attribute__((noinline))
+#endif
+
+#define CPU_OP(op, args) int cpu_##op(struct stream *s, const struct args *a, struct err *err);
+OP_MAP(CPU_OP)
+#undef CPU_OP
+
+struct cpu_stream {
+    void *scratch;
+    size_t scratch_bytes;
+    struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
+    int threads;
+};
+static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
+
+/* Scratch of at least `bytes`, 64-byte aligned, valid until the next op; grows and then stays, so that steady-state steps
+ * allocate nothing. NULL (with *err) when memory is short. */
+void *cpu_scratch(struct stream *s, size_t bytes, struct err *err);
+
+struct dnn_cache *dnn_cache_new(void);
+void dnn_cache_free(struct dnn_cache *cache);
+
+/* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. */
+struct gemm {
+    bool trans_a, trans_b;
+    int64_t m, n, k;
+    const float *a, *b;
+    int64_t lda, ldb, ldc;
+    float beta;
+    float *c;
+};
+int cpu_gemm(const struct gemm *g, struct err *err);
+
+static inline const float *cf(const struct tensor *t) { return t->data; }
+static inline float *mf(const struct tensor *t) { return t->data; }
+
+#endif

@@ -1,0 +1,134 @@
+/* Projections and the transposed convolution as matrix products (oneDNN sgemm). Forward products run one batch row at a time,
+ * so that a row's result never depends on the others. */
+#include <dnnl.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+int cpu_gemm(const struct gemm *g, struct err *err) {
+    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b, g->ldb, g->beta,
+                                  g->c, g->ldc);
+    if (st == dnnl_success)
+        return 0;
+    return err_set(err, ERR_INTERNAL, "oneDNN: a %lld×%lld×%lld matrix product failed with status %d", (long long)g->m, (long long)g->n,
+                   (long long)g->k, (int)st);
+}
+
+static void fill_rows(float *y, int64_t ld, const float *bias, int64_t rows, int64_t cols) {
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(y + r * ld, bias, (size_t)cols * sizeof *y);
+}
+
+CPU_CLONES static void add_rows(const float *dy, int64_t ld, int64_t rows, int64_t cols, float *out) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            out[c] += dy[r * ld + c];
+}
+
+/* dbias += column sums of rows × cols, in blocks of fixed size added in order. */
+static int column_sums(struct stream *s, const float *dy, int64_t ld, int64_t rows, int64_t cols, float *dbias, struct err *err) {
+    enum { BLOCK = 512 };
+    int64_t blocks = (rows + BLOCK - 1) / BLOCK;
+    float *partial = cpu_scratch(s, (size_t)(blocks * cols) * sizeof *partial, err);
+    if (!partial)
+        return ERR_EXHAUSTED;
+    memset(partial, 0, (size_t)(blocks * cols) * sizeof *partial);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < blocks; i++)
+        add_rows(dy + i * BLOCK * ld, ld, i + 1 < blocks ? BLOCK : rows - i * BLOCK, cols, partial + i * cols);
+    add_rows(partial, cols, blocks, cols, dbias);
+    return 0;
+}
+
+int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
+    (void)s;
+    int64_t b = a->x.dim[0], l = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
+    bool bias = tensor_present(&a->bias);
+    if (bias && a->accumulate)
+        return err_set(err, ERR_UNSUPPORTED, "op linear: a bias together with accumulate is unsupported");
+    if (bias)
+        fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), b * l, co);
+    for (int64_t i = 0; i < b; i++) {
+        struct gemm g = {.trans_b = true, .m = l, .n = co, .k = ci, .a = cf(&a->x) + i * l * a->x.ld, .lda = a->x.ld, .b = cf(&a->w), .ldb = ci,
+                         .c = mf(&a->y) + i * l * a->y.ld, .ldc = a->y.ld, .beta = bias || a->accumulate ? 1.0f : 0.0f};
+        int rc = cpu_gemm(&g, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
+    int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[0];
+    int rc = 0;
+    if (tensor_present(&a->dx)) {
+        struct gemm g = {.m = rows, .n = ci, .k = co, .a = cf(&a->dy), .lda = a->dy.ld, .b = cf(&a->w), .ldb = ci, .c = mf(&a->dx), .ldc = a->dx.ld,
+                         .beta = a->accumulate_dx ? 1.0f : 0.0f};
+        rc = cpu_gemm(&g, err);
+    }
+    if (!rc && tensor_present(&a->dw)) {
+        struct gemm g = {.trans_a = true, .m = co, .n = ci, .k = rows, .a = cf(&a->dy), .lda = a->dy.ld, .b = cf(&a->x), .ldb = a->x.ld,
+                         .c = mf(&a->dw), .ldc = ci, .beta = 1.0f};
+        rc = cpu_gemm(&g, err);
+    }
+    if (!rc && tensor_present(&a->dbias))
+        rc = column_sums(s, cf(&a->dy), a->dy.ld, rows, co, mf(&a->dbias), err);
+    return rc;
+}
+
+/* w (Ci,Co,2) → wp (2, Co, Ci). */
+static void pack_convt(const float *w, float *wp, int64_t ci, int64_t co) {
+    for (int64_t k = 0; k < 2; k++)
+        for (int64_t o = 0; o < co; o++)
+            for (int64_t i = 0; i < ci; i++)
+                wp[(k * co + o) * ci + i] = w[(i * co + o) * 2 + k];
+}
+
+int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
+    int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[1];
+    float *wp = cpu_scratch(s, (size_t)(2 * ci * co) * sizeof *wp, err);
+    if (!wp)
+        return ERR_EXHAUSTED;
+    pack_convt(cf(&a->w), wp, ci, co);
+    bool bias = tensor_present(&a->bias);
+    if (bias)
+        fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), 2 * b * t, co);
+    for (int64_t i = 0; i < b; i++)
+        for (int64_t k = 0; k < 2; k++) { /* even rows, then odd rows */
+            struct gemm g = {.trans_b = true, .m = t, .n = co, .k = ci, .a = cf(&a->x) + i * t * a->x.ld, .lda = a->x.ld, .b = wp + k * co * ci,
+                             .ldb = ci, .c = mf(&a->y) + (2 * i * t + k) * a->y.ld, .ldc = 2 * a->y.ld, .beta = bias ? 1.0f : 0.0f};
+            int rc = cpu_gemm(&g, err);
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
+    int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[1];
+    float *wp = cpu_scratch(s, (size_t)(2 * ci * co + ci * co) * sizeof *wp, err);
+    if (!wp)
+        return ERR_EXHAUSTED;
+    float *dwp = wp + 2 * ci * co;
+    pack_convt(cf(&a->w), wp, ci, co);
+    int rc = 0;
+    for (int64_t k = 0; !rc && k < 2; k++) {
+        const float *dy = cf(&a->dy) + k * a->dy.ld;
+        if (tensor_present(&a->dx)) {
+            struct gemm g = {.m = rows, .n = ci, .k = co, .a = dy, .lda = 2 * a->dy.ld, .b = wp + k * co * ci, .ldb = ci, .c = mf(&a->dx),
+                             .ldc = a->dx.ld, .beta = k ? 1.0f : 0.0f};
+            rc = cpu_gemm(&g, err);
+        }
+        if (!rc && tensor_present(&a->dw)) {
+            struct gemm g = {.trans_a = true, .m = ci, .n = co, .k = rows, .a = cf(&a->x), .lda = a->x.ld, .b = dy, .ldb = 2 * a->dy.ld, .c = dwp,
+                             .ldc = co};
+            rc = cpu_gemm(&g, err);
+            for (int64_t j = 0; !rc && j < ci * co; j++)
+                mf(&a->dw)[2 * j + k] += dwp[j];
+        }
+    }
+    if (!rc && tensor_present(&a->dbias))
+        rc = column_sums(s, cf(&a->dy), a->dy.ld, 2 * rows, co, mf(&a->dbias), err);
+    return rc;
+}

@@ -1,0 +1,368 @@
+#include "kernels/op.h"
+
+#include "base/str.h"
+#include "kernels/backend.h"
+
+/* Validation is written as checks of one argument after another; the first that fails names op, argument, found and expected. */
+struct checker {
+    const char *op;
+    struct err *err;
+    int rc;
+};
+
+static void shape_text(const struct tensor *t, char *buf, size_t size) {
+    struct str s;
+    str_init(&s, size - 1);
+    for (int i = 0; i < t->rank && i < TENSOR_MAX_RANK; i++)
+        str_printf(&s, "%s%lld", i ? "," : "", (long long)t->dim[i]);
+    str_copy(buf, size, str_cstr(&s));
+    str_done(&s);
+}
+
+static void require(struct checker *c, bool ok, const char *what) {
+    if (!c->rc && !ok)
+        c->rc = err_set(c->err, ERR_INVALID, "op %s: %s", c->op, what);
+}
+
+/* t is present, F32 and of the given shape (−1 = any). `slice` allows ld > last dim. */
+struct want {
+    const char *name;
+    int rank;
+    int64_t dim[TENSOR_MAX_RANK];
+    bool optional, slice;
+};
+
+static void check(struct checker *c, const struct tensor *t, struct want w) {
+    if (c->rc || (w.optional && !tensor_present(t)))
+        return;
+    if (!tensor_present(t)) {
+        c->rc = err_set(c->err, ERR_INVALID, "op %s: %s is missing", c->op, w.name);
+        return;
+    }
+    if (t->dtype == DTYPE_BF16) {
+        c->rc = err_set(c->err, ERR_UNSUPPORTED, "op %s: %s is bf16, which is unsupported yet on this device; use fp32", c->op, w.name);
+        return;
+    }
+    bool ok = t->rank == w.rank && t->dtype == DTYPE_F32;
+    for (int i = 0; ok && i < w.rank; i++)
+        ok = t->dim[i] > 0 && (w.dim[i] < 0 || t->dim[i] == w.dim[i]);
+    ok = ok && (w.rank < 2 || t->ld >= t->dim[w.rank - 1]) && (w.slice || tensor_dense(t));
+    if (ok)
+        return;
+    char found[80], expected[80];
+    struct tensor e = {.rank = w.rank};
+    for (int i = 0; i < w.rank; i++)
+        e.dim[i] = w.dim[i];
+    shape_text(t, found, sizeof found);
+    shape_text(&e, expected, sizeof expected);
+    c->rc = err_set(c->err, ERR_INVALID, "op %s: %s is %s (%s)%s; expected f32 (%s)%s", c->op, w.name, dtype_name(t->dtype), found,
+                    tensor_dense(t) ? "" : " strided", expected, w.slice ? "" : " dense");
+}
+
+#define CHECKER(name) struct checker c = {#name, err, 0}
+#define RUN(name) return c.rc ? c.rc : s->device->backend->ops->name(s, a, err)
+#define DIM(...)                                                                                                                   \
+    {                                                                                                                              \
+        __VA_ARGS__                                                                                                                \
+    }
+#define WANT(n, r, dims, ...)                                                                                                      \
+    (struct want) { .name = n, .rank = r, .dim = dims, ##__VA_ARGS__ }
+
+int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
+    CHECKER(conv1d);
+    int64_t ci = a->x.dim[2], co = a->w.dim[0], k = a->w.dim[2];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
+    check(&c, &a->bias, WANT("bias", 1, DIM(co), .optional = true));
+    require(&c, a->stride == 1 || a->stride == 2, "stride must be 1 or 2");
+    require(&c, a->stride == 1 || (k == 2 && a->pad == 0 && a->x.dim[1] % 2 == 0), "stride 2 needs K = 2, pad 0 and an even T");
+    require(&c, a->pad >= 0 && a->pad < k && a->x.dim[1] + 2 * a->pad >= k, "pad must lie in 0..K-1 and T + 2·pad >= K");
+    int64_t to = c.rc ? 0 : (a->x.dim[1] + 2 * a->pad - k) / a->stride + 1;
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], to, co), .slice = true));
+    RUN(conv1d);
+}
+
+int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
+    CHECKER(conv1d_backward);
+    int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0], k = a->w.dim[2];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
+    require(&c, a->stride == 1 || (a->stride == 2 && k == 2 && a->pad == 0 && t % 2 == 0), "stride must be 1, or 2 with K = 2 and pad 0");
+    require(&c, a->stride == 2 || k == 2 * a->pad + 1, "stride 1 needs K = 2·pad + 1");
+    int64_t to = c.rc ? 0 : (t + 2 * a->pad - k) / a->stride + 1;
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, to, co), .slice = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ci), .optional = true, .slice = true));
+    check(&c, &a->dw, WANT("dw", 3, DIM(co, ci, k), .optional = true));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(co), .optional = true));
+    RUN(conv1d_backward);
+}
+
+int op_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
+    CHECKER(convt1d);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 3, DIM(a->x.dim[2], -1, 2)));
+    check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[1]), .optional = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true));
+    RUN(convt1d);
+}
+
+int op_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
+    CHECKER(convt1d_backward);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 3, DIM(a->x.dim[2], -1, 2)));
+    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true));
+    check(&c, &a->dw, WANT("dw", 3, DIM(a->w.dim[0], a->w.dim[1], 2), .optional = true));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[1]), .optional = true));
+    RUN(convt1d_backward);
+}
+
+int op_linear(struct stream *s, const struct linear_args *a, struct err *err) {
+    CHECKER(linear);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 2, DIM(-1, a->x.dim[2])));
+    check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[0]), .optional = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true));
+    RUN(linear);
+}
+
+int op_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
+    CHECKER(linear_backward);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 2, DIM(-1, a->x.dim[2])));
+    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true));
+    check(&c, &a->dw, WANT("dw", 2, DIM(a->w.dim[0], a->w.dim[1]), .optional = true));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[0]), .optional = true));
+    RUN(linear_backward);
+}
+
+int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err) {
+    CHECKER(conv1d_depthwise);
+    int64_t b = a->x.dim[0], d = a->x.dim[2], k = a->w.dim[1];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 2, DIM(d, -1)));
+    check(&c, &a->bias, WANT("bias", 1, DIM(d), .optional = true));
+    check(&c, &a->y, WANT("y", 3, DIM(b, a->x.dim[1], d), .slice = true));
+    require(&c, k >= 2 && k <= 8, "K must lie in 2..8");
+    require(&c, a->pad_left >= 0 && a->pad_left < k, "pad_left must lie in 0..K-1");
+    require(&c, a->pad_left == k - 1 || (!tensor_present(&a->state0) && !tensor_present(&a->state)), "a state needs the causal form");
+    check(&c, &a->state0, WANT("state0", 3, DIM(b, k - 1, d), .optional = true));
+    check(&c, &a->state, WANT("state", 3, DIM(b, k - 1, d), .optional = true));
+    RUN(conv1d_depthwise);
+}
+
+int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err) {
+    CHECKER(conv1d_depthwise_backward);
+    int64_t b = a->x.dim[0], l = a->x.dim[1], d = a->x.dim[2], k = a->w.dim[1];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->w, WANT("w", 2, DIM(d, -1)));
+    require(&c, k >= 2 && k <= 8, "K must lie in 2..8");
+    require(&c, a->pad_left >= 0 && a->pad_left < k, "pad_left must lie in 0..K-1");
+    check(&c, &a->bias, WANT("bias", 1, DIM(d), .optional = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->dw, WANT("dw", 2, DIM(d, k)));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(d), .optional = true));
+    require(&c, !tensor_present(&a->state0) && !tensor_present(&a->dstate) && !tensor_present(&a->dstate0),
+            "gradients of a carried state are unsupported yet");
+    RUN(conv1d_depthwise_backward);
+}
+
+static void check_batchnorm(struct checker *c, const struct batchnorm_args *a) {
+    int64_t ch = a->x.dim[2];
+    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(c, &a->weight, WANT("weight", 1, DIM(ch)));
+    check(c, &a->bias, WANT("bias", 1, DIM(ch)));
+    check(c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], ch), .slice = true));
+    check(c, &a->running_mean, WANT("running_mean", 1, DIM(ch)));
+    check(c, &a->running_var, WANT("running_var", 1, DIM(ch)));
+}
+
+int op_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
+    CHECKER(batchnorm);
+    check_batchnorm(&c, a);
+    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(a->x.dim[2])));
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(a->x.dim[2])));
+    RUN(batchnorm);
+}
+
+int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {
+    CHECKER(batchnorm_inference);
+    check_batchnorm(&c, a);
+    RUN(batchnorm_inference);
+}
+
+int op_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
+    CHECKER(batchnorm_backward);
+    int64_t b = a->x.dim[0], t = a->x.dim[1], ch = a->x.dim[2];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(b, t, ch), .optional = !a->relu, .slice = true));
+    check(&c, &a->weight, WANT("weight", 1, DIM(ch)));
+    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(ch)));
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(ch)));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, t, ch), .slice = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ch), .slice = true));
+    check(&c, &a->dweight, WANT("dweight", 1, DIM(ch)));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(ch)));
+    RUN(batchnorm_backward);
+}
+
+int op_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
+    CHECKER(layernorm);
+    int64_t b = a->x.dim[0], l = a->x.dim[1], d = a->x.dim[2];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
+    check(&c, &a->residual, WANT("residual", 3, DIM(b, l, d), .optional = true));
+    check(&c, &a->weight, WANT("weight", 1, DIM(d)));
+    check(&c, &a->bias, WANT("bias", 1, DIM(d)));
+    check(&c, &a->y, WANT("y", 3, DIM(b, l, d)));
+    check(&c, &a->sum, WANT("sum", 3, DIM(b, l, d), .optional = true));
+    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(b * l), .optional = true));
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l), .optional = true));
+    RUN(layernorm);
+}
+
+int op_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
+    CHECKER(layernorm_backward);
+    int64_t b = a->sum.dim[0], l = a->sum.dim[1], d = a->sum.dim[2];
+    check(&c, &a->sum, WANT("sum", 3, DIM(-1, -1, -1)));
+    check(&c, &a->weight, WANT("weight", 1, DIM(d)));
+    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(b * l)));
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l)));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d)));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d)));
+    check(&c, &a->dweight, WANT("dweight", 1, DIM(d)));
+    check(&c, &a->dbias, WANT("dbias", 1, DIM(d)));
+    RUN(layernorm_backward);
+}
+
+int op_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
+    CHECKER(rmsnorm_gated);
+    int64_t b = a->y.dim[0], l = a->y.dim[1], d = a->y.dim[2];
+    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->weight, WANT("weight", 1, DIM(d)));
+    check(&c, &a->out, WANT("out", 3, DIM(b, l, d), .slice = true));
+    require(&c, a->groups > 0 && d % a->groups == 0, "groups must divide D");
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l * a->groups), .optional = true));
+    RUN(rmsnorm_gated);
+}
+
+int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backward_args *a, struct err *err) {
+    CHECKER(rmsnorm_gated_backward);
+    int64_t b = a->y.dim[0], l = a->y.dim[1], d = a->y.dim[2];
+    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->weight, WANT("weight", 1, DIM(d)));
+    require(&c, a->groups > 0 && d % a->groups == 0, "groups must divide D");
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l * a->groups)));
+    check(&c, &a->dout, WANT("dout", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->dz, WANT("dz", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->dweight, WANT("dweight", 1, DIM(d)));
+    RUN(rmsnorm_gated_backward);
+}
+
+static void check_ssd(struct checker *c, const struct ssd_args *a) {
+    int64_t b = a->x.dim[0], l = a->x.dim[1], h = a->heads;
+    require(c, h > 0 && a->groups > 0 && h % a->groups == 0, "heads must be positive and a multiple of groups");
+    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    require(c, h > 0 && a->x.dim[2] % h == 0 && a->x.dim[2] / h <= 256, "x needs heads·P channels, P <= 256");
+    check(c, &a->delta, WANT("delta", 3, DIM(b, l, h), .slice = true));
+    check(c, &a->A, WANT("A", 1, DIM(h)));
+    check(c, &a->Bm, WANT("B", 3, DIM(b, l, -1), .slice = true));
+    require(c, a->groups > 0 && a->Bm.dim[2] % a->groups == 0 && a->Bm.dim[2] / a->groups <= 256, "B needs groups·N channels, N <= 256");
+    check(c, &a->Cm, WANT("C", 3, DIM(b, l, a->Bm.dim[2]), .slice = true));
+    check(c, &a->Dskip, WANT("D", 1, DIM(h), .optional = true));
+    check(c, &a->dbias, WANT("dbias", 1, DIM(h), .optional = true));
+    int64_t n = a->groups > 0 ? a->Bm.dim[2] / a->groups : 0;
+    check(c, &a->h0, WANT("h0", 3, DIM(b, a->x.dim[2], n), .optional = true));
+}
+
+int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err) {
+    CHECKER(ssd);
+    check_ssd(&c, a);
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .slice = true));
+    check(&c, &a->hT, WANT("hT", 3, DIM(a->x.dim[0], a->x.dim[2], c.rc ? -1 : a->Bm.dim[2] / a->groups), .optional = true));
+    RUN(ssd);
+}
+
+int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct err *err) {
+    CHECKER(ssd_backward);
+    const struct ssd_args *f = &a->fwd;
+    check_ssd(&c, f);
+    int64_t b = f->x.dim[0], l = f->x.dim[1], h = f->heads, n = c.rc ? -1 : f->Bm.dim[2] / f->groups;
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, f->x.dim[2]), .slice = true));
+    check(&c, &a->dhT, WANT("dhT", 3, DIM(b, f->x.dim[2], n), .optional = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, f->x.dim[2]), .slice = true));
+    check(&c, &a->ddelta, WANT("ddelta", 3, DIM(b, l, h), .slice = true));
+    check(&c, &a->dA, WANT("dA", 1, DIM(h)));
+    check(&c, &a->dBm, WANT("dB", 3, DIM(b, l, f->Bm.dim[2]), .slice = true));
+    check(&c, &a->dCm, WANT("dC", 3, DIM(b, l, f->Bm.dim[2]), .slice = true));
+    check(&c, &a->dDskip, WANT("dD", 1, DIM(h), .optional = true));
+    check(&c, &a->ddbias, WANT("ddbias", 1, DIM(h), .optional = true));
+    check(&c, &a->dh0, WANT("dh0", 3, DIM(b, f->x.dim[2], n), .optional = true));
+    RUN(ssd_backward);
+}
+
+int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) {
+    CHECKER(eltwise);
+    int r = a->y.rank;
+    require(&c, r >= 1 && r <= 3, "y must have rank 1 to 3");
+    const int64_t *d = a->y.dim;
+    bool two = a->kind == ELTWISE_ADD || a->kind == ELTWISE_ADD_RELU || a->kind == ELTWISE_RELU_BACKWARD || a->kind == ELTWISE_MUL_ADD;
+    check(&c, &a->y, WANT("y", r, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->a, WANT("a", r, DIM(d[0], d[1], d[2]), .optional = a->kind == ELTWISE_FILL, .slice = true));
+    check(&c, &a->b, WANT("b", r, DIM(d[0], d[1], d[2]), .optional = !two, .slice = true));
+    RUN(eltwise);
+}
+
+int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
+    CHECKER(dropout);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2])));
+    require(&c, a->p >= 0 && a->p < 1, "p must lie in [0, 1)");
+    RUN(dropout);
+}
+
+static void check_u8(struct checker *c, const struct tensor *t, const struct tensor *like, const char *what) {
+    require(c, t->dtype == DTYPE_U8 && tensor_present(t) && tensor_count(t) == tensor_count(like), what);
+}
+
+int op_loss(struct stream *s, const struct loss_args *a, struct err *err) {
+    CHECKER(loss);
+    check(&c, &a->logits, WANT("logits", 2, DIM(-1, -1)));
+    check_u8(&c, &a->labels, &a->logits, "labels must be u8 of the logits' shape");
+    if (tensor_present(&a->mask))
+        check_u8(&c, &a->mask, &a->logits, "mask must be u8 of the logits' shape");
+    check(&c, &a->dlogits, WANT("dlogits", 2, DIM(a->logits.dim[0], a->logits.dim[1]), .optional = true));
+    require(&c, a->valid && a->host_loss_sum && a->host_count, "valid, host_loss_sum and host_count are required");
+    RUN(loss);
+}
+
+int op_norm(struct stream *s, const struct norm_args *a, struct err *err) {
+    CHECKER(norm);
+    check(&c, &a->x, WANT("x", 1, DIM(-1)));
+    require(&c, a->host_sum_squares && a->host_finite, "host_sum_squares and host_finite are required");
+    RUN(norm);
+}
+
+int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
+    CHECKER(adamw);
+    int64_t n = a->param.dim[0];
+    check(&c, &a->param, WANT("param", 1, DIM(-1)));
+    check(&c, &a->grad, WANT("grad", 1, DIM(n)));
+    check(&c, &a->m, WANT("m", 1, DIM(n)));
+    check(&c, &a->v, WANT("v", 1, DIM(n)));
+    check(&c, &a->ema, WANT("ema", 1, DIM(n), .optional = true));
+    check_u8(&c, &a->decay, &a->param, "decay must be u8 of the parameters' length");
+    require(&c, a->step >= 1, "step counts from 1");
+    RUN(adamw);
+}
+
+int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err) {
+    CHECKER(sigmoid);
+    check(&c, &a->x, WANT("x", 2, DIM(-1, -1)));
+    check(&c, &a->y, WANT("y", 2, DIM(a->x.dim[0], a->x.dim[1])));
+    RUN(sigmoid);
+}
