@@ -1,0 +1,427 @@
+#include "data/edf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/edf_decode.h"
+#include "data/edf_header.h"
+#include "data/tal.h"
+
+enum { MAX_ANNOTATIONS = 1000000 };
+static const size_t ARENA_LIMIT_BYTES = (size_t)1 << 30;
+
+struct edf {
+    struct edf_header header;
+    struct arena arena;
+    struct fsio_map map; /* data NULL when the bytes are the caller's */
+    const uint8_t *data;
+    size_t len;
+    edf_decode_fn *decode;
+    struct edf_segment *segments;
+    struct edf_annotation *annotations;
+    size_t annotation_capacity;
+    bool annotations_cut;
+};
+
+static const uint8_t *record_at(const struct edf *edf, int64_t record) {
+    return edf->data + edf->header.header_bytes + record * edf->header.record_bytes;
+}
+
+static int out_of_memory(const struct edf *edf, struct err *err) {
+    return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", edf->header.name);
+}
+
+/* First annotation signal, the one with the time-keepers; -1 without. */
+static int keeper_signal(const struct edf *edf) {
+    for (int i = 0; i < edf->header.info.n_signals; i++)
+        if (edf->header.signals[i].annotation && edf->header.signals[i].samples_per_record > 0)
+            return i;
+    return -1;
+}
+
+static int visit_keeper(void *ctx, const struct tal_item *item) {
+    if (item->list == 0 && item->first_text && item->text_len == 0)
+        *(double *)ctx = item->onset_s;
+    return 1;
+}
+
+/* Onset that the time-keeper of a record states; NaN without one. */
+static double keeper_onset(const struct edf *edf, int signal, int64_t record) {
+    double onset = NAN;
+    const struct edf_header *h = &edf->header;
+    tal_parse(record_at(edf, record) + h->offset[signal], (size_t)(h->signals[signal].samples_per_record * h->sample_bytes),
+              visit_keeper, &onset, NULL);
+    return onset;
+}
+
+/* How many whole records the file holds, whatever its header says. */
+static void count_records(struct edf *edf) {
+    struct edf_header *h = &edf->header;
+    int64_t body = (int64_t)(edf->len - (size_t)h->header_bytes), whole = body / h->record_bytes, rest = body % h->record_bytes;
+    int64_t declared = h->declared_records;
+    h->info.n_records = whole;
+    if (declared < 0) {
+        edf_header_repair(h, "number of records is %lld; %lld from the file size are used", (long long)declared, (long long)whole);
+    } else if (whole < declared) {
+        edf_header_repair(h, "file ends early: %lld of %lld records are there%s", (long long)whole, (long long)declared,
+                          rest ? ", the last one cut and left out" : "");
+        return;
+    } else if (whole > declared) {
+        /* In a file with time-keepers only records that have one are taken; the rest is junk. */
+        int keeper = keeper_signal(edf);
+        int64_t taken = whole;
+        if (keeper >= 0 && declared > 0 && isfinite(keeper_onset(edf, keeper, declared - 1)))
+            for (taken = declared; taken < whole && isfinite(keeper_onset(edf, keeper, taken));)
+                taken++;
+        h->info.n_records = taken;
+        rest += (whole - taken) * h->record_bytes;
+        if (taken > declared)
+            edf_header_repair(h, "header counts %lld records, the file holds %lld: all are used", (long long)declared,
+                              (long long)taken);
+    }
+    if (rest)
+        edf_header_repair(h, "%lld bytes after the last whole record are left out", (long long)rest);
+}
+
+/* ---- segments ---- */
+
+static double segment_end_s(const struct edf *edf, const struct edf_segment *s) {
+    return s->start_s + (double)s->n_records * edf->header.info.record_s;
+}
+
+static int add_segment(struct edf *edf, size_t *capacity, struct edf_segment segment, struct err *err) {
+    struct edf_info *info = &edf->header.info;
+    if ((size_t)info->n_segments == *capacity) {
+        size_t grown = *capacity ? *capacity * 2 : 4;
+        struct edf_segment *moved = realloc(edf->segments, grown * sizeof *moved);
+        if (!moved)
+            return out_of_memory(edf, err);
+        edf->segments = moved;
+        *capacity = grown;
+    }
+    edf->segments[info->n_segments++] = segment;
+    return 0;
+}
+
+/* Time-keepers of a discontinuous file: a record that starts where the one before it ended continues its segment. The tolerance
+ * covers onsets rounded by the writer. */
+static int find_segments(struct edf *edf, int keeper, double first_onset, struct err *err) {
+    struct edf_header *h = &edf->header;
+    double fastest = 0, previous = 0;
+    for (int i = 0; i < h->info.n_signals; i++)
+        if (!h->signals[i].annotation && h->signals[i].rate_hz > fastest)
+            fastest = h->signals[i].rate_hz;
+    double tolerance = fmin(fmax(1e-3, fastest > 0 ? 1 / fastest : 0), h->info.record_s / 2);
+    int64_t missing = 0, backwards = 0;
+    size_t capacity = 0;
+    int rc = add_segment(edf, &capacity, (struct edf_segment){0, 1, 0}, err);
+    for (int64_t r = 1; r < h->info.n_records && !rc; r++) {
+        struct edf_segment *last = &edf->segments[h->info.n_segments - 1];
+        double expected = previous + h->info.record_s, onset = keeper_onset(edf, keeper, r) - first_onset;
+        if (!isfinite(onset)) {
+            missing++;
+            onset = expected;
+        } else if (onset < expected - tolerance) {
+            backwards++;
+            onset = expected;
+        }
+        if (onset <= expected + tolerance) {
+            last->n_records++;
+        } else {
+            /* The tolerance may have let earlier onsets drift: a segment never starts before the last one ends. */
+            onset = fmax(onset, segment_end_s(edf, last));
+            rc = add_segment(edf, &capacity, (struct edf_segment){r, 1, onset}, err);
+        }
+        previous = onset;
+    }
+    if (missing)
+        edf_header_repair(h, "%lld records without a time-keeper are taken as following the one before", (long long)missing);
+    if (backwards)
+        edf_header_repair(h, "%lld time-keepers run backwards; their records are taken as following the one before",
+                          (long long)backwards);
+    return rc;
+}
+
+/* A continuous file: one segment. Time-keepers that disagree are worth a word, the header decides. */
+static int whole_segment(struct edf *edf, int keeper, double first_onset, struct err *err) {
+    struct edf_header *h = &edf->header;
+    size_t capacity = 0;
+    if (keeper >= 0 && h->info.plus) {
+        for (int64_t r = 1; r < h->info.n_records; r++) {
+            double onset = keeper_onset(edf, keeper, r) - first_onset, expected = (double)r * h->info.record_s;
+            if (fabs(onset - expected) > fmax(0.01, 1e-6 * expected)) {
+                edf_header_repair(
+                    h, "time-keeper of record %lld says %.6g s where %.6g s is due; the header says continuous and decides",
+                    (long long)r, onset, expected);
+                break;
+            }
+        }
+    }
+    return add_segment(edf, &capacity, (struct edf_segment){0, h->info.n_records, 0}, err);
+}
+
+/* Move the first time-keeper's onset into the start. */
+static void shift_start(struct edf_start *start, double onset) {
+    double whole = floor(onset);
+    start->subsecond = onset - whole;
+    if (whole == 0 || !start->known || fabs(whole) > 1e9)
+        return;
+    struct tm tm = {.tm_year = start->year - 1900,
+                    .tm_mon = start->month - 1,
+                    .tm_mday = start->day,
+                    .tm_hour = start->hour,
+                    .tm_min = start->minute,
+                    .tm_sec = start->second};
+    time_t at = timegm(&tm) + (time_t)whole;
+    if (!gmtime_r(&at, &tm))
+        return;
+    start->year = tm.tm_year + 1900;
+    start->month = tm.tm_mon + 1;
+    start->day = tm.tm_mday;
+    start->hour = tm.tm_hour;
+    start->minute = tm.tm_min;
+    start->second = tm.tm_sec;
+}
+
+static int build_timeline(struct edf *edf, double *ret_first_onset, struct err *err) {
+    struct edf_header *h = &edf->header;
+    int keeper = keeper_signal(edf);
+    double first = keeper >= 0 && h->info.n_records > 0 ? keeper_onset(edf, keeper, 0) : NAN;
+    if (h->info.plus && keeper < 0)
+        edf_header_repair(h, "marked EDF+/BDF+ but without an annotation signal%s",
+                          h->info.discontinuous ? "; read as continuous" : "");
+    *ret_first_onset = isfinite(first) ? first : 0;
+    shift_start(&h->info.start, *ret_first_onset);
+    int rc = 0;
+    if (h->info.n_records > 0 && h->info.duration_num > 0) {
+        if (h->info.discontinuous && keeper >= 0)
+            rc = find_segments(edf, keeper, *ret_first_onset, err);
+        else
+            rc = whole_segment(edf, keeper, *ret_first_onset, err);
+    }
+    if (rc)
+        return rc;
+    h->info.segments = edf->segments;
+    if (h->info.n_segments)
+        h->info.duration_s = segment_end_s(edf, &edf->segments[h->info.n_segments - 1]);
+    return 0;
+}
+
+/* ---- annotations ---- */
+
+struct collector {
+    struct edf *edf;
+    double first_onset_s;
+    bool keeper; /* the first list of these bytes is a time-keeper */
+    bool failed;
+};
+
+static int visit_annotation(void *ctx, const struct tal_item *item) {
+    struct collector *c = ctx;
+    struct edf *edf = c->edf;
+    struct edf_info *info = &edf->header.info;
+    if (!item->text_len)
+        return 0;
+    if (info->n_annotations >= MAX_ANNOTATIONS) {
+        edf->annotations_cut = true;
+        return 1;
+    }
+    if (info->n_annotations == edf->annotation_capacity) {
+        size_t grown = edf->annotation_capacity ? edf->annotation_capacity * 2 : 16;
+        struct edf_annotation *moved = realloc(edf->annotations, grown * sizeof *moved);
+        if (!moved) {
+            c->failed = true;
+            return 1;
+        }
+        edf->annotations = moved;
+        edf->annotation_capacity = grown;
+    }
+    size_t size = item->text_len * 2 + 1;
+    char *text = arena_alloc(&edf->arena, size);
+    if (!text) {
+        c->failed = true;
+        return 1;
+    }
+    if (tal_text(text, size, item->text, item->text_len, NULL))
+        edf->annotations[info->n_annotations++] = (struct edf_annotation){item->onset_s - c->first_onset_s, item->duration_s, text};
+    return 0;
+}
+
+static int by_onset(const void *a, const void *b) {
+    const struct edf_annotation *x = a, *y = b;
+    int order = (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
+    return order ? order : strcmp(x->text, y->text);
+}
+
+/* Files already in order keep the order of equal onsets. */
+static void sort_annotations(struct edf_annotation *items, size_t n) {
+    bool sorted = true;
+    for (size_t i = 1; i < n && sorted; i++)
+        sorted = items[i - 1].onset_s <= items[i].onset_s;
+    if (!sorted)
+        qsort(items, n, sizeof *items, by_onset);
+}
+
+static int read_annotations(struct edf *edf, double first_onset_s, struct err *err) {
+    struct edf_header *h = &edf->header;
+    struct collector c = {.edf = edf, .first_onset_s = first_onset_s};
+    size_t faults = 0;
+    for (int64_t r = 0; r < h->info.n_records; r++) {
+        for (int s = 0; s < h->info.n_signals && !c.failed && !edf->annotations_cut; s++) {
+            if (!h->signals[s].annotation)
+                continue;
+            size_t found = 0;
+            tal_parse(record_at(edf, r) + h->offset[s], (size_t)(h->signals[s].samples_per_record * h->sample_bytes),
+                      visit_annotation, &c, &found);
+            faults += found;
+        }
+    }
+    if (c.failed)
+        return out_of_memory(edf, err);
+    if (edf->annotations_cut)
+        edf_header_repair(h, "only the first %d annotations are kept", MAX_ANNOTATIONS);
+    if (faults)
+        edf_header_repair(h, "%zu pieces of the annotation signals are no annotation and were skipped", faults);
+    sort_annotations(edf->annotations, h->info.n_annotations);
+    h->info.annotations = edf->annotations;
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+static int open_bytes(struct edf *edf, struct err *err) {
+    struct edf_header *h = &edf->header;
+    double first_onset_s;
+    int rc = edf_header_parse(h, edf->data, edf->len, err);
+    if (rc)
+        return rc;
+    edf->decode = edf_decoder(h->sample_bytes);
+    count_records(edf);
+    rc = build_timeline(edf, &first_onset_s, err);
+    return rc ? rc : read_annotations(edf, first_onset_s, err);
+}
+
+static struct edf *edf_new(const char *name) {
+    struct edf *edf = calloc(1, sizeof *edf);
+    if (!edf)
+        return NULL;
+    arena_init(&edf->arena, ARENA_LIMIT_BYTES);
+    edf->header.arena = &edf->arena;
+    edf->header.name = arena_strdup(&edf->arena, name);
+    if (!edf->header.name) {
+        edf_close(edf);
+        return NULL;
+    }
+    return edf;
+}
+
+int edf_open(const char *path, struct edf **ret, struct err *err) {
+    struct edf *edf = edf_new(path);
+    if (!edf)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
+    int rc = fsio_map_open(&edf->map, path, err);
+    if (!rc) {
+        edf->data = edf->map.data;
+        edf->len = edf->map.len;
+        rc = open_bytes(edf, err);
+    }
+    if (rc) {
+        edf_close(edf);
+        return rc;
+    }
+    *ret = edf;
+    return 0;
+}
+
+int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err) {
+    struct edf *edf = edf_new(name);
+    if (!edf)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", name);
+    edf->data = data;
+    edf->len = len;
+    int rc = open_bytes(edf, err);
+    if (rc) {
+        edf_close(edf);
+        return rc;
+    }
+    *ret = edf;
+    return 0;
+}
+
+void edf_close(struct edf *edf) {
+    if (!edf)
+        return;
+    fsio_map_close(&edf->map);
+    free(edf->segments);
+    free(edf->annotations);
+    arena_done(&edf->arena);
+    free(edf);
+}
+
+/* ---- access ---- */
+
+const struct edf_info *edf_info(const struct edf *edf) {
+    return &edf->header.info;
+}
+
+const char *edf_path(const struct edf *edf) {
+    return edf->header.name;
+}
+
+int edf_segments(const struct edf *edf, const struct edf_segment **ret) {
+    *ret = edf->header.info.segments;
+    return edf->header.info.n_segments;
+}
+
+int edf_find(const struct edf *edf, const char *label) {
+    for (int i = 0; i < edf->header.info.n_signals; i++)
+        if (edf->header.signals[i].usable && !strcasecmp(edf->header.signals[i].label, label))
+            return i;
+    return -1;
+}
+
+const char *edf_start_text(const struct edf *edf, char *buf, size_t size) {
+    const struct edf_start *s = &edf->header.info.start;
+    if (s->known)
+        str_format(buf, size, "%04d-%02d-%02d %02d:%02d:%02d", s->year, s->month, s->day, s->hour, s->minute, s->second);
+    else
+        str_copy(buf, size, "n/a");
+    return buf;
+}
+
+int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, struct edf_range records, float *const *uv,
+                     struct err *err) {
+    const struct edf_header *h = &edf->header;
+    if (records.first_record < 0 || records.n_records < 0 || records.n_records > h->info.n_records ||
+        records.first_record > h->info.n_records - records.n_records)
+        return err_set(err, ERR_RANGE, "%s: %lld records from number %lld on are wanted, there are %lld", h->name,
+                       (long long)records.n_records, (long long)records.first_record, (long long)h->info.n_records);
+    for (int i = 0; i < n_signals; i++) {
+        if (signals[i] < 0 || signals[i] >= h->info.n_signals)
+            return err_set(err, ERR_RANGE, "%s: signal %d is wanted, there are %d", h->name, signals[i], h->info.n_signals);
+        const struct edf_signal *s = &h->signals[signals[i]];
+        if (!s->usable)
+            return err_set(err, ERR_PRECONDITION, "%s: signal %d '%s' cannot be read: %s", h->name, signals[i] + 1, s->label,
+                           s->annotation ? "it holds annotations" : s->note);
+    }
+    for (int64_t r = 0; r < records.n_records; r++) {
+        const uint8_t *record = record_at(edf, records.first_record + r);
+        for (int i = 0; i < n_signals; i++) {
+            const struct edf_signal *s = &h->signals[signals[i]];
+            edf->decode(record + h->offset[signals[i]], s->samples_per_record, (struct edf_scale){s->gain, s->offset},
+                        uv[i] + r * s->samples_per_record);
+        }
+    }
+    return 0;
+}
+
+int edf_read(const struct edf *edf, int signal, int64_t first_record, int64_t n_records, float *uv, struct err *err) {
+    return edf_read_signals(edf, &signal, 1, (struct edf_range){first_record, n_records}, &uv, err);
+}

@@ -1,0 +1,653 @@
+/* With `--dump FILE` it prints what the reader makes of a file as one JSON line, for test_edf_values.py. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "data/edf.h"
+#include "data/edf_decode.h"
+#include "unit/edf_writer.h"
+
+enum { MAX_BYTES = 1 << 22 };
+
+static const struct written_signal PLAIN[2] = {{.label = "EEG Fp1-REF", .samples = 8}, {.label = "EEG F3-REF", .samples = 8}};
+static const struct written_signal PLUS[2] = {{.label = "EEG Fp1-REF", .samples = 8},
+                                              {.label = "EDF Annotations",
+                                               .samples = 40,
+                                               .tal = "+1.25\x15"
+                                                      "2\x14seizure\x14@"}};
+
+struct opened {
+    struct str bytes;
+    struct edf *edf;
+    const struct edf_info *info;
+    struct err err;
+};
+
+static int open_written(struct opened *o, const struct written_file *f, bool bdf) {
+    str_init(&o->bytes, MAX_BYTES);
+    memset(&o->err, 0, sizeof o->err);
+    o->edf = NULL;
+    edf_write(f, bdf, &o->bytes);
+    int rc = edf_open_memory(o->bytes.data, o->bytes.len, "written.edf", &o->edf, &o->err);
+    o->info = rc ? NULL : edf_info(o->edf);
+    return rc;
+}
+
+/* Open again after the test changed the bytes. */
+static int reopen(struct opened *o, size_t len) {
+    edf_close(o->edf);
+    o->edf = NULL;
+    int rc = edf_open_memory(o->bytes.data, len, "damaged.edf", &o->edf, &o->err);
+    o->info = rc ? NULL : edf_info(o->edf);
+    return rc;
+}
+
+static void done(struct opened *o) {
+    edf_close(o->edf);
+    str_done(&o->bytes);
+}
+
+static bool repaired(const struct edf_info *info, const char *word) {
+    for (int i = 0; i < info->n_repairs; i++)
+        if (strstr(info->repairs[i], word))
+            return true;
+    return false;
+}
+
+static void put(struct opened *o, size_t at, const char *text, size_t width) {
+    memset(o->bytes.data + at, ' ', width);
+    memcpy(o->bytes.data + at, text, strlen(text));
+}
+
+static void plain_file_is_read_to_the_digit(void **state) {
+    (void)state;
+    for (int bdf = 0; bdf < 2; bdf++) {
+        struct opened o;
+        struct written_file f = {.n_signals = 2, .n_records = 3, .signals = PLAIN};
+        assert_int_equal(open_written(&o, &f, bdf), 0);
+        assert_int_equal(o.info->bdf, bdf);
+        assert_int_equal(o.info->n_records, 3);
+        assert_int_equal(o.info->n_signals, 2);
+        assert_int_equal(o.info->n_repairs, 0);
+        assert_int_equal(o.info->n_segments, 1);
+        assert_int_equal(o.info->segments[0].n_records, 3);
+        assert_true(o.info->duration_s == 3 && o.info->record_s == 1);
+        assert_string_equal(o.info->signals[0].label, "EEG Fp1-REF");
+        assert_string_equal(o.info->signals[0].unit, "uV");
+        assert_true(o.info->signals[0].usable && o.info->signals[0].volt);
+        assert_true(o.info->signals[0].rate_hz == 8);
+        assert_int_equal(edf_find(o.edf, "eeg f3-ref"), 1);
+        assert_int_equal(edf_find(o.edf, "F3"), -1);
+        char text[32];
+        assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2002-03-02 04:05:06");
+        float a[24], b[24];
+        float *uv[2] = {b, a};
+        assert_int_equal(edf_read_signals(o.edf, (int[]){1, 0}, 2, (struct edf_range){0, 3}, uv, &o.err), 0);
+        for (int r = 0; r < 3; r++)
+            for (int i = 0; i < 8; i++) {
+                assert_float_equal(a[r * 8 + i], 0.1 * written_sample(0, r, i), 1e-4);
+                assert_float_equal(b[r * 8 + i], 0.1 * written_sample(1, r, i), 1e-4);
+            }
+        float one[8];
+        assert_int_equal(edf_read(o.edf, 1, 2, 1, one, &o.err), 0);
+        assert_memory_equal(one, b + 16, sizeof one);
+        done(&o);
+    }
+}
+
+static void reads_outside_the_file_are_refused(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {
+        .n_signals = 2, .n_records = 3, .signals = PLUS, .reserved = "EDF+C", .keepers = (const char *[]){"+0", "+1", "+2"}};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    float uv[24];
+    assert_int_equal(edf_read(o.edf, 0, 0, 4, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 0, 3, 1, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 0, -1, 1, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 0, INT64_MAX, 2, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 0, 1, INT64_MAX, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 2, 0, 1, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, -1, 0, 1, uv, &o.err), ERR_RANGE);
+    assert_int_equal(edf_read(o.edf, 1, 0, 1, uv, &o.err), ERR_PRECONDITION);
+    assert_non_null(strstr(o.err.message, "annotations"));
+    assert_int_equal(edf_read(o.edf, 0, 3, 0, uv, &o.err), 0);
+    done(&o);
+}
+
+static void samples_outside_the_declared_range_are_not_clamped(void **state) {
+    (void)state;
+    struct opened o;
+    const struct written_signal narrow = {.label = "FP1-F7",
+                                          .samples = 8,
+                                          .physical_min = "-800",
+                                          .physical_max = "800",
+                                          .digital_min = "-2048",
+                                          .digital_max = "2047"};
+    struct written_file f = {.n_signals = 1, .n_records = 1, .signals = &narrow};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    o.bytes.data[512] = (char)0xFF; /* 32767 */
+    o.bytes.data[513] = 0x7F;
+    float uv[8];
+    assert_int_equal(edf_read(o.edf, 0, 0, 1, uv, &o.err), 0);
+    assert_float_equal(uv[0], -800 + (32767.0 + 2048) * 1600 / 4095, 1e-3);
+    done(&o);
+}
+
+static void units_become_microvolt_and_others_stay(void **state) {
+    (void)state;
+    static const struct {
+        const char *unit;
+        double factor;
+        bool volt;
+    } cases[] = {{"uV", 1, true},    {"     UV", 1, true},   {"mV", 1e3, true}, {"V", 1e6, true}, {"nV", 1e-3, true},
+                 {"\xB5V", 1, true}, {"\xC2\xB5V", 1, true}, {"%", 1, false},   {"", 1, false},   {"n/a", 1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        const struct written_signal s = {.label = "X", .unit = cases[i].unit, .samples = 8};
+        struct written_file f = {.n_signals = 1, .n_records = 1, .signals = &s};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        float uv[8];
+        assert_int_equal(edf_read(o.edf, 0, 0, 1, uv, &o.err), 0);
+        assert_true(fabs(uv[1] / (written_sample(0, 0, 1) * 0.1 * cases[i].factor) - 1) < 1e-6);
+        assert_int_equal(o.info->signals[0].volt, cases[i].volt);
+        assert_int_equal(*o.info->signals[0].note != '\0', !cases[i].volt);
+        done(&o);
+    }
+}
+
+static void inverted_physical_range_is_applied_as_written(void **state) {
+    (void)state;
+    struct opened o;
+    const struct written_signal s = {.label = "X", .samples = 8, .physical_min = "3276.7", .physical_max = "-3276.8"};
+    struct written_file f = {.n_signals = 1, .n_records = 1, .signals = &s};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    float uv[8];
+    assert_int_equal(edf_read(o.edf, 0, 0, 1, uv, &o.err), 0);
+    assert_float_equal(uv[1], -0.1 * written_sample(0, 0, 1) - 0.1, 1e-3);
+    assert_non_null(strstr(o.info->signals[0].note, "inverted"));
+    done(&o);
+}
+
+static void channels_without_a_range_are_unusable_but_the_file_opens(void **state) {
+    (void)state;
+    struct opened o;
+    const struct written_signal s[5] = {{.label = "-", .samples = 4, .physical_min = "0", .physical_max = "0"},
+                                        {.label = ".", .samples = 4, .digital_min = "0", .digital_max = "0"},
+                                        {.label = "none", .samples = 0},
+                                        {.label = "blank", .samples = 4, .physical_min = "", .physical_max = ""},
+                                        {.label = "Fp1", .samples = 4}};
+    struct written_file f = {.n_signals = 5, .n_records = 2, .signals = s};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    float uv[8];
+    for (int i = 0; i < 4; i++) {
+        assert_false(o.info->signals[i].usable);
+        assert_non_null(strstr(o.info->signals[i].note, "unusable"));
+        assert_int_equal(edf_read(o.edf, i, 0, 1, uv, &o.err), ERR_PRECONDITION);
+        assert_non_null(strstr(o.err.message, o.info->signals[i].label));
+    }
+    assert_int_equal(edf_read(o.edf, 4, 0, 2, uv, &o.err), 0);
+    assert_float_equal(uv[5], 0.1 * written_sample(4, 1, 1), 1e-4);
+    done(&o);
+}
+
+static void record_count_comes_from_the_file_size(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {.n_signals = 2, .n_records = 5, .signals = PLAIN, .records = "-1"};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(o.info->n_records, 5);
+    assert_true(repaired(o.info, "number of records is -1"));
+    put(&o, 236, "7", 8); /* says more than is there */
+    assert_int_equal(reopen(&o, o.bytes.len - 3), 0);
+    assert_int_equal(o.info->n_records, 4);
+    assert_true(repaired(o.info, "ends early"));
+    put(&o, 236, "3", 8); /* says less */
+    assert_int_equal(reopen(&o, o.bytes.len), 0);
+    assert_int_equal(o.info->n_records, 5);
+    assert_true(repaired(o.info, "counts 3"));
+    put(&o, 236, "4", 8); /* a stray byte */
+    assert_int_equal(reopen(&o, o.bytes.len - 31), 0);
+    assert_int_equal(o.info->n_records, 4);
+    assert_true(repaired(o.info, "1 bytes after"));
+    assert_int_equal(reopen(&o, 768), 0); /* header alone */
+    assert_int_equal(o.info->n_records, 0);
+    assert_int_equal(o.info->n_segments, 0);
+    assert_true(o.info->duration_s == 0);
+    done(&o);
+}
+
+static void junk_after_the_last_time_keeper_is_no_record(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {
+        .n_signals = 2, .n_records = 2, .signals = PLUS, .reserved = "EDF+C", .keepers = (const char *[]){"+0", "+1"}};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    char junk[500];
+    memset(junk, 'j', sizeof junk);
+    str_append(&o.bytes, junk, sizeof junk);
+    assert_int_equal(reopen(&o, o.bytes.len), 0);
+    assert_int_equal(o.info->n_records, 2);
+    assert_true(repaired(o.info, "500 bytes after"));
+    done(&o);
+}
+
+static void advisory_header_fields_are_mended_and_reported(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {.n_signals = 2,
+                             .n_records = 1,
+                             .signals = PLAIN,
+                             .header_bytes = "2104",
+                             .date = "02:03:76",
+                             .time = "4:5:6",
+                             .recording = "X"};
+    char text[32];
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2076-03-02 04:05:06");
+    assert_true(repaired(o.info, "header-bytes") && repaired(o.info, "start date") && repaired(o.info, "start time"));
+    done(&o);
+    f = (struct written_file){.n_signals = 2, .n_records = 1, .signals = PLAIN, .date = "00.00.00", .time = "xx.yy"};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_false(o.info->start.known);
+    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "n/a");
+    done(&o);
+    f = (struct written_file){
+        .n_signals = 2, .n_records = 1, .signals = PLAIN, .date = "01.02.84", .recording = "Startdate 01-FEB-2184 X"};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(o.info->start.year, 2184);
+    put(&o, 88, "Startdate X X X X", 80);
+    put(&o, 168, "01.01.85", 8);
+    o.bytes.data[8] = (char)0xE9; /* Latin-1 in the patient field */
+    assert_int_equal(reopen(&o, o.bytes.len), 0);
+    assert_int_equal(o.info->start.year, 1985);
+    assert_false(o.info->start.known);
+    assert_true(repaired(o.info, "non-ASCII"));
+    assert_string_equal(o.info->patient, "\xC3\xA9 X X X");
+    done(&o);
+}
+
+static void record_durations_are_exact_rationals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t num, den;
+    } cases[] = {{"1", 1, 1},   {"9.59375", 307, 32}, {"0.01", 1, 100}, {"1.000000", 1, 1},
+                 {"0,5", 1, 2}, {"60", 60, 1},        {"1e-2", 1, 100}, {"2E1", 20, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        struct written_file f = {.n_signals = 2, .n_records = 4, .signals = PLAIN, .duration = cases[i].text};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        assert_int_equal(o.info->duration_num, cases[i].num);
+        assert_int_equal(o.info->duration_den, cases[i].den);
+        assert_float_equal(o.info->duration_s, 4.0 * (double)cases[i].num / (double)cases[i].den, 1e-12);
+        done(&o);
+    }
+}
+
+static void discontinuous_files_keep_their_gaps(void **state) {
+    (void)state;
+    struct opened o;
+    const char *keepers[] = {"+0.5", "+1.5", "+2.5004", "+10.25", "+11.25", "+12.5"};
+    struct written_file f = {.n_signals = 2, .n_records = 6, .signals = PLUS, .reserved = "EDF+D_whatever", .keepers = keepers};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_true(o.info->plus && o.info->discontinuous);
+    const struct edf_segment *s;
+    assert_int_equal(edf_segments(o.edf, &s), 3);
+    assert_int_equal(s[0].n_records, 3);
+    assert_true(s[0].start_s == 0);
+    assert_int_equal(s[1].first_record, 3);
+    assert_int_equal(s[1].n_records, 2);
+    assert_float_equal(s[1].start_s, 9.75, 1e-9);
+    assert_float_equal(s[2].start_s, 12.0, 1e-9);
+    assert_float_equal(o.info->duration_s, 13.0, 1e-9);
+    assert_float_equal(o.info->start.subsecond, 0.5, 1e-12);
+    assert_int_equal(o.info->n_annotations, 1);
+    assert_string_equal(o.info->annotations[0].text, "seizure");
+    assert_float_equal(o.info->annotations[0].onset_s, 0.75, 1e-9);
+    assert_float_equal(o.info->annotations[0].duration_s, 2, 0);
+    done(&o);
+}
+
+static void a_bdf_may_call_itself_edf_plus(void **state) {
+    (void)state;
+    struct opened o;
+    const char *keepers[] = {"+0", "+3", "+5"};
+    const struct written_signal s[2] = {PLUS[0], {.label = "BDF Annotations", .samples = 20, .tal = ""}};
+    struct written_file f = {.n_signals = 2, .n_records = 3, .signals = s, .reserved = "EDF+D", .keepers = keepers};
+    assert_int_equal(open_written(&o, &f, true), 0);
+    assert_true(o.info->bdf && o.info->discontinuous);
+    assert_int_equal(o.info->n_segments, 3);
+    done(&o);
+}
+
+static void faulty_time_keepers_follow_the_record_before(void **state) {
+    (void)state;
+    struct opened o;
+    const char *keepers[] = {"+0", "x", "+1.2", "+8", "+7"};
+    struct written_file f = {.n_signals = 2, .n_records = 5, .signals = PLUS, .reserved = "EDF+D", .keepers = keepers};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(o.info->n_segments, 2);
+    assert_int_equal(o.info->segments[0].n_records, 3);
+    assert_float_equal(o.info->segments[1].start_s, 8, 0);
+    assert_true(repaired(o.info, "without a time-keeper") && repaired(o.info, "backwards"));
+    done(&o);
+    f.reserved = "EDF+C";
+    f.keepers = (const char *[]){"+0", "+1", "+60", "+61", "+62"};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(o.info->n_segments, 1);
+    assert_true(repaired(o.info, "header says continuous"));
+    done(&o);
+}
+
+static void a_start_shifted_by_whole_seconds_moves_the_clock(void **state) {
+    (void)state;
+    struct opened o;
+    char text[32];
+    struct written_file f = {.n_signals = 2,
+                             .n_records = 2,
+                             .signals = PLUS,
+                             .reserved = "EDF+C",
+                             .time = "23.59.59",
+                             .keepers = (const char *[]){"+2.25", "+3.25"}};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2002-03-03 00:00:01");
+    assert_float_equal(o.info->start.subsecond, 0.25, 1e-12);
+    assert_int_equal(o.info->n_segments, 1);
+    done(&o);
+}
+
+static void annotation_only_files_open(void **state) {
+    (void)state;
+    struct opened o;
+    const struct written_signal s = {.label = "EDF Annotations",
+                                     .samples = 60,
+                                     .tal = "+5\x15"
+                                            "30\x14Sleep\x14@+2\x14"
+                                            "early\x14"};
+    struct written_file f = {
+        .n_signals = 1, .n_records = 1, .signals = &s, .duration = "0", .reserved = "EDF+C", .keepers = (const char *[]){"+0"}};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(o.info->n_segments, 0);
+    assert_int_equal(o.info->n_annotations, 2);
+    assert_string_equal(o.info->annotations[0].text, "early");
+    assert_true(isnan(o.info->annotations[0].duration_s));
+    done(&o);
+    f.signals = PLUS;
+    f.n_signals = 2;
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_false(o.info->signals[0].usable);
+    done(&o);
+}
+
+static void annotations_in_an_unmarked_file_and_in_several_signals_are_read(void **state) {
+    (void)state;
+    struct opened o;
+    const struct written_signal s[4] = {{.label = "EDF Annotations", .samples = 30, .tal = ""},
+                                        {.label = "Fp1", .samples = 8},
+                                        {.label = "EDF Annotations", .samples = 30, .tal = "+0.5\x14second\x14@"},
+                                        {.label = "EDF Annotations",
+                                         .samples = 30,
+                                         .tal = "+0.25\x14"
+                                                "first \xE9\x14@"}};
+    struct written_file f = {.n_signals = 4, .n_records = 2, .signals = s, .keepers = (const char *[]){"+0", "+1"}};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_false(o.info->plus);
+    assert_int_equal(o.info->n_annotations, 2);
+    assert_string_equal(o.info->annotations[0].text, "first \xC3\xA9");
+    assert_string_equal(o.info->annotations[1].text, "second");
+    float uv[16];
+    assert_int_equal(edf_read(o.edf, 1, 0, 2, uv, &o.err), 0);
+    assert_float_equal(uv[9], 0.1 * written_sample(1, 1, 1), 1e-4);
+    done(&o);
+}
+
+static void damaged_headers_are_refused_with_the_reason(void **state) {
+    (void)state;
+    static const struct {
+        size_t at;
+        const char *text;
+        size_t width;
+        const char *reason;
+    } cases[] = {{0, "1", 8, "does not begin"},
+                 {0, "<html>", 8, "does not begin"},
+                 {252, "31 E", 4, "number of signals"},
+                 {252, "0", 4, "number of signals"},
+                 {252, "-1", 4, "number of signals"},
+                 {252, "", 4, "number of signals"},
+                 {252, "9999", 4, "ends inside its header"},
+                 {236, "4 rec", 8, "number of records"},
+                 {236, "", 8, "number of records"},
+                 {244, "one", 8, "record duration"},
+                 {244, "-1", 8, "record duration"},
+                 {244, "nan", 8, "record duration"},
+                 {244, "1e300", 8, "record duration"},
+                 {256 + 2 * 104, "8e+003.5", 8, "physical minimum of signal 1"},
+                 {256 + 2 * 120 + 8, "low", 8, "digital minimum of signal 2"},
+                 {256 + 2 * 216, "-8", 8, "samples per record of signal 1"},
+                 {256 + 2 * 216, "8.5", 8, "samples per record of signal 1"},
+                 {256 + 2 * 216, "", 8, "samples per record of signal 1"},
+                 {256 + 2 * 216, "0       0", 16, "no signal has samples"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        struct written_file f = {.n_signals = 2, .n_records = 2, .signals = PLAIN};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        put(&o, cases[i].at, cases[i].text, cases[i].width);
+        assert_int_equal(reopen(&o, o.bytes.len), ERR_INVALID);
+        if (!strstr(o.err.message, cases[i].reason))
+            fail_msg("case %zu: '%s' does not mention '%s'", i, o.err.message, cases[i].reason);
+        assert_non_null(strstr(o.err.message, "damaged.edf"));
+        done(&o);
+    }
+}
+
+static void huge_records_and_short_files_do_not_overflow(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {.n_signals = 2, .n_records = 1, .signals = PLAIN};
+    assert_int_equal(open_written(&o, &f, true), 0);
+    put(&o, 256 + 2 * 216, "99999999", 8);
+    put(&o, 236, "99999999", 8);
+    assert_int_equal(reopen(&o, o.bytes.len), 0);
+    assert_int_equal(o.info->n_records, 0);
+    for (size_t len = 0; len < 768; len += 5)
+        assert_int_equal(reopen(&o, len), ERR_INVALID);
+    done(&o);
+}
+
+static void every_decoder_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 1003 };
+    static uint8_t bytes[3 * N];
+    static float plain[N], fast[N];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 131 + (i >> 3) * 17);
+    struct edf_scale scale = {0.1953125 / 3, -17.03};
+    for (int64_t n = 0; n <= N; n += n < 40 ? 1 : 321) {
+        edf_decode_i16(bytes, n, scale, plain);
+        edf_decoder(2)(bytes, n, scale, fast);
+        assert_memory_equal(plain, fast, (size_t)n * sizeof *plain);
+        edf_decode_i24(bytes, n, scale, plain);
+        edf_decoder(3)(bytes, n, scale, fast);
+        assert_memory_equal(plain, fast, (size_t)n * sizeof *plain);
+    }
+    edf_decode_i24((const uint8_t *)"\xFF\xFF\xFF\x00\x00\x80\xFF\xFF\x7F", 3, (struct edf_scale){1, 0}, plain);
+    assert_true(plain[0] == -1 && plain[1] == -8388608 && plain[2] == 8388607);
+}
+
+/* ---- the optional folder of real files ---- */
+
+static const char *eeg_dir(void) {
+    const char *dir = getenv("BRR_EEG_DIR");
+    if (!dir)
+        dir = BRR_SOURCE_DIR "/../shared/eeg";
+    return fsio_is_dir(dir) ? dir : NULL;
+}
+
+struct tally {
+    const char *dir;
+    int opened, refused;
+};
+
+static int try_file(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    (void)size_bytes;
+    struct tally *tally = ctx;
+    char path[4096];
+    if (!str_ends(relative_path, ".edf") && !str_ends(relative_path, ".bdf"))
+        return 0;
+    if (fsio_join(path, sizeof path, tally->dir, relative_path, err))
+        return err->code;
+    struct edf *edf;
+    if (edf_open(path, &edf, err)) {
+        assert_int_equal(err->code, ERR_INVALID);
+        assert_true(str_ends(relative_path, "malformed_shifted_header.edf") || str_ends(relative_path, "prerau_0_01s_records.edf"));
+        tally->refused++;
+        return 0;
+    }
+    const struct edf_info *info = edf_info(edf);
+    for (int s = 0; s < info->n_signals; s++) {
+        if (!info->signals[s].usable)
+            continue;
+        float *uv = malloc((size_t)(info->n_records * info->signals[s].samples_per_record) * sizeof *uv);
+        assert_int_equal(edf_read(edf, s, 0, info->n_records, uv, err), 0);
+        free(uv);
+    }
+    tally->opened++;
+    edf_close(edf);
+    return 0;
+}
+
+static void every_real_file_opens_but_the_malformed_ones(void **state) {
+    (void)state;
+    struct tally tally = {.dir = eeg_dir()};
+    if (!tally.dir)
+        skip();
+    struct err err = {0};
+    assert_int_equal(fsio_walk(tally.dir, try_file, &tally, &err), 0);
+    assert_int_equal(tally.refused, 2);
+    assert_true(tally.opened >= 60);
+}
+
+/* ---- dump for test_edf_values.py ---- */
+
+static void dump_signal(struct json_writer *w, const struct edf *edf, int index) {
+    const struct edf_info *info = edf_info(edf);
+    const struct edf_signal *s = &info->signals[index];
+    struct err err;
+    json_begin_object(w, NULL);
+    json_put_str(w, "label", s->label);
+    json_put_bool(w, "usable", s->usable);
+    json_put_bool(w, "annotation", s->annotation);
+    json_put_bool(w, "volt", s->volt);
+    json_put_f64(w, "rate", s->rate_hz);
+    json_put_str(w, "note", s->note);
+    int64_t n = info->n_records * s->samples_per_record;
+    float *uv = malloc((size_t)n * sizeof *uv + 1);
+    if (s->usable && uv && !edf_read(edf, index, 0, info->n_records, uv, &err)) {
+        double sum = 0, square = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += uv[i];
+            square += (double)uv[i] * uv[i];
+        }
+        json_put_i64(w, "n", n);
+        json_put_f64(w, "sum", sum);
+        json_put_f64(w, "square", square);
+        json_begin_array(w, "spots");
+        for (int k = 0; k < 8 && n; k++)
+            json_put_f64(w, NULL, uv[(n - 1) * k / 7]);
+        json_end(w, ']');
+    }
+    free(uv);
+    json_end(w, '}');
+}
+
+static int dump(const char *path) {
+    struct edf *edf;
+    struct err err = {0};
+    struct str out;
+    struct json_writer w;
+    char text[32];
+    str_init(&out, 1 << 24);
+    json_writer_init(&w, &out);
+    json_begin_object(&w, NULL);
+    if (edf_open(path, &edf, &err)) {
+        json_put_str(&w, "error", err.message);
+    } else {
+        const struct edf_info *info = edf_info(edf);
+        json_put_i64(&w, "records", info->n_records);
+        json_put_f64(&w, "record_s", info->record_s);
+        json_put_f64(&w, "duration_s", info->duration_s);
+        json_put_f64(&w, "subsecond", info->start.subsecond);
+        json_put_str(&w, "start", edf_start_text(edf, text, sizeof text));
+        json_begin_array(&w, "segments");
+        for (int i = 0; i < info->n_segments; i++) {
+            json_begin_array(&w, NULL);
+            json_put_i64(&w, NULL, info->segments[i].first_record);
+            json_put_i64(&w, NULL, info->segments[i].n_records);
+            json_put_f64(&w, NULL, info->segments[i].start_s);
+            json_end(&w, ']');
+        }
+        json_end(&w, ']');
+        json_begin_array(&w, "annotations");
+        for (size_t i = 0; i < info->n_annotations; i++) {
+            json_begin_array(&w, NULL);
+            json_put_f64(&w, NULL, info->annotations[i].onset_s);
+            json_put_f64(&w, NULL, info->annotations[i].duration_s);
+            json_put_str(&w, NULL, info->annotations[i].text);
+            json_end(&w, ']');
+        }
+        json_end(&w, ']');
+        json_begin_array(&w, "repairs");
+        for (int i = 0; i < info->n_repairs; i++)
+            json_put_str(&w, NULL, info->repairs[i]);
+        json_end(&w, ']');
+        json_begin_array(&w, "signals");
+        for (int i = 0; i < info->n_signals; i++)
+            dump_signal(&w, edf, i);
+        json_end(&w, ']');
+        edf_close(edf);
+    }
+    json_end(&w, '}');
+    puts(str_cstr(&out));
+    str_done(&out);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && !strcmp(argv[1], "--dump"))
+        return dump(argv[2]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_file_is_read_to_the_digit),
+        cmocka_unit_test(reads_outside_the_file_are_refused),
+        cmocka_unit_test(samples_outside_the_declared_range_are_not_clamped),
+        cmocka_unit_test(units_become_microvolt_and_others_stay),
+        cmocka_unit_test(inverted_physical_range_is_applied_as_written),
+        cmocka_unit_test(channels_without_a_range_are_unusable_but_the_file_opens),
+        cmocka_unit_test(record_count_comes_from_the_file_size),
+        cmocka_unit_test(junk_after_the_last_time_keeper_is_no_record),
+        cmocka_unit_test(advisory_header_fields_are_mended_and_reported),
+        cmocka_unit_test(record_durations_are_exact_rationals),
+        cmocka_unit_test(discontinuous_files_keep_their_gaps),
+        cmocka_unit_test(a_bdf_may_call_itself_edf_plus),
+        cmocka_unit_test(faulty_time_keepers_follow_the_record_before),
+        cmocka_unit_test(a_start_shifted_by_whole_seconds_moves_the_clock),
+        cmocka_unit_test(annotation_only_files_open),
+        cmocka_unit_test(annotations_in_an_unmarked_file_and_in_several_signals_are_read),
+        cmocka_unit_test(damaged_headers_are_refused_with_the_reason),
+        cmocka_unit_test(huge_records_and_short_files_do_not_overflow),
+        cmocka_unit_test(every_decoder_gives_the_same_bits),
+        cmocka_unit_test(every_real_file_opens_but_the_malformed_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
