@@ -1,0 +1,129 @@
+/* Loss, gradient norm and AdamW. Sums run over blocks of fixed size, added in order, so that they do not depend on threads. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { BLOCK = 16384 };
+
+struct loss_terms {
+    double loss, grad;
+};
+
+/* Stable log(1 + e^x). */
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+
+/* Loss of one logit and its derivative. With bce = w·softplus(−x) for y = 1 and softplus(x) for y = 0, p_t = σ(±x) and
+ * focal = a_t·(1 − p_t)^g·bce: d/dx = a_t·[(1−p_t)^g·bce' ∓ g·(1−p_t)^(g−1)·p_t(1−p_t)·bce]. */
+static struct loss_terms loss_of(const struct loss_args *a, double x, bool positive) {
+    double sign = positive ? 1.0 : -1.0, z = sign * x;
+    double weight = positive ? a->pos_weight : 1.0;
+    double bce = weight * softplus(-z), q = 1.0 / (1.0 + exp(z < 700 ? z : 700)); /* q = 1 − p_t */
+    double dbce = -weight * q;                                                     /* with respect to z */
+    if (a->kind == LOSS_BCE)
+        return (struct loss_terms){bce, sign * dbce};
+    double alpha = positive ? a->alpha : 1.0 - a->alpha, g = a->gamma;
+    double factor = g == 2.0 ? q * q : pow(q, g);
+    double dfactor = -g * factor * (1.0 - q); /* d q^g / dz = g·q^(g−1)·(−q(1−q)) */
+    return (struct loss_terms){alpha * factor * bce, sign * alpha * (factor * dbce + dfactor * bce)};
+}
+
+int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
+    int64_t b = a->logits.dim[0], t = a->logits.dim[1];
+    double *sums = cpu_scratch(s, (size_t)b * 2 * sizeof *sums, err);
+    if (!sums)
+        return ERR_EXHAUSTED;
+    const uint8_t *labels = a->labels.data, *mask = a->mask.data;
+    float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < b; i++) {
+        double sum = 0, count = 0;
+        for (int64_t j = 0; j < t; j++) {
+            int64_t at = i * t + j;
+            bool counted = j < a->valid[i] && labels[at] <= 1 && (!mask || mask[at]);
+            struct loss_terms terms = {0, 0};
+            if (counted)
+                terms = loss_of(a, (double)cf(&a->logits)[at], labels[at] == 1);
+            sum += terms.loss;
+            count += counted;
+            if (grad)
+                grad[at] = (float)(terms.grad * (double)a->scale);
+        }
+        sums[2 * i] = sum;
+        sums[2 * i + 1] = count;
+    }
+    double total = 0, n = 0;
+    for (int64_t i = 0; i < b; i++) {
+        total += sums[2 * i];
+        n += sums[2 * i + 1];
+    }
+    *a->host_loss_sum = total;
+    *a->host_count = (int64_t)n;
+    return 0;
+}
+
+static double block_squares(const float *x, int64_t n) {
+    double sum[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++)
+            sum[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < n; i++)
+        sum[0] += (double)x[i] * (double)x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
+    int64_t n = a->x.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
+    double *sums = cpu_scratch(s, (size_t)blocks * sizeof *sums, err);
+    if (!sums)
+        return ERR_EXHAUSTED;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < blocks; i++)
+        sums[i] = block_squares(cf(&a->x) + i * BLOCK, i + 1 < blocks ? BLOCK : n - i * BLOCK);
+    double total = 0;
+    for (int64_t i = 0; i < blocks; i++)
+        total += sums[i];
+    *a->host_sum_squares = total;
+    *a->host_finite = isfinite(total);
+    return 0;
+}
+
+struct adam_step {
+    float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema;
+};
+
+CPU_CLONES static void adam_block(const struct adam_step *h, const float *restrict g, const uint8_t *restrict decay, float *restrict p,
+                                  float *restrict m, float *restrict v, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float grad = g[i] * h->scale;
+        float mi = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
+        float vi = h->beta2 * v[i] + (1.0f - h->beta2) * grad * grad;
+        m[i] = mi;
+        v[i] = vi;
+        float keep = 1.0f - (decay[i] ? h->decay_rate : 0.0f);
+        p[i] = p[i] * keep - h->rate * mi / (__builtin_sqrtf(vi) * h->correct2 + h->eps);
+    }
+}
+
+CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, int64_t n, float d) {
+    for (int64_t i = 0; i < n; i++)
+        ema[i] = d * ema[i] + (1.0f - d) * p[i];
+}
+
+int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
+    (void)s, (void)err;
+    int64_t n = a->param.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
+    struct adam_step h = {.beta1 = a->beta1, .beta2 = a->beta2, .eps = a->eps, .scale = a->grad_scale, .decay_rate = a->lr * a->weight_decay};
+    h.rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
+    h.correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
+        adam_block(&h, cf(&a->grad) + at, (const uint8_t *)a->decay.data + at, mf(&a->param) + at, mf(&a->m) + at, mf(&a->v) + at, count);
+        if (tensor_present(&a->ema))
+            ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, a->ema_decay);
+    }
+    return 0;
+}
