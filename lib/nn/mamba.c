@@ -1,0 +1,288 @@
+#include "nn/mamba.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/str.h"
+
+static const char *const direction_names[2] = {"fwd", "bwd"};
+enum { RNG_MAMBA = RNG_DROPOUT + 100 };
+
+/* Widths that follow from the shape. */
+struct widths {
+    int64_t inner, heads, bc, conv, proj; /* D_inner; heads; G·N; channels of the convolution; rows of in_proj */
+};
+
+static struct widths widths_of(const struct mamba_shape *s) {
+    struct widths w = {.inner = (int64_t)s->d_model * s->expand, .bc = (int64_t)s->ngroups * s->d_state};
+    w.heads = w.inner / s->headdim;
+    w.conv = w.inner + 2 * w.bc;
+    w.proj = 2 * w.inner + 2 * w.bc + w.heads;
+    return w;
+}
+
+static int direction_params(struct param_set *set, const char *prefix, const struct mamba_shape *s, struct err *err) {
+    struct widths w = widths_of(s);
+    int64_t d = s->d_model;
+    struct {
+        const char *name;
+        struct param_spec spec;
+    } rows[] = {
+        {"in_proj.weight", {PARAM_WEIGHT, 2, {w.proj, d}}},    {"conv.weight", {PARAM_WEIGHT, 3, {w.conv, 1, s->d_conv}}},
+        {"conv.bias", {PARAM_PLAIN, 1, {w.conv}}},             {"dt_bias", {PARAM_PLAIN, 1, {w.heads}}},
+        {"A_log", {PARAM_PLAIN, 1, {w.heads}}},                {"D", {PARAM_PLAIN, 1, {w.heads}}},
+        {"norm.weight", {PARAM_PLAIN, 1, {w.inner}}},          {"out_proj.weight", {PARAM_WEIGHT, 2, {d, w.inner}}},
+    };
+    int rc = 0;
+    if (s->mixer == MAMBA_MIXER_CONV) {
+        struct param_spec weight = {PARAM_WEIGHT, 3, {d, 1, MAMBA_CONV_TAPS}}, bias = {PARAM_PLAIN, 1, {d}};
+        rc = param_add(set, &weight, err, "%s.conv.weight", prefix);
+        return rc ? rc : param_add(set, &bias, err, "%s.conv.bias", prefix);
+    }
+    for (size_t i = 0; !rc && i < sizeof rows / sizeof *rows; i++)
+        rc = param_add(set, &rows[i].spec, err, "%s.%s", prefix, rows[i].name);
+    return rc;
+}
+
+int mamba_params(struct param_set *set, int index, const struct mamba_shape *s, struct err *err) {
+    int64_t d = s->d_model;
+    struct param_spec fuse = {PARAM_WEIGHT, 2, {d, 2 * d}}, plain = {PARAM_PLAIN, 1, {d}};
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++) {
+        char prefix[48];
+        str_format(prefix, sizeof prefix, "mamba.%d.%s", index, direction_names[i]);
+        rc = direction_params(set, prefix, s, err);
+    }
+    if (!rc)
+        rc = param_add(set, &fuse, err, "mamba.%d.fuse.weight", index);
+    if (!rc)
+        rc = param_add(set, &plain, err, "mamba.%d.fuse.bias", index);
+    if (!rc)
+        rc = param_add(set, &plain, err, "mamba.%d.norm.weight", index);
+    return rc ? rc : param_add(set, &plain, err, "mamba.%d.norm.bias", index);
+}
+
+static const struct param *named(const struct param_set *set, int index, const char *leaf) {
+    char name[PARAM_NAME_MAX];
+    str_format(name, sizeof name, "mamba.%d.%s", index, leaf);
+    return param_find(set, name);
+}
+
+void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, const struct mamba_shape *shape) {
+    *l = (struct mamba_layer){.shape = *shape, .rng_stream = RNG_MAMBA + (uint32_t)index};
+    for (int i = 0; i < 2; i++) {
+        struct mamba_direction *d = &l->dir[i];
+        const struct param **slots[] = {&d->in_proj, &d->conv_w, &d->conv_b, &d->dt_bias, &d->a_log, &d->d, &d->norm, &d->out_proj};
+        const char *leaves[] = {"in_proj.weight", "conv.weight", "conv.bias", "dt_bias", "A_log", "D", "norm.weight", "out_proj.weight"};
+        for (size_t k = 0; k < sizeof slots / sizeof *slots; k++) {
+            char leaf[48];
+            str_format(leaf, sizeof leaf, "%s.%s", direction_names[i], leaves[k]);
+            *slots[k] = named(set, index, leaf);
+        }
+        d->reverse = i == 1;
+    }
+    l->fuse_w = named(set, index, "fuse.weight");
+    l->fuse_b = named(set, index, "fuse.bias");
+    l->norm_w = named(set, index, "norm.weight");
+    l->norm_b = named(set, index, "norm.bias");
+}
+
+/* Depthwise weight (D,1,K) as (D,K). */
+static struct tensor taps(struct tensor w) {
+    w.rank = 2;
+    w.dim[1] = w.dim[2];
+    return w;
+}
+
+static struct tensor as_1d(const struct tensor *t) { return tensor_1d(t->data, DTYPE_F32, tensor_count(t)); }
+
+/* The slices of in_proj's output (z | x B C | dt) and of the convolution's (x | B | C). */
+struct slices {
+    struct tensor z, xbc_in, dt, x, b, c;
+};
+
+static struct slices slices_of(const struct mamba_shape *s, const struct tensor *zxbcdt, const struct tensor *xbc) {
+    struct widths w = widths_of(s);
+    return (struct slices){
+        .z = tensor_slice(zxbcdt, 0, w.inner),
+        .xbc_in = tensor_slice(zxbcdt, w.inner, w.conv),
+        .dt = tensor_slice(zxbcdt, w.inner + w.conv, w.heads),
+        .x = tensor_slice(xbc, 0, w.inner),
+        .b = tensor_slice(xbc, w.inner, w.bc),
+        .c = tensor_slice(xbc, w.inner + w.bc, w.bc),
+    };
+}
+
+static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct slices *v) {
+    return (struct ssd_args){
+        .x = v->x,
+        .delta = v->dt,
+        .A = as_1d(&d->a),
+        .Bm = v->b,
+        .Cm = v->c,
+        .Dskip = param_value(p->params, d->d),
+        .dbias = param_value(p->params, d->dt_bias),
+        .y = d->y,
+        .heads = (int)widths_of(s).heads,
+        .groups = s->ngroups,
+        .softplus = true,
+        .reverse = d->reverse,
+    };
+}
+
+static int direction_forward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
+                             const struct tensor *out) {
+    struct widths w = widths_of(s);
+    int64_t b = u->dim[0], l = u->dim[1];
+    d->a = plan_tensor(p->plan, 1, 1, w.heads);
+    d->zxbcdt = plan_tensor(p->plan, b, l, w.proj);
+    d->xbc = plan_tensor(p->plan, b, l, w.conv);
+    d->y = plan_tensor(p->plan, b, l, w.inner);
+    d->gated = plan_tensor(p->plan, b, l, w.inner);
+    d->rstd = plan_tensor(p->plan, 1, b, l);
+    if (p->dry)
+        return 0;
+    struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
+    struct tensor a = as_1d(&d->a), a_log = param_value(p->params, d->a_log);
+    struct linear_args in = {.x = *u, .w = param_value(p->params, d->in_proj), .y = d->zxbcdt, .weight_version = p->params->version};
+    struct conv1d_depthwise_args conv = {.x = v.xbc_in, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b),
+                                         .y = d->xbc, .pad_left = s->d_conv - 1, .silu = true, .reverse = d->reverse};
+    struct ssd_args ssd = ssd_of(d, s, p, &v);
+    struct rmsnorm_gated_args norm = {.y = d->y, .z = v.z, .weight = param_value(p->params, d->norm), .out = d->gated,
+                                      .save_rstd = as_1d(&d->rstd), .groups = 1, .eps = NN_EPS};
+    struct linear_args proj = {.x = d->gated, .w = param_value(p->params, d->out_proj), .y = *out, .weight_version = p->params->version};
+    int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &a);
+    if (!rc)
+        rc = op_linear(p->stream, &in, p->err);
+    if (!rc)
+        rc = op_conv1d_depthwise(p->stream, &conv, p->err);
+    if (!rc)
+        rc = op_ssd(p->stream, &ssd, p->err);
+    if (!rc)
+        rc = op_rmsnorm_gated(p->stream, &norm, p->err);
+    return rc ? rc : op_linear(p->stream, &proj, p->err);
+}
+
+static int direction_backward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
+                              const struct tensor *dout, const struct tensor *du) {
+    struct widths w = widths_of(s);
+    int64_t b = u->dim[0], l = u->dim[1];
+    size_t mark = plan_mark(p->plan);
+    struct tensor dz = plan_tensor(p->plan, b, l, w.proj), dxbc = plan_tensor(p->plan, b, l, w.conv);
+    struct tensor dy = plan_tensor(p->plan, b, l, w.inner), da = plan_tensor(p->plan, 1, 1, w.heads);
+    plan_release(p->plan, mark);
+    if (p->dry)
+        return 0;
+    const struct param_set *set = p->params;
+    struct slices v = slices_of(s, &d->zxbcdt, &d->xbc), g = slices_of(s, &dz, &dxbc);
+    struct tensor da1 = as_1d(&da), a1 = as_1d(&d->a), da_log = param_grad(set, d->a_log);
+    struct linear_backward_args proj = {.x = d->gated, .w = param_value(set, d->out_proj), .dy = *dout, .dx = dy, .dw = param_grad(set, d->out_proj)};
+    struct rmsnorm_gated_backward_args norm = {.y = d->y, .z = v.z, .weight = param_value(set, d->norm), .save_rstd = as_1d(&d->rstd), .dout = dy,
+                                               .dy = dy, .dz = g.z, .dweight = param_grad(set, d->norm), .groups = 1};
+    struct ssd_backward_args ssd = {.fwd = ssd_of(d, s, p, &v), .dy = dy, .dx = g.x, .ddelta = g.dt, .dA = da1, .dBm = g.b, .dCm = g.c,
+                                    .dDskip = param_grad(set, d->d), .ddbias = param_grad(set, d->dt_bias)};
+    struct conv1d_depthwise_backward_args conv = {
+        .x = v.xbc_in, .w = taps(param_value(set, d->conv_w)), .bias = param_value(set, d->conv_b), .dy = dxbc, .dx = g.xbc_in,
+        .dw = taps(param_grad(set, d->conv_w)), .dbias = param_grad(set, d->conv_b), .pad_left = s->d_conv - 1, .silu = true, .reverse = d->reverse};
+    struct linear_backward_args in = {.x = *u, .w = param_value(set, d->in_proj), .dy = dz, .dx = *du, .dw = param_grad(set, d->in_proj),
+                                      .accumulate_dx = true};
+    int rc = op_linear_backward(p->stream, &proj, p->err);
+    if (!rc)
+        rc = op_rmsnorm_gated_backward(p->stream, &norm, p->err);
+    if (!rc)
+        rc = nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &da1);
+    if (!rc)
+        rc = op_ssd_backward(p->stream, &ssd, p->err);
+    if (!rc)
+        rc = nn_eltwise(p, ELTWISE_MUL_ADD, &da1, &a1, &da_log);
+    if (!rc)
+        rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err);
+    return rc ? rc : op_linear_backward(p->stream, &in, p->err);
+}
+
+static int conv_forward(const struct mamba_direction *d, const struct pass *p, const struct tensor *u, const struct tensor *out) {
+    struct conv1d_depthwise_args conv = {.x = *u, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b),
+                                         .y = *out, .pad_left = MAMBA_CONV_TAPS / 2, .reverse = d->reverse};
+    return p->dry ? 0 : op_conv1d_depthwise(p->stream, &conv, p->err);
+}
+
+static int conv_backward(const struct mamba_direction *d, const struct pass *p, const struct tensor *u, const struct tensor *dout,
+                         const struct tensor *du) {
+    size_t mark = plan_mark(p->plan);
+    struct tensor part = nn_like(p, u);
+    plan_release(p->plan, mark);
+    if (p->dry)
+        return 0;
+    struct conv1d_depthwise_backward_args conv = {
+        .x = *u, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b), .dy = *dout, .dx = part,
+        .dw = taps(param_grad(p->params, d->conv_w)), .dbias = param_grad(p->params, d->conv_b), .pad_left = MAMBA_CONV_TAPS / 2,
+        .reverse = d->reverse};
+    int rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err);
+    return rc ? rc : nn_eltwise(p, ELTWISE_ADD, du, &part, du);
+}
+
+static int drop(const struct mamba_layer *l, const struct pass *p, const struct tensor *t) {
+    struct dropout_args args = {.x = *t, .y = *t, .p = p->dropout, .seed = p->seed, .rng_stream = l->rng_stream, .step = p->step, .row0 = p->row0};
+    return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &args, p->err);
+}
+
+int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out) {
+    int64_t b = u->dim[0], t = u->dim[1], d = u->dim[2];
+    *out = nn_like(p, u);
+    size_t mark = plan_mark(p->plan);
+    l->u = *u;
+    l->cat = plan_tensor(p->plan, b, t, 2 * d);
+    l->sum = nn_like(p, u);
+    l->mean = plan_tensor(p->plan, 1, b, t);
+    l->rstd = plan_tensor(p->plan, 1, b, t);
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++) {
+        size_t inner = plan_mark(p->plan);
+        struct tensor half = tensor_slice(&l->cat, i * d, d);
+        rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(&l->dir[i], &l->shape, p, u, &half);
+        if (!p->training)
+            plan_release(p->plan, inner);
+    }
+    struct linear_args fuse = {.x = l->cat, .w = param_value(p->params, l->fuse_w), .bias = param_value(p->params, l->fuse_b), .y = *out,
+                               .weight_version = p->params->version};
+    struct layernorm_args norm = {.x = *out, .residual = *u, .weight = param_value(p->params, l->norm_w), .bias = param_value(p->params, l->norm_b),
+                                  .y = *out, .sum = l->sum, .save_mean = as_1d(&l->mean), .save_rstd = as_1d(&l->rstd), .eps = NN_EPS};
+    if (!rc && !p->dry)
+        rc = op_linear(p->stream, &fuse, p->err);
+    if (!rc)
+        rc = drop(l, p, out);
+    if (!rc && !p->dry)
+        rc = op_layernorm(p->stream, &norm, p->err);
+    if (!p->training)
+        plan_release(p->plan, mark);
+    return rc;
+}
+
+int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du) {
+    int64_t b = l->u.dim[0], t = l->u.dim[1], d = l->u.dim[2];
+    size_t mark = plan_mark(p->plan);
+    struct tensor dcat = plan_tensor(p->plan, b, t, 2 * d);
+    const struct param_set *set = p->params;
+    int rc = 0;
+    if (!p->dry) {
+        struct layernorm_backward_args norm = {.sum = l->sum, .weight = param_value(set, l->norm_w), .save_mean = as_1d(&l->mean),
+                                               .save_rstd = as_1d(&l->rstd), .dy = *dout, .dx = *du, .dweight = param_grad(set, l->norm_w),
+                                               .dbias = param_grad(set, l->norm_b)};
+        rc = op_layernorm_backward(p->stream, &norm, p->err);
+        if (!rc)
+            rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout);
+        if (!rc)
+            rc = drop(l, p, dout);
+        struct linear_backward_args fuse = {.x = l->cat, .w = param_value(set, l->fuse_w), .dy = *dout, .dx = dcat, .dw = param_grad(set, l->fuse_w),
+                                            .dbias = param_grad(set, l->fuse_b)};
+        if (!rc)
+            rc = op_linear_backward(p->stream, &fuse, p->err);
+    }
+    for (int i = 0; !rc && i < 2; i++) {
+        struct tensor half = tensor_slice(&dcat, i * d, d);
+        rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_backward(&l->dir[i], p, &l->u, &half, du)
+                                                : direction_backward(&l->dir[i], &l->shape, p, &l->u, &half, du);
+    }
+    plan_release(p->plan, mark);
+    return rc;
+}

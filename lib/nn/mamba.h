@@ -1,0 +1,36 @@
+/* mamba: one bidirectional mixing layer over tokens (B,L,D): out = LayerNorm(u + Dropout(W_o [f ; b] + b_o)).
+ * mamba2: f and b are Mamba-2 blocks, b on the reversed sequence (read from the end, no flips). conv: f and b are depthwise
+ * convolutions of K = 5 with bias. Separate weights per direction. One thread. */
+#ifndef BRR_NN_MAMBA_H
+#define BRR_NN_MAMBA_H
+#include "nn/layers.h"
+
+enum mamba_mixer { MAMBA_MIXER_SSD, MAMBA_MIXER_CONV };
+enum { MAMBA_CONV_TAPS = 5 };
+
+struct mamba_shape {
+    int d_model, d_state, d_conv, expand, headdim, ngroups;
+    enum mamba_mixer mixer;
+};
+
+struct mamba_direction {
+    const struct param *in_proj, *conv_w, *conv_b, *dt_bias, *a_log, *d, *norm, *out_proj;
+    bool reverse;
+    struct tensor a, zxbcdt, xbc, y, gated, rstd; /* kept in training */
+};
+
+struct mamba_layer {
+    struct mamba_shape shape;
+    struct mamba_direction dir[2]; /* fwd, bwd */
+    const struct param *fuse_w, *fuse_b, *norm_w, *norm_b;
+    uint32_t rng_stream;
+    struct tensor u, cat, sum, mean, rstd; /* kept in training */
+};
+
+int mamba_params(struct param_set *set, int index, const struct mamba_shape *shape, struct err *err);
+void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, const struct mamba_shape *shape);
+int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out);
+/* dout is overwritten; du (=). */
+int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du);
+
+#endif

@@ -1,0 +1,30 @@
+/* plan: activation memory of a net as one reserved allocation. The same layer code runs twice: once dry, to learn the peak for
+ * the worst batch, and then for real inside the reservation. A stack discipline (mark, release) reuses what is no longer needed.
+ * Steps allocate nothing. One owner. */
+#ifndef BRR_NN_PLAN_H
+#define BRR_NN_PLAN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/device.h"
+#include "kernels/tensor.h"
+
+struct plan {
+    struct device *device;
+    char *base; /* NULL while measuring */
+    size_t used, peak, reserved;
+    bool overflow; /* more was asked for than reserved */
+};
+
+void plan_init(struct plan *plan);
+void plan_done(struct plan *plan);
+/* Take what the dry run measured. */
+int plan_reserve(struct plan *plan, struct device *dev, struct err *err);
+/* A dense F32 tensor (b,t,c), 64-byte aligned, uninitialised; while measuring its data is a non-NULL address never read. */
+struct tensor plan_tensor(struct plan *plan, int64_t b, int64_t t, int64_t c);
+static inline size_t plan_mark(const struct plan *plan) { return plan->used; }
+static inline void plan_release(struct plan *plan, size_t mark) { plan->used = mark; }
+
+#endif
