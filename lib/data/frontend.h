@@ -44,13 +44,21 @@ int frontend_new(const struct frontend_config *config, const char *const *labels
 void frontend_free(struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);
-/* n samples of the used channels, channel-major: uv[c][0..n). */
+/* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a
+ * push nothing more is accepted (PRECONDITION). */
 int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err);
-/* The next source sample lies `missing` source samples later than expected. */
+/* The next source sample lies `missing` source samples later than expected. Calls in a row add up; it takes effect with the next
+ * push. */
 int frontend_gap(struct frontend *f, int64_t missing, struct err *err);
-/* The source ended: flush the resampler's tail, so that n source samples give ceil(n·256/rate) outputs per segment. */
+/* The source ended: flush the resampler's tail. Source samples [s, s + n) of a segment give the outputs k with
+ * s/rate ≤ k/256 < (s + n)/rate: ceil(n·256/rate) of them where s falls on the grid. */
 int frontend_finish(struct frontend *f, struct err *err);
-/* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage; count through ret_n. */
+/* Whether the closed loops of a bipolar source cancelled so far; false with a sentence in note when they did not (swapped or
+ * mislabelled channels). True where there is no loop. */
+bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size);
+/* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage; count through ret_n. ret_names may be NULL to count only; else
+ * the list is the caller's, to be given to montage_channels_free. ERR_INVALID for an unknown montage. */
 int montage_channels(const char *montage, const char *const **ret_names, int *ret_n, struct err *err);
+void montage_channels_free(const char *const *names);
 
 #endif

@@ -1,7 +1,7 @@
 /* window: one recording in the window cache, and the 60 s windows read from it.
- * A cached recording is one file: header (JSON) + channel-last binary16 samples at 256 Hz in absolute file time + label runs +
- * segments. Its key is the SHA-256 over the source's identity (path, size, mtime or object ETag), reader version, montage,
- * filters and label rules, so a changed setting never reads stale data.
+ * A cached recording is one file (recording.h): channel-last binary16 samples at 256 Hz of every segment, label runs and segments
+ * in absolute file time. Its key is the SHA-256 over the source's identity (path, size, mtime), reader version, montage,
+ * filters, label rule and the labels found, so a changed setting or label never reads stale data.
  * Grid (contract): starts k·hop within a segment; a tail gets one more window at the next grid point, zero-padded on the
  * right after normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std,
  * (x − m)/max(s, 0.1 µV), two-pass in double, clip ±10. Reading is thread-safe. */
@@ -27,6 +27,8 @@ struct recording_info {
     int n_segments;
     const struct window_span *seizures; /* label runs, ascending, merged */
     int n_seizures;
+    const struct window_span *held; /* inside segments: samples made by holding over a short gap */
+    int n_held;
     bool labelled;            /* a label source was found */
     const char *label_source; /* "bids-tsv", … or "none" */
     const char *note;         /* frontend note */
@@ -41,6 +43,8 @@ void recording_info(const struct recording *rec, struct recording_info *ret);
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
 /* Samples of the window [start, start+window) that lie inside its segment. */
 int64_t window_valid(const struct window_span *segments, int n_segments, int64_t start, int64_t window);
+/* How many samples of [start, start+length) the spans cover. */
+int64_t window_overlap(const struct window_span *spans, int n_spans, int64_t start, int64_t length);
 /* Normalise `valid` rows of (valid, C) binary16 into x (window, C) F32, channel-last; the rest is zero. left_pad puts the
  * zeros first (the alarm trace's first minute). Pure function; the only normaliser in the project. */
 void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);

@@ -1,0 +1,310 @@
+#include "data/frontend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "data/dsp.h"
+#include "data/half.h"
+#include "data/montage.h"
+
+static const double NOTCH_Q = 30, CLAMP_UV = 60000;
+
+/* Sums over a loop's residual and its channels, for the check of the double banana. */
+struct loop_sums {
+    double residual, residual_square;
+    double channel[MONTAGE_LOOP_EDGES], channel_square[MONTAGE_LOOP_EDGES];
+};
+
+struct frontend {
+    struct montage *montage;
+    struct resampler *resampler;
+    struct dsp_cascade cascade;
+    frontend_sink_fn *sink;
+    void *ctx;
+    double rate_hz;
+    int channels, lanes;
+    int64_t fill_gap; /* longest gap to hold over, in source samples */
+    int64_t position; /* source samples since file time 0, gaps included */
+    int64_t missing;  /* gap reported since the last sample */
+    bool in_segment;  /* source samples were pushed since the last segment end */
+    bool announced;   /* the segment's first output went out */
+    int failed;       /* the sink's or a push's error: nothing more is accepted */
+    double *mixed;    /* (DSP_BLOCK, lanes) */
+    double *planar;   /* (DSP_BLOCK) one output channel while mixing */
+    double *last;     /* (lanes) newest mixed row */
+    double *filtered; /* (DSP_BLOCK, lanes) */
+    uint8_t *marks;   /* (DSP_BLOCK) */
+    uint16_t *halves; /* (DSP_BLOCK, channels) */
+    struct loop_sums loops[2];
+    int64_t loop_samples;
+};
+
+static int check_config(const struct frontend_config *c, struct err *err) {
+    if (!c->montage)
+        return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
+    if (!(c->fill_gap_s >= 0) || !(c->fill_gap_s <= 60))
+        return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
+    if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60)
+        return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50 or 60", c->notch_hz);
+    return 0;
+}
+
+static int make_filters(struct frontend *f, const struct frontend_config *config, struct err *err) {
+    struct dsp_section sections[DSP_MAX_SECTIONS];
+    int n = 3, rc;
+    if ((rc = dsp_bandpass(config->bandpass_hz[0], config->bandpass_hz[1], FRONTEND_RATE_HZ, sections, err)))
+        return rc;
+    if (config->notch_hz > 0 && (rc = dsp_notch(config->notch_hz, NOTCH_Q, FRONTEND_RATE_HZ, &sections[n++], err)))
+        return rc;
+    return dsp_cascade_init(&f->cascade, sections, n, f->lanes, err);
+}
+
+static int make_buffers(struct frontend *f, struct err *err) {
+    f->mixed = dsp_rows(DSP_BLOCK, f->lanes);
+    f->filtered = dsp_rows(DSP_BLOCK, f->lanes);
+    f->last = dsp_rows(1, f->lanes);
+    f->planar = dsp_rows(1, DSP_BLOCK);
+    f->marks = calloc(DSP_BLOCK, 1);
+    f->halves = calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *f->halves);
+    if (!f->mixed || !f->filtered || !f->last || !f->planar || !f->marks || !f->halves)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+    return 0;
+}
+
+int frontend_new(const struct frontend_config *config, const char *const *labels, int n_labels, double rate_hz,
+                 frontend_sink_fn *sink, void *ctx, struct frontend **ret, struct frontend_report *report, struct err *err) {
+    int rc = check_config(config, err);
+    if (rc)
+        return rc;
+    struct frontend *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend");
+    if ((rc = montage_new(config->montage, labels, n_labels, &f->montage, err)))
+        goto fail;
+    f->channels = f->montage->n_outputs;
+    f->lanes = dsp_lanes(f->channels);
+    f->sink = sink;
+    f->ctx = ctx;
+    f->rate_hz = rate_hz;
+    if ((rc = resampler_new(rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
+        (rc = make_buffers(f, err)))
+        goto fail;
+    f->fill_gap = (int64_t)floor(config->fill_gap_s * rate_hz + 1e-9);
+    if (report) {
+        *report = (struct frontend_report){.output_channels = f->channels,
+                                           .used_channels = f->montage->n_sources,
+                                           .inverse_montage = f->montage->inverse,
+                                           .interpolated = f->montage->interpolated};
+        str_copy(report->note, sizeof report->note, f->montage->note);
+    }
+    *ret = f;
+    return 0;
+fail:
+    frontend_free(f);
+    return rc;
+}
+
+void frontend_free(struct frontend *f) {
+    if (!f)
+        return;
+    montage_free(f->montage);
+    resampler_free(f->resampler);
+    dsp_cascade_done(&f->cascade);
+    free(f->mixed);
+    free(f->filtered);
+    free(f->last);
+    free(f->planar);
+    free(f->marks);
+    free(f->halves);
+    free(f);
+}
+
+int frontend_sources(const struct frontend *f, const int **ret_indices) {
+    if (ret_indices)
+        *ret_indices = f->montage->sources;
+    return f->montage->n_sources;
+}
+
+/* Hand n filtered rows over in runs of equal mark. */
+static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < f->channels; c++) {
+            double v = f->filtered[i * f->lanes + c];
+            v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
+            f->halves[i * f->channels + c] = half_from_f32((float)v);
+        }
+    for (int64_t from = 0, to; from < n; from = to) {
+        for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
+            to++;
+        int rc = f->sink(f->ctx, f->halves + from * f->channels, to - from, first + from, !f->announced, f->marks[from], err);
+        f->announced = true;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Everything the resampler has ready goes through the filters to the sink. */
+static int drain(struct frontend *f, struct err *err) {
+    for (;;) {
+        int64_t first, n = resampler_pull(f->resampler, f->filtered, f->marks, DSP_BLOCK, &first);
+        if (n == 0)
+            return 0;
+        if (!f->announced)
+            dsp_cascade_settle(&f->cascade, f->filtered);
+        dsp_cascade_run(&f->cascade, f->filtered, n);
+        int rc = emit(f, n, first, err);
+        if (rc)
+            return rc;
+    }
+}
+
+static int end_segment(struct frontend *f, struct err *err) {
+    if (!f->in_segment)
+        return 0;
+    f->in_segment = false;
+    resampler_end(f->resampler);
+    return drain(f, err);
+}
+
+/* Act on a reported gap, now that a sample follows it. */
+static int pass_gap(struct frontend *f, struct err *err) {
+    int64_t missing = f->missing;
+    int rc = 0;
+    f->missing = 0;
+    if (f->in_segment && missing > f->fill_gap)
+        rc = end_segment(f, err);
+    for (int64_t done = 0; f->in_segment && done < missing && !rc;) {
+        int64_t n = missing - done < DSP_BLOCK ? missing - done : DSP_BLOCK;
+        for (int64_t i = 0; i < n; i++)
+            memcpy(f->mixed + i * f->lanes, f->last, sizeof *f->last * (size_t)f->lanes);
+        resampler_push(f->resampler, f->mixed, n, true);
+        rc = drain(f, err);
+        done += n;
+    }
+    f->position += missing;
+    return rc;
+}
+
+static void check_loops(struct frontend *f, const float *const *uv, int64_t from, int64_t n) {
+    const struct montage *m = f->montage;
+    for (int l = 0; l < m->n_loops; l++) {
+        const struct montage_loop *loop = &m->loops[l];
+        struct loop_sums *sums = &f->loops[l];
+        for (int64_t i = from; i < from + n; i++) {
+            double residual = 0;
+            for (int k = 0; k < MONTAGE_LOOP_EDGES; k++) {
+                double v = uv[loop->source[k]][i];
+                residual += loop->sign[k] * v;
+                sums->channel[k] += v;
+                sums->channel_square[k] += v * v;
+            }
+            sums->residual += residual;
+            sums->residual_square += residual * residual;
+        }
+    }
+    f->loop_samples += n;
+}
+
+/* n ≤ DSP_BLOCK samples from `from` on through the matrix into channel-last rows. */
+static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
+    const struct montage *m = f->montage;
+    for (int s = 0; s < m->n_sources; s++) {
+        const float *x = uv[s] + from;
+        float zero = 0; /* stays 0 unless a value is NaN or infinite */
+        for (int64_t i = 0; i < n; i++)
+            zero += x[i] * 0.0f;
+        if (zero != 0)
+            return err_set(err, ERR_INVALID, "channel %d of the samples pushed holds NaN or infinity; expected finite µV", s);
+    }
+    for (int o = 0; o < m->n_outputs; o++) {
+        const double *weights = m->matrix + (int64_t)o * m->n_sources;
+        double *sum = f->planar;
+        memset(sum, 0, sizeof *sum * (size_t)n);
+        for (int s = 0; s < m->n_sources; s++) {
+            double w = weights[s];
+            const float *x = uv[s] + from;
+            for (int64_t i = 0; w != 0 && i < n; i++)
+                sum[i] += w * (double)x[i];
+        }
+        for (int64_t i = 0; i < n; i++)
+            f->mixed[i * f->lanes + o] = sum[i];
+    }
+    return 0;
+}
+
+static int push_block(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
+    int rc = mix(f, uv, from, n, err);
+    if (rc)
+        return rc;
+    check_loops(f, uv, from, n);
+    if (!f->in_segment) {
+        resampler_start(f->resampler, f->position);
+        f->in_segment = true;
+        f->announced = false;
+    }
+    memcpy(f->last, f->mixed + (n - 1) * f->lanes, sizeof *f->last * (size_t)f->lanes);
+    resampler_push(f->resampler, f->mixed, n, false);
+    f->position += n;
+    return drain(f, err);
+}
+
+static int already_failed(const struct frontend *f, struct err *err) {
+    return err_set(err, ERR_PRECONDITION, "the frontend stopped after an earlier error (%s)", err_name(f->failed));
+}
+
+int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    if (n <= 0)
+        return 0;
+    int rc = f->missing ? pass_gap(f, err) : 0;
+    for (int64_t from = 0; from < n && !rc; from += DSP_BLOCK)
+        rc = push_block(f, uv, from, n - from < DSP_BLOCK ? n - from : DSP_BLOCK, err);
+    f->failed = rc;
+    return rc;
+}
+
+int frontend_gap(struct frontend *f, int64_t missing, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    if (missing < 0 || missing > INT64_C(1) << 40)
+        return err_set(err, ERR_INVALID, "a gap of %lld samples; expected 0 or more", (long long)missing);
+    f->missing += missing;
+    return 0;
+}
+
+int frontend_finish(struct frontend *f, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    f->missing = 0;
+    int rc = end_segment(f, err);
+    f->failed = rc;
+    return rc;
+}
+
+static double deviation(double sum, double square, double n) {
+    double variance = square / n - sum / n * (sum / n);
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+/* Rounding to the file's grid leaves a loop a residual of a few µV; a swapped or mislabelled channel one like the signal. */
+bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size) {
+    static const double FLOOR_UV = 10, SHARE = 0.25;
+    double n = (double)f->loop_samples;
+    str_copy(note, size, "");
+    for (int l = 0; l < f->montage->n_loops && n > 0; l++) {
+        const struct loop_sums *sums = &f->loops[l];
+        double residual = deviation(sums->residual, sums->residual_square, n), signal = 0;
+        for (int k = 0; k < MONTAGE_LOOP_EDGES; k++)
+            signal += deviation(sums->channel[k], sums->channel_square[k], n) / MONTAGE_LOOP_EDGES;
+        if (residual <= FLOOR_UV || residual <= SHARE * signal)
+            continue;
+        str_format(note, size, "mislabelled channels: the loop of the %s does not close (residual %.1f µV, signal %.1f µV)",
+                   f->montage->loops[l].name, residual, signal);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,284 @@
+/* Building one cache file: EDF and labels through the frontend into a recording. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "data/edf.h"
+#include "data/frontend.h"
+#include "data/labels.h"
+#include "data/recording.h"
+#include "data/window.h"
+#include "store/digest.h"
+
+enum { READ_BYTES = 4 << 20 };
+
+/* One recording on its way into the cache. */
+struct builder {
+    const struct window_build *request;
+    struct edf *edf;
+    const struct edf_info *info;
+    struct labels labels;
+    char key[DIGEST_HEX_SIZE];
+    struct frontend *frontend;
+    struct frontend_report report;
+    struct recording_writer *writer;
+    int64_t end; /* 256 Hz samples written so far in file time */
+};
+
+/* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
+static int make_key(struct builder *b, struct err *err) {
+    const struct window_build *r = b->request;
+    char absolute[4096], *resolved = realpath(r->edf_path, NULL);
+    int64_t size, mtime_ns;
+    if (!resolved)
+        return err_errno(err, errno, "cannot open %s", r->edf_path);
+    bool fits = str_copy(absolute, sizeof absolute, resolved);
+    free(resolved);
+    if (!fits)
+        return err_set(err, ERR_RANGE, "the path of %s is longer than %zu bytes", r->edf_path, sizeof absolute);
+    int rc = fsio_size(absolute, &size, &mtime_ns, err);
+    if (rc)
+        return rc;
+    struct str text;
+    struct json_writer json;
+    str_init(&text, 64 << 20);
+    json_writer_init(&json, &text);
+    json_begin_object(&json, NULL);
+    json_put_i64(&json, "version", RECORDING_VERSION);
+    json_put_str(&json, "path", absolute);
+    json_put_i64(&json, "size", size);
+    json_put_i64(&json, "mtime_ns", mtime_ns);
+    json_put_str(&json, "montage", r->frontend.montage);
+    json_put_f64(&json, "notch_hz", r->frontend.notch_hz);
+    json_put_f64(&json, "low_hz", r->frontend.bandpass_hz[0]);
+    json_put_f64(&json, "high_hz", r->frontend.bandpass_hz[1]);
+    json_put_f64(&json, "fill_gap_s", r->frontend.fill_gap_s);
+    json_put_str(&json, "labels", r->labels);
+    json_put_str(&json, "label_source", labels_source_name(b->labels.source));
+    json_begin_array(&json, "runs");
+    for (size_t i = 0; i < b->labels.n_runs; i++) {
+        json_put_f64(&json, NULL, b->labels.runs[i].onset_s);
+        json_put_f64(&json, NULL, b->labels.runs[i].end_s);
+    }
+    json_end(&json, ']');
+    json_end(&json, '}');
+    if (str_ok(&text))
+        digest_bytes(str_cstr(&text), text.len, b->key);
+    else
+        rc = err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
+    str_done(&text);
+    return rc;
+}
+
+static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
+                     struct err *err) {
+    struct builder *b = ctx;
+    b->end = first + n;
+    return recording_writer_rows(b->writer, rows_f16, n, first, segment_start, held, err);
+}
+
+/* The frontend over the labels of all usable signals; the file's signal of each label index in ret_signals. */
+static int open_frontend(struct builder *b, int *signals, double *ret_rate_hz, struct err *err) {
+    const char **labels = calloc((size_t)b->info->n_signals + 1, sizeof *labels);
+    int n = 0, rc = 0;
+    if (!labels)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", b->info->n_signals);
+    /* The rate of the montage's channels is known only once they are chosen: choose with any rate, then check. */
+    for (int i = 0; i < b->info->n_signals && n < FRONTEND_MAX_LABELS; i++)
+        if (!b->info->signals[i].annotation && b->info->signals[i].usable && b->info->signals[i].rate_hz > 0) {
+            labels[n] = b->info->signals[i].label;
+            signals[n++] = i;
+        }
+    struct frontend *probe = NULL;
+    const int *used = NULL;
+    if (n == 0)
+        rc = err_set(err, ERR_PRECONDITION, "no usable signal among %d", b->info->n_signals);
+    else
+        rc = frontend_new(&b->request->frontend, labels, n, FRONTEND_RATE_HZ, take_rows, b, &probe, NULL, err);
+    double rate = 0;
+    for (int c = 0, count = rc ? 0 : frontend_sources(probe, &used); c < count && !rc; c++) {
+        const struct edf_signal *s = &b->info->signals[signals[used[c]]], *first = &b->info->signals[signals[used[0]]];
+        if (s->samples_per_record != first->samples_per_record)
+            rc = err_set(err, ERR_PRECONDITION,
+                         "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
+                         s->rate_hz, first->label, first->rate_hz);
+        rate = first->rate_hz;
+    }
+    frontend_free(probe);
+    if (!rc)
+        rc = frontend_new(&b->request->frontend, labels, n, rate, take_rows, b, &b->frontend, &b->report, err);
+    *ret_rate_hz = rate;
+    free(labels);
+    return rc;
+}
+
+/* Decode one segment in pieces of about READ_BYTES and push it. */
+static int push_segment(struct builder *b, const struct edf_segment *segment, const int *signals, struct err *err) {
+    const int *used;
+    int channels = frontend_sources(b->frontend, &used), chosen[FRONTEND_MAX_LABELS], rc = 0;
+    for (int c = 0; c < channels; c++)
+        chosen[c] = signals[used[c]];
+    int64_t spr = b->info->signals[chosen[0]].samples_per_record;
+    int64_t records = READ_BYTES / (int64_t)sizeof(float) / channels / spr;
+    records = records < 1 ? 1 : records > segment->n_records ? segment->n_records : records;
+    float **uv = calloc((size_t)channels, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * spr * channels));
+    if (!uv || !samples)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld records", (long long)records);
+    for (int c = 0; uv && samples && c < channels; c++)
+        uv[c] = samples + (int64_t)c * records * spr;
+    for (int64_t done = 0; done < segment->n_records && !rc; done += records) {
+        int64_t n = segment->n_records - done < records ? segment->n_records - done : records;
+        rc = edf_read_signals(b->edf, chosen, channels, (struct edf_range){segment->first_record + done, n}, uv, err);
+        if (!rc)
+            rc = frontend_push(b->frontend, (const float *const *)uv, n * spr, err);
+    }
+    free(samples);
+    free(uv);
+    return rc;
+}
+
+static int push_all(struct builder *b, const int *signals, double rate_hz, struct err *err) {
+    const int *used;
+    int64_t position = 0; /* source samples of file time */
+    int rc = 0;
+    frontend_sources(b->frontend, &used);
+    for (int s = 0; s < b->info->n_segments && !rc; s++) {
+        const struct edf_segment *segment = &b->info->segments[s];
+        int64_t start = llround(segment->start_s * rate_hz);
+        if (start < position - 1)
+            rc =
+                err_set(err, ERR_DATA_LOSS, "records from %lld on start at %.3f s, before the end of the ones before them (%.3f s)",
+                        (long long)segment->first_record, segment->start_s, (double)position / rate_hz);
+        else if (start > position)
+            rc = frontend_gap(b->frontend, start - position, err);
+        if (!rc)
+            rc = push_segment(b, segment, signals, err);
+        position =
+            (start > position ? start : position) + segment->n_records * b->info->signals[signals[used[0]]].samples_per_record;
+    }
+    return rc ? rc : frontend_finish(b->frontend, err);
+}
+
+/* Seizure runs in samples: rounded to the grid, inside file time, empty ones dropped. */
+static int label_spans(const struct builder *b, int64_t samples, struct window_span **ret, int *ret_n, struct err *err) {
+    struct window_span *spans = calloc(b->labels.n_runs + 1, sizeof *spans);
+    int n = 0;
+    if (!spans)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu label runs", b->labels.n_runs);
+    for (size_t i = 0; i < b->labels.n_runs; i++) {
+        const struct label_run *run = &b->labels.runs[i];
+        int64_t floor_at = n ? spans[n - 1].end : 0;
+        int64_t first = run->onset_s * FRONTEND_RATE_HZ < (double)samples ? llround(run->onset_s * FRONTEND_RATE_HZ) : samples;
+        int64_t end = run->end_s * FRONTEND_RATE_HZ < (double)samples ? llround(run->end_s * FRONTEND_RATE_HZ) : samples;
+        first = first < floor_at ? floor_at : first;
+        if (first < end)
+            spans[n++] = (struct window_span){first, end};
+    }
+    *ret = spans;
+    *ret_n = n;
+    return 0;
+}
+
+static int commit(struct builder *b, struct err *err) {
+    struct window_span *seizures = NULL;
+    char note[512], loops[256];
+    int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
+    samples = samples > b->end ? samples : b->end;
+    frontend_loops_close(b->frontend, loops, sizeof loops);
+    str_format(note, sizeof note, "%s%s%s", b->report.note, b->report.note[0] && loops[0] ? "; " : "", loops);
+    struct recording_facts facts = {.key = b->key,
+                                    .source = b->request->edf_path,
+                                    .montage = b->request->frontend.montage,
+                                    .label_source = labels_source_name(b->labels.source),
+                                    .note = note,
+                                    .labelled = b->labels.source != LABELS_NONE,
+                                    .duration_s = b->info->duration_s,
+                                    .samples = samples};
+    int rc = label_spans(b, samples, &seizures, &facts.n_seizures, err);
+    if (!rc) {
+        facts.seizures = seizures;
+        rc = recording_writer_commit(b->writer, &facts, err);
+        b->writer = NULL;
+    }
+    free(seizures);
+    return rc;
+}
+
+static int build(struct builder *b, const char *path, struct err *err) {
+    double rate_hz = 0;
+    int rc = edf_open(b->request->edf_path, &b->edf, err);
+    if (rc)
+        return rc;
+    b->info = edf_info(b->edf);
+    int *signals = calloc((size_t)b->info->n_signals + 1, sizeof *signals);
+    if (!signals)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d signals", b->info->n_signals);
+    if (!(rc = open_frontend(b, signals, &rate_hz, err)) &&
+        !(rc = recording_writer_open(path, b->report.output_channels, &b->writer, err)) &&
+        !(rc = push_all(b, signals, rate_hz, err)))
+        rc = commit(b, err);
+    free(signals);
+    return rc;
+}
+
+/* Labels, the decision about unlabelled files, and the key. */
+static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
+    const struct window_build *r = b->request;
+    const char *unlabeled = r->unlabeled ? r->unlabeled : "error";
+    int rc;
+    if (strcmp(unlabeled, "error") && strcmp(unlabeled, "background") && strcmp(unlabeled, "skip"))
+        return err_set(err, ERR_INVALID, "unlabeled is '%s'; expected error, background or skip", unlabeled);
+    if ((rc = labels_load(r->edf_path, r->labels ? r->labels : "auto", NULL, &b->labels, err)))
+        return rc;
+    *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
+    if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
+        return err_set(err, ERR_NOT_FOUND,
+                       "%s has no labels (looked for %.200s); set data.unlabeled to background or skip to go on without",
+                       fsio_basename(r->edf_path), b->labels.tried);
+    return *ret_skipped ? 0 : make_key(b, err);
+}
+
+/* cache_dir/windows/ab/<key>.win, its folder made. */
+static int cache_path(const char *cache_dir, const char *key, char *ret_path, unsigned long size, struct err *err) {
+    if (!str_format(ret_path, size, "%s/windows/%.2s", cache_dir, key))
+        return err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
+    int rc = fsio_mkdirs(ret_path, err);
+    if (!rc && !str_format(ret_path, size, "%s/windows/%.2s/%s.win", cache_dir, key, key))
+        rc = err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
+    return rc;
+}
+
+/* Whether a usable cache file of this key stands at path. */
+static bool cached(const char *path, const char *key) {
+    struct recording *rec;
+    if (!fsio_exists(path) || recording_open(path, &rec, NULL))
+        return false;
+    bool same = !strcmp(recording_key(rec), key);
+    recording_close(rec);
+    return same;
+}
+
+int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
+    struct builder b = {.request = request};
+    char path[4096];
+    bool skipped = false;
+    int rc = prepare(&b, &skipped, err);
+    if (!rc && !skipped && !(rc = cache_path(request->cache_dir, b.key, path, sizeof path, err)) &&
+        (request->rebuild || !cached(path, b.key)))
+        rc = build(&b, path, err);
+    recording_writer_abort(b.writer);
+    frontend_free(b.frontend);
+    edf_close(b.edf);
+    labels_done(&b.labels);
+    if (rc)
+        return err_wrap(err, "%s", fsio_basename(request->edf_path));
+    if (!skipped && !str_copy(ret_path, size, path))
+        return err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
+    if (ret_skipped)
+        *ret_skipped = skipped;
+    return 0;
+}
