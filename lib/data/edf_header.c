@@ -130,7 +130,7 @@ static int month_of(const char *name) {
 /* EDF+ repeats the date with its whole year in the recording field: "Startdate dd-MMM-yyyy". */
 static bool stated_year(const char *recording, int day, int month, int *ret) {
     int parts[2];
-    if (strncasecmp(recording, "Startdate ", 10) || strlen(recording) < 21 || recording[12] != '-' || recording[16] != '-')
+    if (strncasecmp(recording, "Startdate ", 10) != 0 || strlen(recording) < 21 || recording[12] != '-' || recording[16] != '-')
         return false;
     const int at[2] = {10, 17}, width[2] = {2, 4};
     for (int i = 0; i < 2; i++) {

@@ -1,0 +1,423 @@
+#include "data/labels.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/fsio.h"
+#include "data/edf.h"
+#include "data/table.h"
+
+enum { PATH_SIZE = 4096 };
+static const double MAX_SECONDS = 1e10;
+
+/* What one source of labels is asked about. */
+struct request {
+    const char *edf_path, *name; /* name: last part of the path */
+    char stem[PATH_SIZE];        /* path without .edf or .bdf */
+    const struct edf *edf;       /* or NULL */
+    bool automatic;
+    struct labels *out;
+    size_t capacity;
+};
+
+/* ---- collecting runs ---- */
+
+static int add_run(struct request *q, double onset, double end, double confidence, const char *code, struct err *err) {
+    struct labels *out = q->out;
+    if (out->n_runs == q->capacity) {
+        size_t grown = q->capacity ? q->capacity * 2 : 16;
+        struct label_run *moved = grown > LABELS_MAX_ROWS ? NULL : realloc(out->runs, grown * sizeof *moved);
+        if (!moved)
+            return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->edf_path);
+        out->runs = moved;
+        q->capacity = grown;
+    }
+    struct label_run *run = &out->runs[out->n_runs++];
+    *run = (struct label_run){.onset_s = onset, .end_s = end, .confidence = confidence};
+    str_copy(run->code, sizeof run->code, code);
+    return 0;
+}
+
+static int by_onset(const void *a, const void *b) {
+    const struct label_run *x = a, *y = b;
+    int order = (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
+    order = order ? order : (x->end_s > y->end_s) - (x->end_s < y->end_s);
+    return order ? order : strcmp(x->code, y->code);
+}
+
+static void sort_and_merge(struct labels *l) {
+    if (!l->n_runs)
+        return;
+    qsort(l->runs, l->n_runs, sizeof *l->runs, by_onset);
+    size_t last = 0;
+    for (size_t i = 1; i < l->n_runs; i++) {
+        struct label_run *into = &l->runs[last], *run = &l->runs[i];
+        if (run->onset_s <= into->end_s) {
+            into->end_s = fmax(into->end_s, run->end_s);
+            into->confidence = fmax(into->confidence, run->confidence); /* fmax ignores NaN */
+        } else {
+            l->runs[++last] = *run;
+        }
+    }
+    l->n_runs = last + 1;
+}
+
+static void note_tried(struct request *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void note_tried(struct request *q, const char *fmt, ...) {
+    struct str text;
+    va_list ap;
+    str_init(&text, sizeof q->out->tried - 1);
+    str_puts(&text, q->out->tried);
+    str_puts(&text, *q->out->tried ? ", " : "");
+    va_start(ap, fmt);
+    str_vprintf(&text, fmt, ap);
+    va_end(ap);
+    str_copy(q->out->tried, sizeof q->out->tried, str_cstr(&text));
+    str_done(&text);
+}
+
+/* stem + suffix in path, true when that file is there; otherwise it is noted as tried. */
+static bool beside(struct request *q, const char *stem, const char *suffix, char path[PATH_SIZE]) {
+    if (!str_format(path, PATH_SIZE, "%s%s", stem, suffix))
+        return false;
+    if (fsio_exists(path) && !fsio_is_dir(path))
+        return true;
+    note_tried(q, "%s", fsio_basename(path));
+    return false;
+}
+
+/* ---- sources: 0 with *ret_found, or an error ---- */
+
+static int load_bids(struct request *q, bool *ret_found, struct err *err) {
+    char stem[PATH_SIZE], path[PATH_SIZE];
+    str_copy(stem, sizeof stem, q->stem);
+    if (str_ends(stem, "_eeg"))
+        stem[strlen(stem) - 4] = '\0';
+    *ret_found = beside(q, stem, "_events.tsv", path);
+    if (!*ret_found)
+        return 0;
+    struct events_file events;
+    int rc = events_read_tsv(path, &events, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < events.n_rows && !rc; i++) {
+        const struct event_row *row = &events.rows[i];
+        if (!labels_is_seizure(row->type))
+            continue;
+        if (!(row->duration_s > 0))
+            rc = err_set(err, ERR_INVALID, "%s: event %zu (%s at %.2f s) has no duration above 0", path, i + 1, row->type,
+                         row->onset_s);
+        else
+            rc = add_run(q, row->onset_s, row->onset_s + row->duration_s, row->confidence, row->type, err);
+    }
+    q->out->recording_s = events.recording_s;
+    events_done(&events);
+    return rc;
+}
+
+static void visit_csv_comment(void *ctx, const char *text) {
+    double *recording_s = ctx, value;
+    const char *at = strstr(text, "duration");
+    if (!at || !(at = strchr(at, '=')))
+        return;
+    char number[32];
+    at += 1 + strspn(at + 1, " ");
+    size_t n = strspn(at, "0123456789.");
+    if (n < sizeof number && str_format(number, sizeof number, "%.*s", (int)n, at) && str_to_f64(number, &value) &&
+        value <= MAX_SECONDS)
+        *recording_s = value;
+}
+
+static int read_csv_row(struct request *q, const struct table *t, const int column[4], struct err *err) {
+    const char *code = table_field(t, column[2]);
+    double start, stop, confidence = NAN;
+    if (!*code)
+        return err_set(err, ERR_INVALID, "%s:%d: column 'label' is blank; expected bckg, seiz or another TUSZ code", t->path,
+                       t->line);
+    if (!labels_is_seizure(code))
+        return 0;
+    int rc = table_number(t, column[0], false, &start, err);
+    if (!rc)
+        rc = table_number(t, column[1], false, &stop, err);
+    if (!rc && column[3] >= 0)
+        rc = table_number(t, column[3], true, &confidence, err);
+    if (rc)
+        return rc;
+    if (!(start < stop) || fabs(start) > MAX_SECONDS || fabs(stop) > MAX_SECONDS)
+        return err_set(err, ERR_INVALID, "%s:%d: start %s is not before stop %s", t->path, t->line, table_field(t, column[0]),
+                       table_field(t, column[1]));
+    return add_run(q, start, stop, confidence, code, err);
+}
+
+static int load_csv(struct request *q, const char *suffix, bool *ret_found, struct err *err) {
+    char path[PATH_SIZE];
+    struct table t;
+    int column[4];
+    *ret_found = beside(q, q->stem, suffix, path);
+    if (!*ret_found)
+        return 0;
+    int rc = table_open(&t, path, ',', visit_csv_comment, &q->out->recording_s, err);
+    if (rc)
+        return rc;
+    static const char *const names[3] = {"start_time", "stop_time", "label"};
+    for (int i = 0; i < 3 && !rc; i++)
+        rc = table_require(&t, names[i], &column[i], err);
+    column[3] = table_column(&t, "confidence");
+    bool more = true;
+    while (!rc && more) {
+        rc = table_next(&t, &more, err);
+        if (!rc && more)
+            rc = read_csv_row(q, &t, column, err);
+    }
+    table_close(&t);
+    return rc;
+}
+
+static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
+    return load_csv(q, ".csv", ret_found, err);
+}
+
+static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
+    return load_csv(q, ".csv_bi", ret_found, err);
+}
+
+/* ---- CHB-MIT summary ---- */
+
+/* Value after "Key:" of a summary line when its key begins and ends as asked; NULL otherwise. */
+static const char *summary_value(const char *line, const char *begins, const char *ends) {
+    const char *colon = strchr(line, ':');
+    size_t begin_len = strlen(begins), end_len = strlen(ends);
+    if (!colon || (size_t)(colon - line) < begin_len || (size_t)(colon - line) < end_len ||
+        strncasecmp(line, begins, begin_len) != 0 || strncasecmp(colon - end_len, ends, end_len) != 0)
+        return NULL;
+    return colon + 1 + strspn(colon + 1, " \t");
+}
+
+static bool leading_seconds(const char *text, double *ret) {
+    char number[24];
+    size_t n = strspn(text, "0123456789.");
+    const char *rest = text + n + strspn(text + n, " \t\r");
+    if (!n || n >= sizeof number || (*rest && strncasecmp(rest, "sec", 3) != 0))
+        return false;
+    return str_format(number, sizeof number, "%.*s", (int)n, text) && str_to_f64(number, ret) && *ret <= MAX_SECONDS;
+}
+
+/* The state of reading one summary. */
+struct summary {
+    const char *path;
+    int line;
+    bool ours, seen;
+    double start;               /* NaN unless one waits for its end */
+    double announced, seizures; /* of the current entry of this recording; announced NaN when not said */
+};
+
+static int end_of_entry(const struct summary *s, struct err *err) {
+    if (!isnan(s->start))
+        return err_set(err, ERR_INVALID, "%s:%d: a seizure start without its end before this line", s->path, s->line);
+    if (s->ours && !isnan(s->announced) && s->announced != s->seizures)
+        return err_set(err, ERR_INVALID, "%s:%d: %.0f seizures announced, %.0f listed before this line", s->path, s->line,
+                       s->announced, s->seizures);
+    return 0;
+}
+
+static int summary_line(struct request *q, struct summary *s, const char *line, struct err *err) {
+    const char *value = summary_value(line, "File Name", "File Name");
+    if (value) {
+        int rc = end_of_entry(s, err);
+        s->ours = !strcasecmp(value, q->name);
+        s->seen |= s->ours;
+        s->announced = NAN;
+        s->seizures = 0;
+        return rc;
+    }
+    if (!s->ours)
+        return 0;
+    double number;
+    if ((value = summary_value(line, "Number of Seizures", "")) != NULL) {
+        if (!leading_seconds(value, &s->announced))
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected a number of seizures", s->path, s->line, line);
+    } else if ((value = summary_value(line, "Seizure", "Start Time")) != NULL) {
+        if (!isnan(s->start) || !leading_seconds(value, &s->start))
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected one start in seconds, then its end", s->path, s->line, line);
+    } else if ((value = summary_value(line, "Seizure", "End Time")) != NULL) {
+        if (isnan(s->start) || !leading_seconds(value, &number) || number <= s->start)
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected an end in seconds after the seizure's start", s->path, s->line,
+                           line);
+        int rc = add_run(q, s->start, number, NAN, "sz", err);
+        s->start = NAN;
+        s->seizures++;
+        return rc;
+    }
+    return 0;
+}
+
+static int read_summary(struct request *q, const char *path, bool *ret_found, struct err *err) {
+    char *text;
+    size_t len;
+    int rc = fsio_read(path, (size_t)16 << 20, &text, &len, err);
+    if (rc)
+        return rc;
+    struct summary s = {.path = path, .start = NAN, .announced = NAN};
+    for (char *line = text; !rc && line < text + len;) {
+        char *end = line + strcspn(line, "\n"), *next = end + 1;
+        while (end > line && isspace((unsigned char)end[-1]))
+            end--;
+        *end = '\0';
+        s.line++;
+        rc = summary_line(q, &s, line, err);
+        line = next;
+    }
+    if (!rc)
+        rc = end_of_entry(&s, err);
+    *ret_found = s.seen;
+    if (!s.seen)
+        note_tried(q, "%s (no entry for %s)", fsio_basename(path), q->name);
+    free(text);
+    return rc;
+}
+
+static int load_summary(struct request *q, bool *ret_found, struct err *err) {
+    char stem[PATH_SIZE], path[PATH_SIZE];
+    size_t dir_len = (size_t)(q->name - q->edf_path);
+    *ret_found = false;
+    if (strncasecmp(q->name, "chb", 3) != 0 || !isdigit((unsigned char)q->name[3]) || !isdigit((unsigned char)q->name[4])) {
+        note_tried(q, "chbNN-summary.txt");
+        return 0;
+    }
+    if (!str_format(stem, sizeof stem, "%.*s%.5s", (int)dir_len, q->edf_path, q->name) || !beside(q, stem, "-summary.txt", path))
+        return 0;
+    return read_summary(q, path, ret_found, err);
+}
+
+/* ---- EDF+ annotations ---- */
+
+/* Whether one of the words stands by itself in the text, letter case ignored. */
+static bool has_word(const char *text, const char *const *words) {
+    while (*text) {
+        size_t len = 0;
+        while (isalpha((unsigned char)text[len]))
+            len++;
+        for (const char *const *w = words; *w; w++)
+            if (strlen(*w) == len && strncasecmp(text, *w, len) == 0)
+                return true;
+        text += len ? len : 1;
+    }
+    return false;
+}
+
+/* A seizure annotation has a duration, or is a start that a later "… end" closes. */
+static int read_annotations(struct request *q, const struct edf_info *info, size_t *ret_seizures, struct err *err) {
+    static const char *const end_words[] = {"end", "offset", "stop", NULL};
+    double open = NAN;
+    size_t seizures = 0;
+    int rc = 0;
+    for (size_t i = 0; i < info->n_annotations && !rc; i++) {
+        const struct edf_annotation *a = &info->annotations[i];
+        if (strncasecmp(a->text, "sz", 2) != 0 && strncasecmp(a->text, "seizure", 7) != 0)
+            continue;
+        bool closes = has_word(a->text, end_words);
+        seizures++;
+        if (a->duration_s > 0)
+            rc = add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, "sz", err);
+        else if (closes != !isnan(open) || (closes && a->onset_s <= open))
+            rc = err_set(err, ERR_INVALID, "%s: annotation '%s' at %.3f s has no duration and no matching seizure %s", q->edf_path,
+                         a->text, a->onset_s, closes ? "start" : "end");
+        else if (closes)
+            rc = add_run(q, open, a->onset_s, NAN, "sz", err);
+        if (!rc && !(a->duration_s > 0))
+            open = closes ? NAN : a->onset_s;
+    }
+    if (!rc && !isnan(open))
+        rc = err_set(err, ERR_INVALID, "%s: the seizure annotated at %.3f s has no duration and no end", q->edf_path, open);
+    *ret_seizures = seizures;
+    return rc;
+}
+
+static int load_annotations(struct request *q, bool *ret_found, struct err *err) {
+    struct edf *opened = NULL;
+    const struct edf *edf = q->edf;
+    if (!edf) {
+        int rc = edf_open(q->edf_path, &opened, err);
+        if (rc)
+            return rc;
+        edf = opened;
+    }
+    const struct edf_info *info = edf_info(edf);
+    bool signal = false;
+    for (int i = 0; i < info->n_signals; i++)
+        signal |= info->signals[i].annotation;
+    size_t seizures = 0;
+    int rc = read_annotations(q, info, &seizures, err);
+    *ret_found = seizures || (signal && !q->automatic);
+    if (!rc && !*ret_found)
+        note_tried(q, signal ? "EDF+ annotations (none is a seizure)" : "EDF+ annotations (the file has none)");
+    if (!rc && *ret_found)
+        q->out->recording_s = info->duration_s;
+    edf_close(opened);
+    return rc;
+}
+
+/* ---- the table of sources, in the order of "auto" ---- */
+
+static const struct source {
+    enum labels_source source;
+    const char *name, *other_name;
+    int (*load)(struct request *q, bool *ret_found, struct err *err);
+} SOURCES[] = {
+    {LABELS_BIDS_TSV, "bids-tsv", "bids_tsv", load_bids},
+    {LABELS_TUSZ_CSV, "tusz-csv", "tusz_csv", load_tusz_csv},
+    {LABELS_TUSZ_CSV_BI, "tusz-csv_bi", "csv_bi", load_tusz_csv_bi},
+    {LABELS_CHBMIT_SUMMARY, "chbmit-summary", "chbmit_summary", load_summary},
+    {LABELS_EDF_ANNOTATIONS, "edf-annotations", "edf_annotations", load_annotations},
+};
+enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
+
+const char *labels_source_name(enum labels_source source) {
+    for (int i = 0; i < N_SOURCES; i++)
+        if (SOURCES[i].source == source)
+            return SOURCES[i].name;
+    return "none";
+}
+
+int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err) {
+    struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
+    struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .out = &out};
+    q.automatic = !strcmp(format, "auto");
+    if (!str_copy(q.stem, sizeof q.stem, edf_path))
+        return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
+    size_t n = strlen(q.stem);
+    if (n > 4 && (!strcasecmp(q.stem + n - 4, ".edf") || !strcasecmp(q.stem + n - 4, ".bdf")))
+        q.stem[n - 4] = '\0';
+    bool known = false, found = false;
+    int rc = 0;
+    for (int i = 0; i < N_SOURCES && !found && !rc; i++) {
+        if (!q.automatic && strcmp(format, SOURCES[i].name) != 0 && strcmp(format, SOURCES[i].other_name) != 0)
+            continue;
+        known = true;
+        rc = SOURCES[i].load(&q, &found, err);
+        if (found)
+            out.source = SOURCES[i].source;
+    }
+    if (!rc && !known)
+        rc = err_set(
+            err, ERR_INVALID,
+            "label format '%s' is unknown; expected auto, bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary or edf-annotations",
+            format);
+    if (rc) {
+        labels_done(&out);
+        return rc;
+    }
+    sort_and_merge(&out);
+    *ret = out;
+    return 0;
+}
+
+void labels_done(struct labels *labels) {
+    free(labels->runs);
+    labels->runs = NULL;
+    labels->n_runs = 0;
+}

@@ -1,0 +1,76 @@
+/* What a recording's path says about patient and split; declared in labels.h. */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/fsio.h"
+#include "data/labels.h"
+
+static const char *const SPLITS[] = {"train", "dev", "eval"};
+
+/* The split a path part of len bytes names, or NULL. */
+static const char *split_of(const char *part, size_t len) {
+    for (size_t i = 0; i < sizeof SPLITS / sizeof *SPLITS; i++)
+        if (strlen(SPLITS[i]) == len && !strncmp(part, SPLITS[i], len))
+            return SPLITS[i];
+    return NULL;
+}
+
+const char *labels_split(const char *relative_path) {
+    const char *found = "";
+    for (const char *part = relative_path, *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        const char *split = split_of(part, (size_t)(slash - part));
+        if (split)
+            found = split;
+    }
+    return found;
+}
+
+static int give(char *buf, size_t size, const char *text, size_t len, struct err *err) {
+    if (!str_format(buf, size, "%.*s", (int)len, text))
+        return err_set(err, ERR_RANGE, "patient id '%.64s…' of %zu bytes is too long; at most %zu", text, len, size - 1);
+    return 0;
+}
+
+/* TUSZ file names: eight letters, _sNNN, _tNNN. Length of the patient, or 0. */
+static size_t tusz_patient(const char *name) {
+    size_t n = 0;
+    while (islower((unsigned char)name[n]))
+        n++;
+    return n == 8 && name[8] == '_' && name[9] == 's' && isdigit((unsigned char)name[10]) ? n : 0;
+}
+
+int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err) {
+    const char *name = fsio_basename(relative_path);
+    /* BIDS: the last part that begins with sub-, up to the next entity. */
+    const char *found = NULL;
+    for (const char *part = relative_path; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (!strncmp(part, "sub-", 4) && isalnum((unsigned char)part[4]))
+            found = part;
+    }
+    if (found) {
+        size_t len = 4;
+        while (isalnum((unsigned char)found[len]))
+            len++;
+        return give(buf, size, found, len, err);
+    }
+    /* CHB-MIT: chbNN… ; case 21 is case 01, 1.5 years later (PhysioNet's description of the corpus). */
+    if (!strncasecmp(name, "chb", 3) && isdigit((unsigned char)name[3]) && isdigit((unsigned char)name[4])) {
+        char patient[6] = {'c', 'h', 'b', name[3], name[4], '\0'};
+        return give(buf, size, strcmp(patient, "chb21") ? patient : "chb01", 5, err);
+    }
+    size_t len = tusz_patient(name);
+    if (len)
+        return give(buf, size, name, len, err);
+    /* TUSZ layout with other file names: the folder below train, dev or eval. */
+    for (const char *part = relative_path, *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        const char *next = strchr(slash + 1, '/');
+        if (next && split_of(part, (size_t)(slash - part)))
+            return give(buf, size, slash + 1, (size_t)(next - slash - 1), err);
+    }
+    len = strlen(relative_path);
+    if (len > 4 && (!strcasecmp(relative_path + len - 4, ".edf") || !strcasecmp(relative_path + len - 4, ".bdf")))
+        len -= 4;
+    return give(buf, size, relative_path, len, err);
+}
