@@ -44,8 +44,8 @@ int labels_patient(const char *relative_path, char *buf, size_t size, struct err
     const char *name = fsio_basename(relative_path);
     /* BIDS: the last part that begins with sub-, up to the next entity. */
     const char *found = NULL;
-    for (const char *part = relative_path; part; part = strchr(part, '/')) {
-        part += *part == '/';
+    for (const char *part = relative_path; *part; part += strcspn(part, "/")) {
+        part += strspn(part, "/");
         if (!strncmp(part, "sub-", 4) && isalnum((unsigned char)part[4]))
             found = part;
     }
