@@ -56,7 +56,9 @@ void device_close(struct device *dev) {
     free(dev);
 }
 
-void device_describe(const struct device *dev, struct device_info *ret) { *ret = dev->info; }
+void device_describe(const struct device *dev, struct device_info *ret) {
+    *ret = dev->info;
+}
 
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     int rc = dev->backend->alloc(dev, bytes, ret, err);
@@ -70,7 +72,9 @@ void device_free(struct device *dev, void *data) {
         dev->backend->free(dev, data);
 }
 
-int device_alloc_host(struct device *dev, size_t bytes, void **ret, struct err *err) { return dev->backend->alloc_host(dev, bytes, ret, err); }
+int device_alloc_host(struct device *dev, size_t bytes, void **ret, struct err *err) {
+    return dev->backend->alloc_host(dev, bytes, ret, err);
+}
 
 void device_free_host(struct device *dev, void *data) {
     if (data)
@@ -103,7 +107,9 @@ void stream_close(struct stream *s) {
     free(s);
 }
 
-struct device *stream_device(const struct stream *s) { return s->device; }
+struct device *stream_device(const struct stream *s) {
+    return s->device;
+}
 
 int stream_to_device(struct stream *s, void *dst, const void *host_src, size_t bytes, struct err *err) {
     return s->device->backend->copy(s, dst, host_src, bytes, err);
@@ -117,6 +123,10 @@ int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, stru
     return s->device->backend->copy(s, dst, src, bytes, err);
 }
 
-int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
+int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
+    return s->device->backend->zero(s, dst, bytes, err);
+}
 
-int stream_sync(struct stream *s, struct err *err) { return s->device->backend->sync(s, err); }
+int stream_sync(struct stream *s, struct err *err) {
+    return s->device->backend->sync(s, err);
+}

@@ -40,7 +40,8 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
         return;
     }
     if (t->dtype == DTYPE_BF16) {
-        c->rc = err_set(c->err, ERR_UNSUPPORTED, "op %s: %s is bf16, which is unsupported yet on this device; use fp32", c->op, w.name);
+        c->rc =
+            err_set(c->err, ERR_UNSUPPORTED, "op %s: %s is bf16, which is unsupported yet on this device; use fp32", c->op, w.name);
         return;
     }
     bool ok = t->rank == w.rank && t->dtype == DTYPE_F32;
@@ -60,13 +61,13 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
 }
 
 #define CHECKER(name) struct checker c = {#name, err, 0}
-#define RUN(name) return c.rc ? c.rc : s->device->backend->ops->name(s, a, err)
+#define RUN(name)     return c.rc ? c.rc : s->device->backend->ops->name(s, a, err)
 #define DIM(...)                                                                                                                   \
-    {                                                                                                                              \
-        __VA_ARGS__                                                                                                                \
-    }
+    { __VA_ARGS__ }
 #define WANT(n, r, dims, ...)                                                                                                      \
-    (struct want) { .name = n, .rank = r, .dim = dims, ##__VA_ARGS__ }
+    (struct want) {                                                                                                                \
+        .name = n, .rank = r, .dim = dims, ##__VA_ARGS__                                                                           \
+    }
 
 int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
     CHECKER(conv1d);
@@ -87,7 +88,8 @@ int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, s
     int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0], k = a->w.dim[2];
     check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
     check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
-    require(&c, a->stride == 1 || (a->stride == 2 && k == 2 && a->pad == 0 && t % 2 == 0), "stride must be 1, or 2 with K = 2 and pad 0");
+    require(&c, a->stride == 1 || (a->stride == 2 && k == 2 && a->pad == 0 && t % 2 == 0),
+            "stride must be 1, or 2 with K = 2 and pad 0");
     require(&c, a->stride == 2 || k == 2 * a->pad + 1, "stride 1 needs K = 2·pad + 1");
     int64_t to = c.rc ? 0 : (t + 2 * a->pad - k) / a->stride + 1;
     check(&c, &a->dy, WANT("dy", 3, DIM(b, to, co), .slice = true));
@@ -146,7 +148,8 @@ int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a,
     check(&c, &a->y, WANT("y", 3, DIM(b, a->x.dim[1], d), .slice = true));
     require(&c, k >= 2 && k <= 8, "K must lie in 2..8");
     require(&c, a->pad_left >= 0 && a->pad_left < k, "pad_left must lie in 0..K-1");
-    require(&c, a->pad_left == k - 1 || (!tensor_present(&a->state0) && !tensor_present(&a->state)), "a state needs the causal form");
+    require(&c, a->pad_left == k - 1 || (!tensor_present(&a->state0) && !tensor_present(&a->state)),
+            "a state needs the causal form");
     check(&c, &a->state0, WANT("state0", 3, DIM(b, k - 1, d), .optional = true));
     check(&c, &a->state, WANT("state", 3, DIM(b, k - 1, d), .optional = true));
     RUN(conv1d_depthwise);
@@ -271,7 +274,8 @@ static void check_ssd(struct checker *c, const struct ssd_args *a) {
     check(c, &a->delta, WANT("delta", 3, DIM(b, l, h), .slice = true));
     check(c, &a->A, WANT("A", 1, DIM(h)));
     check(c, &a->Bm, WANT("B", 3, DIM(b, l, -1), .slice = true));
-    require(c, a->groups > 0 && a->Bm.dim[2] % a->groups == 0 && a->Bm.dim[2] / a->groups <= 256, "B needs groups·N channels, N <= 256");
+    require(c, a->groups > 0 && a->Bm.dim[2] % a->groups == 0 && a->Bm.dim[2] / a->groups <= 256,
+            "B needs groups·N channels, N <= 256");
     check(c, &a->Cm, WANT("C", 3, DIM(b, l, a->Bm.dim[2]), .slice = true));
     check(c, &a->Dskip, WANT("D", 1, DIM(h), .optional = true));
     check(c, &a->dbias, WANT("dbias", 1, DIM(h), .optional = true));
@@ -310,7 +314,8 @@ int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) 
     int r = a->y.rank;
     require(&c, r >= 1 && r <= 3, "y must have rank 1 to 3");
     const int64_t *d = a->y.dim;
-    bool two = a->kind == ELTWISE_ADD || a->kind == ELTWISE_ADD_RELU || a->kind == ELTWISE_RELU_BACKWARD || a->kind == ELTWISE_MUL_ADD;
+    bool two =
+        a->kind == ELTWISE_ADD || a->kind == ELTWISE_ADD_RELU || a->kind == ELTWISE_RELU_BACKWARD || a->kind == ELTWISE_MUL_ADD;
     check(&c, &a->y, WANT("y", r, DIM(-1, -1, -1), .slice = true));
     check(&c, &a->a, WANT("a", r, DIM(d[0], d[1], d[2]), .optional = a->kind == ELTWISE_FILL, .slice = true));
     check(&c, &a->b, WANT("b", r, DIM(d[0], d[1], d[2]), .optional = !two, .slice = true));

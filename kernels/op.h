@@ -138,7 +138,8 @@ int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backw
 
 /* Mamba-2 (SSD). x, y (B,L,H·P) with `heads` H; delta (B,L,H); A (H) negative; Bm, Cm (B,L,G·N) with `groups` G;
  * Dskip, dbias (H) optional; h0, hT (B,H·P,N) F32 optional. Δ = softplus(delta + dbias);
- * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. reverse: from the end, without a flip. P ≤ 256, N ≤ 256. x, delta, Bm, Cm, y may be channel slices. */
+ * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. reverse: from the end, without a flip. P ≤ 256, N ≤ 256. x, delta, Bm, Cm, y may be
+ * channel slices. */
 struct ssd_args {
     struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT;
     int heads, groups;
@@ -190,8 +191,8 @@ int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 /* Per-sample loss from logits (B,T) F32 against labels (B,T) U8 in {0,1}; samples t ≥ valid[b] and those with
  * mask (B,T) U8 = 0 (optional) do not count. bce = softplus-stable cross entropy with pos_weight on positives;
  * focal: alpha_t·(1 − p_t)^gamma·bce, alpha_t = alpha for positives, 1 − alpha for negatives, p_t from the logit.
- * *host_loss_sum and *host_count receive the sum over the counted samples and their number; complete after stream_sync. Labels > 1 do
- * not count either (samples held over a short gap). dlogits (=, optional) is the gradient of sum·scale. */
+ * *host_loss_sum and *host_count receive the sum over the counted samples and their number; complete after stream_sync. Labels > 1
+ * do not count either (samples held over a short gap). dlogits (=, optional) is the gradient of sum·scale. */
 enum loss_kind { LOSS_BCE, LOSS_FOCAL };
 struct loss_args {
     enum loss_kind kind;

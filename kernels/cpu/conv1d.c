@@ -22,8 +22,8 @@ struct conv_prim {
     struct conv_key key;
     dnnl_primitive_t prim;
     dnnl_memory_t src, weights, bias, dst, scratchpad;
-    dnnl_memory_t plain;        /* weights in (O,I,K) order */
-    dnnl_primitive_t reorder;   /* plain → packed (forward) or packed → plain (weights) */
+    dnnl_memory_t plain;      /* weights in (O,I,K) order */
+    dnnl_primitive_t reorder; /* plain → packed (forward) or packed → plain (weights) */
     size_t packed_bytes, scratchpad_bytes;
     uint64_t last_use;
 };
@@ -49,14 +49,16 @@ struct dnn_cache {
 static int fail(dnnl_status_t status, const char *what, struct err *err) {
     if (status == dnnl_success)
         return 0;
-    return err_set(err, status == dnnl_out_of_memory ? ERR_EXHAUSTED : ERR_INTERNAL, "oneDNN: %s failed with status %d", what, (int)status);
+    return err_set(err, status == dnnl_out_of_memory ? ERR_EXHAUSTED : ERR_INTERNAL, "oneDNN: %s failed with status %d", what,
+                   (int)status);
 }
 
 struct dnn_cache *dnn_cache_new(void) {
     struct dnn_cache *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    if (dnnl_engine_create(&c->engine, dnnl_cpu, 0) == dnnl_success && dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order) == dnnl_success)
+    if (dnnl_engine_create(&c->engine, dnnl_cpu, 0) == dnnl_success &&
+        dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order) == dnnl_success)
         return c;
     dnn_cache_free(c);
     return NULL;
@@ -94,7 +96,8 @@ static dnnl_status_t make_memory(struct dnn_cache *c, const dnnl_memory_desc_t *
     return dnnl_memory_create(ret, md, c->engine, DNNL_MEMORY_NONE);
 }
 
-static dnnl_status_t make_reorder(struct dnn_cache *c, struct conv_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to) {
+static dnnl_status_t make_reorder(struct dnn_cache *c, struct conv_prim *p, const dnnl_memory_desc_t *from,
+                                  const dnnl_memory_desc_t *to) {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, c->engine, to, c->engine, NULL);
     if (st == dnnl_success)
@@ -123,7 +126,8 @@ static dnnl_status_t make_descs(const struct conv_key *k, struct conv_descs *d) 
 }
 
 /* The primitive descriptor of a key; forward ones carry the fused ReLU. */
-static dnnl_status_t make_pd(struct dnn_cache *c, const struct conv_key *k, const struct conv_descs *d, dnnl_primitive_desc_t *ret) {
+static dnnl_status_t make_pd(struct dnn_cache *c, const struct conv_key *k, const struct conv_descs *d,
+                             dnnl_primitive_desc_t *ret) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_dims_t strides = {1}, dilates = {0}, pad = {k->pad};
@@ -141,15 +145,15 @@ static dnnl_status_t make_pd(struct dnn_cache *c, const struct conv_key *k, cons
             st = dnnl_primitive_attr_set_post_ops(attr, ops);
     }
     if (st == dnnl_success)
-        st = dnnl_dilated_convolution_forward_desc_init(&fwd, dnnl_forward_training, dnnl_convolution_direct, &d->src, &d->weights, bias,
-                                                        &d->dst, strides, dilates, pad, pad);
+        st = dnnl_dilated_convolution_forward_desc_init(&fwd, dnnl_forward_training, dnnl_convolution_direct, &d->src, &d->weights,
+                                                        bias, &d->dst, strides, dilates, pad, pad);
     if (st == dnnl_success && k->kind == CONV_FORWARD)
         st = dnnl_primitive_desc_create(ret, &fwd, attr, c->engine, NULL);
     if (st == dnnl_success && k->kind == CONV_WEIGHTS) {
         st = dnnl_primitive_desc_create(&hint, &fwd, NULL, c->engine, NULL);
         if (st == dnnl_success)
-            st = dnnl_dilated_convolution_backward_weights_desc_init(&wei, dnnl_convolution_direct, &d->src, &d->weights, bias, &d->dst,
-                                                                     strides, dilates, pad, pad);
+            st = dnnl_dilated_convolution_backward_weights_desc_init(&wei, dnnl_convolution_direct, &d->src, &d->weights, bias,
+                                                                     &d->dst, strides, dilates, pad, pad);
         if (st == dnnl_success)
             st = dnnl_primitive_desc_create(ret, &wei, attr, c->engine, hint);
     }
@@ -171,7 +175,8 @@ static dnnl_status_t build(struct dnn_cache *c, struct conv_prim *p) {
     if (st != dnnl_success)
         return st;
     bool forward = p->key.kind == CONV_FORWARD;
-    const dnnl_memory_desc_t *packed = dnnl_primitive_desc_query_md(pd, forward ? dnnl_query_weights_md : dnnl_query_diff_weights_md, 0);
+    const dnnl_memory_desc_t *packed =
+        dnnl_primitive_desc_query_md(pd, forward ? dnnl_query_weights_md : dnnl_query_diff_weights_md, 0);
     const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->packed_bytes = dnnl_memory_desc_get_size(packed);
     p->scratchpad_bytes = dnnl_memory_desc_get_size(pad);
@@ -292,10 +297,13 @@ static void copy_rows(float *dst, int64_t ld_dst, const float *src, int64_t ld_s
         memcpy(dst + r * ld_dst, src + r * ld_src, (size_t)cols * sizeof *dst);
 }
 
-static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t round_up(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
 
 /* Stride 1: y row by row; slices go through scratch. */
-static int conv_forward(struct stream *s, const struct conv1d_args *a, const struct conv_key *key, void *scratch_tail, struct err *err) {
+static int conv_forward(struct stream *s, const struct conv1d_args *a, const struct conv_key *key, void *scratch_tail,
+                        struct err *err) {
     struct dnn_cache *c = cpu_stream(s)->dnn;
     struct conv_prim *p = NULL;
     void *packed = NULL;
@@ -351,8 +359,17 @@ static int conv_stride2(struct stream *s, const struct conv1d_args *a, struct er
     if (bias)
         add_bias_rows(mf(&a->y), a->y.ld, cf(&a->bias), b * to, co);
     for (int64_t i = 0; i < b; i++) {
-        struct gemm g = {.trans_b = true, .m = to, .n = co, .k = 2 * ci, .a = cf(&a->x) + i * 2 * to * ci, .lda = 2 * ci, .b = wp, .ldb = 2 * ci,
-                         .c = mf(&a->y) + i * to * a->y.ld, .ldc = a->y.ld, .beta = bias ? 1.0f : 0.0f};
+        struct gemm g = {.trans_b = true,
+                         .m = to,
+                         .n = co,
+                         .k = 2 * ci,
+                         .a = cf(&a->x) + i * 2 * to * ci,
+                         .lda = 2 * ci,
+                         .b = wp,
+                         .ldb = 2 * ci,
+                         .c = mf(&a->y) + i * to * a->y.ld,
+                         .ldc = a->y.ld,
+                         .beta = bias ? 1.0f : 0.0f};
         int rc = cpu_gemm(&g, err);
         if (rc)
             return rc;
@@ -413,12 +430,28 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
     pack_stride2(cf(&a->w), wp, co, ci);
     int rc = 0;
     if (tensor_present(&a->dx)) {
-        struct gemm g = {.m = b * to, .n = 2 * ci, .k = co, .a = cf(&a->dy), .lda = a->dy.ld, .b = wp, .ldb = 2 * ci, .c = mf(&a->dx), .ldc = 2 * ci};
+        struct gemm g = {.m = b * to,
+                         .n = 2 * ci,
+                         .k = co,
+                         .a = cf(&a->dy),
+                         .lda = a->dy.ld,
+                         .b = wp,
+                         .ldb = 2 * ci,
+                         .c = mf(&a->dx),
+                         .ldc = 2 * ci};
         rc = cpu_gemm(&g, err);
     }
     if (!rc && tensor_present(&a->dw)) {
-        struct gemm g = {.trans_a = true, .m = co, .n = 2 * ci, .k = b * to, .a = cf(&a->dy), .lda = a->dy.ld, .b = cf(&a->x), .ldb = 2 * ci,
-                         .c = dwp, .ldc = 2 * ci};
+        struct gemm g = {.trans_a = true,
+                         .m = co,
+                         .n = 2 * ci,
+                         .k = b * to,
+                         .a = cf(&a->dy),
+                         .lda = a->dy.ld,
+                         .b = cf(&a->x),
+                         .ldb = 2 * ci,
+                         .c = dwp,
+                         .ldc = 2 * ci};
         rc = cpu_gemm(&g, err);
         for (int64_t o = 0; !rc && o < co; o++)
             for (int64_t i = 0; i < ci; i++)
@@ -457,7 +490,10 @@ static int backward_data(struct stream *s, const struct conv1d_backward_args *a,
     if (!scratch)
         return ERR_EXHAUSTED;
     flip_weights(cf(&a->w), (float *)(void *)scratch, co, ci, k);
-    struct conv1d_args f = {.x = a->dy, .w = {.data = scratch, .dtype = DTYPE_F32, .rank = 3, .dim = {ci, co, k}, .ld = k}, .y = a->dx, .stride = 1,
+    struct conv1d_args f = {.x = a->dy,
+                            .w = {.data = scratch, .dtype = DTYPE_F32, .rank = 3, .dim = {ci, co, k}, .ld = k},
+                            .y = a->dx,
+                            .stride = 1,
                             .pad = (int)key.pad};
     return conv_forward(s, &f, &key, scratch + w_bytes, err);
 }
@@ -484,7 +520,8 @@ static int backward_weights(struct stream *s, const struct conv1d_backward_args 
     if (!scratch)
         return ERR_EXHAUSTED;
     float *dw = (float *)(void *)(scratch + pad + packed);
-    float *xs = (float *)(void *)(scratch + pad + packed + plain), *ys = (float *)(void *)(scratch + pad + packed + plain + xs_bytes);
+    float *xs = (float *)(void *)(scratch + pad + packed + plain),
+          *ys = (float *)(void *)(scratch + pad + packed + plain + xs_bytes);
     for (int64_t i = 0; i < b; i++) {
         const float *x = cf(&a->x) + i * t * a->x.ld, *dy = cf(&a->dy) + i * t * a->dy.ld;
         if (copy_x)

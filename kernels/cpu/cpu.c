@@ -8,10 +8,9 @@
 
 #include "base/str.h"
 
-static const struct op_table cpu_ops = {
-    .name = "cpu",
+static const struct op_table cpu_ops = {.name = "cpu",
 #define CPU_ROW(op, args) .op = cpu_##op,
-    OP_MAP(CPU_ROW)
+                                        OP_MAP(CPU_ROW)
 #undef CPU_ROW
 };
 
@@ -66,7 +65,9 @@ static int cpu_open(struct device *dev, int ordinal, int threads, struct err *er
     return 0;
 }
 
-static void cpu_close(struct device *dev) { (void)dev; }
+static void cpu_close(struct device *dev) {
+    (void)dev;
+}
 
 static int cpu_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     size_t total = (bytes + sizeof(struct block) + 63) / 64 * 64;

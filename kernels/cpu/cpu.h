@@ -6,7 +6,8 @@
 #include "kernels/backend.h"
 
 /* Put before a static function with plain loops: compiled for AVX-512, AVX2 and baseline, chosen at load time. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
+    !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define CPU_CLONES __attribute__((noinline))
@@ -22,7 +23,9 @@ struct cpu_stream {
     struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
     int threads;
 };
-static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
+static inline struct cpu_stream *cpu_stream(struct stream *s) {
+    return s->state;
+}
 
 /* Scratch of at least `bytes`, 64-byte aligned, valid until the next op; grows and then stays, so that steady-state steps
  * allocate nothing. NULL (with *err) when memory is short. */
@@ -42,7 +45,11 @@ struct gemm {
 };
 int cpu_gemm(const struct gemm *g, struct err *err);
 
-static inline const float *cf(const struct tensor *t) { return t->data; }
-static inline float *mf(const struct tensor *t) { return t->data; }
+static inline const float *cf(const struct tensor *t) {
+    return t->data;
+}
+static inline float *mf(const struct tensor *t) {
+    return t->data;
+}
 
 #endif

@@ -21,7 +21,8 @@ static const float *row(const struct pass *p, int64_t t) {
 }
 
 /* pre[c] = bias[c] + Σ_k w[c][k]·row(t + k − pad_left)[c], weights transposed to wt[k][c]. */
-CPU_CLONES static void tap_sum(const float *const rows[MAX_TAPS], int k, const float *wt, const float *bias, int64_t d, float *restrict pre) {
+CPU_CLONES static void tap_sum(const float *const rows[MAX_TAPS], int k, const float *wt, const float *bias, int64_t d,
+                               float *restrict pre) {
     if (bias)
         memcpy(pre, bias, (size_t)d * sizeof *pre);
     else
@@ -36,11 +37,13 @@ CPU_CLONES static void tap_sum(const float *const rows[MAX_TAPS], int k, const f
 }
 
 CPU_CLONES static void silu_row(const float *pre, float *y, int64_t d) {
+#pragma omp simd
     for (int64_t c = 0; c < d; c++)
         y[c] = vm_silu(pre[c]);
 }
 
 CPU_CLONES static void silu_grad_row(const float *pre, const float *dy, float *g, int64_t d) {
+#pragma omp simd
     for (int64_t c = 0; c < d; c++)
         g[c] = dy[c] * vm_silu_grad(pre[c]);
 }

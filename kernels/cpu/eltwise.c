@@ -11,36 +11,44 @@ CPU_CLONES static void eltwise_row(enum eltwise_kind kind, const float *a, const
         memmove(y, a, (size_t)n * sizeof *y);
         break;
     case ELTWISE_ADD:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] + b[i];
         break;
     case ELTWISE_ADD_RELU:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             float v = a[i] + b[i];
             y[i] = v > 0 ? v : 0;
         }
         break;
     case ELTWISE_RELU:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] > 0 ? a[i] : 0;
         break;
     case ELTWISE_RELU_BACKWARD:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = b[i] > 0 ? a[i] : 0;
         break;
     case ELTWISE_SCALE:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = alpha * a[i];
         break;
     case ELTWISE_FILL:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = alpha;
         break;
     case ELTWISE_NEG_EXP:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = -vm_exp(a[i]);
         break;
     case ELTWISE_MUL_ADD:
+#pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] += a[i] * b[i];
         break;
@@ -78,7 +86,8 @@ int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err)
         for (int64_t r = 0; r < t; r++) {
             const float *x = cf(&a->x) + (i * t + r) * c;
             float *y = mf(&a->y) + (i * t + r) * c;
-            uint64_t base = (uint64_t)(a->row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
+            uint64_t base =
+                (uint64_t)(a->row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
             if (base % 4 == 0 && c % 4 == 0) {
                 for (int64_t j = 0; j < c; j += 4) {
                     struct rng_block block = rng_philox(a->seed, a->rng_stream, a->step, (base + (uint64_t)j) / 4);

@@ -6,12 +6,12 @@
 #include "kernels/cpu/cpu.h"
 
 int cpu_gemm(const struct gemm *g, struct err *err) {
-    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b, g->ldb, g->beta,
-                                  g->c, g->ldc);
+    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b,
+                                  g->ldb, g->beta, g->c, g->ldc);
     if (st == dnnl_success)
         return 0;
-    return err_set(err, ERR_INTERNAL, "oneDNN: a %lld×%lld×%lld matrix product failed with status %d", (long long)g->m, (long long)g->n,
-                   (long long)g->k, (int)st);
+    return err_set(err, ERR_INTERNAL, "oneDNN: a %lld×%lld×%lld matrix product failed with status %d", (long long)g->m,
+                   (long long)g->n, (long long)g->k, (int)st);
 }
 
 static void fill_rows(float *y, int64_t ld, const float *bias, int64_t rows, int64_t cols) {
@@ -50,8 +50,17 @@ int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (bias)
         fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), b * l, co);
     for (int64_t i = 0; i < b; i++) {
-        struct gemm g = {.trans_b = true, .m = l, .n = co, .k = ci, .a = cf(&a->x) + i * l * a->x.ld, .lda = a->x.ld, .b = cf(&a->w), .ldb = ci,
-                         .c = mf(&a->y) + i * l * a->y.ld, .ldc = a->y.ld, .beta = bias || a->accumulate ? 1.0f : 0.0f};
+        struct gemm g = {.trans_b = true,
+                         .m = l,
+                         .n = co,
+                         .k = ci,
+                         .a = cf(&a->x) + i * l * a->x.ld,
+                         .lda = a->x.ld,
+                         .b = cf(&a->w),
+                         .ldb = ci,
+                         .c = mf(&a->y) + i * l * a->y.ld,
+                         .ldc = a->y.ld,
+                         .beta = bias || a->accumulate ? 1.0f : 0.0f};
         int rc = cpu_gemm(&g, err);
         if (rc)
             return rc;
@@ -63,13 +72,30 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
     int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[0];
     int rc = 0;
     if (tensor_present(&a->dx)) {
-        struct gemm g = {.m = rows, .n = ci, .k = co, .a = cf(&a->dy), .lda = a->dy.ld, .b = cf(&a->w), .ldb = ci, .c = mf(&a->dx), .ldc = a->dx.ld,
+        struct gemm g = {.m = rows,
+                         .n = ci,
+                         .k = co,
+                         .a = cf(&a->dy),
+                         .lda = a->dy.ld,
+                         .b = cf(&a->w),
+                         .ldb = ci,
+                         .c = mf(&a->dx),
+                         .ldc = a->dx.ld,
                          .beta = a->accumulate_dx ? 1.0f : 0.0f};
         rc = cpu_gemm(&g, err);
     }
     if (!rc && tensor_present(&a->dw)) {
-        struct gemm g = {.trans_a = true, .m = co, .n = ci, .k = rows, .a = cf(&a->dy), .lda = a->dy.ld, .b = cf(&a->x), .ldb = a->x.ld,
-                         .c = mf(&a->dw), .ldc = ci, .beta = 1.0f};
+        struct gemm g = {.trans_a = true,
+                         .m = co,
+                         .n = ci,
+                         .k = rows,
+                         .a = cf(&a->dy),
+                         .lda = a->dy.ld,
+                         .b = cf(&a->x),
+                         .ldb = a->x.ld,
+                         .c = mf(&a->dw),
+                         .ldc = ci,
+                         .beta = 1.0f};
         rc = cpu_gemm(&g, err);
     }
     if (!rc && tensor_present(&a->dbias))
@@ -96,8 +122,17 @@ int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
         fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), 2 * b * t, co);
     for (int64_t i = 0; i < b; i++)
         for (int64_t k = 0; k < 2; k++) { /* even rows, then odd rows */
-            struct gemm g = {.trans_b = true, .m = t, .n = co, .k = ci, .a = cf(&a->x) + i * t * a->x.ld, .lda = a->x.ld, .b = wp + k * co * ci,
-                             .ldb = ci, .c = mf(&a->y) + (2 * i * t + k) * a->y.ld, .ldc = 2 * a->y.ld, .beta = bias ? 1.0f : 0.0f};
+            struct gemm g = {.trans_b = true,
+                             .m = t,
+                             .n = co,
+                             .k = ci,
+                             .a = cf(&a->x) + i * t * a->x.ld,
+                             .lda = a->x.ld,
+                             .b = wp + k * co * ci,
+                             .ldb = ci,
+                             .c = mf(&a->y) + (2 * i * t + k) * a->y.ld,
+                             .ldc = 2 * a->y.ld,
+                             .beta = bias ? 1.0f : 0.0f};
             int rc = cpu_gemm(&g, err);
             if (rc)
                 return rc;
@@ -116,12 +151,28 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
     for (int64_t k = 0; !rc && k < 2; k++) {
         const float *dy = cf(&a->dy) + k * a->dy.ld;
         if (tensor_present(&a->dx)) {
-            struct gemm g = {.m = rows, .n = ci, .k = co, .a = dy, .lda = 2 * a->dy.ld, .b = wp + k * co * ci, .ldb = ci, .c = mf(&a->dx),
-                             .ldc = a->dx.ld, .beta = k ? 1.0f : 0.0f};
+            struct gemm g = {.m = rows,
+                             .n = ci,
+                             .k = co,
+                             .a = dy,
+                             .lda = 2 * a->dy.ld,
+                             .b = wp + k * co * ci,
+                             .ldb = ci,
+                             .c = mf(&a->dx),
+                             .ldc = a->dx.ld,
+                             .beta = k ? 1.0f : 0.0f};
             rc = cpu_gemm(&g, err);
         }
         if (!rc && tensor_present(&a->dw)) {
-            struct gemm g = {.trans_a = true, .m = ci, .n = co, .k = rows, .a = cf(&a->x), .lda = a->x.ld, .b = dy, .ldb = 2 * a->dy.ld, .c = dwp,
+            struct gemm g = {.trans_a = true,
+                             .m = ci,
+                             .n = co,
+                             .k = rows,
+                             .a = cf(&a->x),
+                             .lda = a->x.ld,
+                             .b = dy,
+                             .ldb = 2 * a->dy.ld,
+                             .c = dwp,
                              .ldc = co};
             rc = cpu_gemm(&g, err);
             for (int64_t j = 0; !rc && j < ci * co; j++)

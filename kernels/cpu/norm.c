@@ -1,5 +1,5 @@
-/* Batch, layer and gated RMS norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added in
- * order in double, so that results depend on neither threads nor block scheduling. */
+/* Batch, layer and gated RMS norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added
+ * in order in double, so that results depend on neither threads nor block scheduling. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 enum { BLOCK = 256 };
 
 /* out[0..c) = Σ (x − pilot), out[c..2c) = Σ (x − pilot)² over the block's rows. */
-CPU_CLONES static void block_moments(const float *x, int64_t ld, int64_t rows, int64_t c, const float *restrict pilot, float *restrict out) {
+CPU_CLONES static void block_moments(const float *x, int64_t ld, int64_t rows, int64_t c, const float *restrict pilot,
+                                     float *restrict out) {
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < c; i++) {
@@ -19,11 +20,12 @@ CPU_CLONES static void block_moments(const float *x, int64_t ld, int64_t rows, i
         }
 }
 
-CPU_CLONES static void affine_rows(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t c, const float *restrict scale_shift,
-                                   bool relu) {
+CPU_CLONES static void affine_rows(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t c,
+                                   const float *restrict scale_shift, bool relu) {
     const float *restrict scale = scale_shift, *restrict shift = scale_shift + c;
     float floor = relu ? 0.0f : -INFINITY;
     for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float v = x[r * ldx + i] * scale[i] + shift[i];
             y[r * ldy + i] = v > floor ? v : floor;
@@ -48,7 +50,8 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
     memcpy(pilot, cf(&a->x), (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        block_moments(cf(&a->x) + i * BLOCK * a->x.ld, a->x.ld, i + 1 < blocks ? BLOCK : rows - i * BLOCK, c, pilot, partial + i * 2 * c);
+        block_moments(cf(&a->x) + i * BLOCK * a->x.ld, a->x.ld, i + 1 < blocks ? BLOCK : rows - i * BLOCK, c, pilot,
+                      partial + i * 2 * c);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -86,7 +89,8 @@ int cpu_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, st
 }
 
 /* Sums of g and g·x̂ over a block; g = dy where the ReLU let through. */
-CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args *a, int64_t first, int64_t rows, float *restrict out) {
+CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args *a, int64_t first, int64_t rows,
+                                           float *restrict out) {
     int64_t c = a->x.dim[2];
     const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd);
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
@@ -107,6 +111,7 @@ CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, int64_t
     for (int64_t r = first; r < first + rows; r++) {
         const float *x = cf(&a->x) + r * a->x.ld, *dy = cf(&a->dy) + r * a->dy.ld, *y = a->relu ? cf(&a->y) + r * a->y.ld : dy;
         float *dx = mf(&a->dx) + r * a->dx.ld;
+#pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float g = !a->relu || y[i] > 0 ? dy[i] : 0.0f;
             dx[i] = k[i] * (g - k[c + i] - (x[i] - mean[i]) * rstd[i] * k[2 * c + i]);
@@ -149,7 +154,8 @@ static inline float lane_sum(const float lanes[16]) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-CPU_CLONES static void layernorm_row(const float *r, const float *w, const float *b, float *y, int64_t d, float eps, float stats[2]) {
+CPU_CLONES static void layernorm_row(const float *r, const float *w, const float *b, float *y, int64_t d, float eps,
+                                     float stats[2]) {
     float lanes[16] = {0};
     int64_t i = 0;
     for (; i + 16 <= d; i += 16)
@@ -181,6 +187,7 @@ int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *
     for (int64_t r = 0; r < rows; r++) {
         const float *x = cf(&a->x) + r * d, *res = tensor_present(&a->residual) ? cf(&a->residual) + r * d : NULL;
         float *sum = scratch + r * d, stats[2];
+#pragma omp simd
         for (int64_t i = 0; i < d; i++)
             sum[i] = res ? x[i] + res[i] : x[i];
         layernorm_row(sum, cf(&a->weight), cf(&a->bias), mf(&a->y) + r * d, d, a->eps, stats);
@@ -214,6 +221,7 @@ CPU_CLONES static void layernorm_block(const struct layernorm_backward_args *a, 
             dots[i % 16] += t * (x[i] - mean) * rstd;
         }
         float m1 = lane_sum(lanes) / (float)d, m2 = lane_sum(dots) / (float)d;
+#pragma omp simd
         for (i = 0; i < d; i++) {
             float hat = (x[i] - mean) * rstd, g = dy[i];
             out[i] += g * hat;
@@ -278,7 +286,8 @@ int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, stru
 }
 
 /* One group of one row: dy, dz, and its share of dweight. t = dout·w; dq = rstd·(t − q·mean(t·q)·rstd²). */
-CPU_CLONES static void rms_group_backward(const struct rmsnorm_gated_backward_args *a, int64_t r, int64_t g, float *restrict dweight) {
+CPU_CLONES static void rms_group_backward(const struct rmsnorm_gated_backward_args *a, int64_t r, int64_t g,
+                                          float *restrict dweight) {
     int64_t n = a->y.dim[2] / a->groups, at = g * n;
     const float *y = cf(&a->y) + r * a->y.ld + at, *z = cf(&a->z) + r * a->z.ld + at, *w = cf(&a->weight) + at;
     const float *dout = cf(&a->dout) + r * a->dout.ld + at;
@@ -291,6 +300,7 @@ CPU_CLONES static void rms_group_backward(const struct rmsnorm_gated_backward_ar
     for (; i < n; i++)
         lanes[i % 16] += dout[i] * w[i] * y[i] * vm_silu(z[i]);
     float k = lane_sum(lanes) / (float)n * rstd * rstd;
+#pragma omp simd
     for (i = 0; i < n; i++) {
         float sig = vm_sigmoid(z[i]), silu = z[i] * sig, q = y[i] * silu;
         float dq = rstd * (dout[i] * w[i] - q * k);

@@ -110,7 +110,9 @@ CPU_CLONES static void forward_step_64(const struct head *h, int64_t t, float *r
     memcpy(y, acc, sizeof acc);
 }
 
-static int64_t time_of(const struct head *h, int64_t step) { return h->reverse ? h->l - 1 - step : step; }
+static int64_t time_of(const struct head *h, int64_t step) {
+    return h->reverse ? h->l - 1 - step : step;
+}
 
 /* (P,N) as stored outside ↔ (N,P) as computed with. */
 static void load_state(const float *outside, float *state, int64_t p, int64_t n) {
@@ -202,7 +204,9 @@ CPU_CLONES static void backward_step(const struct head *h, struct head_gradient 
 }
 
 /* Scratch of one head: checkpoints, the states of one chunk, the adjoint, Δx. */
-static size_t head_scratch(int64_t l, int64_t np, int64_t p) { return (size_t)(((l + CHUNK - 1) / CHUNK) * np + (CHUNK + 1) * np + np + p); }
+static size_t head_scratch(int64_t l, int64_t np, int64_t p) {
+    return (size_t)(((l + CHUNK - 1) / CHUNK) * np + (CHUNK + 1) * np + np + p);
+}
 
 static void backward_head(const struct head *h, struct head_gradient *g, const float *h0, float *scratch, float *lambda) {
     int64_t np = h->n * h->p, chunks = (h->l + CHUNK - 1) / CHUNK;

@@ -12,7 +12,9 @@ struct loss_terms {
 };
 
 /* Stable log(1 + e^x). */
-static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double softplus(double x) {
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
 
 /* Loss of one logit and its derivative. With bce = w·softplus(−x) for y = 1 and softplus(x) for y = 0, p_t = σ(±x) and
  * focal = a_t·(1 − p_t)^g·bce: d/dx = a_t·[(1−p_t)^g·bce' ∓ g·(1−p_t)^(g−1)·p_t(1−p_t)·bce]. */
@@ -20,7 +22,7 @@ static struct loss_terms loss_of(const struct loss_args *a, double x, bool posit
     double sign = positive ? 1.0 : -1.0, z = sign * x;
     double weight = positive ? a->pos_weight : 1.0;
     double bce = weight * softplus(-z), q = 1.0 / (1.0 + exp(z < 700 ? z : 700)); /* q = 1 − p_t */
-    double dbce = -weight * q;                                                     /* with respect to z */
+    double dbce = -weight * q;                                                    /* with respect to z */
     if (a->kind == LOSS_BCE)
         return (struct loss_terms){bce, sign * dbce};
     double alpha = positive ? a->alpha : 1.0 - a->alpha, g = a->gamma;
@@ -94,8 +96,8 @@ struct adam_step {
     float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema;
 };
 
-CPU_CLONES static void adam_block(const struct adam_step *h, const float *restrict g, const uint8_t *restrict decay, float *restrict p,
-                                  float *restrict m, float *restrict v, int64_t n) {
+CPU_CLONES static void adam_block(const struct adam_step *h, const float *restrict g, const uint8_t *restrict decay,
+                                  float *restrict p, float *restrict m, float *restrict v, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float grad = g[i] * h->scale;
         float mi = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
@@ -115,13 +117,15 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
 int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     (void)s, (void)err;
     int64_t n = a->param.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
-    struct adam_step h = {.beta1 = a->beta1, .beta2 = a->beta2, .eps = a->eps, .scale = a->grad_scale, .decay_rate = a->lr * a->weight_decay};
+    struct adam_step h = {
+        .beta1 = a->beta1, .beta2 = a->beta2, .eps = a->eps, .scale = a->grad_scale, .decay_rate = a->lr * a->weight_decay};
     h.rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
     h.correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
-        adam_block(&h, cf(&a->grad) + at, (const uint8_t *)a->decay.data + at, mf(&a->param) + at, mf(&a->m) + at, mf(&a->v) + at, count);
+        adam_block(&h, cf(&a->grad) + at, (const uint8_t *)a->decay.data + at, mf(&a->param) + at, mf(&a->m) + at, mf(&a->v) + at,
+                   count);
         if (tensor_present(&a->ema))
             ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, a->ema_decay);
     }

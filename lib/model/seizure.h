@@ -27,6 +27,8 @@ struct seizure_config {
 };
 /* "tiny" "small" "base" for C input channels and T = 15,360; INVALID for another name. */
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+/* "tiny", "small", "base" or "custom". */
+const char *seizure_preset_name(const struct seizure_config *config);
 int seizure_config_check(const struct seizure_config *config, struct err *err);
 void seizure_config_to_json(const struct seizure_config *config, struct json_writer *w, const char *key);
 int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err);
@@ -65,8 +67,8 @@ struct seizure_pass {
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);
 /* After forward_train of the same batch: accumulates (+=) parameter gradients. */
-int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *dlogits,
-                     const struct seizure_pass *pass, struct err *err);
+int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
+                     struct err *err);
 /* Inference: running statistics folded into the convolutions, the two last linear maps into one. */
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err);
 

@@ -7,7 +7,8 @@
 #include "base/rng.h"
 #include "base/str.h"
 
-int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b, const struct tensor *y) {
+int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b,
+               const struct tensor *y) {
     if (p->dry)
         return 0;
     struct eltwise_args args = {.kind = kind, .y = *y};
@@ -18,7 +19,9 @@ int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor
     return op_eltwise(p->stream, &args, p->err);
 }
 
-struct tensor nn_like(const struct pass *p, const struct tensor *t) { return plan_tensor(p->plan, t->dim[0], t->dim[1], t->dim[2]); }
+struct tensor nn_like(const struct pass *p, const struct tensor *t) {
+    return plan_tensor(p->plan, t->dim[0], t->dim[1], t->dim[2]);
+}
 
 int conv_block_params(struct param_set *set, const struct block_names *n, int64_t ci, int64_t co, int k, struct err *err) {
     struct param_spec weight = {PARAM_WEIGHT, 3, {co, ci, k}}, plain = {PARAM_PLAIN, 1, {co}}, buffer = {PARAM_BUFFER, 1, {co}};
@@ -55,7 +58,13 @@ void conv_block_bind(struct conv_block *l, const struct param_set *set, const st
 }
 
 static int forward_folded(struct conv_block *l, const struct pass *p, const struct tensor *x, const struct tensor *y) {
-    struct conv1d_args conv = {.x = *x, .w = l->folded.w, .bias = l->folded.bias, .y = *y, .stride = 1, .pad = l->k / 2, .relu = !l->linear,
+    struct conv1d_args conv = {.x = *x,
+                               .w = l->folded.w,
+                               .bias = l->folded.bias,
+                               .y = *y,
+                               .stride = 1,
+                               .pad = l->k / 2,
+                               .relu = !l->linear,
                                .weight_version = p->params->version};
     return p->dry ? 0 : op_conv1d(p->stream, &conv, p->err);
 }
@@ -74,7 +83,12 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
     l->rstd = plan_tensor(p->plan, 1, 1, co);
     if (p->dry)
         return 0;
-    struct conv1d_args conv = {.x = *x, .w = param_value(set, l->w), .bias = param_value(set, l->b), .y = l->u, .stride = 1, .pad = l->k / 2,
+    struct conv1d_args conv = {.x = *x,
+                               .w = param_value(set, l->w),
+                               .bias = param_value(set, l->b),
+                               .y = l->u,
+                               .stride = 1,
+                               .pad = l->k / 2,
                                .weight_version = set->version};
     struct batchnorm_args bn = {
         .x = l->u,
@@ -110,8 +124,14 @@ int conv_block_backward(struct conv_block *l, const struct pass *p, const struct
         .dbias = param_grad(set, l->bn_b),
         .relu = !l->linear,
     };
-    struct conv1d_backward_args conv = {.x = l->x, .w = param_value(set, l->w), .dy = *dy, .dx = *dx, .dw = param_grad(set, l->w),
-                                        .dbias = param_grad(set, l->b), .stride = 1, .pad = l->k / 2};
+    struct conv1d_backward_args conv = {.x = l->x,
+                                        .w = param_value(set, l->w),
+                                        .dy = *dy,
+                                        .dx = *dx,
+                                        .dw = param_grad(set, l->w),
+                                        .dbias = param_grad(set, l->b),
+                                        .stride = 1,
+                                        .pad = l->k / 2};
     int rc = op_batchnorm_backward(p->stream, &bn, p->err);
     return rc ? rc : op_conv1d_backward(p->stream, &conv, p->err);
 }
@@ -205,8 +225,14 @@ void rescnn_bind(struct rescnn *l, const struct param_set *set, int index) {
 }
 
 static int drop_channels(const struct rescnn *l, const struct pass *p, const struct tensor *t) {
-    struct dropout_args drop = {.x = *t, .y = *t, .p = p->dropout, .per_channel = true, .seed = p->seed, .rng_stream = l->rng_stream,
-                                .step = p->step, .row0 = p->row0};
+    struct dropout_args drop = {.x = *t,
+                                .y = *t,
+                                .p = p->dropout,
+                                .per_channel = true,
+                                .seed = p->seed,
+                                .rng_stream = l->rng_stream,
+                                .step = p->step,
+                                .row0 = p->row0};
     return p->dry || p->dropout == 0 ? 0 : op_dropout(p->stream, &drop, p->err);
 }
 

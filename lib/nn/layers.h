@@ -7,7 +7,7 @@
 #include "nn/param.h"
 #include "nn/plan.h"
 
-#define NN_EPS 1e-5f
+#define NN_EPS      1e-5f
 #define NN_MOMENTUM 0.1f
 
 struct pass {
@@ -62,7 +62,8 @@ int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *
 int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
 
 /* Helpers over the table for layers without state. */
-int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b, const struct tensor *y);
+int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b,
+               const struct tensor *y);
 struct tensor nn_like(const struct pass *p, const struct tensor *t); /* dense tensor of t's shape from the plan */
 
 #endif

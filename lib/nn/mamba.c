@@ -28,10 +28,14 @@ static int direction_params(struct param_set *set, const char *prefix, const str
         const char *name;
         struct param_spec spec;
     } rows[] = {
-        {"in_proj.weight", {PARAM_WEIGHT, 2, {w.proj, d}}},    {"conv.weight", {PARAM_WEIGHT, 3, {w.conv, 1, s->d_conv}}},
-        {"conv.bias", {PARAM_PLAIN, 1, {w.conv}}},             {"dt_bias", {PARAM_PLAIN, 1, {w.heads}}},
-        {"A_log", {PARAM_PLAIN, 1, {w.heads}}},                {"D", {PARAM_PLAIN, 1, {w.heads}}},
-        {"norm.weight", {PARAM_PLAIN, 1, {w.inner}}},          {"out_proj.weight", {PARAM_WEIGHT, 2, {d, w.inner}}},
+        {"in_proj.weight", {PARAM_WEIGHT, 2, {w.proj, d}}},
+        {"conv.weight", {PARAM_WEIGHT, 3, {w.conv, 1, s->d_conv}}},
+        {"conv.bias", {PARAM_PLAIN, 1, {w.conv}}},
+        {"dt_bias", {PARAM_PLAIN, 1, {w.heads}}},
+        {"A_log", {PARAM_PLAIN, 1, {w.heads}}},
+        {"D", {PARAM_PLAIN, 1, {w.heads}}},
+        {"norm.weight", {PARAM_PLAIN, 1, {w.inner}}},
+        {"out_proj.weight", {PARAM_WEIGHT, 2, {d, w.inner}}},
     };
     int rc = 0;
     if (s->mixer == MAMBA_MIXER_CONV) {
@@ -73,7 +77,8 @@ void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, c
     for (int i = 0; i < 2; i++) {
         struct mamba_direction *d = &l->dir[i];
         const struct param **slots[] = {&d->in_proj, &d->conv_w, &d->conv_b, &d->dt_bias, &d->a_log, &d->d, &d->norm, &d->out_proj};
-        const char *leaves[] = {"in_proj.weight", "conv.weight", "conv.bias", "dt_bias", "A_log", "D", "norm.weight", "out_proj.weight"};
+        const char *leaves[] = {"in_proj.weight", "conv.weight", "conv.bias",   "dt_bias",
+                                "A_log",          "D",           "norm.weight", "out_proj.weight"};
         for (size_t k = 0; k < sizeof slots / sizeof *slots; k++) {
             char leaf[48];
             str_format(leaf, sizeof leaf, "%s.%s", direction_names[i], leaves[k]);
@@ -94,7 +99,9 @@ static struct tensor taps(struct tensor w) {
     return w;
 }
 
-static struct tensor as_1d(const struct tensor *t) { return tensor_1d(t->data, DTYPE_F32, tensor_count(t)); }
+static struct tensor as_1d(const struct tensor *t) {
+    return tensor_1d(t->data, DTYPE_F32, tensor_count(t));
+}
 
 /* The slices of in_proj's output (z | x B C | dt) and of the convolution's (x | B | C). */
 struct slices {
@@ -113,7 +120,8 @@ static struct slices slices_of(const struct mamba_shape *s, const struct tensor 
     };
 }
 
-static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct slices *v) {
+static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p,
+                              const struct slices *v) {
     return (struct ssd_args){
         .x = v->x,
         .delta = v->dt,
@@ -144,13 +152,25 @@ static int direction_forward(struct mamba_direction *d, const struct mamba_shape
         return 0;
     struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
     struct tensor a = as_1d(&d->a), a_log = param_value(p->params, d->a_log);
-    struct linear_args in = {.x = *u, .w = param_value(p->params, d->in_proj), .y = d->zxbcdt, .weight_version = p->params->version};
-    struct conv1d_depthwise_args conv = {.x = v.xbc_in, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b),
-                                         .y = d->xbc, .pad_left = s->d_conv - 1, .silu = true, .reverse = d->reverse};
+    struct linear_args in = {
+        .x = *u, .w = param_value(p->params, d->in_proj), .y = d->zxbcdt, .weight_version = p->params->version};
+    struct conv1d_depthwise_args conv = {.x = v.xbc_in,
+                                         .w = taps(param_value(p->params, d->conv_w)),
+                                         .bias = param_value(p->params, d->conv_b),
+                                         .y = d->xbc,
+                                         .pad_left = s->d_conv - 1,
+                                         .silu = true,
+                                         .reverse = d->reverse};
     struct ssd_args ssd = ssd_of(d, s, p, &v);
-    struct rmsnorm_gated_args norm = {.y = d->y, .z = v.z, .weight = param_value(p->params, d->norm), .out = d->gated,
-                                      .save_rstd = as_1d(&d->rstd), .groups = 1, .eps = NN_EPS};
-    struct linear_args proj = {.x = d->gated, .w = param_value(p->params, d->out_proj), .y = *out, .weight_version = p->params->version};
+    struct rmsnorm_gated_args norm = {.y = d->y,
+                                      .z = v.z,
+                                      .weight = param_value(p->params, d->norm),
+                                      .out = d->gated,
+                                      .save_rstd = as_1d(&d->rstd),
+                                      .groups = 1,
+                                      .eps = NN_EPS};
+    struct linear_args proj = {
+        .x = d->gated, .w = param_value(p->params, d->out_proj), .y = *out, .weight_version = p->params->version};
     int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &a);
     if (!rc)
         rc = op_linear(p->stream, &in, p->err);
@@ -176,16 +196,38 @@ static int direction_backward(struct mamba_direction *d, const struct mamba_shap
     const struct param_set *set = p->params;
     struct slices v = slices_of(s, &d->zxbcdt, &d->xbc), g = slices_of(s, &dz, &dxbc);
     struct tensor da1 = as_1d(&da), a1 = as_1d(&d->a), da_log = param_grad(set, d->a_log);
-    struct linear_backward_args proj = {.x = d->gated, .w = param_value(set, d->out_proj), .dy = *dout, .dx = dy, .dw = param_grad(set, d->out_proj)};
-    struct rmsnorm_gated_backward_args norm = {.y = d->y, .z = v.z, .weight = param_value(set, d->norm), .save_rstd = as_1d(&d->rstd), .dout = dy,
-                                               .dy = dy, .dz = g.z, .dweight = param_grad(set, d->norm), .groups = 1};
-    struct ssd_backward_args ssd = {.fwd = ssd_of(d, s, p, &v), .dy = dy, .dx = g.x, .ddelta = g.dt, .dA = da1, .dBm = g.b, .dCm = g.c,
-                                    .dDskip = param_grad(set, d->d), .ddbias = param_grad(set, d->dt_bias)};
-    struct conv1d_depthwise_backward_args conv = {
-        .x = v.xbc_in, .w = taps(param_value(set, d->conv_w)), .bias = param_value(set, d->conv_b), .dy = dxbc, .dx = g.xbc_in,
-        .dw = taps(param_grad(set, d->conv_w)), .dbias = param_grad(set, d->conv_b), .pad_left = s->d_conv - 1, .silu = true, .reverse = d->reverse};
-    struct linear_backward_args in = {.x = *u, .w = param_value(set, d->in_proj), .dy = dz, .dx = *du, .dw = param_grad(set, d->in_proj),
-                                      .accumulate_dx = true};
+    struct linear_backward_args proj = {
+        .x = d->gated, .w = param_value(set, d->out_proj), .dy = *dout, .dx = dy, .dw = param_grad(set, d->out_proj)};
+    struct rmsnorm_gated_backward_args norm = {.y = d->y,
+                                               .z = v.z,
+                                               .weight = param_value(set, d->norm),
+                                               .save_rstd = as_1d(&d->rstd),
+                                               .dout = dy,
+                                               .dy = dy,
+                                               .dz = g.z,
+                                               .dweight = param_grad(set, d->norm),
+                                               .groups = 1};
+    struct ssd_backward_args ssd = {.fwd = ssd_of(d, s, p, &v),
+                                    .dy = dy,
+                                    .dx = g.x,
+                                    .ddelta = g.dt,
+                                    .dA = da1,
+                                    .dBm = g.b,
+                                    .dCm = g.c,
+                                    .dDskip = param_grad(set, d->d),
+                                    .ddbias = param_grad(set, d->dt_bias)};
+    struct conv1d_depthwise_backward_args conv = {.x = v.xbc_in,
+                                                  .w = taps(param_value(set, d->conv_w)),
+                                                  .bias = param_value(set, d->conv_b),
+                                                  .dy = dxbc,
+                                                  .dx = g.xbc_in,
+                                                  .dw = taps(param_grad(set, d->conv_w)),
+                                                  .dbias = param_grad(set, d->conv_b),
+                                                  .pad_left = s->d_conv - 1,
+                                                  .silu = true,
+                                                  .reverse = d->reverse};
+    struct linear_backward_args in = {
+        .x = *u, .w = param_value(set, d->in_proj), .dy = dz, .dx = *du, .dw = param_grad(set, d->in_proj), .accumulate_dx = true};
     int rc = op_linear_backward(p->stream, &proj, p->err);
     if (!rc)
         rc = op_rmsnorm_gated_backward(p->stream, &norm, p->err);
@@ -201,8 +243,12 @@ static int direction_backward(struct mamba_direction *d, const struct mamba_shap
 }
 
 static int conv_forward(const struct mamba_direction *d, const struct pass *p, const struct tensor *u, const struct tensor *out) {
-    struct conv1d_depthwise_args conv = {.x = *u, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b),
-                                         .y = *out, .pad_left = MAMBA_CONV_TAPS / 2, .reverse = d->reverse};
+    struct conv1d_depthwise_args conv = {.x = *u,
+                                         .w = taps(param_value(p->params, d->conv_w)),
+                                         .bias = param_value(p->params, d->conv_b),
+                                         .y = *out,
+                                         .pad_left = MAMBA_CONV_TAPS / 2,
+                                         .reverse = d->reverse};
     return p->dry ? 0 : op_conv1d_depthwise(p->stream, &conv, p->err);
 }
 
@@ -213,16 +259,22 @@ static int conv_backward(const struct mamba_direction *d, const struct pass *p, 
     plan_release(p->plan, mark);
     if (p->dry)
         return 0;
-    struct conv1d_depthwise_backward_args conv = {
-        .x = *u, .w = taps(param_value(p->params, d->conv_w)), .bias = param_value(p->params, d->conv_b), .dy = *dout, .dx = part,
-        .dw = taps(param_grad(p->params, d->conv_w)), .dbias = param_grad(p->params, d->conv_b), .pad_left = MAMBA_CONV_TAPS / 2,
-        .reverse = d->reverse};
+    struct conv1d_depthwise_backward_args conv = {.x = *u,
+                                                  .w = taps(param_value(p->params, d->conv_w)),
+                                                  .bias = param_value(p->params, d->conv_b),
+                                                  .dy = *dout,
+                                                  .dx = part,
+                                                  .dw = taps(param_grad(p->params, d->conv_w)),
+                                                  .dbias = param_grad(p->params, d->conv_b),
+                                                  .pad_left = MAMBA_CONV_TAPS / 2,
+                                                  .reverse = d->reverse};
     int rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err);
     return rc ? rc : nn_eltwise(p, ELTWISE_ADD, du, &part, du);
 }
 
 static int drop(const struct mamba_layer *l, const struct pass *p, const struct tensor *t) {
-    struct dropout_args args = {.x = *t, .y = *t, .p = p->dropout, .seed = p->seed, .rng_stream = l->rng_stream, .step = p->step, .row0 = p->row0};
+    struct dropout_args args = {
+        .x = *t, .y = *t, .p = p->dropout, .seed = p->seed, .rng_stream = l->rng_stream, .step = p->step, .row0 = p->row0};
     return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &args, p->err);
 }
 
@@ -239,14 +291,25 @@ int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tens
     for (int i = 0; !rc && i < 2; i++) {
         size_t inner = plan_mark(p->plan);
         struct tensor half = tensor_slice(&l->cat, i * d, d);
-        rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(&l->dir[i], &l->shape, p, u, &half);
+        rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_forward(&l->dir[i], p, u, &half)
+                                                : direction_forward(&l->dir[i], &l->shape, p, u, &half);
         if (!p->training)
             plan_release(p->plan, inner);
     }
-    struct linear_args fuse = {.x = l->cat, .w = param_value(p->params, l->fuse_w), .bias = param_value(p->params, l->fuse_b), .y = *out,
+    struct linear_args fuse = {.x = l->cat,
+                               .w = param_value(p->params, l->fuse_w),
+                               .bias = param_value(p->params, l->fuse_b),
+                               .y = *out,
                                .weight_version = p->params->version};
-    struct layernorm_args norm = {.x = *out, .residual = *u, .weight = param_value(p->params, l->norm_w), .bias = param_value(p->params, l->norm_b),
-                                  .y = *out, .sum = l->sum, .save_mean = as_1d(&l->mean), .save_rstd = as_1d(&l->rstd), .eps = NN_EPS};
+    struct layernorm_args norm = {.x = *out,
+                                  .residual = *u,
+                                  .weight = param_value(p->params, l->norm_w),
+                                  .bias = param_value(p->params, l->norm_b),
+                                  .y = *out,
+                                  .sum = l->sum,
+                                  .save_mean = as_1d(&l->mean),
+                                  .save_rstd = as_1d(&l->rstd),
+                                  .eps = NN_EPS};
     if (!rc && !p->dry)
         rc = op_linear(p->stream, &fuse, p->err);
     if (!rc)
@@ -265,15 +328,24 @@ int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct ten
     const struct param_set *set = p->params;
     int rc = 0;
     if (!p->dry) {
-        struct layernorm_backward_args norm = {.sum = l->sum, .weight = param_value(set, l->norm_w), .save_mean = as_1d(&l->mean),
-                                               .save_rstd = as_1d(&l->rstd), .dy = *dout, .dx = *du, .dweight = param_grad(set, l->norm_w),
+        struct layernorm_backward_args norm = {.sum = l->sum,
+                                               .weight = param_value(set, l->norm_w),
+                                               .save_mean = as_1d(&l->mean),
+                                               .save_rstd = as_1d(&l->rstd),
+                                               .dy = *dout,
+                                               .dx = *du,
+                                               .dweight = param_grad(set, l->norm_w),
                                                .dbias = param_grad(set, l->norm_b)};
         rc = op_layernorm_backward(p->stream, &norm, p->err);
         if (!rc)
             rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout);
         if (!rc)
             rc = drop(l, p, dout);
-        struct linear_backward_args fuse = {.x = l->cat, .w = param_value(set, l->fuse_w), .dy = *dout, .dx = dcat, .dw = param_grad(set, l->fuse_w),
+        struct linear_backward_args fuse = {.x = l->cat,
+                                            .w = param_value(set, l->fuse_w),
+                                            .dy = *dout,
+                                            .dx = dcat,
+                                            .dw = param_grad(set, l->fuse_w),
                                             .dbias = param_grad(set, l->fuse_b)};
         if (!rc)
             rc = op_linear_backward(p->stream, &fuse, p->err);

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void param_set_init(struct param_set *set) { *set = (struct param_set){.version = 1}; }
+void param_set_init(struct param_set *set) {
+    *set = (struct param_set){.version = 1};
+}
 
 void param_set_done(struct param_set *set) {
     if (set->device) {
@@ -106,4 +108,6 @@ struct tensor param_value(const struct param_set *set, const struct param *p) {
     return view(p->kind == PARAM_BUFFER ? set->buffers : set->data, p);
 }
 
-struct tensor param_grad(const struct param_set *set, const struct param *p) { return view(set->grad, p); }
+struct tensor param_grad(const struct param_set *set, const struct param *p) {
+    return view(set->grad, p);
+}

@@ -1,6 +1,8 @@
 #include "nn/plan.h"
 
-void plan_init(struct plan *plan) { *plan = (struct plan){0}; }
+void plan_init(struct plan *plan) {
+    *plan = (struct plan){0};
+}
 
 void plan_done(struct plan *plan) {
     if (plan->device)

@@ -24,7 +24,11 @@ void plan_done(struct plan *plan);
 int plan_reserve(struct plan *plan, struct device *dev, struct err *err);
 /* A dense F32 tensor (b,t,c), 64-byte aligned, uninitialised; while measuring its data is a non-NULL address never read. */
 struct tensor plan_tensor(struct plan *plan, int64_t b, int64_t t, int64_t c);
-static inline size_t plan_mark(const struct plan *plan) { return plan->used; }
-static inline void plan_release(struct plan *plan, size_t mark) { plan->used = mark; }
+static inline size_t plan_mark(const struct plan *plan) {
+    return plan->used;
+}
+static inline void plan_release(struct plan *plan, size_t mark) {
+    plan->used = mark;
+}
 
 #endif

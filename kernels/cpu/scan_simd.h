@@ -1,0 +1,170 @@
+/* scan_simd: one vector of floats as wide as the instruction set of the file that includes it, and the few functions on it that
+ * the scan, convolution and norm kernels need. Included only by the per-instruction-set files scan_{base,avx2,avx512}.c. Every
+ * function is element-wise, NaN stays in its lane, and pointers need no alignment. */
+#ifndef BRR_KERNELS_CPU_SCAN_SIMD_H
+#define BRR_KERNELS_CPU_SCAN_SIMD_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { VW = 16 };
+#elif defined(__AVX2__)
+enum { VW = 8 };
+#else
+enum { VW = 4 };
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(4 * VW)));
+typedef int32_t vi __attribute__((vector_size(4 * VW)));
+typedef uint32_t vu __attribute__((vector_size(4 * VW)));
+typedef uint16_t vh __attribute__((vector_size(2 * VW)));
+typedef float vf_mem __attribute__((vector_size(4 * VW), aligned(1), may_alias));
+typedef uint16_t vh_mem __attribute__((vector_size(2 * VW), aligned(1), may_alias));
+
+INLINE vf vf_all(float x) {
+    return x - (vf){0};
+}
+INLINE vf vf_load(const float *p) {
+    return *(const vf_mem *)p;
+}
+INLINE void vf_store(float *p, vf x) {
+    *(vf_mem *)p = x;
+}
+INLINE vf vf_pick(vi mask, vf yes, vf no) {
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+INLINE vf vf_abs(vf x) {
+    return (vf)((vi)x & 0x7fffffff);
+}
+
+INLINE float vf_sum(vf x) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)x);
+#else
+    float s[VW], total = 0.0f;
+    memcpy(s, &x, sizeof s);
+    for (int i = 0; i < VW; i++)
+        total += s[i];
+    return total;
+#endif
+}
+
+/* bf16 widened; narrowed to nearest even, NaN kept quiet. */
+INLINE vf vf_from_bf16(vh x) {
+    return (vf)(__builtin_convertvector(x, vu) << 16);
+}
+INLINE vh vf_to_bf16(vf x) {
+    vu bits = (vu)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40;
+    vi number = x == x;
+    return __builtin_convertvector((rounded & (vu)number) | (quiet & ~(vu)number), vh);
+}
+
+/* `count` elements (1..VW) from element `at` of an array of floats or bf16; missing lanes are 0. */
+INLINE vf act_load(const void *base, bool bf16, int64_t at, int64_t count) {
+    if (bf16) {
+        const uint16_t *p = (const uint16_t *)base + at;
+        vh h = {0};
+        if (count >= VW)
+            h = *(const vh_mem *)p;
+        else
+            memcpy(&h, p, (size_t)count * sizeof *p);
+        return vf_from_bf16(h);
+    }
+    const float *p = (const float *)base + at;
+    if (count >= VW)
+        return vf_load(p);
+    vf x = {0};
+    memcpy(&x, p, (size_t)count * sizeof *p);
+    return x;
+}
+INLINE void act_store(void *base, bool bf16, int64_t at, int64_t count, vf x) {
+    if (bf16) {
+        vh h = vf_to_bf16(x);
+        memcpy((uint16_t *)base + at, &h, (count >= VW ? VW : (size_t)count) * sizeof(uint16_t));
+    } else if (count >= VW) {
+        vf_store((float *)base + at, x);
+    } else {
+        memcpy((float *)base + at, &x, (size_t)count * sizeof(float));
+    }
+}
+INLINE float act_get(const void *base, bool bf16, int64_t at) {
+    float x;
+    if (bf16) {
+        uint16_t h;
+        memcpy(&h, (const uint16_t *)base + at, sizeof h);
+        uint32_t bits = (uint32_t)h << 16;
+        memcpy(&x, &bits, sizeof x);
+    } else {
+        memcpy(&x, (const float *)base + at, sizeof x);
+    }
+    return x;
+}
+
+/* 2^x, relative error 2e-7: x = k + r with k the nearest integer, a minimax polynomial of degree 5 that is exactly 1 at r = 0. */
+INLINE vf vf_exp2(vf x) {
+#if defined(__AVX512F__)
+    vf k = (vf)_mm512_roundscale_ps((__m512)x, 8);
+#else
+    x = vf_pick(x < -126.0f, vf_all(-126.0f), x);
+    x = vf_pick(x > 127.0f, vf_all(127.0f), x);
+    vf shifted = x + 12582912.0f, k = shifted - 12582912.0f;
+#endif
+    vf r = x - k;
+    vf p = r * 1.334000e-3f + 9.671660e-3f;
+    p = p * r + 5.550533e-2f;
+    p = p * r + 2.4022245e-1f;
+    p = p * r + 6.9314702e-1f;
+    p = p * r + 1.0f;
+#if defined(__AVX512F__)
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)k);
+#else
+    return p * (vf)(((vi)shifted << 23) + 0x3f800000);
+#endif
+}
+
+/* e^x with the argument reduced in two parts: full precision for large |x|. */
+INLINE vf vf_exp(vf x) {
+    x = vf_pick(x < -87.0f, vf_all(-87.0f), x);
+    x = vf_pick(x > 88.0f, vf_all(88.0f), x);
+    vf shifted = x * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
+    vf r = x - k * 0.693359375f;
+    r = r + k * 2.12194440e-4f;
+    vf p = r * 1.34302e-3f + 8.35772e-3f;
+    p = p * r + 4.167267e-2f;
+    p = p * r + 1.6666666e-1f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * (vf)(((vi)shifted << 23) + 0x3f800000);
+}
+
+/* log(1 + e^s) = max(s,0) + log1p(e^−|s|), the logarithm as 2·atanh(e/(2+e)), which keeps its digits when e is small. */
+INLINE vf vf_softplus(vf s) {
+    vf e = vf_exp(-vf_abs(s)), q = e / (2.0f + e), v = q * q;
+    vf p = v * (1.0f / 13.0f) + 1.0f / 11.0f;
+    p = p * v + 1.0f / 9.0f;
+    p = p * v + 1.0f / 7.0f;
+    p = p * v + 1.0f / 5.0f;
+    p = p * v + 1.0f / 3.0f;
+    p = p * v + 1.0f;
+    return vf_pick(s > 0.0f, s, s - s) + 2.0f * q * p;
+}
+INLINE vf vf_sigmoid(vf x) {
+    vf e = vf_exp(-vf_abs(x)), r = 1.0f / (1.0f + e);
+    return vf_pick(x < 0.0f, e * r, r);
+}
+/* x·σ(x); for x below −88 the exact value is smaller than 1e-36. */
+INLINE vf vf_silu(vf x) {
+    return x / (1.0f + vf_exp(-x));
+}
+INLINE vf vf_silu_grad(vf x) {
+    vf s = vf_sigmoid(x);
+    return s + x * s * (1.0f - s);
+}
+
+#endif

@@ -1,0 +1,106 @@
+#include <string.h>
+
+#include "model/seizure.h"
+
+static const struct preset {
+    const char *name;
+    int channels[4], rescnn_blocks, mamba_layers;
+} presets[] = {
+    {"tiny", {16, 32, 64, 128}, 1, 2},
+    {"small", {32, 64, 128, 256}, 2, 4},
+    {"base", {64, 128, 256, 512}, 3, 6},
+};
+
+int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (strcmp(presets[i].name, name))
+            continue;
+        *ret = (struct seizure_config){
+            .in_channels = in_channels,
+            .window = 15360,
+            .rescnn_blocks = presets[i].rescnn_blocks,
+            .mamba_layers = presets[i].mamba_layers,
+            .d_state = 16,
+            .d_conv = 4,
+            .expand = 2,
+            .headdim = 64,
+            .ngroups = 1,
+            .dropout = 0.1f,
+            .mixer = SEIZURE_MIXER_MAMBA2,
+        };
+        memcpy(ret->encoder_channels, presets[i].channels, sizeof presets[i].channels);
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "model preset '%s' is unknown; expected tiny, small or base", name);
+}
+
+const char *seizure_preset_name(const struct seizure_config *c) {
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (!memcmp(c->encoder_channels, presets[i].channels, sizeof presets[i].channels) &&
+            c->rescnn_blocks == presets[i].rescnn_blocks && c->mamba_layers == presets[i].mamba_layers)
+            return presets[i].name;
+    return "custom";
+}
+
+int seizure_config_check(const struct seizure_config *c, struct err *err) {
+    if (c->in_channels < 1 || c->in_channels > 512)
+        return err_set(err, ERR_INVALID, "the model has %d input channels; expected 1 to 512", c->in_channels);
+    if (c->window < 256 || c->window > 1 << 20 || c->window % 16)
+        return err_set(err, ERR_INVALID, "the window has %lld samples; expected a multiple of 16 from 256", (long long)c->window);
+    for (int i = 0; i < 4; i++)
+        if (c->encoder_channels[i] < 4 || c->encoder_channels[i] > 4096)
+            return err_set(err, ERR_INVALID, "encoder_channels[%d] is %d; expected 4 to 4096", i, c->encoder_channels[i]);
+    if (c->rescnn_blocks < 0 || c->rescnn_blocks > 64 || c->mamba_layers < 0 || c->mamba_layers > 64)
+        return err_set(err, ERR_INVALID, "rescnn_blocks %d and mamba_layers %d must lie in 0 to 64", c->rescnn_blocks,
+                       c->mamba_layers);
+    if (c->d_conv < 2 || c->d_conv > 8)
+        return err_set(err, ERR_INVALID, "d_conv is %d; expected 2 to 8", c->d_conv);
+    if (c->d_state < 1 || c->d_state > 256 || c->headdim < 1 || c->headdim > 256 || c->expand < 1 || c->expand > 8 ||
+        c->ngroups < 1)
+        return err_set(err, ERR_INVALID, "d_state %d, headdim %d (1 to 256), expand %d (1 to 8) or ngroups %d is out of range",
+                       c->d_state, c->headdim, c->expand, c->ngroups);
+    int inner = c->encoder_channels[3] * c->expand;
+    if (inner % c->headdim || (inner / c->headdim) % c->ngroups)
+        return err_set(err, ERR_INVALID, "headdim %d must divide expand·d_model = %d, and ngroups %d the number of heads",
+                       c->headdim, inner, c->ngroups);
+    if (!(c->dropout >= 0 && c->dropout < 1))
+        return err_set(err, ERR_INVALID, "dropout is %g; expected 0 to below 1", (double)c->dropout);
+    return 0;
+}
+
+/* The table of integer fields, for writing and reading JSON. */
+#define CONFIG_FIELDS(X) X(in_channels) X(rescnn_blocks) X(mamba_layers) X(d_state) X(d_conv) X(expand) X(headdim) X(ngroups)
+
+void seizure_config_to_json(const struct seizure_config *c, struct json_writer *w, const char *key) {
+    json_begin_object(w, key);
+    json_put_str(w, "preset", seizure_preset_name(c));
+    json_put_i64(w, "window", c->window);
+    json_begin_array(w, "encoder_channels");
+    for (int i = 0; i < 4; i++)
+        json_put_i64(w, NULL, c->encoder_channels[i]);
+    json_end(w, ']');
+#define PUT(field) json_put_i64(w, #field, c->field);
+    CONFIG_FIELDS(PUT)
+#undef PUT
+    json_put_f64(w, "dropout", (double)c->dropout);
+    json_put_str(w, "mixer", c->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
+    json_end(w, '}');
+}
+
+int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err) {
+    struct seizure_config c = {.window = json_i64(json_get(j, "window"), 0)};
+    for (int i = 0; i < 4; i++)
+        c.encoder_channels[i] = (int)json_i64(json_at(json_get(j, "encoder_channels"), (size_t)i), 0);
+#define GET(field) c.field = (int)json_i64(json_get(j, #field), -1);
+    CONFIG_FIELDS(GET)
+#undef GET
+    c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
+    const char *mixer = json_str(json_get(j, "mixer"), "");
+    if (strcmp(mixer, "conv") && strcmp(mixer, "mamba2"))
+        return err_set(err, ERR_INVALID, "model mixer '%s' is unknown; expected mamba2 or conv", mixer);
+    c.mixer = strcmp(mixer, "conv") ? SEIZURE_MIXER_MAMBA2 : SEIZURE_MIXER_CONV;
+    int rc = seizure_config_check(&c, err);
+    if (!rc)
+        *ret = c;
+    return rc;
+}
