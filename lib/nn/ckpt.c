@@ -1,0 +1,166 @@
+#include "nn/ckpt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+/* Host copies of whole flat arrays, freed together. */
+static int fetch_flat(struct stream *s, const float *device, int64_t n, float **ret, struct err *err) {
+    float *host = malloc((size_t)(n ? n : 1) * sizeof *host);
+    if (!host)
+        return err_set(err, ERR_EXHAUSTED, "out of memory copying %lld parameters", (long long)n);
+    int rc = stream_to_host(s, host, device, (size_t)n * sizeof *host, err);
+    if (!rc)
+        rc = stream_sync(s, err);
+    if (rc)
+        free(host);
+    else
+        *ret = host;
+    return rc;
+}
+
+static int write_checked(const struct ckpt_file *file, const struct safetensors_entry *entries, size_t n, char sha[DIGEST_HEX_SIZE],
+                         struct err *err) {
+    struct safetensors_content content = {entries, n, file->metadata, file->n_metadata};
+    char back[DIGEST_HEX_SIZE];
+    int rc = safetensors_write(file->path, &content, sha, err);
+    if (!rc)
+        rc = digest_file(file->path, back, err);
+    if (!rc && strcmp(back, sha))
+        rc = err_set(err, ERR_DATA_LOSS, "%s reads back with another SHA-256 than was written; the volume is not to be trusted",
+                     file->path);
+    return rc;
+}
+
+int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
+                    char sha[DIGEST_HEX_SIZE], struct err *err) {
+    float *data = NULL, *buffers = NULL;
+    struct safetensors_entry *entries = calloc((size_t)set->count + 1, sizeof *entries);
+    int rc = entries ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory writing %s", file->path);
+    if (!rc)
+        rc = fetch_flat(s, ema ? ema : set->data, set->data_count, &data, err);
+    if (!rc)
+        rc = fetch_flat(s, set->buffers, set->buffer_count, &buffers, err);
+    for (int i = 0; !rc && i < set->count; i++) {
+        const struct param *p = &set->items[i];
+        struct safetensors_entry *e = &entries[i];
+        *e = (struct safetensors_entry){
+            .name = p->name, .dtype = SAFETENSORS_F32, .rank = p->rank, .bytes = (size_t)p->count * sizeof(float)};
+        memcpy(e->shape, p->dim, sizeof p->dim);
+        e->data = (p->kind == PARAM_BUFFER ? buffers : data) + p->offset;
+    }
+    if (!rc)
+        rc = write_checked(file, entries, (size_t)set->count, sha, err);
+    free(data);
+    free(buffers);
+    free(entries);
+    return rc;
+}
+
+static void shape_text(const int64_t *dim, int rank, char *buf, size_t size) {
+    struct str s;
+    str_init(&s, size - 1);
+    for (int i = 0; i < rank; i++)
+        str_printf(&s, "%s%lld", i ? "," : "", (long long)dim[i]);
+    str_copy(buf, size, str_cstr(&s));
+    str_done(&s);
+}
+
+static bool fits(const struct param *p, const struct safetensors_entry *e) {
+    bool same = e->dtype == SAFETENSORS_F32 && e->rank == p->rank;
+    for (int i = 0; same && i < p->rank; i++)
+        same = e->shape[i] == p->dim[i];
+    return same;
+}
+
+static int load_tensors(const struct safetensors *st, const char *path, struct param_set *set, struct stream *s,
+                        bool head_may_differ, struct err *err) {
+    size_t used = 0;
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->items[i];
+        const struct safetensors_entry *e = safetensors_find(st, p->name);
+        bool optional = head_may_differ && str_starts(p->name, "head.");
+        used += e != NULL;
+        if (optional && (!e || !fits(p, e)))
+            continue;
+        if (!e)
+            return err_set(err, ERR_INVALID, "%s has no tensor '%s': it holds another model", path, p->name);
+        if (!fits(p, e)) {
+            char want[64], have[64];
+            shape_text(p->dim, p->rank, want, sizeof want);
+            shape_text(e->shape, e->rank, have, sizeof have);
+            return err_set(err, ERR_INVALID, "%s: tensor '%s' is %s (%s); the model needs F32 (%s)", path, p->name,
+                           safetensors_dtype_name(e->dtype), have, want);
+        }
+        struct tensor t = param_value(set, p);
+        int rc = stream_to_device(s, t.data, e->data, e->bytes, err);
+        if (rc)
+            return rc;
+    }
+    for (size_t i = 0; used < safetensors_count(st) && i < safetensors_count(st); i++)
+        if (!param_find(set, safetensors_at(st, i)->name))
+            return err_set(err, ERR_INVALID, "%s holds the tensor '%s', which this model does not have", path,
+                           safetensors_at(st, i)->name);
+    return stream_sync(s, err);
+}
+
+int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open(path, &st, err);
+    if (!rc)
+        rc = load_tensors(st, path, set, s, head_may_differ, err);
+    safetensors_close(st);
+    set->version++;
+    return rc;
+}
+
+int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char sha[DIGEST_HEX_SIZE],
+                    struct err *err) {
+    const struct param_set *set = o->params;
+    const float *sources[] = {o->m, o->v, o->ema ? set->data : NULL};
+    static const char *const names[] = {"adam.m", "adam.v", "raw"};
+    float *host[3] = {NULL};
+    struct safetensors_entry entries[3];
+    size_t n = 0;
+    int rc = 0;
+    for (int i = 0; !rc && i < 3; i++) {
+        if (!sources[i])
+            continue;
+        rc = fetch_flat(s, sources[i], set->data_count, &host[i], err);
+        entries[n++] = (struct safetensors_entry){.name = names[i],
+                                                  .dtype = SAFETENSORS_F32,
+                                                  .rank = 1,
+                                                  .shape = {set->data_count},
+                                                  .data = host[i],
+                                                  .bytes = (size_t)set->data_count * sizeof(float)};
+    }
+    if (!rc)
+        rc = write_checked(file, entries, n, sha, err);
+    for (int i = 0; i < 3; i++)
+        free(host[i]);
+    return rc;
+}
+
+int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err) {
+    struct param_set *set = o->params;
+    float *targets[] = {o->m, o->v, o->ema ? set->data : NULL};
+    static const char *const names[] = {"adam.m", "adam.v", "raw"};
+    int rc = o->ema ? stream_copy(s, o->ema, set->data, (size_t)set->data_count * sizeof(float), err)
+                    : 0; /* the model file holds the average */
+    for (int i = 0; !rc && i < 3; i++) {
+        if (!targets[i])
+            continue;
+        const struct safetensors_entry *e = safetensors_find(st, names[i]);
+        if (!e || e->dtype != SAFETENSORS_F32 || e->rank != 1 || e->shape[0] != set->data_count)
+            return err_set(err, ERR_INVALID, "%s: state '%s' is missing or of another size", path, names[i]);
+        rc = stream_to_device(s, targets[i], e->data, e->bytes, err);
+    }
+    const char *updates = safetensors_metadata(st, "updates");
+    if (!rc && (!updates || !str_to_i64(updates, &o->updates)))
+        rc = err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
+    if (!rc)
+        rc = stream_sync(s, err);
+    set->version++;
+    return rc;
+}

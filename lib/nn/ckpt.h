@@ -1,0 +1,26 @@
+/* ckpt: a model file (safetensors, F32, exactly the table's tensors) and the state file beside it (optimizer moments, raw weights
+ * under EMA). Writes are atomic and durable and are read back; loads check every name and shape. Any thread that owns the
+ * parameter set. */
+#ifndef BRR_NN_CKPT_H
+#define BRR_NN_CKPT_H
+#include "nn/optim.h"
+#include "store/safetensors.h"
+
+/* What goes into a model file besides tensors, and its digest. */
+struct ckpt_file {
+    const char *path;
+    const struct safetensors_pair *metadata;
+    size_t n_metadata;
+};
+/* ema: write these weights (device, data_count) in place of the parameters; NULL = the parameters. */
+int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
+                    char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
+/* ERR_INVALID names the first tensor that is missing, unexpected or of another shape. head_may_differ: "head.*" tensors of another
+ * shape keep their present values (fine-tuning). */
+int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err);
+int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char ret_sha256[DIGEST_HEX_SIZE],
+                    struct err *err);
+/* Moments, EMA and raw weights; o->updates comes from the metadata `updates`. The open file is the caller's. */
+int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err);
+
+#endif

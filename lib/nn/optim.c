@@ -1,0 +1,90 @@
+#include "nn/optim.h"
+
+#include <math.h>
+
+#include "kernels/op.h"
+
+int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err) {
+    *o = (struct optim){.config = *config, .params = params};
+    size_t bytes = (size_t)params->data_count * sizeof(float);
+    void *m = NULL, *v = NULL, *ema = NULL;
+    int rc = device_alloc(params->device, bytes, &m, err);
+    if (!rc)
+        rc = device_alloc(params->device, bytes, &v, err);
+    if (!rc && config->ema > 0)
+        rc = device_alloc(params->device, bytes, &ema, err);
+    o->m = m;
+    o->v = v;
+    o->ema = ema;
+    return rc ? rc : optim_start_ema(o, s, err);
+}
+
+void optim_done(struct optim *o) {
+    if (!o->params)
+        return;
+    device_free(o->params->device, o->m);
+    device_free(o->params->device, o->v);
+    device_free(o->params->device, o->ema);
+    *o = (struct optim){0};
+}
+
+int64_t optim_bytes(const struct param_set *params, const struct optim_config *config) {
+    return params->data_count * 4 * (config->ema > 0 ? 3 : 2);
+}
+
+int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
+    return o->ema ? stream_copy(s, o->ema, o->params->data, (size_t)o->params->data_count * sizeof(float), err) : 0;
+}
+
+int optim_zero_grad(struct optim *o, struct stream *s, struct err *err) {
+    return stream_zero(s, o->params->grad, (size_t)o->params->data_count * sizeof(float), err);
+}
+
+double optim_rate(const struct optim_config *c, int64_t t) {
+    double total = (double)c->total_steps, warmup = fmax(1, floor(c->warmup_ratio * total)), at = (double)t;
+    if (at < warmup)
+        return c->learning_rate * (at + 1) / warmup;
+    if (c->constant || total <= warmup)
+        return c->learning_rate;
+    return c->learning_rate * 0.5 * (1 + cos(M_PI * fmin(1, (at - warmup) / (total - warmup))));
+}
+
+int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
+    struct param_set *p = o->params;
+    int64_t n = p->data_count;
+    double squares = 0;
+    bool finite = false;
+    struct norm_args norm = {.x = tensor_1d(p->grad, DTYPE_F32, n), .host_sum_squares = &squares, .host_finite = &finite};
+    int rc = op_norm(s, &norm, err);
+    if (!rc)
+        rc = stream_sync(s, err);
+    if (rc)
+        return rc;
+    *ret = (struct optim_report){optim_rate(&o->config, t), sqrt(squares), !finite};
+    if (!finite)
+        return 0;
+    double clip = o->config.gradient_clip, scale = clip > 0 && ret->gradient_norm > clip ? clip / ret->gradient_norm : 1;
+    struct adamw_args step = {
+        .param = tensor_1d(p->data, DTYPE_F32, n),
+        .grad = tensor_1d(p->grad, DTYPE_F32, n),
+        .m = tensor_1d(o->m, DTYPE_F32, n),
+        .v = tensor_1d(o->v, DTYPE_F32, n),
+        .decay = tensor_1d(p->decay, DTYPE_U8, n),
+        .lr = (float)ret->learning_rate,
+        .beta1 = 0.9f,
+        .beta2 = 0.999f,
+        .eps = 1e-8f,
+        .weight_decay = (float)o->config.weight_decay,
+        .grad_scale = (float)scale,
+        .ema_decay = (float)o->config.ema,
+        .step = o->updates + 1,
+    };
+    if (o->ema)
+        step.ema = tensor_1d(o->ema, DTYPE_F32, n);
+    rc = op_adamw(s, &step, err);
+    if (!rc) {
+        o->updates++;
+        p->version++;
+    }
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* optim: AdamW over the flat arrays of a parameter set: warm-up and cosine (or constant) learning rate, global-norm clipping,
+ * skipped non-finite steps, optional average of the weights (EMA). Betas 0.9/0.999, eps 1e-8. One owner, one thread. */
+#ifndef BRR_NN_OPTIM_H
+#define BRR_NN_OPTIM_H
+#include "nn/param.h"
+
+struct optim_config {
+    double learning_rate, weight_decay, warmup_ratio, gradient_clip; /* clip 0 = off */
+    double ema;                                                      /* decay of the average, 0 = off */
+    int64_t total_steps;
+    bool constant; /* else cosine to 0 */
+};
+
+struct optim_report {
+    double learning_rate, gradient_norm; /* of this step; norm before clipping */
+    bool skipped;                        /* not finite: parameters untouched */
+};
+
+struct optim {
+    struct optim_config config;
+    struct param_set *params;
+    float *m, *v, *ema; /* device, data_count each; ema NULL when off */
+    int64_t updates;    /* of the moments: skipped steps do not count */
+};
+
+int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err);
+void optim_done(struct optim *o);
+int64_t optim_bytes(const struct param_set *params, const struct optim_config *config);
+/* The average starts from the present weights: call after they are initialised or loaded. */
+int optim_start_ema(struct optim *o, struct stream *s, struct err *err);
+int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
+/* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */
+double optim_rate(const struct optim_config *config, int64_t t);
+/* One update from the accumulated gradients; t as above. */
+int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err);
+
+#endif
