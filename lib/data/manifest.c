@@ -1,0 +1,310 @@
+#include "data/manifest.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/arena.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/labels.h"
+#include "data/recording.h"
+#include "store/digest.h"
+
+enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096 };
+
+struct manifest {
+    struct arena text; /* paths, patients, error texts; only the opening thread allocates */
+    struct manifest_entry *entries;
+    int64_t count, capacity, limit;
+    int64_t window, hop;
+    int channels;
+    char hash[DIGEST_HEX_SIZE];
+};
+
+/* What the worker threads of manifest_open share. */
+struct opening {
+    const struct manifest_config *config;
+    struct manifest *manifest;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t next, done;
+    int running;
+    bool stop;
+    struct err *errors; /* (count) of bad files, written by the file's worker alone */
+    int64_t last_done;  /* index of the newest finished file */
+};
+
+static bool is_recording(const char *path) {
+    size_t len = strlen(path);
+    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
+}
+
+static int collect(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    struct manifest *m = ctx;
+    (void)size_bytes;
+    if (!is_recording(relative_path) || (m->limit && m->count == m->limit))
+        return 0;
+    if (m->count == MANIFEST_MAX_FILES)
+        return err_set(err, ERR_EXHAUSTED, "more than %d recordings; split the data into several sources", MANIFEST_MAX_FILES);
+    if (m->count == m->capacity) {
+        int64_t capacity = m->capacity ? 2 * m->capacity : 256;
+        struct manifest_entry *entries = realloc(m->entries, sizeof *entries * (size_t)capacity);
+        if (!entries)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)capacity);
+        m->entries = entries;
+        m->capacity = capacity;
+    }
+    char patient[PATH_BYTES];
+    int rc = labels_patient(relative_path, patient, sizeof patient, err);
+    if (rc)
+        return rc;
+    struct manifest_entry *e = &m->entries[m->count++];
+    *e = (struct manifest_entry){.relative_path = arena_strdup(&m->text, relative_path),
+                                 .patient = arena_strdup(&m->text, patient),
+                                 .split = labels_split(relative_path)};
+    return e->relative_path && e->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
+}
+
+struct window_count manifest_count_window(const struct recording_info *info, int64_t start, int64_t window) {
+    struct window_count count = {.class = WINDOW_NONE};
+    count.valid = window_valid(info->segments, info->n_segments, start, window);
+    count.seizure = window_overlap(info->seizures, info->n_seizures, start, count.valid);
+    if (count.seizure > 0)
+        count.class = (double)count.seizure >= 0.99 * (double)count.valid ? WINDOW_FULL : WINDOW_PARTIAL;
+    return count;
+}
+
+static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, struct err *err) {
+    struct recording_info info;
+    recording_info(e->recording, &info);
+    int64_t n = window_grid(info.segments, info.n_segments, window, hop, NULL);
+    int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
+    if (!starts)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)n);
+    window_grid(info.segments, info.n_segments, window, hop, starts);
+    for (int64_t i = 0; i < n; i++) {
+        struct window_count count = manifest_count_window(&info, starts[i], window);
+        if (2 * count.valid >= window)
+            e->windows[count.class]++;
+    }
+    free(starts);
+    return 0;
+}
+
+/* Build or find the cache file of one entry, open it and count its windows. */
+static int open_entry(const struct opening *o, struct manifest_entry *e, struct err *err) {
+    const struct manifest_config *c = o->config;
+    char edf_path[PATH_BYTES], cache_file[PATH_BYTES];
+    struct window_build request = {.edf_path = edf_path,
+                                   .cache_dir = c->cache_dir,
+                                   .frontend = c->frontend,
+                                   .labels = c->labels,
+                                   .unlabeled = c->unlabeled,
+                                   .rebuild = c->rebuild};
+    int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
+    if (!rc)
+        rc = window_build(&request, cache_file, sizeof cache_file, &e->skipped, err);
+    if (rc || e->skipped)
+        return rc;
+    if (!(rc = recording_open(cache_file, &e->recording, err)))
+        rc = count_windows(e, c->window, c->hop, err);
+    return rc;
+}
+
+static void *worker(void *arg) {
+    struct opening *o = arg;
+    pthread_mutex_lock(&o->lock);
+    while (!o->stop && o->next < o->manifest->count) {
+        int64_t i = o->next++;
+        pthread_mutex_unlock(&o->lock);
+        int rc = open_entry(o, &o->manifest->entries[i], &o->errors[i]);
+        pthread_mutex_lock(&o->lock);
+        if (rc) {
+            recording_close(o->manifest->entries[i].recording);
+            o->manifest->entries[i].recording = NULL;
+            o->errors[i].code = rc;
+            o->stop |= o->config->fail_on_bad_file;
+        }
+        o->done++;
+        o->last_done = i;
+        pthread_cond_signal(&o->changed);
+    }
+    o->running--;
+    pthread_cond_signal(&o->changed);
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+/* Starts the workers and reports their progress until all are done. */
+static int run_workers(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
+    pthread_t threads[MANIFEST_MAX_WORKERS];
+    int wanted = o->config->workers, n = 0, errnum = 0;
+    bool cancelled = false;
+    pthread_mutex_init(&o->lock, NULL);
+    pthread_cond_init(&o->changed, NULL);
+    pthread_mutex_lock(&o->lock);
+    for (; n < wanted && n < o->manifest->count && !errnum; n += !errnum) {
+        errnum = pthread_create(&threads[n], NULL, worker, o);
+        o->running += !errnum;
+    }
+    for (int64_t seen = 0; o->running > 0;) {
+        if (o->done == seen) {
+            pthread_cond_wait(&o->changed, &o->lock);
+            continue;
+        }
+        seen = o->done;
+        const char *path = o->manifest->entries[o->last_done].relative_path;
+        pthread_mutex_unlock(&o->lock);
+        bool go_on = !progress || progress(ctx, seen, o->manifest->count, path);
+        pthread_mutex_lock(&o->lock);
+        cancelled |= !go_on;
+        o->stop |= !go_on;
+    }
+    pthread_mutex_unlock(&o->lock);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    pthread_cond_destroy(&o->changed);
+    pthread_mutex_destroy(&o->lock);
+    if (cancelled)
+        return err_set(err, ERR_CANCELLED, "opening the data was stopped after %lld of %lld recordings", (long long)o->done,
+                       (long long)o->manifest->count);
+    return n || !o->manifest->count ? 0 : err_errno(err, errnum, "cannot start a worker thread");
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The hash, the channel count, and the texts of the bad files. */
+static int finish(struct manifest *m, const struct opening *o, struct err *err) {
+    const char **keys = calloc((size_t)m->count + 1, sizeof *keys);
+    int64_t n = 0;
+    char text[800];
+    if (!keys)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld cache keys", (long long)m->count);
+    for (int64_t i = 0; i < m->count; i++) {
+        struct manifest_entry *e = &m->entries[i];
+        if (o->errors[i].code)
+            e->error = arena_strdup(&m->text, err_text(&o->errors[i], text, sizeof text));
+        if (e->recording)
+            keys[n++] = recording_key(e->recording);
+    }
+    qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+    struct digest *digest = digest_new();
+    if (digest) {
+        for (int64_t i = 0; i < n; i++)
+            digest_update(digest, keys[i], strlen(keys[i]));
+        digest_finish(digest, m->hash);
+    }
+    free(keys);
+    return digest ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest's hash");
+}
+
+static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
+                    struct err *err) {
+    struct opening o = {.config = c, .manifest = m};
+    int rc = fsio_walk(c->root, collect, m, err);
+    if (rc)
+        return rc;
+    if (m->count == 0)
+        return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->root);
+    o.errors = calloc((size_t)m->count, sizeof *o.errors);
+    if (!o.errors)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
+    rc = run_workers(&o, progress, ctx, err);
+    for (int64_t i = 0; i < m->count && !rc && c->fail_on_bad_file; i++)
+        if (o.errors[i].code) {
+            rc = o.errors[i].code;
+            if (err)
+                *err = o.errors[i];
+        }
+    if (!rc)
+        rc = finish(m, &o, err);
+    free(o.errors);
+    return rc;
+}
+
+int manifest_open(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
+                  struct err *err) {
+    if (config->window < 1 || config->hop < 1 || config->workers < 1 || config->workers > MANIFEST_MAX_WORKERS)
+        return err_set(err, ERR_INVALID, "window %lld, hop %lld, %d workers; expected windows and hops ≥ 1 and 1..%d workers",
+                       (long long)config->window, (long long)config->hop, config->workers, MANIFEST_MAX_WORKERS);
+    struct manifest *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a manifest");
+    arena_init(&m->text, TEXT_MAX_BYTES);
+    m->window = config->window;
+    m->hop = config->hop;
+    m->limit = config->max_files;
+    int rc = montage_channels(config->frontend.montage, NULL, &m->channels, err);
+    if (!rc)
+        rc = open_all(m, config, progress, ctx, err);
+    bool usable = false;
+    for (int64_t i = 0; i < m->count; i++)
+        usable |= m->entries[i].recording != NULL;
+    if (!rc && !usable) {
+        char bad[400];
+        int64_t n_bad = manifest_describe_bad(m, 2, bad, sizeof bad);
+        rc = n_bad ? err_set(err, ERR_PRECONDITION, "%s", bad)
+                   : err_set(err, ERR_PRECONDITION, "all %lld recordings below %s are unlabelled and skipped", (long long)m->count,
+                             config->root);
+    }
+    if (rc)
+        manifest_close(m);
+    else
+        *ret = m;
+    return rc;
+}
+
+void manifest_close(struct manifest *m) {
+    if (!m)
+        return;
+    for (int64_t i = 0; i < m->count; i++)
+        recording_close(m->entries[i].recording);
+    free(m->entries);
+    arena_done(&m->text);
+    free(m);
+}
+
+int64_t manifest_count(const struct manifest *m) {
+    return m->count;
+}
+
+const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index) {
+    return &m->entries[index];
+}
+
+const char *manifest_hash(const struct manifest *m) {
+    return m->hash;
+}
+
+void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop) {
+    *ret_window = m->window;
+    *ret_hop = m->hop;
+}
+
+int manifest_channels(const struct manifest *m) {
+    return m->channels;
+}
+
+int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size) {
+    struct str text;
+    int64_t n = 0;
+    str_init(&text, size ? size - 1 : 0);
+    for (int64_t i = 0; i < m->count; i++)
+        n += m->entries[i].error != NULL;
+    if (n)
+        str_printf(&text, "%lld of %lld files cannot be used", (long long)n, (long long)m->count);
+    int shown = 0;
+    for (int64_t i = 0; i < m->count && shown < most; i++)
+        if (m->entries[i].error)
+            str_printf(&text, "%s %s", shown++ ? ";" : ":", m->entries[i].error);
+    if (n > shown && shown)
+        str_puts(&text, "; …");
+    if (size)
+        str_copy(buf, size, str_cstr(&text));
+    str_done(&text);
+    return n;
+}

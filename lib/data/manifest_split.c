@@ -1,0 +1,242 @@
+/* Splits of a manifest by patient. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/str.h"
+#include "data/manifest.h"
+
+enum { ROLE_UNUSED, ROLE_TRAIN, ROLE_VALIDATION };
+
+/* One patient with usable recordings. */
+struct patient {
+    const char *name;
+    int64_t recordings, seizure_windows;
+    uint8_t role;
+};
+
+struct patients {
+    struct patient *items;
+    int64_t count;
+    int64_t *of_entry; /* (manifest_count) index of the entry's patient, −1 for unusable entries */
+};
+
+static int compare_patients(const void *a, const void *b) {
+    return strcmp(((const struct patient *)a)->name, ((const struct patient *)b)->name);
+}
+
+static int64_t find_patient(const struct patients *p, const char *name) {
+    struct patient key = {.name = name};
+    const struct patient *found = bsearch(&key, p->items, (size_t)p->count, sizeof key, compare_patients);
+    return found ? found - p->items : -1;
+}
+
+static void patients_done(struct patients *p) {
+    free(p->items);
+    free(p->of_entry);
+}
+
+/* Distinct patients in order of name. */
+static int patients_init(struct patients *p, const struct manifest *m, struct err *err) {
+    int64_t n = manifest_count(m);
+    p->items = calloc((size_t)n + 1, sizeof *p->items);
+    p->of_entry = calloc((size_t)n + 1, sizeof *p->of_entry);
+    p->count = 0;
+    if (!p->items || !p->of_entry) {
+        patients_done(p);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of %lld recordings", (long long)n);
+    }
+    int64_t usable = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (manifest_entry(m, i)->recording)
+            p->items[usable++].name = manifest_entry(m, i)->patient;
+    qsort(p->items, (size_t)usable, sizeof *p->items, compare_patients);
+    for (int64_t i = 0; i < usable; i++)
+        if (!p->count || strcmp(p->items[p->count - 1].name, p->items[i].name))
+            p->items[p->count++] = p->items[i];
+    for (int64_t i = 0; i < n; i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        p->of_entry[i] = e->recording ? find_patient(p, e->patient) : -1;
+        if (p->of_entry[i] < 0)
+            continue;
+        struct patient *patient = &p->items[p->of_entry[i]];
+        patient->recordings++;
+        patient->seizure_windows += e->windows[WINDOW_PARTIAL] + e->windows[WINDOW_FULL];
+    }
+    return 0;
+}
+
+/* A few patients' names, for messages. */
+static void list_patients(const struct patients *p, struct str *out) {
+    for (int64_t i = 0; i < p->count && i < 8; i++)
+        str_printf(out, "%s%s", i ? ", " : "", p->items[i].name);
+    if (p->count > 8)
+        str_puts(out, ", …");
+}
+
+static int assign_list(struct patients *p, const char *const *names, int n, uint8_t role, struct err *err) {
+    for (int i = 0; i < n; i++) {
+        int64_t at = find_patient(p, names[i]);
+        if (at < 0) {
+            struct str known;
+            str_init(&known, 250);
+            list_patients(p, &known);
+            int rc = err_set(err, ERR_NOT_FOUND, "data.split: patient %s has no usable recording; the %lld patients found are %s",
+                             names[i], (long long)p->count, str_cstr(&known));
+            str_done(&known);
+            return rc;
+        }
+        if (p->items[at].role != ROLE_UNUSED && p->items[at].role != role)
+            return err_set(err, ERR_INVALID, "data.split: patient %s stands in train and in validation; name each patient once",
+                           names[i]);
+        p->items[at].role = role;
+    }
+    return 0;
+}
+
+static int64_t count_role(const struct patients *p, uint8_t role, bool with_seizures) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->count; i++)
+        n += p->items[i].role == role && (!with_seizures || p->items[i].seizure_windows > 0);
+    return n;
+}
+
+/* Give one patient of role `from` the role `to`, taking the first in order that has seizures or not. false when there is none. */
+static bool move_one(struct patients *p, const uint32_t *order, int64_t n, uint8_t from, bool seizures, uint8_t to) {
+    for (int64_t i = 0; i < n; i++) {
+        struct patient *patient = &p->items[order[i]];
+        if (patient->role == from && (patient->seizure_windows > 0) == seizures) {
+            patient->role = to;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Draw round(f·n) of the training patients for validation. If the draw leaves one side without a seizure, one patient changes
+ * places. */
+static int assign_fraction(struct patients *p, double fraction, uint64_t seed, struct err *err) {
+    int64_t n = 0, wanted;
+    uint32_t *order = malloc(sizeof *order * (size_t)(p->count + 1));
+    struct rng rng;
+    if (!order)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->items[i].role == ROLE_TRAIN)
+            order[n++] = (uint32_t)i;
+    wanted = llround(fraction * (double)n);
+    wanted = wanted < 1 ? 1 : wanted;
+    if (wanted >= n) {
+        free(order);
+        return err_set(
+            err, ERR_PRECONDITION,
+            "validation of %.3g of %lld patients leaves none to train on; add patients, or set data.validation_fraction to 0",
+            fraction, (long long)n);
+    }
+    rng_init(&rng, seed, RNG_SAMPLER, UINT32_MAX);
+    rng_shuffle_u32(&rng, order, (size_t)n);
+    for (int64_t i = 0; i < wanted; i++)
+        p->items[order[i]].role = ROLE_VALIDATION;
+    if (!count_role(p, ROLE_VALIDATION, true) && count_role(p, ROLE_TRAIN, true) > 1) {
+        move_one(p, order, n, ROLE_VALIDATION, false, ROLE_TRAIN);
+        move_one(p, order, n, ROLE_TRAIN, true, ROLE_VALIDATION);
+    } else if (!count_role(p, ROLE_TRAIN, true) && count_role(p, ROLE_VALIDATION, true) > 1) {
+        move_one(p, order, n, ROLE_VALIDATION, true, ROLE_TRAIN);
+        move_one(p, order, n, ROLE_TRAIN, false, ROLE_VALIDATION);
+    }
+    free(order);
+    return 0;
+}
+
+/* By folder: train → 1, dev → 2, eval and the rest stay unused. */
+static int assign_folders(const struct manifest *m, struct patients *p, struct err *err) {
+    int64_t found[2] = {0, 0};
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        if (p->of_entry[i] < 0)
+            continue;
+        uint8_t role = !strcmp(e->split, "train") ? ROLE_TRAIN : !strcmp(e->split, "dev") ? ROLE_VALIDATION : ROLE_UNUSED;
+        struct patient *patient = &p->items[p->of_entry[i]];
+        if (role == ROLE_UNUSED)
+            continue;
+        if (patient->role != ROLE_UNUSED && patient->role != role)
+            return err_set(err, ERR_PRECONDITION, "patient %s has recordings below train/ and dev/; splits must not share patients",
+                           patient->name);
+        patient->role = role;
+        found[role - 1]++;
+    }
+    if (!found[0] || !found[1])
+        return err_set(err, ERR_PRECONDITION,
+                       "data.split official: %lld recordings below train/ and %lld below dev/; expected some in both, or set "
+                       "data.validation_fraction instead",
+                       (long long)found[0], (long long)found[1]);
+    return 0;
+}
+
+/* Whether the folders alone say the split, so that nobody has to. */
+static bool has_folders(const struct manifest *m, const struct patients *p) {
+    bool train = false, dev = false;
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        train |= p->of_entry[i] >= 0 && !strcmp(e->split, "train");
+        dev |= p->of_entry[i] >= 0 && !strcmp(e->split, "dev");
+    }
+    return train && dev;
+}
+
+static int no_seizure(const struct manifest *m, const struct patients *p, uint8_t role, struct err *err) {
+    int64_t recordings = 0, windows = 0, labelled = 0;
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        struct recording_info info;
+        if (p->of_entry[i] < 0 || p->items[p->of_entry[i]].role != role)
+            continue;
+        recording_info(e->recording, &info);
+        recordings++;
+        labelled += info.labelled;
+        windows += e->windows[WINDOW_NONE];
+    }
+    return err_set(
+        err, ERR_PRECONDITION,
+        "the %s set has no seizure: %lld patients, %lld recordings (%lld with labels), %lld windows, all without seizure; check "
+        "data.labels, or %s",
+        role == ROLE_TRAIN ? "training" : "validation", (long long)count_role(p, role, false), (long long)recordings,
+        (long long)labelled, (long long)windows,
+        role == ROLE_TRAIN ? "choose other patients in data.split.train"
+                           : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
+}
+
+static int assign(const struct manifest *m, const struct split_config *c, struct patients *p, struct err *err) {
+    int rc;
+    if (c->official || (!c->n_train && !c->n_validation && has_folders(m, p)))
+        return assign_folders(m, p, err);
+    if ((rc = assign_list(p, c->train, c->n_train, ROLE_TRAIN, err)) ||
+        (rc = assign_list(p, c->validation, c->n_validation, ROLE_VALIDATION, err)))
+        return rc;
+    for (int64_t i = 0; !c->n_train && i < manifest_count(m); i++)
+        if (p->of_entry[i] >= 0 && strcmp(manifest_entry(m, i)->split, "eval") && p->items[p->of_entry[i]].role == ROLE_UNUSED)
+            p->items[p->of_entry[i]].role = ROLE_TRAIN;
+    return !c->n_validation && c->validation_fraction > 0 ? assign_fraction(p, c->validation_fraction, c->seed, err) : 0;
+}
+
+int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err) {
+    struct patients p;
+    if (!(config->validation_fraction >= 0) || config->validation_fraction >= 1)
+        return err_set(err, ERR_INVALID, "validation_fraction is %g; expected 0 to below 1", config->validation_fraction);
+    int rc = patients_init(&p, m, err);
+    if (rc)
+        return rc;
+    if (!(rc = assign(m, config, &p, err))) {
+        if (!count_role(&p, ROLE_TRAIN, true))
+            rc = no_seizure(m, &p, ROLE_TRAIN, err);
+        else if (count_role(&p, ROLE_VALIDATION, false) && !count_role(&p, ROLE_VALIDATION, true))
+            rc = no_seizure(m, &p, ROLE_VALIDATION, err);
+    }
+    for (int64_t i = 0; i < manifest_count(m) && !rc; i++) {
+        bool eval = !strcmp(manifest_entry(m, i)->split, "eval") && !config->n_train && !config->n_validation;
+        role[i] = p.of_entry[i] >= 0 && !eval ? p.items[p.of_entry[i]].role : ROLE_UNUSED;
+    }
+    patients_done(&p);
+    return rc;
+}

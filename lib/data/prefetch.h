@@ -1,0 +1,41 @@
+/* prefetch: reader threads that fill a bounded ring of ready batches, handed out strictly in the sampler's order whatever the
+ * threads' timing. One consumer thread. */
+#ifndef BRR_DATA_PREFETCH_H
+#define BRR_DATA_PREFETCH_H
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/manifest.h"
+#include "data/sampler.h"
+
+enum { PREFETCH_MAX_DEPTH = 64, PREFETCH_MAX_WORKERS = 64 };
+
+/* A batch ready for the device: x (B,T,C) F32, labels (B,T) U8, valid (B). */
+struct batch {
+    float *x;
+    uint8_t *labels;
+    int32_t *valid;
+    int64_t epoch, first_index; /* position in the sampler's order */
+    int size;
+};
+struct prefetch_config {
+    int batch_size, workers, depth; /* depth = batches in the ring */
+    int64_t window;
+    int channels;
+    void *(*alloc)(void *ctx, unsigned long bytes); /* host memory for x (pinned on CUDA); NULL = plain memory */
+    void (*free)(void *ctx, void *data);
+    void *alloc_ctx;
+};
+struct prefetch;
+/* Starts readers at window `index` of `epoch`; an epoch's last partial batch is dropped (or kept when it is the only one), then the
+ * next epoch begins. Manifest and sampler must outlive it; the sampler is its own until prefetch_stop. */
+int prefetch_start(const struct manifest *m, struct sampler *s, const struct prefetch_config *config, int64_t epoch, int64_t index,
+                   struct prefetch **ret, struct err *err);
+/* Next batch, in order; *ret_wait_s = time spent waiting (may be NULL). The batch is the caller's until prefetch_release; holding
+ * all `depth` of them and asking for more is ERR_EXHAUSTED. A reader's error is returned in its batch's place, and again after. */
+int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err);
+void prefetch_release(struct prefetch *p, const struct batch *b);
+/* Joins the readers and frees everything, batches still held included. NULL is fine. */
+void prefetch_stop(struct prefetch *p);
+
+#endif
