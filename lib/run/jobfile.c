@@ -172,9 +172,8 @@ static bool env_is_one(const char *name) {
 
 static int read_model(struct raw *raw, const char *file, struct err *err) {
     struct jobfile *job = &raw->job;
-    const char *const *names = NULL;
     int channels = 0, rc;
-    if ((rc = montage_channels(job->data.montage, &names, &channels, err)))
+    if ((rc = montage_channels(job->data.montage, NULL, &channels, err)))
         return rc;
     struct seizure_config *m = &job->model;
     if ((rc = seizure_preset(job->preset, channels, m, err)))
