@@ -1,0 +1,364 @@
+#include "model/events.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RATE_HZ = 256 };
+
+/* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
+ * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
+ * shorter than k (up to r at the edge). So the whole chain works on runs and needs the trace only for the confidence. */
+struct run {
+    bool present;
+    bool settled; /* its first part was given out already: certain to be kept */
+    int64_t first, end;
+};
+
+struct events {
+    struct events_config config;
+    events_emit_fn *emit;
+    void *ctx;
+    float *trace; /* samples [base, now) */
+    int64_t base, now, capacity, segment;
+    bool on;
+    int64_t onset, offset; /* consecutive samples ≥ on while off; < off while on */
+    int64_t on_first;      /* first sample of the running on-state */
+    bool on_settled;       /* see struct run */
+    struct run closed;     /* newest run after opening, still open to closing */
+    struct run event;      /* newest run after closing and duration, still open to merging */
+};
+
+void events_config_default(struct events_config *c) {
+    *c = (struct events_config){.on = 0.86,
+                                .off = 0.78,
+                                .min_onset = 128,
+                                .min_offset = 256,
+                                .opening = 11,
+                                .closing = 31,
+                                .min_duration_s = 3,
+                                .max_duration_s = 600,
+                                .merge_gap_s = 2,
+                                .confidence = EVENT_CONFIDENCE_MEAN,
+                                .percentile = 0.75};
+}
+
+int events_config_check(const struct events_config *c, struct err *err) {
+    if (!(c->on > 0 && c->on < 1 && c->off > 0 && c->off <= c->on))
+        return err_set(err, ERR_INVALID, "on %g and off %g: expected 0 < off <= on < 1", c->on, c->off);
+    if (c->min_onset < 1 || c->min_offset < 1)
+        return err_set(err, ERR_INVALID, "min_onset and min_offset must be at least 1 sample");
+    if (c->opening < 1 || c->closing < 1 || c->opening % 2 == 0 || c->closing % 2 == 0)
+        return err_set(err, ERR_INVALID, "opening %lld and closing %lld must be odd", (long long)c->opening, (long long)c->closing);
+    if (!(c->min_duration_s >= 0 && c->max_duration_s >= 1 && c->merge_gap_s >= 0))
+        return err_set(err, ERR_INVALID, "durations must not be negative, and max_duration_s at least 1");
+    return 0;
+}
+
+static const char *const confidence_names[] = {"mean", "peak", "percentile"};
+
+#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile)
+#define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
+
+void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key) {
+    json_begin_object(w, key);
+#define PUT(field) json_put_f64(w, #field, c->field);
+    EVENT_NUMBERS(PUT)
+#undef PUT
+#define PUT(field) json_put_i64(w, #field, c->field);
+    EVENT_SAMPLES(PUT)
+#undef PUT
+    json_put_str(w, "confidence", confidence_names[c->confidence]);
+    json_end(w, '}');
+}
+
+int events_config_from_json(const struct json *j, struct events_config *ret, struct err *err) {
+    struct events_config c;
+    events_config_default(&c);
+#define GET(field) c.field = json_f64(json_get(j, #field), c.field);
+    EVENT_NUMBERS(GET)
+#undef GET
+#define GET(field) c.field = json_i64(json_get(j, #field), c.field);
+    EVENT_SAMPLES(GET)
+#undef GET
+    const char *confidence = json_str(json_get(j, "confidence"), "mean");
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(confidence, confidence_names[i]))
+            c.confidence = (enum event_confidence)i;
+    int rc = events_config_check(&c, err);
+    if (!rc)
+        *ret = c;
+    return rc;
+}
+
+struct events *events_new(const struct events_config *config, events_emit_fn *emit, void *ctx) {
+    struct events *e = calloc(1, sizeof *e);
+    if (e)
+        *e = (struct events){.config = *config, .emit = emit, .ctx = ctx};
+    return e;
+}
+
+void events_free(struct events *e) {
+    if (!e)
+        return;
+    free(e->trace);
+    free(e);
+}
+
+static int64_t samples(double seconds) {
+    return (int64_t)llround(seconds * RATE_HZ);
+}
+
+static int ascending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+static float percentile_of(const float *p, int64_t n, double q) {
+    float *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return NAN;
+    memcpy(sorted, p, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    float value = sorted[(int64_t)((double)(n - 1) * q)];
+    free(sorted);
+    return value;
+}
+
+static float confidence_of(const struct events *e, int64_t first, int64_t end) {
+    const float *p = e->trace + (first - e->base);
+    int64_t n = end - first;
+    if (e->config.confidence == EVENT_CONFIDENCE_PERCENTILE)
+        return percentile_of(p, n, e->config.percentile);
+    double sum = 0, peak = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)p[i];
+        peak = fmax(peak, (double)p[i]);
+    }
+    double value = e->config.confidence == EVENT_CONFIDENCE_PEAK ? peak : sum / (double)n;
+    return (float)fmin(fmax(value, 0), 1);
+}
+
+static void emit_span(struct events *e, int64_t first, int64_t end) {
+    struct event event = {first, end, confidence_of(e, first, end)};
+    e->emit(e->ctx, &event);
+}
+
+/* Give out the pieces of the newest event that lie wholly before `known`, longest allowed each. */
+static void emit_pieces(struct events *e, int64_t known) {
+    int64_t max = samples(e->config.max_duration_s);
+    while (known - e->event.first > max) {
+        emit_span(e, e->event.first, e->event.first + max);
+        e->event.first += max;
+    }
+}
+
+static void finish_event(struct events *e) {
+    if (!e->event.present)
+        return;
+    emit_pieces(e, e->event.end);
+    emit_span(e, e->event.first, e->event.end);
+    e->event.present = false;
+}
+
+/* The closed run is final: duration rule, then merging. */
+static void finish_closed(struct events *e) {
+    if (!e->closed.present)
+        return;
+    struct run run = e->closed;
+    e->closed.present = false;
+    if (!run.settled && run.end - run.first < samples(e->config.min_duration_s))
+        return;
+    if (e->event.present && run.first - e->event.end <= samples(e->config.merge_gap_s)) {
+        e->event.end = run.end;
+        return;
+    }
+    finish_event(e);
+    e->event = run;
+}
+
+/* A run of the hysteresis ended (or reached the segment's end): opening, then closing. */
+static void add_run(struct events *e, int64_t first, int64_t end, bool at_end) {
+    bool at_start = first == e->segment; /* runs that touch the edge are judged by half a kernel */
+    int64_t least = at_start || at_end ? e->config.opening / 2 + 1 : e->config.opening;
+    bool settled = e->on_settled;
+    e->on_settled = false;
+    if (!settled && end - first < least && !(at_start && at_end))
+        return;
+    if (e->closed.present && first - e->closed.end < e->config.closing) {
+        e->closed.end = end;
+        return;
+    }
+    finish_closed(e);
+    bool near_start = first - e->segment <= e->config.closing / 2;
+    e->closed = (struct run){true, settled, near_start ? e->segment : first, end};
+}
+
+/* Settle what nothing later can change. */
+static void settle(struct events *e) {
+    int64_t next = e->on ? e->on_first : e->now - e->onset; /* no later run starts before this */
+    if (e->closed.present && next - e->closed.end >= e->config.closing)
+        finish_closed(e);
+    int64_t coming = e->closed.present ? e->closed.first : next;
+    if (e->event.present && coming - e->event.end > samples(e->config.merge_gap_s))
+        finish_event(e);
+    if (!e->closed.present && e->event.present)
+        emit_pieces(e, e->event.end);
+}
+
+/* Drop trace that no future event can cover. */
+static void trim(struct events *e) {
+    int64_t keep = (e->on ? e->on_first : e->now - e->onset) - e->config.closing;
+    if (e->closed.present && e->closed.first < keep)
+        keep = e->closed.first;
+    if (e->event.present && e->event.first < keep)
+        keep = e->event.first;
+    if (keep <= e->base || keep - e->base < 65536)
+        return;
+    memmove(e->trace, e->trace + (keep - e->base), (size_t)(e->now - keep) * sizeof *e->trace);
+    e->base = keep;
+}
+
+static void hysteresis(struct events *e, float p) {
+    const struct events_config *c = &e->config;
+    if (!e->on) {
+        e->onset = (double)p >= c->on ? e->onset + 1 : 0;
+        if (e->onset == c->min_onset) {
+            e->on = true;
+            e->on_first = e->now + 1 - e->onset;
+            e->onset = e->offset = 0;
+        }
+        return;
+    }
+    e->offset = (double)p < c->off ? e->offset + 1 : 0;
+    if (e->offset < c->min_offset)
+        return;
+    e->on = false;
+    e->offset = e->onset = 0;
+    add_run(e, e->on_first, e->now, false);
+}
+
+/* A run that goes on for very long: settle its first part, so that memory stays bounded. */
+static void settle_long_run(struct events *e) {
+    int64_t max = samples(e->config.max_duration_s), length = e->on ? e->now - e->on_first : 0;
+    if (length <= 2 * max || length < e->config.opening || length < samples(e->config.min_duration_s))
+        return;
+    int64_t first = e->on_first;
+    if (e->closed.present) { /* settle() left it because the running one is within the closing gap */
+        first = e->closed.first;
+        e->closed.present = false;
+    } else if (first - e->segment <= e->config.closing / 2) {
+        first = e->segment;
+    }
+    if (e->event.present && first - e->event.end <= samples(e->config.merge_gap_s)) {
+        e->event.end = e->now;
+    } else {
+        finish_event(e);
+        e->event = (struct run){true, true, first, e->now};
+    }
+    emit_pieces(e, e->now);
+    e->on_first = e->event.first; /* the rest belongs to the run that goes on */
+    e->on_settled = true;
+    e->closed = (struct run){true, true, e->event.first, e->event.first};
+    e->event.present = false;
+}
+
+int events_push(struct events *e, const float *p, int64_t n, struct err *err) {
+    if (e->now - e->base + n > e->capacity) {
+        int64_t capacity = (e->now - e->base + n) * 2;
+        float *trace = realloc(e->trace, (size_t)capacity * sizeof *trace);
+        if (!trace)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the probability trace");
+        e->trace = trace;
+        e->capacity = capacity;
+    }
+    memcpy(e->trace + (e->now - e->base), p, (size_t)n * sizeof *p);
+    for (int64_t i = 0; i < n; i++) {
+        hysteresis(e, p[i]);
+        e->now++;
+    }
+    settle(e);
+    settle_long_run(e);
+    trim(e);
+    return 0;
+}
+
+int events_finish(struct events *e, struct err *err) {
+    (void)err;
+    if (e->on)
+        add_run(e, e->on_first, e->now, true);
+    e->on = false;
+    e->onset = e->offset = 0;
+    if (e->closed.present && e->now - e->closed.end <= e->config.closing / 2)
+        e->closed.end = e->now;
+    finish_closed(e);
+    finish_event(e);
+    return 0;
+}
+
+int events_break(struct events *e, int64_t next_sample, struct err *err) {
+    int rc = events_finish(e, err);
+    e->base = e->now = e->segment = next_sample;
+    return rc;
+}
+
+struct collected {
+    struct event *items;
+    int64_t count, capacity;
+    bool failed;
+};
+
+static void collect(void *ctx, const struct event *event) {
+    struct collected *c = ctx;
+    if (c->count == c->capacity) {
+        int64_t capacity = c->capacity ? 2 * c->capacity : 64;
+        struct event *items = realloc(c->items, (size_t)capacity * sizeof *items);
+        if (!items) {
+            c->failed = true;
+            return;
+        }
+        c->items = items;
+        c->capacity = capacity;
+    }
+    c->items[c->count++] = *event;
+}
+
+int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
+                struct err *err) {
+    struct collected c = {0};
+    struct events *e = events_new(config, collect, &c);
+    int rc = e ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory finding events");
+    for (int64_t i = 0; !rc && i < n;) {
+        int64_t start = i;
+        while (i < n && isnan(p[i]))
+            i++;
+        if (i > start)
+            rc = events_break(e, i, err);
+        for (start = i; i < n && !isnan(p[i]);)
+            i++;
+        if (!rc)
+            rc = events_push(e, p + start, i - start, err);
+    }
+    if (!rc)
+        rc = events_finish(e, err);
+    if (!rc && c.failed)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events");
+    events_free(e);
+    if (rc) {
+        free(c.items);
+        return rc;
+    }
+    *ret = c.items;
+    *ret_count = c.count;
+    return 0;
+}
+
+int alarm_rule_push(struct alarm_rule *rule, float p) {
+    bool counts = rule->active ? (double)p < rule->off : (double)p >= rule->on;
+    rule->run = counts ? rule->run + 1 : 0;
+    if (rule->run < (rule->active ? rule->min_offset : rule->min_onset))
+        return 0;
+    rule->active = !rule->active;
+    rule->run = 0;
+    return rule->active ? 1 : -1;
+}
