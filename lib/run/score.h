@@ -18,6 +18,8 @@ struct score_recording {
     const struct score_event *ref, *hyp;
     int n_ref, n_hyp;
 };
+#define SCORE_DEFINITION "event, sample: SzCORE (F1 as of 2026-01-16); any_overlap, taes: NEDC v6"
+
 /* Counts (taes: fractional). */
 struct score_counts {
     double tp, fp, fn, ref;
@@ -31,7 +33,7 @@ enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCOR
 const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
 
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
-void score_from_counts(enum score_kind kind, const struct score_counts *counts, struct score *ret);
+void score_from_counts(const struct score_counts *counts, struct score *ret);
 /* Pooled over all recordings; subject means are NaN-means over subjects as SzCORE averages. */
 struct score_subject {
     const char *subject;
