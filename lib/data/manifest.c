@@ -149,7 +149,7 @@ static int run_workers(struct opening *o, manifest_progress_fn *progress, void *
         errnum = pthread_create(&threads[n], NULL, worker, o);
         o->running += !errnum;
     }
-    for (int64_t seen = 0; o->running > 0;) {
+    for (int64_t seen = 0; o->running > 0 || o->done != seen;) {
         if (o->done == seen) {
             pthread_cond_wait(&o->changed, &o->lock);
             continue;
@@ -157,7 +157,7 @@ static int run_workers(struct opening *o, manifest_progress_fn *progress, void *
         seen = o->done;
         const char *path = o->manifest->entries[o->last_done].relative_path;
         pthread_mutex_unlock(&o->lock);
-        bool go_on = !progress || progress(ctx, seen, o->manifest->count, path);
+        bool go_on = !progress || cancelled || progress(ctx, seen, o->manifest->count, path);
         pthread_mutex_lock(&o->lock);
         cancelled |= !go_on;
         o->stop |= !go_on;

@@ -46,7 +46,7 @@ struct fixture {
 
 /* Writes path and, beside it, the events TSV ("…_eeg.edf" → "…_events.tsv"). Sample i counts over the records present. */
 static inline void fixture_write(const char *path, const struct fixture *f) {
-    char folder[4096], text[128];
+    char folder[4400], text[128];
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = 0;
     if (fsio_mkdirs(folder, NULL))
@@ -98,7 +98,7 @@ static inline void fixture_write(const char *path, const struct fixture *f) {
     free(row);
     fclose(out);
     if (f->events) {
-        char events[4096];
+        char events[4400];
         snprintf(events, sizeof events, "%s", path);
         strcpy(strstr(events, "_eeg.edf"), "_events.tsv");
         if (fsio_write_atomic(events, f->events, strlen(f->events), NULL))

@@ -1,0 +1,261 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "corpus_fixture.h"
+
+static char folder[4096], root[4200], cache[4200];
+
+static int set_up(void **state) {
+    (void)state;
+    fixture_folder(folder, sizeof folder);
+    snprintf(root, sizeof root, "%s/data", folder);
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    corpus_write(root);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fixture_remove(folder);
+    return 0;
+}
+
+static struct manifest *open_corpus(const struct manifest_config *config) {
+    struct manifest *m = NULL;
+    struct err err = {0};
+    if (manifest_open(config, NULL, NULL, &m, &err))
+        fail_msg("%s (%s)", err.message, err.cause);
+    return m;
+}
+
+static void recordings_come_sorted_with_patients_and_window_classes(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 5);
+    assert_int_equal(manifest_channels(m), 19);
+    const struct manifest_entry *e = manifest_entry(m, 0);
+    assert_string_equal(e->relative_path, "sub-01/sub-01_run-01_eeg.edf");
+    assert_string_equal(e->patient, "sub-01");
+    assert_string_equal(e->split, "");
+    assert_null(e->error);
+    /* 59 windows of 2 s; seizure 20.5–30.5 s: starts 19 and 20, 29 and 30 partial, 21 … 28 full. */
+    assert_int_equal(e->windows[WINDOW_PARTIAL], 4);
+    assert_int_equal(e->windows[WINDOW_FULL], 8);
+    assert_int_equal(e->windows[WINDOW_NONE], 47);
+    assert_int_equal(manifest_entry(m, 3)->windows[WINDOW_NONE], 29);
+    assert_int_equal(manifest_entry(m, 4)->windows[WINDOW_FULL], 19);
+    manifest_close(m);
+}
+
+static void the_hash_depends_on_the_data_and_settings_alone(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    char hash[65];
+    snprintf(hash, sizeof hash, "%s", manifest_hash(m));
+    assert_int_equal(strlen(hash), 64);
+    manifest_close(m);
+    config.workers = 5;
+    m = open_corpus(&config);
+    assert_string_equal(manifest_hash(m), hash);
+    manifest_close(m);
+    config.frontend.notch_hz = 60;
+    m = open_corpus(&config);
+    assert_string_not_equal(manifest_hash(m), hash);
+    manifest_close(m);
+    config.frontend.notch_hz = 50;
+    config.max_files = 2;
+    m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 2);
+    assert_string_not_equal(manifest_hash(m), hash);
+    manifest_close(m);
+}
+
+static void bad_files_are_listed_and_the_rest_is_used(void **state) {
+    (void)state;
+    char bad[4300], text[800];
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = NULL;
+    struct err err = {0};
+    snprintf(bad, sizeof bad, "%s/sub-02/sub-02_run-09_eeg.EDF", root);
+    assert_int_equal(fsio_write_atomic(bad, "not an EDF", 10, NULL), 0);
+    snprintf(bad, sizeof bad, "%s/sub-02/sub-02_run-09_events.tsv", root);
+    assert_int_equal(fsio_write_atomic(bad, FIXTURE_EVENTS "0\t2\tsz\tn/a\tn/a\tn/a\t5\n", strlen(FIXTURE_EVENTS) + 22, NULL), 0);
+    m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 6);
+    const struct manifest_entry *e = manifest_entry(m, 2);
+    assert_null(e->recording);
+    assert_non_null(e->error);
+    assert_int_equal(manifest_describe_bad(m, 3, text, sizeof text), 1);
+    assert_non_null(strstr(text, "1 of 6 files cannot be used"));
+    assert_non_null(strstr(text, "sub-02_run-09_eeg.EDF"));
+    manifest_close(m);
+    config.fail_on_bad_file = true;
+    assert_int_not_equal(manifest_open(&config, NULL, NULL, &m, &err), 0);
+    assert_non_null(strstr(err.message, "sub-02_run-09_eeg.EDF"));
+}
+
+static bool stop_after_two(void *ctx, int64_t done, int64_t total, const char *path) {
+    int *calls = ctx;
+    assert_true(done >= 1 && done <= total && total == 5);
+    assert_non_null(strstr(path, "_eeg.edf"));
+    return ++*calls < 2;
+}
+
+static bool count_calls(void *ctx, int64_t done, int64_t total, const char *path) {
+    int64_t *last = ctx;
+    (void)total, (void)path;
+    assert_true(done > *last);
+    *last = done;
+    return true;
+}
+
+static void progress_is_told_and_can_stop_the_opening(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = NULL;
+    struct err err;
+    int calls = 0;
+    int64_t last = 0;
+    assert_int_equal(manifest_open(&config, count_calls, &last, &m, NULL), 0);
+    assert_int_equal(last, 5);
+    manifest_close(m);
+    m = NULL;
+    config.workers = 1;
+    config.rebuild = true;
+    assert_int_equal(manifest_open(&config, stop_after_two, &calls, &m, &err), ERR_CANCELLED);
+    assert_int_equal(calls, 2);
+    assert_null(m);
+}
+
+static void a_source_without_usable_files_says_why(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(folder, cache);
+    struct manifest *m = NULL;
+    struct err err;
+    char empty[4300], none[4400];
+    snprintf(empty, sizeof empty, "%s/empty", folder);
+    assert_int_equal(fsio_mkdirs(empty, NULL), 0);
+    config.root = empty;
+    assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_NOT_FOUND);
+    snprintf(none, sizeof none, "%s/x.edf", empty);
+    assert_int_equal(fsio_write_atomic(none, "junk", 4, NULL), 0);
+    assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "x.edf"));
+    config.root = "/nowhere/at/all";
+    assert_int_not_equal(manifest_open(&config, NULL, NULL, &m, &err), 0);
+    config = corpus_config(root, cache);
+    config.workers = 0;
+    assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_INVALID);
+}
+
+static void a_fraction_takes_whole_patients_with_a_seizure_on_both_sides(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    uint8_t role[5], again[5];
+    int moved = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct split_config split = {.validation_fraction = 0.25, .seed = seed};
+        assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+        int64_t seizures[3] = {0}, patients[3] = {0};
+        for (int i = 0; i < 5; i++) {
+            const struct manifest_entry *e = manifest_entry(m, i);
+            assert_true(role[i] == 1 || role[i] == 2);
+            seizures[role[i]] += e->windows[WINDOW_PARTIAL] + e->windows[WINDOW_FULL];
+            patients[role[i]] += i != 3; /* the fourth recording is the third's patient */
+        }
+        assert_int_equal(role[2], role[3]);
+        assert_true(seizures[1] > 0 && seizures[2] > 0);
+        assert_int_equal(patients[2], 1);
+        assert_int_equal(manifest_split(m, &split, again, NULL), 0);
+        assert_memory_equal(role, again, sizeof role);
+        moved += role[0] == 2;
+    }
+    assert_true(moved > 3 && moved < 30); /* the seed decides */
+    manifest_close(m);
+}
+
+static void lists_name_patients_and_mistakes_are_said(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    uint8_t role[5];
+    struct err err;
+    const char *one[] = {"sub-01"}, *three[] = {"sub-03"}, *two_and_one[] = {"sub-02", "sub-01"}, *ghost[] = {"sub-77"};
+    struct split_config split = {.train = one, .n_train = 1, .validation = two_and_one, .n_validation = 1};
+    assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+    assert_memory_equal(role, ((uint8_t[]){1, 2, 0, 0, 0}), 5);
+    split = (struct split_config){.validation = one, .n_validation = 1};
+    assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+    assert_memory_equal(role, ((uint8_t[]){2, 1, 1, 1, 1}), 5);
+    split = (struct split_config){.train = one, .n_train = 1, .validation = two_and_one, .n_validation = 2};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "sub-01"));
+    split = (struct split_config){.train = ghost, .n_train = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "sub-77"));
+    assert_non_null(strstr(err.message, "sub-04"));
+    split = (struct split_config){.train = three, .n_train = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "the training set has no seizure: 1 patients, 2 recordings (2 with labels), 88 windows"));
+    assert_non_null(strstr(err.message, "data.labels"));
+    split = (struct split_config){.train = one, .n_train = 1, .validation = three, .n_validation = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "the validation set has no seizure"));
+    split = (struct split_config){.official = true};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "train/"));
+    split = (struct split_config){.train = one, .n_train = 1, .validation_fraction = 0.5};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    split = (struct split_config){.validation_fraction = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_INVALID);
+    manifest_close(m);
+}
+
+static void folders_of_the_official_split_are_obeyed(void **state) {
+    (void)state;
+    char tusz[4200];
+    uint8_t role[4];
+    struct err err;
+    static const char *const seizure = FIXTURE_EVENTS "5\t5\tsz\tn/a\tn/a\tn/a\t20\n";
+    snprintf(tusz, sizeof tusz, "%s/tusz", folder);
+    corpus_file(tusz, "edf/dev/aaaaaabb/s001_2010/01_tcp_ar/aaaaaabb_s001_t000_eeg.edf", 20, seizure);
+    corpus_file(tusz, "edf/eval/aaaaaacc/s001_2010/01_tcp_ar/aaaaaacc_s001_t000_eeg.edf", 20, seizure);
+    corpus_file(tusz, "edf/train/aaaaaaaa/s001_2010/01_tcp_ar/aaaaaaaa_s001_t000_eeg.edf", 20, seizure);
+    struct manifest_config config = corpus_config(tusz, cache);
+    struct manifest *m = open_corpus(&config);
+    for (int official = 0; official < 2; official++) {
+        struct split_config split = {.official = official, .validation_fraction = 0.2};
+        assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+        assert_memory_equal(role, ((uint8_t[]){2, 0, 1}), 3);
+    }
+    manifest_close(m);
+    corpus_file(tusz, "edf/train/aaaaaabb/s001_2010/01_tcp_ar/aaaaaabb_s002_t000_eeg.edf", 20, seizure);
+    m = open_corpus(&config);
+    struct split_config split = {.official = true};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "aaaaaabb"));
+    manifest_close(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(recordings_come_sorted_with_patients_and_window_classes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_hash_depends_on_the_data_and_settings_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_files_are_listed_and_the_rest_is_used, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(progress_is_told_and_can_stop_the_opening, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_source_without_usable_files_says_why, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_fraction_takes_whole_patients_with_a_seizure_on_both_sides, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lists_name_patients_and_mistakes_are_said, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(folders_of_the_official_split_are_obeyed, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
