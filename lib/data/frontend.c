@@ -73,25 +73,25 @@ static int make_buffers(struct frontend *f, struct err *err) {
     return 0;
 }
 
-int frontend_new(const struct frontend_config *config, const char *const *labels, int n_labels, double rate_hz,
-                 frontend_sink_fn *sink, void *ctx, struct frontend **ret, struct frontend_report *report, struct err *err) {
+int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
+                 struct frontend **ret, struct frontend_report *report, struct err *err) {
     int rc = check_config(config, err);
     if (rc)
         return rc;
     struct frontend *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend");
-    if ((rc = montage_new(config->montage, labels, n_labels, &f->montage, err)))
+    if ((rc = montage_new(config->montage, source->labels, source->n_labels, &f->montage, err)))
         goto fail;
     f->channels = f->montage->n_outputs;
     f->lanes = dsp_lanes(f->channels);
     f->sink = sink;
     f->ctx = ctx;
-    f->rate_hz = rate_hz;
-    if ((rc = resampler_new(rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
+    f->rate_hz = source->rate_hz;
+    if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
-    f->fill_gap = (int64_t)floor(config->fill_gap_s * rate_hz + 1e-9);
+    f->fill_gap = (int64_t)floor(config->fill_gap_s * source->rate_hz + 1e-9);
     if (report) {
         *report = (struct frontend_report){.output_channels = f->channels,
                                            .used_channels = f->montage->n_sources,

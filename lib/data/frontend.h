@@ -37,10 +37,16 @@ struct frontend;
 typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
                              struct err *err);
 
-/* labels: the source's channel names (n_labels); rate_hz of the EEG channels. Errors (INVALID, PRECONDITION) name the missing
- * electrodes and the labels present. report may be NULL. */
-int frontend_new(const struct frontend_config *config, const char *const *labels, int n_labels, double rate_hz,
-                 frontend_sink_fn *sink, void *ctx, struct frontend **ret, struct frontend_report *report, struct err *err);
+/* Where samples come from. */
+struct frontend_source {
+    const char *const *labels; /* the source's channel names */
+    int n_labels;              /* ≤ FRONTEND_MAX_LABELS */
+    double rate_hz;            /* of the EEG channels, 1 to 65536 */
+};
+
+/* Errors: INVALID (settings, rate), PRECONDITION (names the missing electrodes and the labels present). report may be NULL. */
+int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
+                 struct frontend **ret, struct frontend_report *report, struct err *err);
 void frontend_free(struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);

@@ -98,7 +98,8 @@ static int open_frontend(struct builder *b, int *signals, double *ret_rate_hz, s
     if (n == 0)
         rc = err_set(err, ERR_PRECONDITION, "no usable signal among %d", b->info->n_signals);
     else
-        rc = frontend_new(&b->request->frontend, labels, n, FRONTEND_RATE_HZ, take_rows, b, &probe, NULL, err);
+        rc = frontend_new(&b->request->frontend, &(struct frontend_source){labels, n, FRONTEND_RATE_HZ}, take_rows, b, &probe, NULL,
+                          err);
     double rate = 0;
     for (int c = 0, count = rc ? 0 : frontend_sources(probe, &used); c < count && !rc; c++) {
         const struct edf_signal *s = &b->info->signals[signals[used[c]]], *first = &b->info->signals[signals[used[0]]];
@@ -110,7 +111,8 @@ static int open_frontend(struct builder *b, int *signals, double *ret_rate_hz, s
     }
     frontend_free(probe);
     if (!rc)
-        rc = frontend_new(&b->request->frontend, labels, n, rate, take_rows, b, &b->frontend, &b->report, err);
+        rc = frontend_new(&b->request->frontend, &(struct frontend_source){labels, n, rate}, take_rows, b, &b->frontend, &b->report,
+                          err);
     *ret_rate_hz = rate;
     free(labels);
     return rc;

@@ -100,7 +100,8 @@ static inline void fixture_write(const char *path, const struct fixture *f) {
     if (f->events) {
         char events[4400];
         snprintf(events, sizeof events, "%s", path);
-        strcpy(strstr(events, "_eeg.edf"), "_events.tsv");
+        char *end = strstr(events, "_eeg.edf");
+        snprintf(end, sizeof events - (size_t)(end - events), "_events.tsv");
         if (fsio_write_atomic(events, f->events, strlen(f->events), NULL))
             abort();
     }

@@ -55,7 +55,7 @@ static const struct frontend_config config = {"referential-19", 50, {0.5, 120}, 
 static struct frontend *open_frontend(double rate, struct heard *h) {
     struct frontend *f = NULL;
     struct err err = {0};
-    if (frontend_new(&config, fixture_referential, CHANNELS, rate, hear, h, &f, NULL, &err))
+    if (frontend_new(&config, &(struct frontend_source){fixture_referential, CHANNELS, rate}, hear, h, &f, NULL, &err))
         fail_msg("%s", err.message);
     return f;
 }
@@ -220,9 +220,13 @@ static void impossible_settings_are_refused(void **state) {
     bad[3].fill_gap_s = -1;
     bad[4].montage = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(frontend_new(&bad[i], fixture_referential, CHANNELS, 256, hear, NULL, &f, NULL, NULL), ERR_INVALID);
-    assert_int_equal(frontend_new(&config, fixture_referential, CHANNELS, 0, hear, NULL, &f, NULL, NULL), ERR_INVALID);
-    assert_int_equal(frontend_new(&config, fixture_referential, 12, 256, hear, NULL, &f, NULL, NULL), ERR_PRECONDITION);
+        assert_int_equal(
+            frontend_new(&bad[i], &(struct frontend_source){fixture_referential, CHANNELS, 256}, hear, NULL, &f, NULL, NULL),
+            ERR_INVALID);
+    assert_int_equal(frontend_new(&config, &(struct frontend_source){fixture_referential, CHANNELS, 0}, hear, NULL, &f, NULL, NULL),
+                     ERR_INVALID);
+    assert_int_equal(frontend_new(&config, &(struct frontend_source){fixture_referential, 12, 256}, hear, NULL, &f, NULL, NULL),
+                     ERR_PRECONDITION);
     assert_null(f);
 }
 
@@ -247,7 +251,8 @@ static struct heard *run_file(const char *path, const char *montage, bool swap, 
         labels[8] = first;
     }
     struct heard *h = new_heard(!strcmp(montage, "bipolar-18") ? 18 : 19);
-    if (frontend_new(&c, labels, info->n_signals, info->signals[0].rate_hz, hear, h, ret_f, report, &err))
+    if (frontend_new(&c, &(struct frontend_source){labels, info->n_signals, info->signals[0].rate_hz}, hear, h, ret_f, report,
+                     &err))
         fail_msg("%s: %s", path, err.message);
     int n = frontend_sources(*ret_f, &used);
     int64_t spr = info->signals[0].samples_per_record, position = 0;
@@ -373,7 +378,7 @@ static int filter_stdin(double rate, double notch) {
     float x[333];
     const float *uv[1] = {x};
     size_t n;
-    int rc = frontend_new(&c, labels, 1, rate, put_half, NULL, &f, NULL, NULL);
+    int rc = frontend_new(&c, &(struct frontend_source){labels, 1, rate}, put_half, NULL, &f, NULL, NULL);
     while (!rc && (n = fread(x, sizeof *x, 333, stdin)) > 0)
         rc = frontend_push(f, uv, (int64_t)n, NULL);
     if (!rc)
