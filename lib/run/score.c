@@ -58,7 +58,8 @@ static int64_t runs_of(const uint8_t *mask, int64_t seconds, struct span *out) {
     return total;
 }
 
-static void score_events(const uint8_t *ref, const uint8_t *hyp, int64_t seconds, struct span *spans, uint8_t *covered, struct score_counts *ret) {
+static void score_events(const uint8_t *ref, const uint8_t *hyp, int64_t seconds, struct span *spans, uint8_t *covered,
+                         struct score_counts *ret) {
     struct span *r = spans, *h = spans + seconds + 2;
     int64_t n_ref = runs_of(ref, seconds, r), n_hyp = runs_of(hyp, seconds, h), samples = seconds * EVENT_HZ;
     memset(covered, 0, (size_t)samples + 1);
@@ -116,8 +117,8 @@ static void score_any_overlap(const struct score_recording *rec, struct score_co
     ret->ref += rec->n_ref;
 }
 
-/* TAES: a reference gains the share of it that hypotheses cover; what a hypothesis spends outside its reference counts towards false
- * alarms, at most 1 per hypothesis, in units of the reference's length. A hypothesis belongs to the first reference it
+/* TAES: a reference gains the share of it that hypotheses cover; what a hypothesis spends outside its reference counts towards
+ * false alarms, at most 1 per hypothesis, in units of the reference's length. A hypothesis belongs to the first reference it
  * touches; later references under the same long hypothesis are missed. */
 static void score_taes(const struct score_recording *rec, bool *used, struct score_counts *ret) {
     memset(used, 0, (size_t)(rec->n_hyp + 1) * sizeof *used);
@@ -142,7 +143,8 @@ static void score_taes(const struct score_recording *rec, bool *used, struct sco
 
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
     if (!(rec->duration_s > 0 && rec->duration_s < MAX_SECONDS))
-        return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name, rec->duration_s, MAX_SECONDS);
+        return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name,
+                       rec->duration_s, MAX_SECONDS);
     size_t seconds = (size_t)rec->duration_s;
     uint8_t *masks = malloc(2 * (seconds + 1) + seconds * EVENT_HZ + 1);
     struct span *spans = malloc(2 * (seconds + 2) * sizeof *spans);

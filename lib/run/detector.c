@@ -1,0 +1,165 @@
+#include "run/detector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "kernels/op.h"
+#include "nn/ckpt.h"
+#include "run/timeline.h"
+#include "store/digest.h"
+
+struct detector {
+    struct detector_info info;
+    struct device *device;
+    struct seizure_net *net;
+    bool owns_net;
+    char path[4096];
+    int max_batch;
+    float *x_host, *p_host;  /* batch × window × channels; batch × window */
+    void *x, *logits, *p;    /* device */
+    struct timeline **batch; /* whose window each row is */
+};
+
+static int take_buffers(struct detector *d, struct err *err) {
+    const struct seizure_config *c = &d->info.file.model;
+    size_t rows = (size_t)d->max_batch * (size_t)c->window * sizeof(float), wide = rows * (size_t)c->in_channels;
+    void *x_host = NULL, *p_host = NULL;
+    int rc = device_alloc_host(d->device, wide, &x_host, err);
+    if (!rc)
+        rc = device_alloc_host(d->device, rows, &p_host, err);
+    if (!rc)
+        rc = device_alloc(d->device, wide, &d->x, err);
+    if (!rc)
+        rc = device_alloc(d->device, rows, &d->logits, err);
+    if (!rc)
+        rc = device_alloc(d->device, rows, &d->p, err);
+    d->x_host = x_host;
+    d->p_host = p_host;
+    d->batch = calloc((size_t)d->max_batch, sizeof *d->batch);
+    if (!rc && !d->batch)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
+    return rc;
+}
+
+int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
+                  struct err *err) {
+    struct detector *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
+    struct device_info device;
+    device_describe(dev, &device);
+    d->device = dev;
+    d->net = net;
+    d->max_batch = max_batch;
+    d->info = (struct detector_info){.file = *file, .checkpoint = d->path, .parameters = seizure_parameter_count(&file->model)};
+    d->info.file.frontend.montage = d->info.file.montage;
+    str_copy(d->info.device, sizeof d->info.device, device.name);
+    int rc = take_buffers(d, err);
+    if (rc) {
+        detector_close(d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, struct detector **ret, struct err *err) {
+    struct modelfile file;
+    struct seizure_net *net = NULL;
+    struct detector *d = NULL;
+    struct stream *s = NULL;
+    struct seizure_options options = {.max_batch = max_batch, .precision = DTYPE_F32};
+    struct seizure_memory memory;
+    char sha[DIGEST_HEX_SIZE] = "";
+    int rc = modelfile_read(checkpoint, &file, err);
+    if (!rc)
+        rc = digest_file(checkpoint, sha, err);
+    if (!rc)
+        rc = seizure_memory(&file.model, &options, &memory, err);
+    if (!rc)
+        rc = stream_open(dev, STREAM_NORMAL, &s, err);
+    if (!rc)
+        rc = seizure_new(dev, &file.model, &options, &net, err);
+    if (!rc)
+        rc = ckpt_load_model(checkpoint, seizure_params(net), s, false, err);
+    if (!rc)
+        rc = detector_wrap(dev, net, &file, max_batch, &d, err);
+    stream_close(s);
+    if (rc) {
+        seizure_free(net);
+        return rc;
+    }
+    d->owns_net = true;
+    d->info.memory_bytes = memory.total;
+    str_copy(d->path, sizeof d->path, checkpoint);
+    memcpy(d->info.sha256, sha, sizeof sha);
+    *ret = d;
+    return 0;
+}
+
+void detector_close(struct detector *d) {
+    if (!d)
+        return;
+    device_free_host(d->device, d->x_host);
+    device_free_host(d->device, d->p_host);
+    device_free(d->device, d->x);
+    device_free(d->device, d->logits);
+    device_free(d->device, d->p);
+    if (d->owns_net)
+        seizure_free(d->net);
+    free(d->batch);
+    free(d);
+}
+
+const struct detector_info *detector_info(const struct detector *d) {
+    return &d->info;
+}
+
+/* Windows of one batch; returns how many were taken. */
+static int gather(struct detector *d, struct timeline *const *timelines, int n, int room) {
+    const struct seizure_config *c = &d->info.file.model;
+    size_t row = (size_t)c->window * (size_t)c->in_channels;
+    int taken = 0;
+    for (int i = 0; i < n && taken < room; i++)
+        while (taken < room && timeline_take(timelines[i], d->x_host + (size_t)taken * row))
+            d->batch[taken++] = timelines[i];
+    return taken;
+}
+
+static int infer(struct detector *d, struct stream *s, int rows, struct err *err) {
+    const struct seizure_config *c = &d->info.file.model;
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, rows, c->window, c->in_channels),
+                  logits = tensor_2d(d->logits, DTYPE_F32, rows, c->window);
+    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(d->p, DTYPE_F32, rows, c->window)};
+    size_t out = (size_t)rows * (size_t)c->window * sizeof(float);
+    int rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err);
+    if (!rc)
+        rc = seizure_infer(d->net, s, &x, &logits, err);
+    if (!rc)
+        rc = op_sigmoid(s, &sigmoid, err);
+    if (!rc)
+        rc = stream_to_host(s, d->p_host, d->p, out, err);
+    return rc ? rc : stream_sync(s, err);
+}
+
+int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
+                 int64_t *ret_windows, struct err *err) {
+    int64_t total = 0;
+    for (;;) {
+        int room = max_windows && max_windows - total < d->max_batch ? (int)(max_windows - total) : d->max_batch;
+        int rows = gather(d, timelines, n, room), rc = 0;
+        if (!rows)
+            break;
+        if ((rc = infer(d, s, rows, err)))
+            return rc;
+        for (int i = 0; i < rows; i++) {
+            struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */
+            timeline_complete(d->batch[i], d->p_host + (int64_t)i * d->info.file.model.window, &own);
+        }
+        total += rows;
+    }
+    if (ret_windows)
+        *ret_windows = total;
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* detector: a loaded model, immutable and shared by any number of timelines (run/timeline.h), on one device. Runs waiting windows
+ * of many timelines in batches; on the CPU a result never depends on what else is in the batch. One thread (the device's). */
+#ifndef BRR_RUN_DETECTOR_H
+#define BRR_RUN_DETECTOR_H
+#include "run/modelfile.h"
+
+struct device;
+struct stream;
+struct timeline;
+struct detector;
+
+struct detector_info {
+    struct modelfile file;
+    const char *checkpoint; /* path; "" for a wrapped net */
+    char sha256[65];
+    int64_t parameters, memory_bytes;
+    char device[32];
+};
+/* Loads a model file. max_batch windows per call. */
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, struct detector **ret, struct err *err);
+/* Over a net that somebody else owns (validation inside training); the net must outlive it. */
+int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
+                  struct err *err);
+void detector_close(struct detector *d); /* NULL is fine; its timelines must be gone */
+const struct detector_info *detector_info(const struct detector *d);
+
+/* Run at most max_windows waiting windows (0 = all) of the timelines, in their order. Sets each sink in motion. */
+int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
+                 int64_t *ret_windows, struct err *err);
+
+#endif

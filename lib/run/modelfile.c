@@ -1,0 +1,138 @@
+#include "run/modelfile.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "nn/ckpt.h"
+
+int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err) {
+    m->frontend = *frontend;
+    if (!str_copy(m->montage, sizeof m->montage, frontend->montage))
+        return err_set(err, ERR_INVALID, "data.montage is longer than %d characters", MODELFILE_TEXT - 1);
+    m->frontend.montage = m->montage;
+    return 0;
+}
+
+static void put_frontend(struct json_writer *w, const struct frontend_config *f) {
+    json_begin_object(w, NULL);
+    json_put_str(w, "montage", f->montage);
+    json_put_f64(w, "notch_hz", f->notch_hz);
+    json_begin_array(w, "bandpass_hz");
+    json_put_f64(w, NULL, f->bandpass_hz[0]);
+    json_put_f64(w, NULL, f->bandpass_hz[1]);
+    json_end(w, ']');
+    json_put_f64(w, "fill_gap_s", f->fill_gap_s);
+    json_put_i64(w, "rate_hz", FRONTEND_RATE_HZ);
+    json_end(w, '}');
+}
+
+int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
+                   char ret_sha256[65], struct err *err) {
+    struct str model, frontend, events;
+    struct json_writer w;
+    char hop[32], step[32], epoch[32], prior[32];
+    str_init(&model, 65536);
+    str_init(&frontend, 65536);
+    str_init(&events, 65536);
+    json_writer_init(&w, &model);
+    seizure_config_to_json(&m->model, &w, NULL);
+    json_writer_init(&w, &frontend);
+    put_frontend(&w, &m->frontend);
+    json_writer_init(&w, &events);
+    events_config_to_json(&m->events, &w, NULL);
+    str_format(hop, sizeof hop, "%lld", (long long)m->hop);
+    str_format(step, sizeof step, "%lld", (long long)m->step);
+    str_format(epoch, sizeof epoch, "%lld", (long long)m->epoch);
+    str_format(prior, sizeof prior, "%.17g", m->prior);
+    struct safetensors_pair metadata[] = {
+        {"brr.kind", "seizure"},
+        {"brr.model", str_cstr(&model)},
+        {"brr.frontend", str_cstr(&frontend)},
+        {"brr.events", str_cstr(&events)},
+        {"brr.labels", m->labels},
+        {"brr.hop", hop},
+        {"brr.step", step},
+        {"brr.epoch", epoch},
+        {"brr.manifest", m->manifest},
+        {"brr.prior", prior},
+        {"format", "pt"},
+    };
+    struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
+    int rc = ckpt_save_model(&file, seizure_params(net), ema, s, ret_sha256, err);
+    str_done(&model);
+    str_done(&frontend);
+    str_done(&events);
+    return rc;
+}
+
+/* A JSON value of the metadata; NULL parses as an empty object. */
+static int parse(const struct safetensors *st, const char *key, const char *path, struct json **ret, struct err *err) {
+    const char *text = safetensors_metadata(st, key);
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s lacks the metadata '%s': it was not written by this program's training", path, key);
+    return json_parse(text, strlen(text), key, ret, err);
+}
+
+static int read_frontend(const struct json *j, struct modelfile *m, struct err *err) {
+    const struct json *band = json_get(j, "bandpass_hz");
+    struct frontend_config f = {
+        .montage = json_str(json_get(j, "montage"), ""),
+        .notch_hz = json_f64(json_get(j, "notch_hz"), 0),
+        .bandpass_hz = {json_f64(json_at(band, 0), 0.5), json_f64(json_at(band, 1), 120)},
+        .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
+    };
+    return modelfile_set_frontend(m, &f, err);
+}
+
+static int read_metadata(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
+    struct json *model = NULL, *frontend = NULL, *events = NULL;
+    const char *kind = safetensors_metadata(st, "brr.kind");
+    if (!kind || strcmp(kind, "seizure"))
+        return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
+    int rc = parse(st, "brr.model", path, &model, err);
+    if (!rc)
+        rc = parse(st, "brr.frontend", path, &frontend, err);
+    if (!rc)
+        rc = parse(st, "brr.events", path, &events, err);
+    if (!rc)
+        rc = seizure_config_from_json(model, &m->model, err);
+    if (!rc)
+        rc = read_frontend(frontend, m, err);
+    if (!rc)
+        rc = events_config_from_json(events, &m->events, err);
+    json_free(model);
+    json_free(frontend);
+    json_free(events);
+    const char *hop = safetensors_metadata(st, "brr.hop"), *step = safetensors_metadata(st, "brr.step"),
+               *epoch = safetensors_metadata(st, "brr.epoch");
+    const char *prior = safetensors_metadata(st, "brr.prior"), *labels = safetensors_metadata(st, "brr.labels");
+    const char *manifest = safetensors_metadata(st, "brr.manifest");
+    m->prior = NAN;
+    if (!rc && (!hop || !str_to_i64(hop, &m->hop) || m->hop < 1 || m->hop > m->model.window))
+        rc = err_set(err, ERR_INVALID, "%s: metadata brr.hop is '%s'; expected samples up to the window", path,
+                     hop ? hop : "missing");
+    if (step)
+        str_to_i64(step, &m->step);
+    if (epoch)
+        str_to_i64(epoch, &m->epoch);
+    if (prior)
+        str_to_f64(prior, &m->prior);
+    str_copy(m->labels, sizeof m->labels, labels ? labels : "auto");
+    str_copy(m->manifest, sizeof m->manifest, manifest ? manifest : "");
+    return rc;
+}
+
+int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
+    struct safetensors *st = NULL;
+    struct modelfile m = {0};
+    int rc = safetensors_open(path, &st, err);
+    if (!rc)
+        rc = read_metadata(st, path, &m, err);
+    safetensors_close(st);
+    if (rc)
+        return rc;
+    *ret = m;
+    ret->frontend.montage = ret->montage;
+    return 0;
+}

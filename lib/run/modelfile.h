@@ -1,0 +1,35 @@
+/* modelfile: the configuration that travels inside a model file's metadata, so that a checkpoint alone is enough to detect with:
+ * network, montage and filters, window hop, event thresholds, label rules, training step and data. Keys `brr.*`. Any thread. */
+#ifndef BRR_RUN_MODELFILE_H
+#define BRR_RUN_MODELFILE_H
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/frontend.h"
+#include "model/events.h"
+#include "model/seizure.h"
+
+enum { MODELFILE_TEXT = 1024 };
+
+struct modelfile {
+    struct seizure_config model;
+    struct frontend_config frontend; /* montage points into `montage` below */
+    struct events_config events;
+    int64_t hop; /* samples between windows of the record trace */
+    int64_t step, epoch;
+    double prior; /* share of seizure samples in training */
+    char montage[MODELFILE_TEXT];
+    char labels[64];   /* data.labels of the job */
+    char manifest[80]; /* hash of the training manifest */
+};
+
+/* Copy of a frontend configuration whose text the modelfile owns. INVALID when the montage is too long. */
+int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err);
+/* The net's parameters with this metadata; ema (device) replaces the parameters when not NULL. */
+struct stream;
+int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
+                   char ret_sha256[65], struct err *err);
+/* Metadata only. INVALID when the file is no model of this kind. */
+int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
+
+#endif

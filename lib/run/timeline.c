@@ -1,0 +1,416 @@
+#include "run/timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/recording.h"
+
+enum { FEED_ROWS = 2560 };
+
+/* What happens in order: windows to be run, and marks that take effect when all windows before them are done. */
+enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
+struct item {
+    enum item_kind kind;
+    bool record, alarm, taken; /* window: which traces it serves */
+    int64_t start;             /* window: first sample (may lie before the segment when left-padded); marks: the sample */
+    int64_t valid, row;        /* window: samples of the segment in it, and where they begin among all rows ever received */
+};
+
+struct timeline {
+    int channels;
+    int64_t window, hop, alarm_hop;
+    struct frontend *frontend; /* NULL for a cached recording */
+    const struct recording *rec;
+    int rec_segment;
+    int64_t rec_at;
+    struct timeline_sink sink;
+    struct events *events;
+    struct alarm_rule alarm, alarm_start;
+    int status;
+    struct err error;
+
+    bool in_segment, finished;
+    int64_t segment, now;            /* present segment's first sample; one past the newest sample */
+    int64_t next_record, next_alarm; /* next window start of the grid; next end of an alarm window */
+    uint16_t *rows;                  /* rows [rows_first, rows_now) of all rows ever received; gaps have none */
+    int64_t rows_first, rows_now, rows_capacity;
+    int64_t segment_row; /* row of the segment's first sample */
+
+    struct item items[TIMELINE_MAX_PENDING + 8];
+    int n_items, n_waiting;
+    float *sum, *scratch; /* record trace under construction: sums over [emitted, emitted + 2·window) */
+    int32_t *count;
+    int64_t emitted;     /* samples before this were given out */
+    int64_t segment_out; /* first sample of the segment that is being given out */
+    int64_t windows;
+};
+
+static int keep_status(struct timeline *t, int rc, struct err *err) {
+    if (rc && !t->status) {
+        t->status = rc;
+        if (err)
+            t->error = *err;
+    }
+    return rc;
+}
+
+int timeline_status(const struct timeline *t, struct err *err) {
+    if (t->status && err)
+        *err = t->error;
+    return t->status;
+}
+
+static void on_event(void *ctx, const struct event *event) {
+    struct timeline *t = ctx;
+    struct err err = {0};
+    if (!t->status && t->sink.event)
+        keep_status(t, t->sink.event(t->sink.ctx, event, &err), &err);
+}
+
+static int give_out(struct timeline *t, int64_t first, const float *p, int64_t n, struct err *err) {
+    return t->sink.probabilities && n ? t->sink.probabilities(t->sink.ctx, first, p, n, err) : 0;
+}
+
+/* Final samples [emitted, end) of the record trace. */
+static int emit_until(struct timeline *t, int64_t end, struct err *err) {
+    int64_t n = end - t->emitted;
+    if (n <= 0)
+        return 0;
+    for (int64_t i = 0; i < n; i++)
+        t->scratch[i] = t->sum[i] / (float)t->count[i];
+    int rc = give_out(t, t->emitted, t->scratch, n, err);
+    if (!rc)
+        rc = events_push(t->events, t->scratch, n, err);
+    int64_t rest = 2 * t->window - n;
+    memmove(t->sum, t->sum + n, (size_t)rest * sizeof *t->sum);
+    memmove(t->count, t->count + n, (size_t)rest * sizeof *t->count);
+    memset(t->sum + rest, 0, (size_t)n * sizeof *t->sum);
+    memset(t->count + rest, 0, (size_t)n * sizeof *t->count);
+    t->emitted = end;
+    return rc ? rc : t->status;
+}
+
+static int start_segment(struct timeline *t, int64_t first, struct err *err) {
+    int rc = 0;
+    for (int64_t i = 0; i < 2 * t->window; i++)
+        t->scratch[i] = NAN;
+    for (int64_t at = t->emitted; !rc && at < first;) {
+        int64_t n = first - at < 2 * t->window ? first - at : 2 * t->window;
+        rc = give_out(t, at, t->scratch, n, err);
+        at += n;
+    }
+    t->emitted = t->segment_out = first;
+    return rc ? rc : events_break(t->events, first, err);
+}
+
+static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
+    bool active = t->alarm.active;
+    t->alarm = t->alarm_start;
+    return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, ALARM_OFF, sample, NAN, err) : 0;
+}
+
+/* Marks at the head of the queue take effect. */
+static int run_marks(struct timeline *t, struct err *err) {
+    int n = 0, rc = 0;
+    for (; !rc && n < t->n_items && t->items[n].kind != ITEM_WINDOW; n++) {
+        int64_t sample = t->items[n].start;
+        if (t->items[n].kind == ITEM_SEGMENT_START)
+            rc = start_segment(t, sample, err);
+        else if (!(rc = emit_until(t, sample, err)) && !(rc = events_finish(t->events, err)))
+            rc = set_alarm_off(t, sample, err);
+    }
+    t->n_items -= n;
+    memmove(t->items, t->items + n, (size_t)t->n_items * sizeof *t->items);
+    return rc ? rc : t->status;
+}
+
+static int add_item(struct timeline *t, struct item item, struct err *err) {
+    if (t->n_items >= TIMELINE_MAX_PENDING)
+        return err_set(err, ERR_EXHAUSTED, "%d windows wait to be run; run them before sending more", t->n_items);
+    t->items[t->n_items++] = item;
+    t->n_waiting += item.kind == ITEM_WINDOW;
+    return item.kind != ITEM_WINDOW && t->n_items == 1 ? run_marks(t, err) : 0;
+}
+
+/* Row of a sample of the present segment. */
+static int64_t row_of(const struct timeline *t, int64_t sample) {
+    return t->segment_row + sample - t->segment;
+}
+
+/* Queue every window that the samples up to `now` complete, in order of their end. */
+static int queue_windows(struct timeline *t, struct err *err) {
+    int rc = 0;
+    while (!rc) {
+        int64_t record_end = t->next_record + t->window, alarm_end = t->alarm_hop ? t->next_alarm : INT64_MAX;
+        int64_t end = record_end < alarm_end ? record_end : alarm_end;
+        if (end > t->now)
+            return 0;
+        struct item item = {.kind = ITEM_WINDOW, .record = record_end == end, .alarm = alarm_end == end, .start = end - t->window};
+        item.valid = item.start < t->segment ? end - t->segment : t->window;
+        item.row = row_of(t, end - item.valid);
+        if ((rc = add_item(t, item, err)))
+            return rc;
+        if (item.record)
+            t->next_record += t->hop;
+        if (item.alarm)
+            t->next_alarm += t->alarm_hop;
+    }
+    return rc;
+}
+
+/* The grid's last, padded window, and the end of the segment. */
+static int end_segment(struct timeline *t, struct err *err) {
+    if (!t->in_segment)
+        return 0;
+    int64_t covered = t->next_record == t->segment ? t->segment : t->next_record - t->hop + t->window;
+    int rc = 0;
+    if (covered < t->now) {
+        struct item item = {.kind = ITEM_WINDOW,
+                            .record = true,
+                            .start = t->next_record,
+                            .valid = t->now - t->next_record,
+                            .row = row_of(t, t->next_record)};
+        rc = add_item(t, item, err);
+    }
+    t->in_segment = false;
+    return rc ? rc : add_item(t, (struct item){.kind = ITEM_SEGMENT_END, .start = t->now}, err);
+}
+
+/* Make room for n more rows: drop those that no waiting or coming window needs, then grow. */
+static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
+    int64_t keep = t->rows_now;
+    if (t->in_segment) {
+        int64_t sample = t->next_record, oldest = t->alarm_hop ? t->next_alarm - t->window : sample;
+        sample = oldest < sample ? oldest : sample;
+        sample = sample > t->segment ? sample : t->segment;
+        keep = row_of(t, sample) < keep ? row_of(t, sample) : keep;
+    }
+    for (int i = 0; i < t->n_items; i++)
+        if (t->items[i].kind == ITEM_WINDOW && !t->items[i].taken && t->items[i].row < keep)
+            keep = t->items[i].row;
+    if (keep > t->rows_first) {
+        memmove(t->rows, t->rows + (keep - t->rows_first) * t->channels,
+                (size_t)((t->rows_now - keep) * t->channels) * sizeof *t->rows);
+        t->rows_first = keep;
+    }
+    int64_t wanted = t->rows_now - t->rows_first + n;
+    if (wanted <= t->rows_capacity)
+        return 0;
+    int64_t capacity = wanted + t->window;
+    uint16_t *rows = realloc(t->rows, (size_t)(capacity * t->channels) * sizeof *rows);
+    if (!rows)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)capacity);
+    t->rows = rows;
+    t->rows_capacity = capacity;
+    return 0;
+}
+
+/* frontend_sink_fn */
+static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    struct timeline *t = ctx;
+    (void)held; /* held samples are data like others here; labels mask them in training */
+    int rc = 0;
+    if (segment_start) {
+        if ((rc = end_segment(t, err)) || (rc = add_item(t, (struct item){.kind = ITEM_SEGMENT_START, .start = first}, err)))
+            return rc;
+        t->now = t->segment = t->next_record = first;
+        t->segment_row = t->rows_now;
+        t->next_alarm = first + t->alarm_hop;
+        t->in_segment = true;
+    }
+    if ((rc = reserve_rows(t, n, err)))
+        return rc;
+    memcpy(t->rows + (t->rows_now - t->rows_first) * t->channels, rows, (size_t)(n * t->channels) * sizeof *rows);
+    t->rows_now += n;
+    t->now += n;
+    return queue_windows(t, err);
+}
+
+static int make(const struct detector *d, const struct timeline_options *options, const struct timeline_sink *sink,
+                struct timeline **ret, struct err *err) {
+    const struct modelfile *file = &detector_info(d)->file;
+    const struct events_config *events = options->events ? options->events : &file->events;
+    struct timeline *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
+    t->channels = file->model.in_channels;
+    t->window = file->model.window;
+    t->hop = file->hop;
+    t->alarm_hop = options->alarm_hop;
+    t->sink = *sink;
+    t->alarm_start =
+        (struct alarm_rule){.on = events->on, .off = events->off, .min_onset = events->min_onset, .min_offset = events->min_offset};
+    t->alarm = t->alarm_start;
+    t->events = events_new(events, on_event, t);
+    t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
+    t->scratch = calloc((size_t)(2 * t->window), sizeof *t->scratch);
+    t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
+    int rc = 0;
+    if (!t->events || !t->sum || !t->scratch || !t->count)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
+    else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window)))
+        rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
+                     (double)t->alarm_hop / FRONTEND_RATE_HZ, (double)t->hop / FRONTEND_RATE_HZ);
+    if (rc) {
+        timeline_free(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
+                 const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err) {
+    struct timeline *t = NULL;
+    int rc = make(d, options, sink, &t, err);
+    if (!rc)
+        rc = frontend_new(&detector_info(d)->file.frontend, source, on_rows, t, &t->frontend, report, err);
+    if (rc)
+        timeline_free(t);
+    else
+        *ret = t;
+    return rc;
+}
+
+int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
+                        const struct timeline_sink *sink, struct timeline **ret, struct err *err) {
+    struct timeline *t = NULL;
+    struct recording_info info;
+    recording_info(rec, &info);
+    int rc = make(d, options, sink, &t, err);
+    if (!rc && info.channels != t->channels)
+        rc = err_set(err, ERR_INVALID, "the recording has %d channels; the model needs %d", info.channels, t->channels);
+    if (rc) {
+        timeline_free(t);
+        return rc;
+    }
+    t->rec = rec;
+    *ret = t;
+    return 0;
+}
+
+void timeline_free(struct timeline *t) {
+    if (!t)
+        return;
+    frontend_free(t->frontend);
+    events_free(t->events);
+    free(t->rows);
+    free(t->sum);
+    free(t->scratch);
+    free(t->count);
+    free(t);
+}
+
+int timeline_sources(const struct timeline *t, const int **ret_indices) {
+    return frontend_sources(t->frontend, ret_indices);
+}
+
+int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err) {
+    return t->status ? timeline_status(t, err) : keep_status(t, frontend_push(t->frontend, uv, n, err), err);
+}
+
+int timeline_gap(struct timeline *t, int64_t missing, struct err *err) {
+    return t->status ? timeline_status(t, err) : keep_status(t, frontend_gap(t->frontend, missing, err), err);
+}
+
+int timeline_finish(struct timeline *t, struct err *err) {
+    if (t->status)
+        return timeline_status(t, err);
+    if (t->finished)
+        return 0;
+    int rc = t->frontend ? frontend_finish(t->frontend, err) : 0;
+    if (!rc)
+        rc = end_segment(t, err);
+    t->finished = true;
+    return keep_status(t, rc, err);
+}
+
+/* Push rows of a cached recording until a window waits or it ends. */
+static int feed(struct timeline *t, struct err *err) {
+    struct recording_info info;
+    recording_info(t->rec, &info);
+    int rc = 0;
+    while (!rc && !t->n_waiting && t->rec_segment < info.n_segments) {
+        const struct window_span *seg = &info.segments[t->rec_segment];
+        bool start = t->rec_at < seg->first;
+        int64_t at = start ? seg->first : t->rec_at, n = seg->end - at < FEED_ROWS ? seg->end - at : FEED_ROWS;
+        start = at == seg->first;
+        rc = on_rows(t, recording_rows(t->rec, t->rec_segment, at), n, at, start, false, err);
+        t->rec_at = at + n;
+        if (t->rec_at == seg->end)
+            t->rec_segment++;
+    }
+    if (!rc && !t->n_waiting && t->rec_segment == info.n_segments)
+        rc = timeline_finish(t, err);
+    return keep_status(t, rc, err);
+}
+
+bool timeline_ready(struct timeline *t, struct err *err) {
+    if (t->rec && !t->status && !t->n_waiting && !t->finished)
+        feed(t, err);
+    return !t->status && t->n_waiting > 0;
+}
+
+bool timeline_take(struct timeline *t, float *x) {
+    struct err err = {0};
+    if (!timeline_ready(t, &err))
+        return false;
+    struct item *item = t->items;
+    while (item->kind != ITEM_WINDOW || item->taken)
+        item++;
+    bool left = item->valid < t->window && item->alarm && !item->record;
+    window_normalise(t->rows + (item->row - t->rows_first) * t->channels, item->valid, t->channels, t->window, left, x);
+    item->taken = true;
+    t->n_waiting--;
+    return true;
+}
+
+static int complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
+    int64_t end = item->start + t->window, first = end - t->alarm_hop;
+    const float *newest = p + t->window - t->alarm_hop;
+    int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
+    for (int64_t i = 0; !rc && i < t->alarm_hop; i++) {
+        int change = alarm_rule_push(&t->alarm, newest[i]);
+        if (change && t->sink.alarm)
+            rc = t->sink.alarm(t->sink.ctx, change > 0 ? ALARM_ON : ALARM_OFF, first + i, newest[i], err);
+    }
+    return rc;
+}
+
+static int complete_record(struct timeline *t, const struct item *item, const float *p, struct err *err) {
+    float *sum = t->sum + (item->start - t->emitted);
+    int32_t *count = t->count + (item->start - t->emitted);
+    for (int64_t i = 0; i < item->valid; i++) {
+        sum[i] += p[i];
+        count[i]++;
+    }
+    return item->valid == t->window ? emit_until(t, item->start + t->hop, err) : 0;
+}
+
+int timeline_complete(struct timeline *t, const float *p, struct err *err) {
+    if (t->status)
+        return timeline_status(t, err);
+    if (!t->n_items || !t->items[0].taken)
+        return err_set(err, ERR_PRECONDITION, "no window was taken");
+    struct item item = t->items[0];
+    t->n_items--;
+    memmove(t->items, t->items + 1, (size_t)t->n_items * sizeof *t->items);
+    t->windows++;
+    int rc = item.alarm ? complete_alarm(t, &item, p, err) : 0;
+    if (!rc && item.record)
+        rc = complete_record(t, &item, p, err);
+    if (!rc)
+        rc = run_marks(t, err);
+    return keep_status(t, rc, err);
+}
+
+bool timeline_done(const struct timeline *t) {
+    return t->finished && t->n_items == 0;
+}
+int64_t timeline_samples(const struct timeline *t) {
+    return t->now;
+}
+int64_t timeline_windows(const struct timeline *t) {
+    return t->windows;
+}

@@ -1,0 +1,62 @@
+/* timeline: one recording or live stream under a model: raw chunks in; record trace, events and alarms out. Detect, validation
+ * and the Stream RPC are all this one path, and everything it gives out is a pure function of the samples, so streamed equals
+ * offline to the bit for chunks of any size. Pull style: the owner of the device takes windows and hands probabilities back.
+ * Record trace: mean over all windows of the grid that cover a sample, summed in order of start, given out when the last of them is
+ * done. Alarm trace: every alarm_hop the newest window ends there and gives its newest alarm_hop samples at once; where it is a
+ * window of the grid, one pass serves both. Bounded: two windows of samples and TIMELINE_MAX_PENDING windows.
+ * One thread at a time. */
+#ifndef BRR_RUN_TIMELINE_H
+#define BRR_RUN_TIMELINE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/frontend.h"
+#include "data/window.h"
+#include "model/events.h"
+#include "run/detector.h"
+
+enum { TIMELINE_MAX_PENDING = 512 };
+
+struct timeline_options {
+    int64_t alarm_hop;                  /* samples; 0 = no alarm trace; else a divisor of the model's hop */
+    const struct events_config *events; /* NULL = the checkpoint's */
+};
+
+enum alarm_kind { ALARM_OFF, ALARM_ON };
+/* Any callback may be NULL. A non-zero return ends the timeline with that error. */
+struct timeline_sink {
+    void *ctx;
+    int (*probabilities)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* final, in order; NaN in gaps */
+    int (*event)(void *ctx, const struct event *event, struct err *err);                        /* final */
+    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);    /* the moment the rule holds */
+    int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err);   /* alarm trace */
+};
+
+int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
+                 const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err);
+/* Over samples that are filtered already; they are fed as windows are taken. The recording must outlive it. */
+int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
+                        const struct timeline_sink *sink, struct timeline **ret, struct err *err);
+void timeline_free(struct timeline *t);
+/* Indices into source->labels of the channels to push, in order. */
+int timeline_sources(const struct timeline *t, const int **ret_indices);
+/* Raw µV, channel-major over the used channels, any n. EXHAUSTED when too many windows wait: run them first. */
+int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err);
+int timeline_gap(struct timeline *t, int64_t missing, struct err *err);
+/* The source ended; the last windows become ready. After they are completed everything has been given out. */
+int timeline_finish(struct timeline *t, struct err *err);
+/* Whether a window waits to be taken (feeds a cached recording on). */
+bool timeline_ready(struct timeline *t, struct err *err);
+/* The next waiting window into x (T,C); false when none. */
+bool timeline_take(struct timeline *t, float *x);
+/* Probabilities (T) of the oldest taken window. */
+int timeline_complete(struct timeline *t, const float *p, struct err *err);
+/* All given out, after finish. */
+bool timeline_done(const struct timeline *t);
+/* An error of an earlier call (kept), or 0. */
+int timeline_status(const struct timeline *t, struct err *err);
+int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
+int64_t timeline_windows(const struct timeline *t); /* windows completed */
+
+#endif
