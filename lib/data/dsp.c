@@ -8,7 +8,7 @@
 
 #include "data/dsp_kernel.h"
 
-static const struct dsp_kernel baseline = {.fir = fir, .cascade = cascade};
+const struct dsp_kernel dsp_kernel_baseline = {.fir = fir, .cascade = cascade};
 
 static const struct dsp_kernel *kernel(void) {
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@ static const struct dsp_kernel *kernel(void) {
     if (__builtin_cpu_supports("avx2"))
         return &dsp_kernel_avx2;
 #endif
-    return &baseline;
+    return &dsp_kernel_baseline;
 }
 
 double *dsp_rows(int64_t rows, int lanes) {

@@ -12,7 +12,7 @@ struct dsp_kernel {
     /* Sections in order over n rows in place. */
     void (*cascade)(const struct dsp_section *sections, int n_sections, double *state, int lanes, double *rows, int64_t n);
 };
-extern const struct dsp_kernel dsp_kernel_avx2, dsp_kernel_avx512;
+extern const struct dsp_kernel dsp_kernel_baseline, dsp_kernel_avx2, dsp_kernel_avx512;
 
 #ifdef DSP_KERNEL_BODY
 typedef double dsp_v8 __attribute__((vector_size(64), aligned(64)));

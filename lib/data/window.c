@@ -9,7 +9,7 @@
 
 static const double DEVIATION_FLOOR_UV = 0.1;
 
-static const struct window_kernel baseline = {.sum = kernel_sum, .square = kernel_square, .apply = kernel_apply};
+const struct window_kernel window_kernel_baseline = {.sum = kernel_sum, .square = kernel_square, .apply = kernel_apply};
 
 static const struct window_kernel *kernel(void) {
 #if defined(__x86_64__)
@@ -18,7 +18,7 @@ static const struct window_kernel *kernel(void) {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
         return &window_kernel_avx2;
 #endif
-    return &baseline;
+    return &window_kernel_baseline;
 }
 
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts) {

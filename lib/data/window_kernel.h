@@ -18,7 +18,7 @@ struct window_kernel {
     /* to = clip((x − mean[e]) · scale[e]) */
     void (*apply)(const uint16_t *rows, int64_t groups, int period, const double *mean, const double *scale, float *to);
 };
-extern const struct window_kernel window_kernel_avx2, window_kernel_avx512;
+extern const struct window_kernel window_kernel_baseline, window_kernel_avx2, window_kernel_avx512;
 
 static inline float window_clip(double z) {
     return (float)(z > 10 ? 10 : z < -10 ? -10 : z);
@@ -27,17 +27,20 @@ static inline float window_clip(double z) {
 #ifdef WINDOW_KERNEL_BODY
 typedef double window_d8 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float window_f8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int64_t window_i8 __attribute__((vector_size(64)));
 
 #ifdef __F16C__
 #include <immintrin.h>
 #define WINDOW_LOAD(h)                                                                                                             \
     __builtin_convertvector((window_f8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h))), window_d8)
+#define WINDOW_CLIP(z) ((window_f8)_mm256_max_ps(_mm256_min_ps((__m256)(z), _mm256_set1_ps(10)), _mm256_set1_ps(-10)))
 #else
 #define WINDOW_LOAD(h)                                                                                                             \
     __builtin_convertvector(((window_f8){half_to_f32((h)[0]), half_to_f32((h)[1]), half_to_f32((h)[2]), half_to_f32((h)[3]),       \
                                          half_to_f32((h)[4]), half_to_f32((h)[5]), half_to_f32((h)[6]), half_to_f32((h)[7])}),     \
                             window_d8)
+#define WINDOW_CLIP(z)                                                                                                             \
+    ((window_f8){window_clip((z)[0]), window_clip((z)[1]), window_clip((z)[2]), window_clip((z)[3]), window_clip((z)[4]),          \
+                 window_clip((z)[5]), window_clip((z)[6]), window_clip((z)[7])})
 #endif
 
 /* Four groups at a time save traffic of the sums; each sum still takes its groups in order. */
@@ -81,10 +84,7 @@ static void kernel_apply(const uint16_t *rows, int64_t groups, int period, const
     for (int64_t g = 0; g < groups; g++, rows += period, to += period)
         for (int e = 0; e < period; e += 8) {
             window_d8 z = (WINDOW_LOAD(rows + e) - *(const window_d8 *)(mean + e)) * *(const window_d8 *)(scale + e);
-            window_d8 top = {10, 10, 10, 10, 10, 10, 10, 10}, bottom = -top;
-            window_i8 high = z > top, low = z < bottom;
-            z = (window_d8)(((window_i8)z & ~high & ~low) | ((window_i8)top & high) | ((window_i8)bottom & low));
-            *(window_f8 *)(to + e) = __builtin_convertvector(z, window_f8);
+            *(window_f8 *)(to + e) = WINDOW_CLIP(__builtin_convertvector(z, window_f8));
         }
 }
 #endif
