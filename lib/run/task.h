@@ -68,15 +68,7 @@ struct task_kind {
     void (*result)(void *task, struct json_writer *w, const char *key);
     void (*close)(void *task); /* NULL is fine */
 };
+const struct task_kind *task_train(void);
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
-
-/* What a job would need, computed before it runs. */
-struct task_estimate {
-    int64_t memory_bytes, parameters, steps, recordings, windows_per_epoch, largest_micro_batch;
-    double seconds_per_step; /* measured when `measure` */
-};
-/* data_root NULL or missing: data-dependent numbers stay 0. */
-int task_estimate(const struct jobfile *job, struct device *dev, const char *data_root, const char *cache_dir, bool measure,
-                  struct task_estimate *ret, struct err *err);
 
 #endif

@@ -1,0 +1,469 @@
+/* The training task: micro-batches, optimizer steps, validations and checkpoints as one resumable step machine. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "kernels/op.h"
+#include "nn/ckpt.h"
+#include "run/train_state.h"
+
+enum { NONFINITE_LIMIT = 50, PREFETCH_DEPTH = 4 };
+
+double train_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void train_log(struct train *t, enum task_level level, const char *fmt, ...) {
+    char text[700];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (t->env.log)
+        t->env.log(t->env.ctx, level, text);
+}
+
+static void report(struct train *t) {
+    if (t->env.progress)
+        t->env.progress(t->env.ctx, &t->progress);
+}
+
+static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
+    struct train *t = ctx;
+    (void)path;
+    str_copy(t->progress.phase, sizeof t->progress.phase, "cache");
+    t->progress.done = done;
+    t->progress.total = total;
+    report(t);
+    return !(t->env.stop && atomic_load(t->env.stop));
+}
+
+static int open_manifest(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    struct manifest_config config = {
+        .root = t->env.data_root,
+        .cache_dir = t->env.cache_dir,
+        .frontend = t->file.frontend,
+        .window = job->model.window,
+        .hop = t->file.hop,
+        .labels = job->data.labels,
+        .unlabeled = job->data.unlabeled,
+        .fail_on_bad_file = job->data.fail_on_bad_file,
+        .workers = (int)job->data.loader_workers,
+        .max_files = job->data.max_files,
+        .rebuild = job->data.rebuild,
+    };
+    int rc = manifest_open(&config, cache_progress, t, &t->manifest, err);
+    if (rc)
+        return rc;
+    char bad[600];
+    if (manifest_describe_bad(t->manifest, 5, bad, sizeof bad))
+        train_log(t, TASK_WARN, "%s", bad);
+    str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
+    t->role = calloc((size_t)manifest_count(t->manifest) + 1, 1);
+    if (!t->role)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
+    struct split_config split = {
+        .train = job->data.split_train.items,
+        .n_train = (int)job->data.split_train.count,
+        .validation = job->data.split_validation.items,
+        .n_validation = (int)job->data.split_validation.count,
+        .official = job->data.official_split,
+        .validation_fraction = job->data.validation_fraction,
+        .seed = (uint64_t)job->training.seed,
+    };
+    struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
+    if (!(rc = manifest_split(t->manifest, &split, t->role, err)))
+        rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
+    for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
+        t->validation_recordings += t->role[i] == 2 && manifest_entry(t->manifest, i)->recording;
+    return rc;
+}
+
+/* Schedule and loss weights that follow from the data. */
+static int plan_schedule(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    struct balance_counts found, used;
+    double ratio = 0;
+    int64_t windows = sampler_epoch_windows(t->sampler);
+    sampler_counts(t->sampler, &found, &used);
+    sampler_ratios(t->sampler, &t->prior, &ratio);
+    t->steps_per_epoch = windows / job->training.batch_size;
+    if (t->steps_per_epoch < 1)
+        return err_set(err, ERR_PRECONDITION, "an epoch has %lld windows, fewer than training.batch_size %lld; lower it",
+                       (long long)windows, (long long)job->training.batch_size);
+    t->total_steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * t->steps_per_epoch;
+    t->pos_weight = job->training.pos_weight > 0 ? job->training.pos_weight
+                    : ratio > 0 && ratio < 0.5   ? sqrt((1 - ratio) / ratio)
+                                                 : 1;
+    t->file.prior = t->prior;
+    train_log(t, TASK_INFO,
+              "windows: %lld partial, %lld full, %lld without seizure; an epoch shows %lld (%.1f %% with seizure), prior %.4f, "
+              "pos_weight %.3f",
+              (long long)found.partial, (long long)found.full, (long long)found.none, (long long)windows, 100 * ratio, t->prior,
+              t->pos_weight);
+    return 0;
+}
+
+static int check_memory(struct train *t, const struct seizure_options *options, struct err *err) {
+    struct seizure_memory m;
+    int rc = seizure_memory(&t->job->model, options, &m, err);
+    int64_t limit = t->env.memory_limit_bytes, need = rc ? 0 : m.total + 2 * m.parameters;
+    if (rc || !limit || need <= limit)
+        return rc;
+    struct seizure_options smaller = *options;
+    while (smaller.max_batch > 0) {
+        smaller.max_batch--;
+        if (smaller.max_batch && !seizure_memory(&t->job->model, &smaller, &m, NULL) && m.total + 2 * m.parameters <= limit)
+            break;
+    }
+    return err_set(err, ERR_EXHAUSTED,
+                   "training needs %lld MiB with training.micro_batch_size %d, and %lld MiB may be used; the largest "
+                   "micro_batch_size that fits is %d",
+                   (long long)(need >> 20), options->max_batch, (long long)(limit >> 20), smaller.max_batch);
+}
+
+static int open_net(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    struct device_info device;
+    device_describe(t->env.device, &device);
+    struct seizure_options options = {
+        .max_batch = (int)job->training.micro_batch_size, .training = true, .precision = jobfile_precision(job, &device)};
+    struct optim_config optim = {
+        .learning_rate = job->training.learning_rate,
+        .weight_decay = job->training.weight_decay,
+        .warmup_ratio = job->training.warmup_ratio,
+        .gradient_clip = job->training.gradient_clip,
+        .ema = job->training.ema,
+        .total_steps = t->total_steps,
+        .constant = job->training.schedule == 1,
+    };
+    size_t n = (size_t)job->training.micro_batch_size * (size_t)job->model.window;
+    void *x = NULL, *logits = NULL, *dlogits = NULL, *labels = NULL;
+    int rc = check_memory(t, &options, err);
+    if (!rc)
+        rc = seizure_new(t->env.device, &job->model, &options, &t->net, err);
+    if (!rc)
+        rc = device_alloc(t->env.device, n * sizeof(float) * (size_t)job->model.in_channels, &x, err);
+    if (!rc)
+        rc = device_alloc(t->env.device, n * sizeof(float), &logits, err);
+    if (!rc)
+        rc = device_alloc(t->env.device, n * sizeof(float), &dlogits, err);
+    if (!rc)
+        rc = device_alloc(t->env.device, n, &labels, err);
+    t->x = x;
+    t->logits = logits;
+    t->dlogits = dlogits;
+    t->labels = labels;
+    if (!rc)
+        rc = seizure_init(t->net, t->stream, (uint64_t)job->training.seed, t->prior, err);
+    if (!rc && job->init_from)
+        rc = ckpt_load_model(job->init_from, seizure_params(t->net), t->stream, true, err);
+    if (!rc)
+        rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
+    return rc;
+}
+
+static int start_prefetch(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    struct prefetch_config config = {
+        .batch_size = (int)job->training.batch_size,
+        .workers = (int)job->data.loader_workers,
+        .depth = PREFETCH_DEPTH,
+        .window = job->model.window,
+        .channels = job->model.in_channels,
+    };
+    return prefetch_start(t->manifest, t->sampler, &config, t->at.epoch, t->at.index, &t->prefetch, err);
+}
+
+static void train_close(void *task) {
+    struct train *t = task;
+    if (!t)
+        return;
+    validation_free(t->validation);
+    prefetch_stop(t->prefetch);
+    sampler_free(t->sampler);
+    manifest_close(t->manifest);
+    optim_done(&t->optim);
+    device_free(t->env.device, t->x);
+    device_free(t->env.device, t->logits);
+    device_free(t->env.device, t->dlogits);
+    device_free(t->env.device, t->labels);
+    seizure_free(t->net);
+    stream_close(t->stream);
+    free(t->role);
+    free(t);
+}
+
+static int prepare(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    struct frontend_config frontend = {
+        .montage = job->data.montage,
+        .notch_hz = job->data.notch_hz,
+        .bandpass_hz = {job->data.bandpass_hz.items[0], job->data.bandpass_hz.items[1]},
+        .fill_gap_s = job->data.fill_gap_s,
+    };
+    bool found = false;
+    t->file.model = job->model;
+    t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
+    t->file.events = job->events;
+    str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
+    int rc = modelfile_set_frontend(&t->file, &frontend, err);
+    if (!rc)
+        rc = open_manifest(t, err);
+    if (!rc)
+        rc = plan_schedule(t, err);
+    if (!rc)
+        rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err);
+    if (!rc)
+        rc = open_net(t, err);
+    if (!rc)
+        rc = train_restore(t, &found, err);
+    if (!rc && found)
+        train_log(t, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
+    return rc ? rc : start_prefetch(t, err);
+}
+
+static int train_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct train *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a training task");
+    t->job = job;
+    t->env = *env;
+    t->started_s = train_clock();
+    t->at.best_metric = NAN;
+    t->at.loss_average = NAN;
+    t->newest.events = job->events;
+    t->progress = (struct task_progress){.loss = NAN,
+                                         .validation_loss = NAN,
+                                         .learning_rate = NAN,
+                                         .gradient_norm = NAN,
+                                         .windows_per_s = NAN,
+                                         .data_wait_ratio = NAN,
+                                         .eta_s = NAN,
+                                         .metric = NAN};
+    str_copy(t->progress.metric_name, sizeof t->progress.metric_name, job->training.stop_metric);
+    int rc = prepare(t, err);
+    if (rc) {
+        train_close(t);
+        return rc;
+    }
+    *ret_task = t;
+    return 0;
+}
+
+static void fill_progress(struct train *t, const struct optim_report *r, double step_s) {
+    struct task_progress *p = &t->progress;
+    str_copy(p->phase, sizeof p->phase, "train");
+    p->step = t->at.step;
+    p->steps = t->total_steps;
+    p->epoch = t->at.epoch;
+    p->epochs = (t->total_steps + t->steps_per_epoch - 1) / t->steps_per_epoch;
+    p->done = p->total = 0;
+    p->loss = t->at.loss_average;
+    p->learning_rate = r->learning_rate;
+    p->gradient_norm = r->gradient_norm;
+    p->step_s = step_s;
+    p->windows += t->job->training.batch_size;
+    t->trained_s += step_s;
+    p->windows_per_s = (double)t->job->training.batch_size / step_s;
+    p->data_wait_ratio = t->batch_wait_s / step_s;
+    p->nonfinite_steps = t->at.nonfinite;
+    p->eta_s = (double)(t->total_steps - t->at.step) * t->trained_s / ((double)p->windows / (double)t->job->training.batch_size);
+    report(t);
+}
+
+/* All micro-batches of the batch are through: one optimizer step. */
+static int finish_batch(struct train *t, struct err *err) {
+    struct optim_report r;
+    int rc = optim_step(&t->optim, t->stream, t->at.step, &r, err);
+    if (rc)
+        return rc;
+    double loss = t->batch_loss / (double)(t->batch_count ? t->batch_count : 1);
+    t->at.step++;
+    t->at.nonfinite += r.skipped;
+    t->at.nonfinite_run = r.skipped ? t->at.nonfinite_run + 1 : 0;
+    if (isfinite(loss))
+        t->at.loss_average = isnan(t->at.loss_average) ? loss : 0.95 * t->at.loss_average + 0.05 * loss;
+    t->at.epoch = t->batch->epoch;
+    t->at.index = t->batch->first_index + t->batch->size;
+    if (t->at.index + t->job->training.batch_size > sampler_epoch_windows(t->sampler)) {
+        t->at.epoch++;
+        t->at.index = 0;
+    }
+    prefetch_release(t->prefetch, t->batch);
+    t->batch = NULL;
+    fill_progress(t, &r, train_clock() - t->batch_start_s);
+    if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
+        train_record(t, "step", NULL);
+    if (t->at.nonfinite_run >= NONFINITE_LIMIT)
+        return err_set(err, ERR_ABORTED,
+                       "%d steps in a row had no finite gradient; lower training.learning_rate or look at the data",
+                       NONFINITE_LIMIT);
+    return 0;
+}
+
+static int micro_batch(struct train *t, struct err *err) {
+    const struct jobfile *job = t->job;
+    int64_t b = job->training.micro_batch_size, w = job->model.window, c = job->model.in_channels, first = t->micro * b;
+    int64_t valid = 0;
+    double sum = 0;
+    int64_t count = 0;
+    for (int i = 0; i < t->batch->size; i++)
+        valid += t->batch->valid[i];
+    struct tensor x = tensor_3d(t->x, DTYPE_F32, b, w, c), logits = tensor_2d(t->logits, DTYPE_F32, b, w);
+    struct tensor dlogits = tensor_2d(t->dlogits, DTYPE_F32, b, w);
+    struct seizure_pass pass = {.seed = (uint64_t)job->training.seed, .step = (uint32_t)t->at.step, .row0 = first};
+    struct loss_args loss = {
+        .kind = (enum loss_kind)job->training.loss,
+        .logits = logits,
+        .labels = tensor_2d(t->labels, DTYPE_U8, b, w),
+        .dlogits = dlogits,
+        .valid = t->batch->valid + first,
+        .alpha = (float)job->training.alpha,
+        .gamma = (float)job->training.gamma,
+        .pos_weight = (float)t->pos_weight,
+        .scale = 1.0f / (float)(valid ? valid : 1),
+        .host_loss_sum = &sum,
+        .host_count = &count,
+    };
+    int rc = stream_to_device(t->stream, t->x, t->batch->x + first * w * c, (size_t)(b * w * c) * sizeof(float), err);
+    if (!rc)
+        rc = stream_to_device(t->stream, t->labels, t->batch->labels + first * w, (size_t)(b * w), err);
+    if (!rc)
+        rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
+    if (!rc)
+        rc = op_loss(t->stream, &loss, err);
+    if (!rc)
+        rc = seizure_backward(t->net, t->stream, &dlogits, &pass, err);
+    if (!rc)
+        rc = stream_sync(t->stream, err);
+    t->batch_loss += sum;
+    t->batch_count += count;
+    t->micro++;
+    return rc;
+}
+
+static int train_slice(struct train *t, struct err *err) {
+    int rc = 0;
+    if (!t->batch) {
+        t->batch_start_s = train_clock();
+        if ((rc = prefetch_next(t->prefetch, &t->batch, &t->batch_wait_s, err)) ||
+            (rc = optim_zero_grad(&t->optim, t->stream, err)))
+            return rc;
+        t->micro = 0;
+        t->batch_loss = 0;
+        t->batch_count = 0;
+    }
+    rc = micro_batch(t, err);
+    if (!rc && t->micro * t->job->training.micro_batch_size >= t->job->training.batch_size)
+        rc = finish_batch(t, err);
+    return rc;
+}
+
+static bool better(const struct train *t, double metric) {
+    return isnan(t->at.best_metric) || metric > t->at.best_metric;
+}
+
+/* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
+static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
+    const struct jobfile *job = t->job;
+    bool gain = isfinite(r->metric) && better(t, r->metric);
+    t->newest = *r;
+    t->file.events = r->events;
+    t->at.validated_step = t->at.step;
+    t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
+    if (gain) {
+        t->at.best_metric = r->metric;
+        t->at.best_step = t->at.step;
+    }
+    t->progress.metric = r->metric;
+    t->progress.validation_loss = r->loss;
+    t->at.finished =
+        t->at.step >= t->total_steps || (job->training.patience && t->at.validations_without_gain > job->training.patience);
+    train_log(t, TASK_INFO,
+              "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.3f off %.3f%s",
+              (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
+              gain ? " (best)" : "");
+    train_record(t, "validation", r);
+    return train_save(t, true, err);
+}
+
+static int validate_slice(struct train *t, struct err *err) {
+    bool done = false;
+    struct validation_result r;
+    int rc = validation_step(t->validation, &done, &r, err);
+    if (!rc)
+        report(t);
+    if (rc || !done)
+        return rc;
+    validation_free(t->validation);
+    t->validation = NULL;
+    return conclude_validation(t, &r, err);
+}
+
+static bool validation_due(const struct train *t) {
+    int64_t every = t->job->training.validate_every ? t->job->training.validate_every : t->steps_per_epoch;
+    bool at_end = t->at.step >= t->total_steps;
+    return t->validation_recordings && t->at.step && t->at.validated_step != t->at.step && !t->batch &&
+           (at_end || t->at.step % every == 0);
+}
+
+static int train_step(void *task, enum task_status *ret, struct err *err) {
+    struct train *t = task;
+    int rc = 0;
+    *ret = TASK_MORE;
+    if (t->at.finished) {
+        *ret = TASK_DONE;
+    } else if (t->validation) {
+        rc = validate_slice(t, err);
+    } else if (validation_due(t)) {
+        rc = validation_start(t, &t->validation, err);
+    } else if (t->at.step >= t->total_steps) { /* no validation set: the last weights are the result */
+        t->at.finished = true;
+        rc = train_save(t, false, err);
+    } else {
+        rc = train_slice(t, err);
+    }
+    return rc;
+}
+
+static int train_checkpoint(void *task, struct err *err) {
+    struct train *t = task;
+    int rc = 0;
+    while (!rc && t->batch) /* a checkpoint stands between optimizer steps */
+        rc = train_slice(t, err);
+    return rc ? rc : train_save(t, t->at.validated_step == t->at.step && t->at.step, err);
+}
+
+static void train_result(void *task, struct json_writer *w, const char *key) {
+    struct train *t = task;
+    json_begin_object(w, key);
+    json_put_i64(w, "steps", t->at.step);
+    json_put_i64(w, "epochs", t->at.epoch);
+    json_put_f64(w, "loss", t->at.loss_average);
+    json_put_str(w, "metric", t->job->training.stop_metric);
+    json_put_f64(w, "best", t->at.best_metric);
+    json_put_i64(w, "best_step", t->at.best_step);
+    json_put_f64(w, "event_f1", t->newest.event_f1);
+    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
+    json_put_f64(w, "auroc", t->newest.auroc);
+    json_put_f64(w, "validation_loss", t->newest.loss);
+    json_put_f64(w, "threshold_on", t->newest.events.on);
+    json_put_f64(w, "threshold_off", t->newest.events.off);
+    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
+    json_put_str(w, "definition", SCORE_DEFINITION);
+    json_end(w, '}');
+}
+
+const struct task_kind *task_train(void) {
+    static const struct task_kind kind = {"train", train_open, train_step, train_checkpoint, train_result, train_close};
+    return &kind;
+}

@@ -1,0 +1,74 @@
+/* train_state: the inside of a training task, shared by its steps (train.c), its validation (train_validate.c) and its
+ * checkpoints (train_checkpoint.c). Internal to lib/run. */
+#ifndef BRR_RUN_TRAIN_STATE_H
+#define BRR_RUN_TRAIN_STATE_H
+#include "data/manifest.h"
+#include "data/prefetch.h"
+#include "data/sampler.h"
+#include "nn/optim.h"
+#include "run/detector.h"
+#include "run/score.h"
+#include "run/task.h"
+#include "run/timeline.h"
+
+/* What a validation found. */
+struct validation_result {
+    double metric; /* of training.early_stopping.metric, higher is better (loss: negated) */
+    double event_f1, auroc, loss, sensitivity_at[4], false_alarms_per_24h;
+    struct events_config events; /* with the thresholds chosen */
+};
+
+/* Everything that must survive a kill, besides tensors. */
+struct train_counters {
+    int64_t step, epoch, index; /* optimizer steps done; position in the sampler's order */
+    int64_t validated_step;     /* step of the newest validation */
+    int64_t nonfinite, nonfinite_run, validations_without_gain;
+    int64_t best_step; /* 0 = none */
+    double best_metric, loss_average;
+    bool finished; /* early stopping or end of schedule, final validation done */
+};
+
+struct validation;
+
+struct train {
+    const struct jobfile *job;
+    struct task_env env;
+    struct stream *stream;
+    struct manifest *manifest;
+    uint8_t *role;
+    struct sampler *sampler;
+    struct prefetch *prefetch;
+    const struct batch *batch; /* being worked on, NULL between optimizer steps */
+    int64_t micro;             /* next micro-batch of it */
+    struct seizure_net *net;
+    struct optim optim;
+    struct modelfile file;       /* metadata of the next checkpoint */
+    float *x, *logits, *dlogits; /* device, one micro-batch */
+    uint8_t *labels;
+    int64_t steps_per_epoch, total_steps, validation_recordings;
+    double pos_weight, prior;
+    struct train_counters at;
+    struct validation *validation; /* running, or NULL */
+    struct validation_result newest;
+    struct task_progress progress;
+    double batch_loss, batch_wait_s, batch_start_s;
+    int64_t batch_count;
+    double started_s, trained_s;
+};
+
+double train_clock(void);
+void train_log(struct train *t, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Validation over whole recordings, a few windows per step. */
+int validation_start(struct train *t, struct validation **ret, struct err *err);
+int validation_step(struct validation *v, bool *ret_done, struct validation_result *ret, struct err *err);
+void validation_free(struct validation *v);
+
+/* checkpoints/step-N.safetensors, .state.safetensors beside it. `validated`: the newest validation belongs to this step. */
+int train_save(struct train *t, bool validated, struct err *err);
+/* Newest valid pair of the directory into net, optimizer and counters; *ret_found false when there is none. */
+int train_restore(struct train *t, bool *ret_found, struct err *err);
+/* One line of metrics.jsonl. */
+void train_record(struct train *t, const char *kind, const struct validation_result *v);
+
+#endif
