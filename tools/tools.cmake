@@ -1,7 +1,10 @@
-# tools: one program per file tools/NAME.c (edfgen, brr-op, brr-bench, ...).
+# tools: one program per file tools/NAME.c (edfgen, brr-op, brr-bench, ...), with the parts of tools/NAME/ where there is such a folder.
+# NAME_LINK: what a tool needs when that is less than everything.
+set(edfgen_LINK brr_data)
 file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 foreach(source ${tool_sources})
   get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE brr_run)
+  file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/${name}/*.c)
+  add_executable(${name} ${source} ${parts})
+  target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${${name}_LINK}>,${${name}_LINK},brr_run>)
 endforeach()

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""edfgen: the same seed gives the same bytes, other seeds others; seizures keep their distances and lengths; the labels are valid and
+agree with the signal files; the amplitude of seizures overlaps the background's."""
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import baseline_bandpower as baseline
+
+EDFGEN = os.path.join(os.environ.get("BRR_BIN", "build/bin"), "edfgen")
+REFERENTIAL = [f"EEG {n}-REF" for n in "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()]
+BIPOLAR = ("Fp1-F7 F7-T3 T3-T5 T5-O1 Fp1-F3 F3-C3 C3-P3 P3-O1 Fp2-F4 F4-C4 C4-P4 P4-O2 Fp2-F8 F8-T4 T4-T6 T6-O2 Fz-Cz Cz-Pz").split()
+
+
+def generate(out, patients=1, hours="0.5", seizures=3, seed=1, *more):
+    return subprocess.run([EDFGEN, "--out", out, "--patients", str(patients), "--hours-per-patient", str(hours),
+                           "--seizures-per-patient", str(seizures), "--seed", str(seed), *more], capture_output=True, text=True)
+
+
+def hashes(folder):
+    found = {}
+    for where, _, files in os.walk(folder):
+        for name in files:
+            path = os.path.join(where, name)
+            found[os.path.relpath(path, folder)] = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+    return found
+
+
+def header(path):
+    raw = pathlib.Path(path).read_bytes()[:256 * 25]
+    ns = int(raw[252:256])
+    labels = [raw[256 + 16 * i:272 + 16 * i].decode().strip() for i in range(ns)]
+    return {"records": int(raw[236:244]), "record_s": float(raw[244:252]), "reserved": raw[192:236].decode().strip(), "labels": labels,
+            "start": raw[168:184].decode(), "bytes": int(raw[184:192]), "ns": ns}
+
+
+class Edfgen(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="brr-edfgen-")
+        self.addCleanup(self.dir.cleanup)
+
+    def out(self, name):
+        return os.path.join(self.dir.name, name)
+
+    def test_same_seed_same_bytes_and_other_seeds_other_bytes(self):
+        for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+            self.assertEqual(generate(self.out(name), 2, "0.2", 1, seed).returncode, 0)
+        a, b, c = (hashes(self.out(n)) for n in "abc")
+        self.assertEqual(sorted(a), [f"sub-0{p}/sub-0{p}_run-01_{k}" for p in (1, 2) for k in ("eeg.edf", "events.tsv")])
+        self.assertEqual(a, b)
+        self.assertEqual(sorted(a), sorted(c))
+        self.assertFalse(set(a.values()) & set(c.values()))
+        self.assertEqual(len(set(a.values())), 4, "patients differ")
+
+    def test_patients_do_not_depend_on_how_many_there_are(self):
+        generate(self.out("one"), 1, "0.2", 1, 5)
+        generate(self.out("two"), 2, "0.2", 1, 5)
+        one, two = hashes(self.out("one")), hashes(self.out("two"))
+        self.assertEqual(one, {k: v for k, v in two.items() if k in one})
+
+    def test_hours_are_exact_and_runs_are_numbered(self):
+        self.assertEqual(generate(self.out("h"), 1, "2.25", 6, 3).returncode, 0)
+        folder = self.out("h/sub-01")
+        self.assertEqual(sorted(os.listdir(folder)), [f"sub-01_run-0{r}_{k}" for r in (1, 2, 3) for k in ("eeg.edf", "events.tsv")])
+        heads = [header(f"{folder}/sub-01_run-0{r}_eeg.edf") for r in (1, 2, 3)]
+        self.assertEqual([h["records"] * h["record_s"] for h in heads], [3600, 3600, 900])
+        self.assertEqual([h["start"] for h in heads], [f"01.01.30{h:02d}.00.00" for h in (8, 9, 10)])
+        for r, h in zip((1, 2, 3), heads):
+            self.assertEqual(os.path.getsize(f"{folder}/sub-01_run-0{r}_eeg.edf"), h["bytes"] + h["records"] * 2 * (19 * 256 + 16))
+
+    def test_seizures_keep_their_distances_and_lengths(self):
+        self.assertEqual(generate(self.out("s"), 3, "1.5", 14, 11).returncode, 0)
+        for p in (1, 2, 3):
+            total = 0
+            for r, length in ((1, 3600), (2, 1800)):
+                events = baseline.read_events(self.out(f"s/sub-0{p}/sub-0{p}_run-0{r}_events.tsv"))
+                total += len(events)
+                for start, end in events:
+                    self.assertGreaterEqual(start, 30)
+                    self.assertLessEqual(end, length - 30)
+                    self.assertTrue(15 <= end - start <= 90)
+                for (_, end), (start, _) in zip(events, events[1:]):
+                    self.assertGreaterEqual(start - end, 120)
+            self.assertEqual(total, 14)
+
+    def test_events_tsv_is_valid_with_and_without_seizures(self):
+        generate(self.out("t"), 1, "0.1", 0, 2, "--labels", "csv_bi")
+        folder = self.out("t/sub-01")
+        text = pathlib.Path(f"{folder}/sub-01_run-01_events.tsv").read_text()
+        self.assertEqual(text, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n"
+                               "0.00\t360.00\tbckg\tn/a\tn/a\t2030-01-01 08:00:00\t360.00\n")
+        self.assertIn("TERM,0.0000,360.0000,bckg,1.0000", pathlib.Path(f"{folder}/sub-01_run-01_eeg.csv_bi").read_text())
+        generate(self.out("u"), 1, "0.2", 1, 2, "--labels", "csv_bi")
+        rows = [line.split("\t") for line in pathlib.Path(self.out("u/sub-01/sub-01_run-01_events.tsv")).read_text().splitlines()]
+        self.assertEqual(len(rows), 2)
+        self.assertEqual(rows[1][2:6], ["sz", "n/a", "n/a", "2030-01-01 08:00:00"])
+        onset, duration = float(rows[1][0]), float(rows[1][1])
+        bi = pathlib.Path(self.out("u/sub-01/sub-01_run-01_eeg.csv_bi")).read_text().splitlines()[-1].split(",")
+        self.assertEqual((bi[0], bi[3]), ("TERM", "seiz"))
+        self.assertAlmostEqual(float(bi[1]), onset, delta=0.011)
+        self.assertAlmostEqual(float(bi[2]), onset + duration, delta=0.011)
+
+    def test_montages_and_record_layout(self):
+        generate(self.out("r"), 1, "0.05", 0, 4)
+        generate(self.out("b"), 1, "0.05", 0, 4, "--montage", "bipolar")
+        paths = [self.out(f"{m}/sub-01/sub-01_run-01_eeg.edf") for m in "rb"]
+        heads = [header(p) for p in paths]
+        self.assertEqual(heads[0]["labels"], REFERENTIAL + ["EDF Annotations"])
+        self.assertEqual(heads[1]["labels"], BIPOLAR + ["EDF Annotations"])
+        self.assertEqual({h["reserved"] for h in heads}, {"EDF+C"})
+        referential, rate = baseline.read_edf(paths[0])
+        bipolar, _ = baseline.read_edf(paths[1])
+        self.assertEqual((rate, referential.shape, bipolar.shape), (256, (19, 180 * 256), (18, 180 * 256)))
+        where = {n[4:-4]: i for i, n in enumerate(REFERENTIAL)}
+        for i, pair in enumerate(BIPOLAR):
+            a, b = (where[n] for n in pair.split("-"))
+            self.assertLess(np.abs(referential[a] - referential[b] - bipolar[i]).max(), 0.16)
+
+    def test_seizure_amplitude_overlaps_the_background(self):
+        generate(self.out("m"), 2, 1, 10, 21)
+        inside, outside = [], []
+        for p in (1, 2):
+            signals, rate = baseline.read_edf(self.out(f"m/sub-0{p}/sub-0{p}_run-01_eeg.edf"))
+            rms = np.sqrt((signals.reshape(19, -1, int(rate) * 10) ** 2).mean(axis=2)).mean(axis=0)
+            rms /= np.median(rms)
+            ictal = np.zeros(len(rms), bool)
+            for start, end in baseline.read_events(self.out(f"m/sub-0{p}/sub-0{p}_run-01_events.tsv")):
+                ictal[int(start // 10):int(end // 10) + 1] = True
+            inside += list(rms[ictal])
+            outside += list(rms[~ictal])
+        self.assertLess(np.median(inside), np.quantile(outside, 0.97))
+        self.assertGreater(np.median(inside), np.quantile(outside, 0.3))
+
+    def test_what_does_not_fit_or_make_sense_is_refused(self):
+        crowded = generate(self.out("x"), 1, "0.1", 50, 1)
+        self.assertEqual(crowded.returncode, 1)
+        self.assertIn("do not fit", crowded.stderr)
+        for arguments in (["--patients", "0"], ["--montage", "circular"], ["--labels", "xml"], ["--seed", "-1"], ["--unknown"], ["extra"]):
+            wrong = generate(self.out("y"), 1, "0.1", 0, 1, *arguments)
+            self.assertEqual(wrong.returncode, 2, arguments)
+            self.assertTrue(wrong.stderr)
+        self.assertEqual(subprocess.run([EDFGEN, "--out", self.out("z")], capture_output=True).returncode, 2)
+        self.assertFalse(os.path.exists(self.out("z")))
+
+
+if __name__ == "__main__":
+    if not os.path.exists(EDFGEN):
+        print(f"{EDFGEN} is not built; skipped")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,230 @@
+/* edfgen: seeded synthetic EEG corpora as EDF+ files with event labels: sub-NN/sub-NN_run-MM_eeg.edf and _events.tsv. The same
+ * arguments give the same bytes. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/labels.h"
+#include "tools/edfgen/plan.h"
+#include "tools/edfgen/render.h"
+#include "tools/edfgen/writer.h"
+
+enum { MAX_PATIENTS = 9999, MAX_HOURS = 9999, MAX_SEIZURES = 100000, HOUR_S = 3600, PATH_SIZE = 4096 };
+
+struct options {
+    const char *out;
+    int64_t patients, seizures;
+    double hours;
+    uint64_t seed;
+    bool bipolar, csv_bi;
+};
+
+static const char USAGE[] =
+    "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
+    "              [--montage referential|bipolar] [--labels csv_bi]\n"
+    "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
+    "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n";
+
+/* One recording being made. */
+struct job {
+    const struct options *options;
+    const struct patient *patient;
+    const struct recording_plan *plan;
+    int run;              /* from 0 */
+    char stem[PATH_SIZE]; /* DIR/sub-NN/sub-NN_run-MM */
+    char subject[16];
+};
+
+static int write_signal(const struct job *job, struct err *err) {
+    char path[PATH_SIZE + 16], labels[WRITER_MAX_SIGNALS][24];
+    bool bipolar = job->options->bipolar;
+    struct writer_config config = {.path = path,
+                                   .patient = job->subject,
+                                   .records = job->plan->samples / RATE_HZ,
+                                   .start_day = 1 + (8 + job->run) / 24 % 28,
+                                   .start_hour = (8 + job->run) % 24,
+                                   .n_signals = bipolar ? BIPOLAR : ELECTRODES};
+    str_format(path, sizeof path, "%s_eeg.edf", job->stem);
+    for (int s = 0; s < config.n_signals; s++) {
+        if (bipolar)
+            str_format(labels[s], sizeof labels[s], "%s-%s", SCALP[DOUBLE_BANANA[s][0]].name, SCALP[DOUBLE_BANANA[s][1]].name);
+        else
+            str_format(labels[s], sizeof labels[s], "EEG %s-REF", SCALP[s].name);
+        config.labels[s] = labels[s];
+    }
+    struct renderer *renderer = render_new(job->patient, job->plan);
+    if (!renderer)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    struct edf_writer writer;
+    int rc = writer_open(&writer, &config, err);
+    if (rc) {
+        render_free(renderer);
+        return rc;
+    }
+    float uv[ELECTRODES][RATE_HZ], pairs[BIPOLAR][RATE_HZ];
+    const float *rows[WRITER_MAX_SIGNALS];
+    for (int s = 0; s < config.n_signals; s++)
+        rows[s] = bipolar ? pairs[s] : uv[s];
+    for (int64_t r = 0; r < config.records && !rc; r++) {
+        render_second(renderer, uv);
+        for (int s = 0; s < BIPOLAR && bipolar; s++)
+            for (int i = 0; i < RATE_HZ; i++)
+                pairs[s][i] = uv[DOUBLE_BANANA[s][0]][i] - uv[DOUBLE_BANANA[s][1]][i];
+        rc = writer_second(&writer, rows, err);
+    }
+    render_free(renderer);
+    if (rc)
+        writer_abort(&writer);
+    else
+        rc = writer_commit(&writer, err);
+    return rc;
+}
+
+static int write_labels(const struct job *job, struct err *err) {
+    char path[PATH_SIZE + 16], start[32];
+    struct label_run *runs = calloc(job->plan->n_events + 1, sizeof *runs);
+    if (!runs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    size_t n = 0;
+    for (size_t i = 0; i < job->plan->n_events; i++) {
+        const struct event *e = &job->plan->events[i];
+        if (e->kind == EVENT_SEIZURE)
+            runs[n++] = (struct label_run){.onset_s = (double)e->first / RATE_HZ,
+                                           .end_s = (double)(e->first + e->length) / RATE_HZ,
+                                           .confidence = NAN,
+                                           .code = "sz"};
+    }
+    str_format(start, sizeof start, "2030-01-%02d %02d:00:00", 1 + (8 + job->run) / 24 % 28, (8 + job->run) % 24);
+    char record_name[64];
+    str_format(record_name, sizeof record_name, "%s_eeg", fsio_basename(job->stem));
+    struct events_header header = {
+        .start_text = start, .recording_s = (double)(job->plan->samples / RATE_HZ), .record_name = record_name};
+    str_format(path, sizeof path, "%s_events.tsv", job->stem);
+    int rc = labels_write_bids_tsv(path, runs, n, &header, err);
+    if (!rc && job->options->csv_bi) {
+        str_format(path, sizeof path, "%s_eeg.csv_bi", job->stem);
+        rc = labels_write_csv_bi(path, runs, n, &header, err);
+    }
+    free(runs);
+    return rc;
+}
+
+static int make_patient(const struct options *o, int index, struct err *err) {
+    int64_t seconds = llround(o->hours * HOUR_S);
+    int n = (int)((seconds + HOUR_S - 1) / HOUR_S);
+    struct patient patient;
+    plan_patient(&patient, o->seed, (uint32_t)index);
+    struct job job = {.options = o, .patient = &patient};
+    str_format(job.subject, sizeof job.subject, "sub-%02d", index + 1);
+    char dir[PATH_SIZE];
+    int rc = fsio_join(dir, sizeof dir - 64, o->out, job.subject, err);
+    if (!rc)
+        rc = fsio_mkdirs(dir, err);
+    int64_t *samples = calloc((size_t)n, sizeof *samples);
+    struct recording_plan *plans = calloc((size_t)n, sizeof *plans);
+    if (!rc && (!samples || !plans))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory");
+    for (int r = 0; r < n && !rc; r++)
+        samples[r] = (r + 1 < n ? HOUR_S : seconds - (int64_t)r * HOUR_S) * RATE_HZ;
+    if (!rc)
+        rc = plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
+    for (int r = 0; r < n && !rc; r++) {
+        job.plan = &plans[r];
+        job.run = r;
+        str_format(job.stem, sizeof job.stem, "%.*s/%s_run-%02d", PATH_SIZE - 64, dir, job.subject, r + 1);
+        rc = write_signal(&job, err);
+        if (!rc)
+            rc = write_labels(&job, err);
+    }
+    for (int r = 0; plans && r < n; r++)
+        plan_done(&plans[r]);
+    free(plans);
+    free(samples);
+    return rc;
+}
+
+static bool whole(const char *text, int64_t low, int64_t high, int64_t *ret) {
+    return str_to_i64(text, ret) && *ret >= low && *ret <= high;
+}
+
+/* 0, or the exit status. */
+static int parse_options(int argc, char **argv, struct options *o) {
+    static const struct option names[] = {{"out", required_argument, NULL, 'o'},
+                                          {"patients", required_argument, NULL, 'p'},
+                                          {"hours-per-patient", required_argument, NULL, 'h'},
+                                          {"seizures-per-patient", required_argument, NULL, 'k'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"montage", required_argument, NULL, 'm'},
+                                          {"labels", required_argument, NULL, 'l'},
+                                          {"help", no_argument, NULL, 'H'},
+                                          {NULL, 0, NULL, 0}};
+    unsigned given = 0;
+    int c;
+    while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
+        const char *wrong = NULL;
+        switch (c) {
+        case 'o':
+            o->out = optarg;
+            given |= 1;
+            break;
+        case 'p':
+            wrong = whole(optarg, 1, MAX_PATIENTS, &o->patients) ? NULL : "--patients takes a number from 1 to 9999";
+            given |= 2;
+            break;
+        case 'h':
+            wrong = str_to_f64(optarg, &o->hours) && o->hours * HOUR_S >= 1 && o->hours <= MAX_HOURS
+                        ? NULL
+                        : "--hours-per-patient takes a number of hours, one second to 9999 hours";
+            given |= 4;
+            break;
+        case 'k':
+            wrong = whole(optarg, 0, MAX_SEIZURES, &o->seizures) ? NULL : "--seizures-per-patient takes a number from 0 to 100000";
+            given |= 8;
+            break;
+        case 's':
+            wrong = str_to_u64(optarg, &o->seed) ? NULL : "--seed takes a whole number from 0 to 2^64-1";
+            given |= 16;
+            break;
+        case 'm':
+            o->bipolar = !strcmp(optarg, "bipolar");
+            wrong = o->bipolar || !strcmp(optarg, "referential") ? NULL : "--montage takes referential or bipolar";
+            break;
+        case 'l':
+            o->csv_bi = !strcmp(optarg, "csv_bi");
+            wrong = o->csv_bi ? NULL : "--labels takes csv_bi (the events TSV is always written)";
+            break;
+        default:
+            fputs(USAGE, c == 'H' ? stdout : stderr);
+            return c == 'H' ? -1 : 2;
+        }
+        if (wrong) {
+            fprintf(stderr, "edfgen: %s, not '%s'\n", wrong, optarg);
+            return 2;
+        }
+    }
+    if (optind < argc || given != 31) {
+        fprintf(stderr, "edfgen: %s\n%s", optind < argc ? "an argument too many" : "an option is missing", USAGE);
+        return 2;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct options options = {0};
+    struct err err = {0};
+    int status = parse_options(argc, argv, &options);
+    if (status)
+        return status < 0 ? 0 : status;
+    for (int p = 0; p < options.patients; p++) {
+        if (make_patient(&options, p, &err)) {
+            char text[1024];
+            fprintf(stderr, "edfgen: sub-%02d: %s\n", p + 1, err_text(&err, text, sizeof text));
+            return 1;
+        }
+    }
+    return 0;
+}

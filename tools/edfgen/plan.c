@@ -1,0 +1,364 @@
+#include "tools/edfgen/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SEIZURE_MIN_S = 15,
+    SEIZURE_MAX_S = 90,
+    SEIZURE_APART_S = 125, /* 120 is promised; labels are rounded */
+    SEIZURE_MARGIN_S = 35, /* 30 is promised */
+    QUIET_AROUND_SEIZURE_S = 4,
+};
+
+static float between(struct rng *rng, float low, float high) {
+    return low + (high - low) * (float)rng_uniform(rng);
+}
+
+static float log_between(struct rng *rng, float low, float high) {
+    return low * powf(high / low, (float)rng_uniform(rng));
+}
+
+/* Streams of one patient: step 0 holds the traits, 1 the placing of seizures, 2 + r what happens in recording r. */
+static void patient_rng(struct rng *rng, const struct patient *p, uint32_t step) {
+    rng_init(rng, p->seed, RNG_SYNTH + 1 + p->index, step);
+}
+
+void plan_patient(struct patient *p, uint64_t seed, uint32_t index) {
+    struct rng rng;
+    *p = (struct patient){.seed = seed, .index = index};
+    patient_rng(&rng, p, 0);
+    p->rms_uv = log_between(&rng, 11, 32);
+    p->slope = between(&rng, 0.35f, 0.75f);
+    p->alpha_hz = between(&rng, 8.3f, 11.5f);
+    p->alpha = between(&rng, 0.6f, 1.5f);
+    p->delta = between(&rng, 1.2f, 2.4f);
+    p->line = between(&rng, 0.05f, 0.4f);
+    p->muscle = between(&rng, 0.05f, 0.2f);
+    int focus = (int)rng_below(&rng, ELECTRODES);
+    p->focus_x = SCALP[focus].x + between(&rng, -0.1f, 0.1f);
+    p->focus_y = SCALP[focus].y + between(&rng, -0.1f, 0.1f);
+    p->seizure_hz[0] = between(&rng, 6.3f, 8);
+    p->seizure_hz[1] = between(&rng, 2.5f, 3.3f);
+    p->distractors_per_hour = between(&rng, 35, 60);
+    p->spikes_per_hour = log_between(&rng, 5, 60);
+}
+
+static struct event *add_event(struct recording_plan *plan, enum event_kind kind, int64_t first, int64_t length) {
+    if (plan->n_events == plan->event_capacity) {
+        size_t grown = plan->event_capacity ? plan->event_capacity * 2 : 256;
+        struct event *moved = realloc(plan->events, grown * sizeof *moved);
+        if (!moved)
+            return NULL;
+        plan->events = moved;
+        plan->event_capacity = grown;
+    }
+    struct event *e = &plan->events[plan->n_events++];
+    *e = (struct event){.kind = kind, .first = first, .length = length, .growth = 1};
+    return e;
+}
+
+static bool add_vigil(struct recording_plan *plan, struct vigil vigil) {
+    if (plan->n_vigils == plan->vigil_capacity) {
+        size_t grown = plan->vigil_capacity ? plan->vigil_capacity * 2 : 32;
+        struct vigil *moved = realloc(plan->vigils, grown * sizeof *moved);
+        if (!moved)
+            return false;
+        plan->vigils = moved;
+        plan->vigil_capacity = grown;
+    }
+    plan->vigils[plan->n_vigils++] = vigil;
+    return true;
+}
+
+/* ---- seizures ---- */
+
+/* Sharp spike and slow wave: harmonics in phase at the spike. Sharpness varies from seizure to seizure. */
+static void spike_wave(struct rng *rng, struct event *e) {
+    float sharpness = between(rng, 0.35f, 0.65f);
+    for (int h = 0; h < HARMONICS; h++) {
+        e->harmonic[h] = powf(sharpness, (float)h);
+        e->shift[h] = 0.25f; /* a common maximum */
+    }
+}
+
+static void draw_seizure(struct rng *rng, const struct patient *p, struct event *e) {
+    float x = p->focus_x + between(rng, -0.15f, 0.15f), y = p->focus_y + between(rng, -0.15f, 0.15f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.7f, 2.5f);
+    e->hz[0] = p->seizure_hz[0] * between(rng, 0.92f, 1.08f);
+    e->hz[1] = p->seizure_hz[1] * between(rng, 0.92f, 1.08f);
+    e->growth = between(rng, 0.3f, 0.6f);
+    spike_wave(rng, e);
+    scalp_weights(x, y, between(rng, 0.3f, 0.45f), e->weight[0]);
+    scalp_weights(x, y, between(rng, 0.8f, 1.5f), e->weight[1]);
+    for (int c = 0; c < ELECTRODES; c++)
+        e->lag[c] = 0.12f * scalp_distance(c, x, y);
+    e->noise = rng_u32(rng);
+}
+
+struct placed {
+    int recording;
+    int64_t length_s;
+};
+
+/* Recording time that is still free for seizures. */
+static int64_t room_s(int64_t samples, const struct placed *placed, int n, int recording) {
+    int64_t room = samples / RATE_HZ - 2 * SEIZURE_MARGIN_S + SEIZURE_APART_S;
+    for (int i = 0; i < n; i++)
+        if (placed[i].recording == recording)
+            room -= placed[i].length_s + SEIZURE_APART_S;
+    return room;
+}
+
+/* Lengths and recordings of all seizures; `longest` is lowered by the caller until they fit. */
+static bool try_lengths(struct rng *rng, const int64_t *samples, int n, int seizures, int longest, struct placed *placed) {
+    for (int i = 0; i < seizures; i++) {
+        placed[i].length_s = SEIZURE_MIN_S + (int64_t)rng_below(rng, (uint64_t)(longest - SEIZURE_MIN_S + 1));
+        /* A recording is drawn with the weight of its free time, among those where the seizure fits. */
+        int64_t total = 0;
+        for (int r = 0; r < n; r++) {
+            int64_t room = room_s(samples[r], placed, i, r);
+            total += room >= placed[i].length_s + SEIZURE_APART_S ? room : 0;
+        }
+        if (!total)
+            return false;
+        int64_t pick = (int64_t)rng_below(rng, (uint64_t)total);
+        for (int r = 0; r < n; r++) {
+            int64_t room = room_s(samples[r], placed, i, r);
+            pick -= room >= placed[i].length_s + SEIZURE_APART_S ? room : 0;
+            placed[i].recording = r;
+            if (pick < 0)
+                break;
+        }
+    }
+    return true;
+}
+
+static int by_number(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seizures of one recording at random times: the free time is cut at sorted random points. */
+static int place_seizures(struct rng *rng, const struct patient *p, const struct placed *placed, int n, int recording,
+                          struct recording_plan *plan) {
+    double *cuts = malloc((size_t)n * sizeof *cuts);
+    if (!cuts)
+        return ERR_EXHAUSTED;
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        if (placed[i].recording == recording)
+            cuts[count++] = rng_uniform(rng);
+    qsort(cuts, (size_t)count, sizeof *cuts, by_number);
+    double slack = (double)(room_s(plan->samples, placed, n, recording));
+    double used = SEIZURE_MARGIN_S;
+    int rc = 0, k = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        if (placed[i].recording != recording)
+            continue;
+        int64_t first = (int64_t)((used + cuts[k++] * slack) * RATE_HZ);
+        struct event *e = add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
+        if (e)
+            draw_seizure(rng, p, e);
+        else
+            rc = ERR_EXHAUSTED;
+        used += (double)(placed[i].length_s + SEIZURE_APART_S);
+    }
+    free(cuts);
+    return rc;
+}
+
+/* ---- everything else ---- */
+
+static bool near_seizure(const struct recording_plan *plan, int64_t first, int64_t end) {
+    const int64_t margin = QUIET_AROUND_SEIZURE_S * RATE_HZ;
+    for (size_t i = 0; i < plan->n_events && plan->events[i].kind == EVENT_SEIZURE; i++)
+        if (first < plan->events[i].first + plan->events[i].length + margin && end > plan->events[i].first - margin)
+            return true;
+    return false;
+}
+
+/* A rhythm of fixed frequency and place. Harmonics have random phases: it has a seizure's spectrum, not its shape in time. */
+static void draw_run(struct rng *rng, const struct patient *p, struct event *e) {
+    float x = between(rng, -0.8f, 0.8f), y = between(rng, -0.8f, 0.8f), content = between(rng, 0, 0.55f);
+    e->hz[0] = e->hz[1] = rng_uniform(rng) < 0.75 ? log_between(rng, 2.6f, 7.8f) : between(rng, 8, 11.5f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.5f, 2.6f);
+    e->growth = rng_uniform(rng) < 0.4 ? between(rng, 0.4f, 0.9f) : 1;
+    for (int h = 0; h < HARMONICS; h++) {
+        e->harmonic[h] = powf(content, (float)h);
+        e->shift[h] = between(rng, 0, 1);
+    }
+    scalp_weights(x, y, between(rng, 0.35f, 1.3f), e->weight[0]);
+    memcpy(e->weight[1], e->weight[0], sizeof e->weight[0]);
+    for (int c = 0; c < ELECTRODES; c++)
+        e->lag[c] = 0.12f * scalp_distance(c, x, y);
+}
+
+static void draw_chewing(struct rng *rng, const struct patient *p, struct event *e) {
+    e->hz[0] = e->hz[1] = between(rng, 1, 1.9f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.8f, 2.5f);
+    for (int c = 0; c < ELECTRODES; c++) {
+        float lateral = fabsf(SCALP[c].x);
+        e->weight[0][c] = e->weight[1][c] = (0.08f + lateral * lateral * lateral) * between(rng, 0.6f, 1);
+    }
+}
+
+static void draw_rocking(struct rng *rng, const struct patient *p, struct event *e) {
+    e->hz[0] = e->hz[1] = between(rng, 0.6f, 2.4f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.8f, 3);
+    for (int h = 0; h < HARMONICS; h++) {
+        e->harmonic[h] = powf(between(rng, 0.2f, 0.7f), (float)h);
+        e->shift[h] = between(rng, 0, 1);
+    }
+    for (int c = 0; c < ELECTRODES; c++) {
+        e->weight[0][c] = e->weight[1][c] = between(rng, -1, 1);
+        e->lag[c] = between(rng, 0, 0.1f);
+    }
+}
+
+static int add_distractors(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
+    const float mean_length_s = 25;
+    float gap_s = 3600 / p->distractors_per_hour - mean_length_s;
+    int64_t at = (int64_t)(between(rng, 0, 2 * gap_s) * RATE_HZ);
+    for (;;) {
+        int64_t length = (int64_t)(between(rng, 10, 40) * RATE_HZ);
+        if (at + length > plan->samples)
+            return 0;
+        double kind = rng_uniform(rng);
+        if (!near_seizure(plan, at, at + length)) {
+            struct event *e = add_event(plan, kind < 0.64 ? EVENT_RUN : kind < 0.82 ? EVENT_CHEWING : EVENT_ROCKING, at, length);
+            if (!e)
+                return ERR_EXHAUSTED;
+            if (e->kind == EVENT_RUN)
+                draw_run(rng, p, e);
+            else if (e->kind == EVENT_CHEWING)
+                draw_chewing(rng, p, e);
+            else
+                draw_rocking(rng, p, e);
+            e->noise = rng_u32(rng);
+            at += length;
+        }
+        at += (int64_t)((2 - gap_s * logf(1 - (float)rng_uniform(rng))) * RATE_HZ);
+    }
+}
+
+/* Short artefacts and spikes: Poisson in time. */
+static int add_short_events(struct rng *rng, const struct patient *p, struct recording_plan *plan, enum event_kind kind,
+                            float per_hour) {
+    for (double at_s = 0;;) {
+        at_s -= log(1 - rng_uniform(rng)) * 3600 / per_hour;
+        int64_t first = (int64_t)(at_s * RATE_HZ);
+        float length_s = kind == EVENT_BLINK    ? 0.4f
+                         : kind == EVENT_MUSCLE ? log_between(rng, 0.5f, 6)
+                         : kind == EVENT_POP    ? 2
+                                                : 0.4f;
+        if (first + (int64_t)(length_s * RATE_HZ) > plan->samples)
+            return 0;
+        struct event *e = add_event(plan, kind, first, (int64_t)(length_s * RATE_HZ));
+        if (!e)
+            return ERR_EXHAUSTED;
+        float x, y;
+        switch (kind) {
+        case EVENT_BLINK:
+            e->amplitude_uv = between(rng, 60, 160);
+            scalp_weights(0, 1.1f, 0.4f, e->weight[0]);
+            break;
+        case EVENT_MUSCLE:
+            e->amplitude_uv = p->rms_uv * log_between(rng, 0.4f, 2);
+            x = rng_uniform(rng) < 0.5 ? -1 : 1;
+            y = between(rng, -0.4f, 0.9f);
+            scalp_weights(x, y, between(rng, 0.3f, 0.9f), e->weight[0]);
+            break;
+        case EVENT_POP:
+            e->amplitude_uv = between(rng, 80, 350) * (rng_uniform(rng) < 0.5 ? -1 : 1);
+            e->weight[0][rng_below(rng, ELECTRODES)] = 1;
+            break;
+        default:
+            e->amplitude_uv = p->rms_uv * between(rng, 2.5f, 5);
+            scalp_weights(p->focus_x, p->focus_y, between(rng, 0.3f, 0.6f), e->weight[0]);
+        }
+        memcpy(e->weight[1], e->weight[0], sizeof e->weight[0]);
+        e->noise = rng_u32(rng);
+    }
+}
+
+static int add_vigils(struct rng *rng, struct recording_plan *plan) {
+    bool asleep = rng_uniform(rng) < 0.4;
+    for (int64_t at = 0; at < plan->samples;) {
+        int64_t end = at + (int64_t)(between(rng, 240, 1200) * RATE_HZ);
+        if (asleep) {
+            if (!add_vigil(plan, (struct vigil){at, between(rng, 0.4f, 1), true}))
+                return ERR_EXHAUSTED;
+        } else {
+            /* Awake: eyes open and closed in turn. */
+            for (int64_t part = at; part < end;) {
+                if (!add_vigil(plan, (struct vigil){part, between(rng, 0, 0.15f), rng_uniform(rng) < 0.5}))
+                    return ERR_EXHAUSTED;
+                part += (int64_t)(log_between(rng, 6, 90) * RATE_HZ);
+            }
+        }
+        asleep = !asleep;
+        at = end;
+    }
+    return 0;
+}
+
+static int by_first(const void *a, const void *b) {
+    const struct event *x = a, *y = b;
+    int order = (x->first > y->first) - (x->first < y->first);
+    return order ? order : (int)x->kind - (int)y->kind;
+}
+
+static int plan_recording(const struct patient *p, const struct placed *placed, int seizures, int recording,
+                          struct recording_plan *plan) {
+    static const struct {
+        enum event_kind kind;
+        float per_hour;
+    } artefacts[] = {{EVENT_BLINK, 400}, {EVENT_MUSCLE, 50}, {EVENT_POP, 12}};
+    struct rng rng;
+    patient_rng(&rng, p, 2 + (uint32_t)recording);
+    plan->noise = rng_u32(&rng);
+    int rc = place_seizures(&rng, p, placed, seizures, recording, plan);
+    if (!rc)
+        rc = add_distractors(&rng, p, plan);
+    for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts && !rc; i++)
+        rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour);
+    if (!rc)
+        rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour);
+    if (!rc)
+        rc = add_vigils(&rng, plan);
+    if (!rc)
+        qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
+    return rc;
+}
+
+int plan_recordings(const struct patient *p, const int64_t *samples, int n, int seizures, struct recording_plan *plans,
+                    struct err *err) {
+    struct rng rng;
+    patient_rng(&rng, p, 1);
+    struct placed *placed = calloc((size_t)seizures + 1, sizeof *placed);
+    if (!placed)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    bool fits = false;
+    for (int longest = SEIZURE_MAX_S; !fits && longest >= SEIZURE_MIN_S; longest -= 5)
+        fits = try_lengths(&rng, samples, n, seizures, longest, placed);
+    int rc = fits ? 0
+                  : err_set(err, ERR_RANGE,
+                            "%d seizures of 15 s or more, 120 s apart and 30 s from the ends, do not fit one patient's hours; "
+                            "give fewer seizures or more hours",
+                            seizures);
+    for (int r = 0; r < n && !rc; r++) {
+        plans[r].samples = samples[r];
+        if (plan_recording(p, placed, seizures, r, &plans[r]))
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory");
+    }
+    free(placed);
+    return rc;
+}
+
+void plan_done(struct recording_plan *plan) {
+    free(plan->events);
+    free(plan->vigils);
+    *plan = (struct recording_plan){0};
+}

@@ -1,0 +1,77 @@
+/* plan: what a synthetic patient is like and what happens in each recording: seizures, distractors, artefacts, vigilance.
+ * Everything is drawn here, from one seed; the renderer only plays it. One thread per plan. */
+#ifndef BRR_TOOLS_EDFGEN_PLAN_H
+#define BRR_TOOLS_EDFGEN_PLAN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "tools/edfgen/scalp.h"
+
+enum { HARMONICS = 4 };
+
+/* Traits that stay over a patient's recordings. */
+struct patient {
+    uint64_t seed;
+    uint32_t index;
+    float rms_uv;           /* background amplitude */
+    float slope;            /* steepness of the 1/f spectrum */
+    float alpha_hz, alpha;  /* posterior rhythm; amplitude relative to rms_uv */
+    float delta;            /* slow waves of sleep, relative */
+    float line;             /* 60 Hz, relative */
+    float muscle;           /* tonic muscle noise, relative */
+    float focus_x, focus_y; /* where seizures and spikes begin */
+    float seizure_hz[2];    /* typical first and last frequency */
+    float distractors_per_hour;
+    float spikes_per_hour;
+};
+
+enum event_kind {
+    EVENT_SEIZURE,
+    EVENT_RUN,     /* rhythmic theta or alpha at a fixed frequency */
+    EVENT_CHEWING, /* rhythmic muscle bursts */
+    EVENT_ROCKING, /* slow rhythmic movement */
+    EVENT_BLINK,
+    EVENT_MUSCLE,
+    EVENT_POP,
+    EVENT_SPIKE,
+};
+
+struct event {
+    enum event_kind kind;
+    int64_t first, length; /* samples */
+    float amplitude_uv;    /* root mean square where weight is 1, at its plateau; peak for blinks, pops, spikes */
+    float hz[2];           /* at the start and at the end */
+    float harmonic[HARMONICS], shift[HARMONICS]; /* waveform: amplitudes and phases of its harmonics */
+    float growth;                                /* amplitude at the start over that of the plateau */
+    float weight[2][ELECTRODES];                 /* spatial pattern at the start and at the end */
+    float lag[ELECTRODES];                       /* fraction of a cycle */
+    uint32_t noise;                              /* seed of its jitter */
+};
+
+/* A span of constant vigilance. */
+struct vigil {
+    int64_t first;
+    float depth;      /* 0 awake … 1 deep sleep */
+    bool eyes_closed; /* alpha */
+};
+
+struct recording_plan {
+    int64_t samples;
+    struct event *events; /* by first sample */
+    size_t n_events, event_capacity;
+    struct vigil *vigils;
+    size_t n_vigils, vigil_capacity;
+    uint32_t noise;
+};
+
+void plan_patient(struct patient *patient, uint64_t seed, uint32_t index);
+/* Plans of a patient's n recordings of samples[i] each, with `seizures` in all. RANGE when they do not fit: at least 120 s apart,
+ * 30 s from both ends, 15 to 90 s long. */
+int plan_recordings(const struct patient *patient, const int64_t *samples, int n, int seizures, struct recording_plan *plans,
+                    struct err *err);
+void plan_done(struct recording_plan *plan);
+
+#endif
