@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -66,16 +65,13 @@ static void sort_and_merge(struct labels *l) {
     l->n_runs = last + 1;
 }
 
-static void note_tried(struct request *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void note_tried(struct request *q, const char *fmt, ...) {
+/* Remember what was looked for in vain; why may be NULL. */
+static void note_tried(struct request *q, const char *name, const char *why) {
     struct str text;
-    va_list ap;
     str_init(&text, sizeof q->out->tried - 1);
-    str_puts(&text, q->out->tried);
-    str_puts(&text, *q->out->tried ? ", " : "");
-    va_start(ap, fmt);
-    str_vprintf(&text, fmt, ap);
-    va_end(ap);
+    str_printf(&text, "%s%s%s", q->out->tried, *q->out->tried ? ", " : "", name);
+    if (why)
+        str_printf(&text, " (%s)", why);
     str_copy(q->out->tried, sizeof q->out->tried, str_cstr(&text));
     str_done(&text);
 }
@@ -86,7 +82,7 @@ static bool beside(struct request *q, const char *stem, const char *suffix, char
         return false;
     if (fsio_exists(path) && !fsio_is_dir(path))
         return true;
-    note_tried(q, "%s", fsio_basename(path));
+    note_tried(q, fsio_basename(path), NULL);
     return false;
 }
 
@@ -274,8 +270,11 @@ static int read_summary(struct request *q, const char *path, bool *ret_found, st
     if (!rc)
         rc = end_of_entry(&s, err);
     *ret_found = s.seen;
-    if (!s.seen)
-        note_tried(q, "%s (no entry for %s)", fsio_basename(path), q->name);
+    if (!s.seen) {
+        char why[256];
+        str_format(why, sizeof why, "no entry for %s", q->name);
+        note_tried(q, fsio_basename(path), why);
+    }
     free(text);
     return rc;
 }
@@ -285,7 +284,7 @@ static int load_summary(struct request *q, bool *ret_found, struct err *err) {
     size_t dir_len = (size_t)(q->name - q->edf_path);
     *ret_found = false;
     if (strncasecmp(q->name, "chb", 3) != 0 || !isdigit((unsigned char)q->name[3]) || !isdigit((unsigned char)q->name[4])) {
-        note_tried(q, "chbNN-summary.txt");
+        note_tried(q, "chbNN-summary.txt", NULL);
         return 0;
     }
     if (!str_format(stem, sizeof stem, "%.*s%.5s", (int)dir_len, q->edf_path, q->name) || !beside(q, stem, "-summary.txt", path))
@@ -354,7 +353,7 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     int rc = read_annotations(q, info, &seizures, err);
     *ret_found = seizures || (signal && !q->automatic);
     if (!rc && !*ret_found)
-        note_tried(q, signal ? "EDF+ annotations (none is a seizure)" : "EDF+ annotations (the file has none)");
+        note_tried(q, "EDF+ annotations", signal ? "none is a seizure" : "the file has none");
     if (!rc && *ret_found)
         q->out->recording_s = info->duration_s;
     edf_close(opened);
