@@ -1,0 +1,101 @@
+/* task_driver: runs one job file to its end without a daemon, for tests of the task machinery.
+ * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "run/task.h"
+
+static struct task_progress newest;
+
+static void on_progress(void *ctx, const struct task_progress *p) {
+    (void)ctx;
+    newest = *p;
+    if (p->step % 20 == 0 && !strcmp(p->phase, "train"))
+        fprintf(stderr, "step %lld/%lld loss %.5f lr %.2e |g| %.3f %.1f windows/s wait %.0f %%\n", (long long)p->step, (long long)p->steps, p->loss,
+                p->learning_rate, p->gradient_norm, p->windows_per_s, 100 * p->data_wait_ratio);
+}
+
+static void on_log(void *ctx, enum task_level level, const char *text) {
+    (void)ctx;
+    (void)level;
+    fprintf(stderr, "%s\n", text);
+}
+
+static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+    (void)ctx;
+    printf("checkpoint %s %s%s\n", c->path, c->sha256, c->best ? " best" : "");
+    fflush(stdout);
+}
+
+static int run(const struct jobfile *job, const struct task_env *env, int64_t stop_after, struct err *err) {
+    const struct task_kind *kind = task_kind_find(job->kind_name);
+    void *task = NULL;
+    enum task_status status = TASK_MORE;
+    int rc = kind ? kind->open(job, env, &task, err) : err_set(err, ERR_UNSUPPORTED, "kind %s", job->kind_name);
+    while (!rc && status == TASK_MORE && !(stop_after && newest.step >= stop_after))
+        rc = kind->step(task, &status, err);
+    if (!rc && status == TASK_MORE)
+        rc = kind->checkpoint(task, err);
+    if (!rc) {
+        struct str out;
+        struct json_writer w;
+        str_init(&out, 65536);
+        json_writer_init(&w, &out);
+        kind->result(task, &w, NULL);
+        printf("result %s\n", str_cstr(&out));
+        str_done(&out);
+    }
+    if (kind)
+        kind->close(task);
+    return rc;
+}
+
+int main(int argc, char **argv) {
+    struct err err = {0};
+    struct arena arena;
+    struct jobfile job;
+    struct device *dev = NULL;
+    char *text = NULL;
+    const char *overrides[64];
+    size_t len;
+    int n = 0;
+    int64_t stop_after = 0;
+    if (argc < 4) {
+        fprintf(stderr, "usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]\n");
+        return 2;
+    }
+    for (int i = 4; i < argc && n < 64; i++) {
+        if (str_starts(argv[i], "stop_after="))
+            str_to_i64(argv[i] + 11, &stop_after);
+        else
+            overrides[n++] = argv[i];
+    }
+    arena_init(&arena, 16 << 20);
+    int rc = fsio_read(argv[1], 1 << 20, &text, &len, &err);
+    if (!rc)
+        rc = jobfile_parse(text, argv[1], overrides, n, &arena, &job, &err);
+    if (!rc)
+        rc = fsio_mkdirs(argv[2], &err);
+    if (!rc)
+        rc = fsio_mkdirs(argv[3], &err);
+    if (!rc)
+        rc = device_open("cpu", 0, &dev, &err);
+    if (!rc) {
+        const char *root = str_starts(job.data.source, "file://") ? job.data.source + 7 : job.data.source;
+        struct task_env env = {.device = dev, .directory = argv[2], .cache_dir = argv[3], .data_root = root, .progress = on_progress, .log = on_log,
+                               .checkpoint = on_checkpoint};
+        rc = run(&job, &env, stop_after, &err);
+    }
+    device_close(dev);
+    free(text);
+    arena_done(&arena);
+    if (rc) {
+        char buf[1024];
+        fprintf(stderr, "%s: %s\n", err_name(rc), err_text(&err, buf, sizeof buf));
+    }
+    return rc ? 1 : 0;
+}
