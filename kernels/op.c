@@ -8,6 +8,7 @@ struct checker {
     const char *op;
     struct err *err;
     int rc;
+    const struct tensor *act; /* the first activation seen: the others have its dtype */
 };
 
 static void shape_text(const struct tensor *t, char *buf, size_t size) {
@@ -24,12 +25,12 @@ static void require(struct checker *c, bool ok, const char *what) {
         c->rc = err_set(c->err, ERR_INVALID, "op %s: %s", c->op, what);
 }
 
-/* t is present, F32 and of the given shape (−1 = any). `slice` allows ld > last dim. */
+/* t is present, F32 and of the given shape (−1 = any). `slice` allows ld > last dim; `act` allows BF16, all activations alike. */
 struct want {
     const char *name;
     int rank;
     int64_t dim[TENSOR_MAX_RANK];
-    bool optional, slice;
+    bool optional, slice, act;
 };
 
 static void check(struct checker *c, const struct tensor *t, struct want w) {
@@ -39,12 +40,15 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
         c->rc = err_set(c->err, ERR_INVALID, "op %s: %s is missing", c->op, w.name);
         return;
     }
-    if (t->dtype == DTYPE_BF16) {
+    if (w.act && !c->act)
+        c->act = t;
+    if (t->dtype == DTYPE_BF16 && !w.act) {
         c->rc =
             err_set(c->err, ERR_UNSUPPORTED, "op %s: %s is bf16, which is unsupported yet on this device; use fp32", c->op, w.name);
         return;
     }
-    bool ok = t->rank == w.rank && t->dtype == DTYPE_F32;
+    enum dtype dtype = w.act && (c->act->dtype == DTYPE_BF16) ? DTYPE_BF16 : DTYPE_F32;
+    bool ok = t->rank == w.rank && t->dtype == dtype;
     for (int i = 0; ok && i < w.rank; i++)
         ok = t->dim[i] > 0 && (w.dim[i] < 0 || t->dim[i] == w.dim[i]);
     ok = ok && (w.rank < 2 || t->ld >= t->dim[w.rank - 1]) && (w.slice || tensor_dense(t));
@@ -56,11 +60,11 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
         e.dim[i] = w.dim[i];
     shape_text(t, found, sizeof found);
     shape_text(&e, expected, sizeof expected);
-    c->rc = err_set(c->err, ERR_INVALID, "op %s: %s is %s (%s)%s; expected f32 (%s)%s", c->op, w.name, dtype_name(t->dtype), found,
-                    tensor_dense(t) ? "" : " strided", expected, w.slice ? "" : " dense");
+    c->rc = err_set(c->err, ERR_INVALID, "op %s: %s is %s (%s)%s; expected %s (%s)%s", c->op, w.name, dtype_name(t->dtype), found,
+                    tensor_dense(t) ? "" : " strided", dtype_name(dtype), expected, w.slice ? "" : " dense");
 }
 
-#define CHECKER(name) struct checker c = {#name, err, 0}
+#define CHECKER(name) struct checker c = {.op = #name, .err = err}
 #define RUN(name)     return c.rc ? c.rc : s->device->backend->ops->name(s, a, err)
 #define DIM(...)                                                                                                                   \
     { __VA_ARGS__ }
@@ -139,36 +143,54 @@ int op_linear_backward(struct stream *s, const struct linear_backward_args *a, s
     RUN(linear_backward);
 }
 
+/* Row lengths and segment marks of a (B,L) batch, both optional. */
+static void check_rows(struct checker *c, const struct tensor *resets, const int32_t *lengths, const int64_t bl[2]) {
+    if (tensor_present(resets))
+        require(c,
+                resets->dtype == DTYPE_U8 && resets->rank == 2 && resets->dim[0] == bl[0] && resets->dim[1] == bl[1] &&
+                    tensor_dense(resets),
+                "resets must be u8 (B,L)");
+    for (int64_t i = 0; lengths && !c->rc && i < bl[0]; i++)
+        require(c, lengths[i] >= 0 && lengths[i] <= bl[1], "lengths must lie in 0..L");
+}
+
 int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err) {
     CHECKER(conv1d_depthwise);
     int64_t b = a->x.dim[0], d = a->x.dim[2], k = a->w.dim[1];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 2, DIM(d, -1)));
     check(&c, &a->bias, WANT("bias", 1, DIM(d), .optional = true));
-    check(&c, &a->y, WANT("y", 3, DIM(b, a->x.dim[1], d), .slice = true));
-    require(&c, k >= 2 && k <= 8, "K must lie in 2..8");
+    check(&c, &a->y, WANT("y", 3, DIM(b, a->x.dim[1], d), .slice = true, .act = true));
+    require(&c, k >= 1 && k <= 8, "K must lie in 1..8");
     require(&c, a->pad_left >= 0 && a->pad_left < k, "pad_left must lie in 0..K-1");
-    require(&c, a->pad_left == k - 1 || (!tensor_present(&a->state0) && !tensor_present(&a->state)),
-            "a state needs the causal form");
+    require(&c, (a->pad_left == k - 1 && k > 1) || (!tensor_present(&a->state0) && !tensor_present(&a->state)),
+            "a state needs the causal form and K > 1");
     check(&c, &a->state0, WANT("state0", 3, DIM(b, k - 1, d), .optional = true));
     check(&c, &a->state, WANT("state", 3, DIM(b, k - 1, d), .optional = true));
+    check_rows(&c, &a->resets, a->lengths, a->x.dim);
     RUN(conv1d_depthwise);
 }
 
 int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err) {
     CHECKER(conv1d_depthwise_backward);
     int64_t b = a->x.dim[0], l = a->x.dim[1], d = a->x.dim[2], k = a->w.dim[1];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 2, DIM(d, -1)));
-    require(&c, k >= 2 && k <= 8, "K must lie in 2..8");
+    require(&c, k >= 1 && k <= 8, "K must lie in 1..8");
     require(&c, a->pad_left >= 0 && a->pad_left < k, "pad_left must lie in 0..K-1");
+    require(&c,
+            (a->pad_left == k - 1 && k > 1) ||
+                (!tensor_present(&a->state0) && !tensor_present(&a->dstate) && !tensor_present(&a->dstate0)),
+            "a state needs the causal form and K > 1");
     check(&c, &a->bias, WANT("bias", 1, DIM(d), .optional = true));
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .slice = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d), .slice = true));
-    check(&c, &a->dw, WANT("dw", 2, DIM(d, k)));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .slice = true, .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(&c, &a->dw, WANT("dw", 2, DIM(d, k), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(d), .optional = true));
-    require(&c, !tensor_present(&a->state0) && !tensor_present(&a->dstate) && !tensor_present(&a->dstate0),
-            "gradients of a carried state are unsupported yet");
+    check(&c, &a->state0, WANT("state0", 3, DIM(b, k - 1, d), .optional = true));
+    check(&c, &a->dstate0, WANT("dstate0", 3, DIM(b, k - 1, d), .optional = true));
+    check(&c, &a->dstate, WANT("dstate", 3, DIM(b, k - 1, d), .optional = true));
+    check_rows(&c, &a->resets, a->lengths, a->x.dim);
     RUN(conv1d_depthwise_backward);
 }
 
@@ -242,10 +264,10 @@ int op_layernorm_backward(struct stream *s, const struct layernorm_backward_args
 int op_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
     CHECKER(rmsnorm_gated);
     int64_t b = a->y.dim[0], l = a->y.dim[1], d = a->y.dim[2];
-    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true));
-    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true, .act = true));
+    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true, .act = true));
     check(&c, &a->weight, WANT("weight", 1, DIM(d)));
-    check(&c, &a->out, WANT("out", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->out, WANT("out", 3, DIM(b, l, d), .slice = true, .act = true));
     require(&c, a->groups > 0 && d % a->groups == 0, "groups must divide D");
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l * a->groups), .optional = true));
     RUN(rmsnorm_gated);
@@ -254,58 +276,128 @@ int op_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struc
 int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backward_args *a, struct err *err) {
     CHECKER(rmsnorm_gated_backward);
     int64_t b = a->y.dim[0], l = a->y.dim[1], d = a->y.dim[2];
-    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true));
-    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(-1, -1, -1), .slice = true, .act = true));
+    check(&c, &a->z, WANT("z", 3, DIM(b, l, d), .slice = true, .act = true));
     check(&c, &a->weight, WANT("weight", 1, DIM(d)));
     require(&c, a->groups > 0 && d % a->groups == 0, "groups must divide D");
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l * a->groups)));
-    check(&c, &a->dout, WANT("dout", 3, DIM(b, l, d), .slice = true));
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .slice = true));
-    check(&c, &a->dz, WANT("dz", 3, DIM(b, l, d), .slice = true));
-    check(&c, &a->dweight, WANT("dweight", 1, DIM(d)));
+    check(&c, &a->dout, WANT("dout", 3, DIM(b, l, d), .slice = true, .act = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(&c, &a->dz, WANT("dz", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(&c, &a->dweight, WANT("dweight", 1, DIM(d), .optional = true));
     RUN(rmsnorm_gated_backward);
 }
 
-static void check_ssd(struct checker *c, const struct ssd_args *a) {
+/* B or C of a scan: (B,L,G,N), or (B,L,G·N) with ld. */
+static void check_states(struct checker *c, const struct tensor *t, struct want w, const int64_t gn[2]) {
+    if (tensor_present(t) && t->rank == 4) {
+        w.rank = 4;
+        w.dim[2] = gn[0];
+        w.dim[3] = gn[1];
+    } else {
+        w.rank = 3;
+        w.dim[2] = gn[0] * gn[1];
+    }
+    w.slice = w.act = true;
+    check(c, t, w);
+}
+
+/* Shared by scan1 forward and backward; returns G and N. */
+static void check_scan1(struct checker *c, const struct scan1_args *a, int64_t ret_gn[2]) {
+    int64_t b = a->u.dim[0], l = a->u.dim[1], d = a->u.dim[2], n = a->A.dim[1];
+    check(c, &a->u, WANT("u", 3, DIM(-1, -1, -1), .slice = true, .act = true));
+    check(c, &a->delta, WANT("delta", 3, DIM(b, l, d), .slice = true, .act = true));
+    check(c, &a->A, WANT("A", 2, DIM(d, -1)));
+    require(c, n >= 1 && n <= 256, "N must lie in 1..256");
+    require(c, tensor_present(&a->Bm) && (a->Bm.rank == 3 || a->Bm.rank == 4), "B must be (B,L,G,N) or (B,L,G·N)");
+    int64_t g = c->rc ? 1 : a->Bm.rank == 4 ? a->Bm.dim[2] : a->Bm.dim[2] / n;
+    require(c, g >= 1 && d % g == 0, "groups of B must divide D");
+    ret_gn[0] = g;
+    ret_gn[1] = n;
+    check_states(c, &a->Bm, WANT("B", 3, DIM(b, l, -1)), ret_gn);
+    check_states(c, &a->Cm, WANT("C", 3, DIM(b, l, -1)), ret_gn);
+    check(c, &a->Dskip, WANT("D", 1, DIM(d), .optional = true));
+    check(c, &a->dbias, WANT("dbias", 1, DIM(d), .optional = true));
+    check(c, &a->z, WANT("z", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(c, &a->h0, WANT("h0", 3, DIM(b, d, n), .optional = true));
+    check_rows(c, &a->resets, a->lengths, a->u.dim);
+}
+
+int op_scan1(struct stream *s, const struct scan1_args *a, struct err *err) {
+    CHECKER(scan1);
+    int64_t gn[2];
+    check_scan1(&c, a, gn);
+    check(&c, &a->out, WANT("out", 3, DIM(a->u.dim[0], a->u.dim[1], a->u.dim[2]), .slice = true, .act = true));
+    check(&c, &a->hT, WANT("hT", 3, DIM(a->u.dim[0], a->u.dim[2], gn[1]), .optional = true));
+    RUN(scan1);
+}
+
+int op_scan1_backward(struct stream *s, const struct scan1_backward_args *a, struct err *err) {
+    CHECKER(scan1_backward);
+    const struct scan1_args *f = &a->fwd;
+    int64_t b = f->u.dim[0], l = f->u.dim[1], d = f->u.dim[2], gn[2];
+    check_scan1(&c, f, gn);
+    check(&c, &a->dout, WANT("dout", 3, DIM(b, l, d), .slice = true, .act = true));
+    check(&c, &a->dhT, WANT("dhT", 3, DIM(b, d, gn[1]), .optional = true));
+    check(&c, &a->du, WANT("du", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(&c, &a->ddelta, WANT("ddelta", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    check(&c, &a->dz, WANT("dz", 3, DIM(b, l, d), .optional = true, .slice = true, .act = true));
+    require(&c, tensor_present(&f->z) || !tensor_present(&a->dz), "dz without z");
+    check_states(&c, &a->dBm, WANT("dB", 3, DIM(b, l, -1), .optional = true), gn);
+    check_states(&c, &a->dCm, WANT("dC", 3, DIM(b, l, -1), .optional = true), gn);
+    check(&c, &a->dA, WANT("dA", 2, DIM(d, gn[1]), .optional = true));
+    check(&c, &a->dDskip, WANT("dD", 1, DIM(d), .optional = true));
+    check(&c, &a->ddbias, WANT("ddbias", 1, DIM(d), .optional = true));
+    check(&c, &a->dh0, WANT("dh0", 3, DIM(b, d, gn[1]), .optional = true));
+    RUN(scan1_backward);
+}
+
+static void check_ssd(struct checker *c, const struct ssd_args *a, int64_t ret_gn[2]) {
     int64_t b = a->x.dim[0], l = a->x.dim[1], h = a->heads;
     require(c, h > 0 && a->groups > 0 && h % a->groups == 0, "heads must be positive and a multiple of groups");
-    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     require(c, h > 0 && a->x.dim[2] % h == 0 && a->x.dim[2] / h <= 256, "x needs heads·P channels, P <= 256");
-    check(c, &a->delta, WANT("delta", 3, DIM(b, l, h), .slice = true));
+    check(c, &a->delta, WANT("delta", 3, DIM(b, l, h), .slice = true, .act = true));
     check(c, &a->A, WANT("A", 1, DIM(h)));
-    check(c, &a->Bm, WANT("B", 3, DIM(b, l, -1), .slice = true));
-    require(c, a->groups > 0 && a->Bm.dim[2] % a->groups == 0 && a->Bm.dim[2] / a->groups <= 256,
-            "B needs groups·N channels, N <= 256");
-    check(c, &a->Cm, WANT("C", 3, DIM(b, l, a->Bm.dim[2]), .slice = true));
+    bool four = a->Bm.rank == 4;
+    require(c, tensor_present(&a->Bm) && (four || (a->Bm.rank == 3 && a->groups > 0 && a->Bm.dim[2] % a->groups == 0)),
+            "B must be (B,L,G,N) or (B,L,G·N)");
+    ret_gn[0] = a->groups;
+    ret_gn[1] = c->rc ? 1 : four ? a->Bm.dim[3] : a->Bm.dim[2] / a->groups;
+    require(c, ret_gn[1] >= 1 && ret_gn[1] <= 256, "N must lie in 1..256");
+    check_states(c, &a->Bm, WANT("B", 3, DIM(b, l, -1)), ret_gn);
+    check_states(c, &a->Cm, WANT("C", 3, DIM(b, l, -1)), ret_gn);
     check(c, &a->Dskip, WANT("D", 1, DIM(h), .optional = true));
     check(c, &a->dbias, WANT("dbias", 1, DIM(h), .optional = true));
-    int64_t n = a->groups > 0 ? a->Bm.dim[2] / a->groups : 0;
-    check(c, &a->h0, WANT("h0", 3, DIM(b, a->x.dim[2], n), .optional = true));
+    check(c, &a->h0, WANT("h0", 3, DIM(b, a->x.dim[2], ret_gn[1]), .optional = true));
+    require(c, a->chunk >= 0, "chunk must not be negative");
+    check_rows(c, &a->resets, a->lengths, a->x.dim);
 }
 
 int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err) {
     CHECKER(ssd);
-    check_ssd(&c, a);
-    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .slice = true));
-    check(&c, &a->hT, WANT("hT", 3, DIM(a->x.dim[0], a->x.dim[2], c.rc ? -1 : a->Bm.dim[2] / a->groups), .optional = true));
+    int64_t gn[2];
+    check_ssd(&c, a, gn);
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .slice = true, .act = true));
+    check(&c, &a->hT, WANT("hT", 3, DIM(a->x.dim[0], a->x.dim[2], gn[1]), .optional = true));
     RUN(ssd);
 }
 
 int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct err *err) {
     CHECKER(ssd_backward);
     const struct ssd_args *f = &a->fwd;
-    check_ssd(&c, f);
-    int64_t b = f->x.dim[0], l = f->x.dim[1], h = f->heads, n = c.rc ? -1 : f->Bm.dim[2] / f->groups;
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, f->x.dim[2]), .slice = true));
-    check(&c, &a->dhT, WANT("dhT", 3, DIM(b, f->x.dim[2], n), .optional = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, f->x.dim[2]), .slice = true));
-    check(&c, &a->ddelta, WANT("ddelta", 3, DIM(b, l, h), .slice = true));
-    check(&c, &a->dA, WANT("dA", 1, DIM(h)));
-    check(&c, &a->dBm, WANT("dB", 3, DIM(b, l, f->Bm.dim[2]), .slice = true));
-    check(&c, &a->dCm, WANT("dC", 3, DIM(b, l, f->Bm.dim[2]), .slice = true));
+    int64_t b = f->x.dim[0], l = f->x.dim[1], h = f->heads, gn[2];
+    check_ssd(&c, f, gn);
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, f->x.dim[2]), .slice = true, .act = true));
+    check(&c, &a->dhT, WANT("dhT", 3, DIM(b, f->x.dim[2], gn[1]), .optional = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, f->x.dim[2]), .optional = true, .slice = true, .act = true));
+    check(&c, &a->ddelta, WANT("ddelta", 3, DIM(b, l, h), .optional = true, .slice = true, .act = true));
+    check(&c, &a->dA, WANT("dA", 1, DIM(h), .optional = true));
+    check_states(&c, &a->dBm, WANT("dB", 3, DIM(b, l, -1), .optional = true), gn);
+    check_states(&c, &a->dCm, WANT("dC", 3, DIM(b, l, -1), .optional = true), gn);
     check(&c, &a->dDskip, WANT("dD", 1, DIM(h), .optional = true));
     check(&c, &a->ddbias, WANT("ddbias", 1, DIM(h), .optional = true));
-    check(&c, &a->dh0, WANT("dh0", 3, DIM(b, f->x.dim[2], n), .optional = true));
+    check(&c, &a->dh0, WANT("dh0", 3, DIM(b, f->x.dim[2], gn[1]), .optional = true));
     RUN(ssd_backward);
 }
 

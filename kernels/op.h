@@ -72,18 +72,21 @@ int op_linear_backward(struct stream *s, const struct linear_backward_args *a, s
  * Causal (Mamba): pad_left = K−1, the last tap meets the newest sample. "Same" (conv mixer): pad_left = K/2.
  * reverse: the sequence is read from the end (equal to flip, op, flip). act = SiLU when silu.
  * w (D,K), bias (D) optional. state0/state (B,K−1,D), optional: the K−1 inputs before/after the block (causal only).
- */
+ * lengths: host array of B row lengths or NULL; beyond a row's length y = 0 and reverse starts at the length.
+ * resets (B,L) U8, optional: 1 starts a new segment, taps do not reach across it (reverse: at its other end). */
 struct conv1d_depthwise_args {
-    struct tensor x, w, bias, y, state0, state;
+    struct tensor x, w, bias, y, state0, state, resets;
     int pad_left;
     bool silu, reverse;
+    const int32_t *lengths;
 };
 int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err);
 /* dstate0 (=) optional; dstate = gradient of the final state, optional. */
 struct conv1d_depthwise_backward_args {
-    struct tensor x, w, bias, dy, dx, dw, dbias, state0, dstate0, dstate;
+    struct tensor x, w, bias, dy, dx, dw, dbias, state0, dstate0, dstate, resets;
     int pad_left;
     bool silu, reverse;
+    const int32_t *lengths;
 };
 int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err);
 
@@ -136,14 +139,37 @@ int op_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backw
 
 /* ---- selective scans ------------------------------------------------------------------------------------------- */
 
+/* Mamba-1. u, delta, z, out (B,L,D); A (D,N) negative; Bm, Cm (B,L,G,N) or, as channel slices, (B,L,G·N), channel d uses group
+ * d/(D/G); Dskip, dbias (D) optional; z optional (gate silu(z)); h0, hT (B,D,N) F32 optional. N ≤ 256.
+ * Δ = softplus(delta + dbias) (or the value itself), clamped to [clamp_lo, clamp_hi] when clamp_hi > 0;
+ * a = exp(ΔA); b = Δ·B·u (zoh: Δ·φ(ΔA)·B·u, φ(v) = (e^v − 1)/v); h = a·h + b; y = C·h + Dskip·u; out = y·silu(z).
+ * lengths, resets, reverse as in conv1d_depthwise: out is 0 and the state rests past a row's length. */
+struct scan1_args {
+    struct tensor u, delta, A, Bm, Cm, Dskip, dbias, z, h0, out, hT, resets;
+    bool softplus, zoh, reverse;
+    float clamp_lo, clamp_hi;
+    const int32_t *lengths;
+};
+int op_scan1(struct stream *s, const struct scan1_args *a, struct err *err);
+/* Gradients of everything; dA is the gradient of A itself (dA_log = dA·A). dhT = gradient of hT, optional.
+ * du, ddelta, dBm, dCm, dz, dh0 (=); dA, dDskip, ddbias (+=). The forward pass is recomputed in chunks. */
+struct scan1_backward_args {
+    struct scan1_args fwd; /* out and hT unused */
+    struct tensor dout, dhT, du, ddelta, dA, dBm, dCm, dDskip, ddbias, dz, dh0;
+};
+int op_scan1_backward(struct stream *s, const struct scan1_backward_args *a, struct err *err);
+
 /* Mamba-2 (SSD). x, y (B,L,H·P) with `heads` H; delta (B,L,H); A (H) negative; Bm, Cm (B,L,G·N) with `groups` G;
- * Dskip, dbias (H) optional; h0, hT (B,H·P,N) F32 optional. Δ = softplus(delta + dbias);
- * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. reverse: from the end, without a flip. P ≤ 256, N ≤ 256. x, delta, Bm, Cm, y may be
- * channel slices. */
+ * Dskip, dbias (H) optional; h0, hT (B,H·P,N) F32 optional. Δ = softplus(delta + dbias), clamped as in scan1;
+ * h = exp(ΔA)·h + (Δ·x) ⊗ B; y = h·C + Dskip·x. reverse: from the end, without a flip. P ≤ 256, N ≤ 256.
+ * chunk: 0 = direct recurrence, else the chunked matrix form of that length (the same function; forward only, the gradient is
+ * always the direct form's). x, delta, Bm, Cm, y may be channel slices. lengths, resets as in scan1. */
 struct ssd_args {
-    struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT;
-    int heads, groups;
+    struct tensor x, delta, A, Bm, Cm, Dskip, dbias, h0, y, hT, resets;
+    int heads, groups, chunk;
     bool softplus, reverse;
+    float clamp_lo, clamp_hi;
+    const int32_t *lengths;
 };
 int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err);
 struct ssd_backward_args {
@@ -246,6 +272,8 @@ struct op_table {
     X(layernorm_backward, layernorm_backward_args)                                                                                 \
     X(rmsnorm_gated, rmsnorm_gated_args)                                                                                           \
     X(rmsnorm_gated_backward, rmsnorm_gated_backward_args)                                                                         \
+    X(scan1, scan1_args)                                                                                                           \
+    X(scan1_backward, scan1_backward_args)                                                                                         \
     X(ssd, ssd_args)                                                                                                               \
     X(ssd_backward, ssd_backward_args)                                                                                             \
     X(eltwise, eltwise_args)                                                                                                       \

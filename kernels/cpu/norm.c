@@ -1,4 +1,4 @@
-/* Batch, layer and gated RMS norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added
+/* Batch and layer norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added
  * in order in double, so that results depend on neither threads nor block scheduling. */
 #include <math.h>
 #include <string.h>
@@ -248,80 +248,5 @@ int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_arg
         layernorm_block(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * 2 * d);
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);
     add_blocks(mf(&a->dbias), partial + d, blocks, 2 * d, d);
-    return 0;
-}
-
-CPU_CLONES static float rms_group(const float *y, const float *z, const float *w, float *out, int64_t n, float eps) {
-    float lanes[16] = {0};
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int q = 0; q < 16; q++) {
-            float g = y[i + q] * vm_silu(z[i + q]);
-            lanes[q] += g * g;
-            out[i + q] = g;
-        }
-    for (; i < n; i++) {
-        float g = y[i] * vm_silu(z[i]);
-        lanes[i % 16] += g * g;
-        out[i] = g;
-    }
-    float rstd = 1.0f / __builtin_sqrtf(lane_sum(lanes) / (float)n + eps);
-    for (i = 0; i < n; i++)
-        out[i] *= rstd * w[i];
-    return rstd;
-}
-
-int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
-    (void)s, (void)err;
-    int64_t rows = tensor_rows(&a->y), n = a->y.dim[2] / a->groups;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t g = 0; g < a->groups; g++) {
-            float rstd = rms_group(cf(&a->y) + r * a->y.ld + g * n, cf(&a->z) + r * a->z.ld + g * n, cf(&a->weight) + g * n,
-                                   mf(&a->out) + r * a->out.ld + g * n, n, a->eps);
-            if (tensor_present(&a->save_rstd))
-                mf(&a->save_rstd)[r * a->groups + g] = rstd;
-        }
-    return 0;
-}
-
-/* One group of one row: dy, dz, and its share of dweight. t = dout·w; dq = rstd·(t − q·mean(t·q)·rstd²). */
-CPU_CLONES static void rms_group_backward(const struct rmsnorm_gated_backward_args *a, int64_t r, int64_t g,
-                                          float *restrict dweight) {
-    int64_t n = a->y.dim[2] / a->groups, at = g * n;
-    const float *y = cf(&a->y) + r * a->y.ld + at, *z = cf(&a->z) + r * a->z.ld + at, *w = cf(&a->weight) + at;
-    const float *dout = cf(&a->dout) + r * a->dout.ld + at;
-    float *dy = mf(&a->dy) + r * a->dy.ld + at, *dz = mf(&a->dz) + r * a->dz.ld + at;
-    float rstd = cf(&a->save_rstd)[r * a->groups + g], lanes[16] = {0};
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int q = 0; q < 16; q++)
-            lanes[q] += dout[i + q] * w[i + q] * y[i + q] * vm_silu(z[i + q]);
-    for (; i < n; i++)
-        lanes[i % 16] += dout[i] * w[i] * y[i] * vm_silu(z[i]);
-    float k = lane_sum(lanes) / (float)n * rstd * rstd;
-#pragma omp simd
-    for (i = 0; i < n; i++) {
-        float sig = vm_sigmoid(z[i]), silu = z[i] * sig, q = y[i] * silu;
-        float dq = rstd * (dout[i] * w[i] - q * k);
-        dweight[at + i] += dout[i] * q * rstd;
-        float yi = y[i];
-        dy[i] = dq * silu;
-        dz[i] = dq * yi * sig * (1.0f + z[i] * (1.0f - sig));
-    }
-}
-
-int cpu_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_backward_args *a, struct err *err) {
-    int64_t rows = tensor_rows(&a->y), d = a->y.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
-    float *partial = cpu_scratch(s, (size_t)(blocks * d) * sizeof *partial, err);
-    if (!partial)
-        return ERR_EXHAUSTED;
-    memset(partial, 0, (size_t)(blocks * d) * sizeof *partial);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        for (int64_t r = i * BLOCK; r < rows && r < (i + 1) * BLOCK; r++)
-            for (int64_t g = 0; g < a->groups; g++)
-                rms_group_backward(a, r, g, partial + i * d);
-    add_blocks(mf(&a->dweight), partial, blocks, d, d);
     return 0;
 }

@@ -105,26 +105,41 @@ INLINE float act_get(const void *base, bool bf16, int64_t at) {
     return x;
 }
 
-/* 2^x, relative error 2e-7: x = k + r with k the nearest integer, a minimax polynomial of degree 5 that is exactly 1 at r = 0. */
+/* 2^x of `count` ≤ 8 vectors step by step side by side, so that the processor always finds independent work. Relative error 2e-7:
+ * x = k + r with k the nearest integer, a minimax polynomial of degree 5 that is exactly 1 at r = 0. */
+INLINE void vf_exp2_many(vf *x, const int count) {
+    vf k[8], p[8];
+#if !defined(__AVX512F__)
+    vf shifted[8];
+#endif
+#pragma GCC unroll 8
+    for (int i = 0; i < count; i++) {
+#if defined(__AVX512F__)
+        k[i] = (vf)_mm512_roundscale_ps((__m512)x[i], 8);
+#else
+        x[i] = vf_pick(x[i] < -126.0f, vf_all(-126.0f), x[i]);
+        x[i] = vf_pick(x[i] > 127.0f, vf_all(127.0f), x[i]);
+        shifted[i] = x[i] + 12582912.0f;
+        k[i] = shifted[i] - 12582912.0f;
+#endif
+    }
+#define STEP(expression) _Pragma("GCC unroll 8") for (int i = 0; i < count; i++) expression
+    STEP(x[i] = x[i] - k[i];)
+    STEP(p[i] = x[i] * 1.334000e-3f + 9.671660e-3f;)
+    STEP(p[i] = p[i] * x[i] + 5.550533e-2f;)
+    STEP(p[i] = p[i] * x[i] + 2.4022245e-1f;)
+    STEP(p[i] = p[i] * x[i] + 6.9314702e-1f;)
+    STEP(p[i] = p[i] * x[i] + 1.0f;)
+#if defined(__AVX512F__)
+    STEP(x[i] = (vf)_mm512_scalef_ps((__m512)p[i], (__m512)k[i]);)
+#else
+    STEP(x[i] = p[i] * (vf)(((vu)shifted[i] << 23) + 0x3f800000u);)
+#endif
+#undef STEP
+}
 INLINE vf vf_exp2(vf x) {
-#if defined(__AVX512F__)
-    vf k = (vf)_mm512_roundscale_ps((__m512)x, 8);
-#else
-    x = vf_pick(x < -126.0f, vf_all(-126.0f), x);
-    x = vf_pick(x > 127.0f, vf_all(127.0f), x);
-    vf shifted = x + 12582912.0f, k = shifted - 12582912.0f;
-#endif
-    vf r = x - k;
-    vf p = r * 1.334000e-3f + 9.671660e-3f;
-    p = p * r + 5.550533e-2f;
-    p = p * r + 2.4022245e-1f;
-    p = p * r + 6.9314702e-1f;
-    p = p * r + 1.0f;
-#if defined(__AVX512F__)
-    return (vf)_mm512_scalef_ps((__m512)p, (__m512)k);
-#else
-    return p * (vf)(((vi)shifted << 23) + 0x3f800000);
-#endif
+    vf_exp2_many(&x, 1);
+    return x;
 }
 
 /* e^x with the argument reduced in two parts: full precision for large |x|. */
@@ -140,7 +155,7 @@ INLINE vf vf_exp(vf x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return p * (vf)(((vi)shifted << 23) + 0x3f800000);
+    return p * (vf)(((vu)shifted << 23) + 0x3f800000u);
 }
 
 /* log(1 + e^s) = max(s,0) + log1p(e^−|s|), the logarithm as 2·atanh(e/(2+e)), which keeps its digits when e is small. */
@@ -152,7 +167,7 @@ INLINE vf vf_softplus(vf s) {
     p = p * v + 1.0f / 5.0f;
     p = p * v + 1.0f / 3.0f;
     p = p * v + 1.0f;
-    return vf_pick(s > 0.0f, s, s - s) + 2.0f * q * p;
+    return vf_pick(s > 0.0f, s, (vf){0}) + 2.0f * q * p;
 }
 INLINE vf vf_sigmoid(vf x) {
     vf e = vf_exp(-vf_abs(x)), r = 1.0f / (1.0f + e);

@@ -1,0 +1,305 @@
+/* depthwise_body: y[t,c] = act(bias[c] + Σ_k w[k,c]·x[t + k − pad, c]) and its gradients. Reverse is the same sum with the taps
+ * flipped (the caller packs them so), only the carried state then lies at the other end. A tap outside the row reads the
+ * carried state or zero; a tap in another segment reads zero. Interior rows take the path without questions. */
+#ifndef BRR_KERNELS_CPU_DEPTHWISE_BODY_H
+#define BRR_KERNELS_CPU_DEPTHWISE_BODY_H
+#include "kernels/cpu/scan_job.h"
+#include "kernels/cpu/scan_simd.h"
+
+enum {
+    DEPTHWISE_ROWS = 32,   /* time steps of a forward item */
+    DEPTHWISE_BLOCK = 128, /* channels of a backward item */
+    DEPTHWISE_TILE = 16,   /* time steps of a backward tile */
+    DEPTHWISE_RING = 32,   /* rows of gp kept: a tile and K − 1 before it */
+    DEPTHWISE_AT_ONCE = 4, /* outputs that share their loads */
+};
+
+static int64_t row_length(const struct depthwise_job *j, int64_t row) {
+    return j->lengths ? j->lengths[row] : j->length;
+}
+
+/* Whether tokens t and u (which may lie outside the row: the carried state) belong to one segment. */
+static bool same_segment(const struct depthwise_job *j, int64_t row, int64_t t, int64_t u) {
+    if (!j->resets)
+        return true;
+    int64_t low = t < u ? t : u, high = t < u ? u : t, len = row_length(j, row);
+    for (int64_t i = low + 1 < 0 ? 0 : low + 1; i <= high && i < len; i++)
+        if (j->resets[row * j->length + i])
+            return false;
+    return true;
+}
+
+/* Row of the carried state that stands for time u outside [0, len), or −1. */
+static int64_t state_row(const struct depthwise_job *j, int64_t row, int64_t u) {
+    int64_t len = row_length(j, row), i = j->reverse ? j->taps - 2 - (u - len) : u + j->taps - 1;
+    bool outside = j->reverse ? u >= len : u < 0;
+    return outside && i >= 0 && i < j->taps - 1 ? i : -1;
+}
+
+/* Input at time u as output t sees it. */
+static vf tap_at(const struct depthwise_job *j, int64_t row, int64_t t, int64_t u, int64_t c) {
+    int64_t left = j->channels - c;
+    if (!same_segment(j, row, t, u))
+        return (vf){0};
+    if (u >= 0 && u < row_length(j, row))
+        return act_load(j->x.data, j->bf16, (row * j->length + u) * j->x.row + c, left);
+    int64_t i = state_row(j, row, u);
+    if (i < 0 || !j->state0)
+        return (vf){0};
+    return act_load(j->state0, false, (row * (j->taps - 1) + i) * j->channels + c, left);
+}
+
+static vf sum_taps_careful(const struct depthwise_job *j, int64_t row, int64_t t, int64_t c) {
+    vf sum = j->bias ? act_load(j->bias, false, c, j->channels - c) : (vf){0};
+    for (int k = 0; k < j->taps; k++)
+        sum += act_load(j->w, false, k * j->channels + c, j->channels - c) * tap_at(j, row, t, t + k - j->pad, c);
+    return sum;
+}
+
+/* `DEPTHWISE_AT_ONCE` interior outputs from t on. */
+INLINE void sum_taps(const struct depthwise_job *j, int64_t row, int64_t t, int64_t c, const int taps, const bool bf16,
+                     vf ret[DEPTHWISE_AT_ONCE]) {
+    int64_t left = j->channels - c, at = (row * j->length + t - j->pad) * j->x.row + c;
+    vf bias = j->bias ? act_load(j->bias, false, c, left) : (vf){0}, w[8];
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; k++)
+        w[k] = act_load(j->w, false, k * j->channels + c, left);
+#pragma GCC unroll 4
+    for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+        ret[r] = bias;
+#pragma GCC unroll 11
+    for (int i = 0; i < taps + DEPTHWISE_AT_ONCE - 1; i++) {
+        vf x = act_load(j->x.data, bf16, at + i * j->x.row, left);
+#pragma GCC unroll 4
+        for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+            if (i - r >= 0 && i - r < taps)
+                ret[r] += w[i - r] * x;
+    }
+}
+
+INLINE void outputs_inside(const struct depthwise_job *j, int64_t row, int64_t t, const int taps, const bool bf16) {
+    for (int64_t c = 0; c < j->channels; c += VW) {
+        vf sum[DEPTHWISE_AT_ONCE];
+        sum_taps(j, row, t, c, taps, bf16, sum);
+#pragma GCC unroll 4
+        for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+            act_store(j->y.data, bf16, (row * j->length + t + r) * j->y.row + c, j->channels - c,
+                      j->silu ? vf_silu(sum[r]) : sum[r]);
+    }
+}
+
+static void output_careful(const struct depthwise_job *j, int64_t row, int64_t t) {
+    bool inside = t < row_length(j, row);
+    for (int64_t c = 0; c < j->channels; c += VW) {
+        vf y = inside ? sum_taps_careful(j, row, t, c) : (vf){0};
+        if (inside && j->silu)
+            y = vf_silu(y);
+        act_store(j->y.data, j->bf16, (row * j->length + t) * j->y.row + c, j->channels - c, y);
+    }
+}
+
+INLINE void outputs_typed(const struct depthwise_job *j, int64_t row, int64_t t, const int taps) {
+    if (j->bf16)
+        outputs_inside(j, row, t, taps, true);
+    else
+        outputs_inside(j, row, t, taps, false);
+}
+
+static void outputs_fast(const struct depthwise_job *j, int64_t row, int64_t t) {
+    switch (j->taps) { /* known to the compiler, so that taps stay in registers */
+    case 1:
+        outputs_typed(j, row, t, 1);
+        break;
+    case 2:
+        outputs_typed(j, row, t, 2);
+        break;
+    case 3:
+        outputs_typed(j, row, t, 3);
+        break;
+    case 4:
+        outputs_typed(j, row, t, 4);
+        break;
+    case 5:
+        outputs_typed(j, row, t, 5);
+        break;
+    case 6:
+        outputs_typed(j, row, t, 6);
+        break;
+    case 7:
+        outputs_typed(j, row, t, 7);
+        break;
+    default:
+        outputs_typed(j, row, t, 8);
+        break;
+    }
+}
+
+/* Time of row i of the final state: the last K−1 inputs in processing order; may lie outside the row. */
+static int64_t state_time(const struct depthwise_job *j, int64_t row, int64_t i) {
+    int64_t step = row_length(j, row) - (j->taps - 1) + i;
+    return j->reverse ? row_length(j, row) - 1 - step : step;
+}
+
+static void write_state(const struct depthwise_job *j, int64_t row) {
+    int64_t last = j->reverse ? 0 : row_length(j, row) - 1;
+    for (int64_t i = 0; i < j->taps - 1; i++)
+        for (int64_t c = 0; c < j->channels; c += VW)
+            act_store(j->state, false, (row * (j->taps - 1) + i) * j->channels + c, j->channels - c,
+                      tap_at(j, row, last, state_time(j, row, i), c));
+}
+
+/* Item: batch row × a stretch of DEPTHWISE_ROWS time steps. */
+static void depthwise_item(const struct depthwise_job *j, int64_t item, char *scratch) {
+    (void)scratch;
+    int64_t per_row = (j->length + DEPTHWISE_ROWS - 1) / DEPTHWISE_ROWS, row = item / per_row, t = item % per_row * DEPTHWISE_ROWS;
+    int64_t end = t + DEPTHWISE_ROWS < j->length ? t + DEPTHWISE_ROWS : j->length, len = row_length(j, row);
+    if (t == 0 && j->state)
+        write_state(j, row);
+    while (t < end) {
+        bool inside = !j->resets && t - j->pad >= 0 && t + DEPTHWISE_AT_ONCE <= end &&
+                      t + DEPTHWISE_AT_ONCE - 1 + j->taps - 1 - j->pad < len && t + DEPTHWISE_AT_ONCE <= len;
+        if (inside)
+            outputs_fast(j, row, t);
+        else
+            output_careful(j, row, t);
+        t += inside ? DEPTHWISE_AT_ONCE : 1;
+    }
+}
+
+static size_t depthwise_bytes(const struct depthwise_job *j) {
+    (void)j;
+    return (size_t)DEPTHWISE_RING * DEPTHWISE_BLOCK * sizeof(float);
+}
+
+/* gp = dy·act'(pre) of one vector for the times of a tile, and the sums for w and bias. */
+INLINE void pre_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c, const int64_t sums[2],
+                          float *ring, const int taps) {
+    int64_t left = j->channels - c, len = row_length(j, row);
+    float *part_w = j->part_w + sums[0] * j->taps * j->channels, *part_bias = j->part_bias + sums[0] * j->channels;
+    vf dw[8], w[8], db = act_load(part_bias, false, c, left);
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; k++) {
+        dw[k] = act_load(part_w, false, k * j->channels + c, left);
+        w[k] = act_load(j->w, false, k * j->channels + c, left);
+    }
+    for (int64_t t = times[0]; t < times[1]; t++) {
+        vf g = act_load(j->dy.data, j->bf16, (row * j->length + t) * j->dy.row + c, left);
+        bool inside = !j->resets && t - j->pad >= 0 && t + j->taps - 1 - j->pad < len;
+        vf x[8], pre = j->bias ? act_load(j->bias, false, c, left) : (vf){0};
+#pragma GCC unroll 8
+        for (int k = 0; k < taps; k++) {
+            int64_t u = t + k - j->pad;
+            x[k] = inside ? act_load(j->x.data, j->bf16, (row * j->length + u) * j->x.row + c, left) : tap_at(j, row, t, u, c);
+            pre += w[k] * x[k];
+        }
+        if (j->silu)
+            g *= vf_silu_grad(pre);
+#pragma GCC unroll 8
+        for (int k = 0; k < taps; k++)
+            dw[k] += g * x[k];
+        db += g;
+        vf_store(ring + (t % DEPTHWISE_RING) * DEPTHWISE_BLOCK + (c - sums[1]), g);
+    }
+    act_store(part_bias, false, c, left, db);
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; k++)
+        act_store(part_w, false, k * j->channels + c, left, dw[k]);
+}
+
+static void pre_gradients_tile(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c, const int64_t sums[2],
+                               float *ring) {
+    switch (j->taps) { /* known to the compiler, so that taps stay in registers */
+    case 1:
+        pre_gradients(j, row, times, c, sums, ring, 1);
+        break;
+    case 2:
+        pre_gradients(j, row, times, c, sums, ring, 2);
+        break;
+    case 3:
+        pre_gradients(j, row, times, c, sums, ring, 3);
+        break;
+    case 4:
+        pre_gradients(j, row, times, c, sums, ring, 4);
+        break;
+    case 5:
+        pre_gradients(j, row, times, c, sums, ring, 5);
+        break;
+    case 6:
+        pre_gradients(j, row, times, c, sums, ring, 6);
+        break;
+    case 7:
+        pre_gradients(j, row, times, c, sums, ring, 7);
+        break;
+    default:
+        pre_gradients(j, row, times, c, sums, ring, 8);
+        break;
+    }
+}
+
+/* Gradient of the input at time u (inside the row or in the carried state). */
+static vf input_gradient(const struct depthwise_job *j, int64_t row, int64_t u, int64_t c, const float *ring_column) {
+    int64_t len = row_length(j, row), left = j->channels - c, last = j->reverse ? 0 : len - 1;
+    vf g = {0};
+    for (int k = 0; k < j->taps; k++) {
+        int64_t t = u - k + j->pad;
+        if (t >= 0 && t < len && same_segment(j, row, t, u))
+            g += act_load(j->w, false, k * j->channels + c, left) * vf_load(ring_column + t % DEPTHWISE_RING * DEPTHWISE_BLOCK);
+    }
+    int64_t step = j->reverse ? len - 1 - u : u,
+            i = step - (len - (j->taps - 1)); /* row of the final state that holds this input */
+    if (j->dstate && i >= 0 && i < j->taps - 1 && same_segment(j, row, last, u))
+        g += act_load(j->dstate, false, (row * (j->taps - 1) + i) * j->channels + c, left);
+    return g;
+}
+
+static void input_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], const int64_t channels[2],
+                            const float *ring) {
+    for (int64_t u = times[0]; u < times[1]; u++) {
+        int64_t carried = state_row(j, row, u);
+        bool inside = u >= 0 && u < row_length(j, row);
+        if (!(inside && j->dx.data) && !(carried >= 0 && j->dstate0))
+            continue;
+        for (int64_t c = channels[0]; c < channels[1]; c += VW) {
+            vf g = input_gradient(j, row, u, c, ring + (c - channels[0]));
+            if (inside)
+                act_store(j->dx.data, j->bf16, (row * j->length + u) * j->dx.row + c, channels[1] - c, g);
+            else
+                act_store(j->dstate0, false, (row * (j->taps - 1) + carried) * j->channels + c, channels[1] - c, g);
+        }
+    }
+}
+
+static void depthwise_backward_row(const struct depthwise_job *j, int64_t row, const int64_t channels[2], int64_t slice,
+                                   float *ring) {
+    int64_t len = row_length(j, row), reach = j->taps - 1, done = -reach;
+    for (int64_t t = 0; t < len; t += DEPTHWISE_TILE) {
+        int64_t end = t + DEPTHWISE_TILE < len ? t + DEPTHWISE_TILE : len;
+        for (int64_t c = channels[0]; c < channels[1]; c += VW)
+            pre_gradients_tile(j, row, (int64_t[]){t, end}, c, (int64_t[]){slice, channels[0]}, ring);
+        int64_t ready = end == len ? len + reach : end - j->pad; /* inputs whose last reader has been seen */
+        if (ready > done)
+            input_gradients(j, row, (int64_t[]){done, ready}, channels, ring);
+        done = ready > done ? ready : done;
+    }
+    if (len == 0)
+        input_gradients(j, row, (int64_t[]){-reach, reach}, channels, ring);
+    size_t bytes = j->bf16 ? sizeof(uint16_t) : sizeof(float);
+    for (int64_t t = len; t < j->length && j->dx.data; t++)
+        memset((char *)j->dx.data + (size_t)((row * j->length + t) * j->dx.row + channels[0]) * bytes, 0,
+               (size_t)(channels[1] - channels[0]) * bytes);
+}
+
+/* Item: slice of the batch × a block of channels. */
+static void depthwise_backward_item(const struct depthwise_job *j, int64_t item, char *scratch) {
+    int64_t blocks = (j->channels + DEPTHWISE_BLOCK - 1) / DEPTHWISE_BLOCK, slice = item / blocks,
+            first = item % blocks * DEPTHWISE_BLOCK;
+    int64_t channels[2] = {first, first + DEPTHWISE_BLOCK < j->channels ? first + DEPTHWISE_BLOCK : j->channels};
+    size_t count = (size_t)(channels[1] - first) * sizeof(float);
+    memset(j->part_bias + slice * j->channels + first, 0, count);
+    for (int k = 0; k < j->taps; k++)
+        memset(j->part_w + (slice * j->taps + k) * j->channels + first, 0, count);
+    for (int64_t row = slice * j->batch / j->slices; row < (slice + 1) * j->batch / j->slices; row++)
+        depthwise_backward_row(j, row, channels, slice, (float *)(void *)scratch);
+}
+
+#endif
