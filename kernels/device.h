@@ -39,6 +39,7 @@ void device_free_host(struct device *dev, void *data);
 void device_alloc_stats(const struct device *dev, int64_t *ret_live_bytes, int64_t *ret_allocations);
 
 enum stream_priority { STREAM_NORMAL, STREAM_HIGH };
+/* Open a stream on the thread that will use it. On the CPU that thread and its pool flush subnormal floats from then on. */
 int stream_open(struct device *dev, enum stream_priority priority, struct stream **ret, struct err *err);
 void stream_close(struct stream *s);
 struct device *stream_device(const struct stream *s);

@@ -20,25 +20,27 @@ CPU_CLONES static void block_moments(const float *x, int64_t ld, int64_t rows, i
         }
 }
 
-CPU_CLONES static void affine_rows(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t c,
-                                   const float *restrict scale_shift, bool relu) {
+/* y = x·scale + shift (scale_shift[0..c), [c..2c)) on rows [first, first + rows), ReLU where asked. */
+CPU_CLONES static void affine_rows(const struct batchnorm_args *a, int64_t first, int64_t rows, const float *restrict scale_shift) {
+    int64_t c = a->x.dim[2];
     const float *restrict scale = scale_shift, *restrict shift = scale_shift + c;
-    float floor = relu ? 0.0f : -INFINITY;
-    for (int64_t r = 0; r < rows; r++)
+    float floor = a->relu ? 0.0f : -INFINITY;
+    for (int64_t r = first; r < first + rows; r++) {
+        const float *x = cf(&a->x) + r * a->x.ld;
+        float *y = mf(&a->y) + r * a->y.ld;
 #pragma omp simd
         for (int64_t i = 0; i < c; i++) {
-            float v = x[r * ldx + i] * scale[i] + shift[i];
-            y[r * ldy + i] = v > floor ? v : floor;
+            float v = x[i] * scale[i] + shift[i];
+            y[i] = v > floor ? v : floor;
         }
+    }
 }
 
 static void apply_affine(const struct batchnorm_args *a, const float *scale_shift) {
-    int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
+    int64_t rows = tensor_rows(&a->x), blocks = (rows + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t n = i + 1 < blocks ? BLOCK : rows - i * BLOCK;
-        affine_rows(cf(&a->x) + i * BLOCK * a->x.ld, a->x.ld, mf(&a->y) + i * BLOCK * a->y.ld, a->y.ld, n, c, scale_shift, a->relu);
-    }
+    for (int64_t i = 0; i < blocks; i++)
+        affine_rows(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, scale_shift);
 }
 
 int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
@@ -154,8 +156,10 @@ static inline float lane_sum(const float lanes[16]) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-CPU_CLONES static void layernorm_row(const float *r, const float *w, const float *b, float *y, int64_t d, float eps,
-                                     float stats[2]) {
+CPU_CLONES static void layernorm_row(const struct layernorm_args *a, int64_t row, const float *r, float stats[2]) {
+    int64_t d = a->x.dim[2];
+    const float *w = cf(&a->weight), *b = cf(&a->bias);
+    float *y = mf(&a->y) + row * d;
     float lanes[16] = {0};
     int64_t i = 0;
     for (; i + 16 <= d; i += 16)
@@ -170,7 +174,7 @@ CPU_CLONES static void layernorm_row(const float *r, const float *w, const float
             lanes[q] += (r[i + q] - mean) * (r[i + q] - mean);
     for (; i < d; i++)
         lanes[i % 16] += (r[i] - mean) * (r[i] - mean);
-    float rstd = 1.0f / __builtin_sqrtf(lane_sum(lanes) / (float)d + eps);
+    float rstd = 1.0f / __builtin_sqrtf(lane_sum(lanes) / (float)d + a->eps);
     for (i = 0; i < d; i++)
         y[i] = (r[i] - mean) * rstd * w[i] + b[i];
     stats[0] = mean;
@@ -190,7 +194,7 @@ int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *
 #pragma omp simd
         for (int64_t i = 0; i < d; i++)
             sum[i] = res ? x[i] + res[i] : x[i];
-        layernorm_row(sum, cf(&a->weight), cf(&a->bias), mf(&a->y) + r * d, d, a->eps, stats);
+        layernorm_row(a, r, sum, stats);
         if (tensor_present(&a->save_mean))
             mf(&a->save_mean)[r] = stats[0];
         if (tensor_present(&a->save_rstd))

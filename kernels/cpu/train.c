@@ -96,8 +96,10 @@ struct adam_step {
     float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema;
 };
 
-CPU_CLONES static void adam_block(const struct adam_step *h, const float *restrict g, const uint8_t *restrict decay,
-                                  float *restrict p, float *restrict m, float *restrict v, int64_t n) {
+CPU_CLONES static void adam_block(const struct adam_step *h, const struct adamw_args *a, int64_t at, int64_t n) {
+    const float *restrict g = cf(&a->grad) + at;
+    const uint8_t *restrict decay = (const uint8_t *)a->decay.data + at;
+    float *restrict p = mf(&a->param) + at, *restrict m = mf(&a->m) + at, *restrict v = mf(&a->v) + at;
     for (int64_t i = 0; i < n; i++) {
         float grad = g[i] * h->scale;
         float mi = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
@@ -124,8 +126,7 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
-        adam_block(&h, cf(&a->grad) + at, (const uint8_t *)a->decay.data + at, mf(&a->param) + at, mf(&a->m) + at, mf(&a->v) + at,
-                   count);
+        adam_block(&h, a, at, count);
         if (tensor_present(&a->ema))
             ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, a->ema_decay);
     }
