@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RATE_HZ = 256 };
+enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, FIND_CHUNK = 65536 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
  * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
@@ -46,12 +46,23 @@ void events_config_default(struct events_config *c) {
 int events_config_check(const struct events_config *c, struct err *err) {
     if (!(c->on > 0 && c->on < 1 && c->off > 0 && c->off <= c->on))
         return err_set(err, ERR_INVALID, "on %g and off %g: expected 0 < off <= on < 1", c->on, c->off);
-    if (c->min_onset < 1 || c->min_offset < 1)
-        return err_set(err, ERR_INVALID, "min_onset and min_offset must be at least 1 sample");
-    if (c->opening < 1 || c->closing < 1 || c->opening % 2 == 0 || c->closing % 2 == 0)
-        return err_set(err, ERR_INVALID, "opening %lld and closing %lld must be odd", (long long)c->opening, (long long)c->closing);
-    if (!(c->min_duration_s >= 0 && c->max_duration_s >= 1 && c->merge_gap_s >= 0))
-        return err_set(err, ERR_INVALID, "durations must not be negative, and max_duration_s at least 1");
+    const int64_t counts[] = {c->min_onset, c->min_offset, c->opening, c->closing};
+    static const char *const names[] = {"min_onset", "min_offset", "opening", "closing"};
+    for (int i = 0; i < 4; i++)
+        if (counts[i] < 1 || counts[i] > MAX_RULE_SAMPLES)
+            return err_set(err, ERR_INVALID, "%s of %lld samples: expected 1 to %d", names[i], (long long)counts[i],
+                           MAX_RULE_SAMPLES);
+    if (c->opening % 2 == 0 || c->closing % 2 == 0)
+        return err_set(err, ERR_INVALID, "opening %lld and closing %lld: expected odd numbers of samples", (long long)c->opening,
+                       (long long)c->closing);
+    if (!(c->min_duration_s >= 0 && c->min_duration_s <= c->max_duration_s && c->max_duration_s >= 1 &&
+          c->max_duration_s <= MAX_RULE_S && c->merge_gap_s >= 0 && c->merge_gap_s <= MAX_RULE_S))
+        return err_set(err, ERR_INVALID,
+                       "min_duration_s %g, max_duration_s %g, merge_gap_s %g: expected 0 <= minimum <= maximum, maximum 1 to %d, "
+                       "gap 0 to %d",
+                       c->min_duration_s, c->max_duration_s, c->merge_gap_s, MAX_RULE_S, MAX_RULE_S);
+    if (!(c->percentile >= 0 && c->percentile <= 1))
+        return err_set(err, ERR_INVALID, "percentile %g: expected 0 to 1", c->percentile);
     return 0;
 }
 
@@ -82,9 +93,12 @@ int events_config_from_json(const struct json *j, struct events_config *ret, str
     EVENT_SAMPLES(GET)
 #undef GET
     const char *confidence = json_str(json_get(j, "confidence"), "mean");
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(confidence, confidence_names[i]))
-            c.confidence = (enum event_confidence)i;
+    int kind = 0;
+    while (kind < 3 && strcmp(confidence, confidence_names[kind]) != 0)
+        kind++;
+    if (kind == 3)
+        return err_set(err, ERR_INVALID, "events.confidence is '%s'; expected mean, peak or percentile", confidence);
+    c.confidence = (enum event_confidence)kind;
     int rc = events_config_check(&c, err);
     if (!rc)
         *ret = c;
@@ -105,9 +119,7 @@ void events_free(struct events *e) {
     free(e);
 }
 
-static int64_t samples(double seconds) {
-    return (int64_t)llround(seconds * RATE_HZ);
-}
+static int64_t samples(double seconds) { return (int64_t)llround(seconds * RATE_HZ); }
 
 static int ascending(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
@@ -264,6 +276,11 @@ static void settle_long_run(struct events *e) {
 }
 
 int events_push(struct events *e, const float *p, int64_t n, struct err *err) {
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(p[i]))
+            return err_set(err, ERR_INVALID,
+                           "probability of sample %lld is not a number; the model's weights or input are not finite",
+                           (long long)(e->now + i));
     if (e->now - e->base + n > e->capacity) {
         int64_t capacity = (e->now - e->base + n) * 2;
         float *trace = realloc(e->trace, (size_t)capacity * sizeof *trace);
@@ -334,7 +351,7 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
             i++;
         if (i > start)
             rc = events_break(e, i, err);
-        for (start = i; i < n && !isnan(p[i]);)
+        for (start = i; i < n && i - start < FIND_CHUNK && !isnan(p[i]);)
             i++;
         if (!rc)
             rc = events_push(e, p + start, i - start, err);

@@ -13,12 +13,10 @@
 #include "base/rng.h"
 #include "model/events.h"
 
-enum { MAX_SAMPLES = 20000, MAX_EVENTS = 4096 };
+enum { MAX_SAMPLES = 200000, MAX_EVENTS = 4096, ROUNDS = 3000 };
 static uint64_t seed;
 
-static int64_t to_samples(double s) {
-    return (int64_t)llround(s * 256);
-}
+static int64_t to_samples(double s) { return (int64_t)llround(s * 256); }
 
 static void naive_hysteresis(const struct events_config *c, const float *p, int64_t n, uint8_t *mask) {
     bool on = false;
@@ -53,6 +51,25 @@ static void rank_filter(const uint8_t *in, uint8_t *out, int64_t n, int64_t k, b
     }
 }
 
+static int ascending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static float naive_confidence(const struct events_config *c, const float *p, int64_t n) {
+    static float sorted[MAX_SAMPLES];
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)p[i];
+    memcpy(sorted, p, (size_t)n * sizeof *p);
+    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    if (c->confidence == EVENT_CONFIDENCE_PEAK)
+        return sorted[n - 1];
+    if (c->confidence == EVENT_CONFIDENCE_PERCENTILE)
+        return sorted[(int64_t)floor((double)(n - 1) * c->percentile)];
+    return (float)(sum / (double)n);
+}
+
 /* Events of one segment, appended to out. */
 static int64_t naive(const struct events_config *c, const float *p, int64_t first, int64_t n, struct event *out, int64_t count) {
     static uint8_t a[MAX_SAMPLES], b[MAX_SAMPLES];
@@ -78,10 +95,7 @@ static int64_t naive(const struct events_config *c, const float *p, int64_t firs
     for (int64_t i = 0; i < k; i++)
         for (int64_t at = spans[i][0]; at < spans[i][1]; at += to_samples(c->max_duration_s)) {
             int64_t end = at + to_samples(c->max_duration_s) < spans[i][1] ? at + to_samples(c->max_duration_s) : spans[i][1];
-            double sum = 0;
-            for (int64_t j = at; j < end; j++)
-                sum += (double)p[first + j];
-            out[count++] = (struct event){first + at, first + end, (float)(sum / (double)(end - at))};
+            out[count++] = (struct event){first + at, first + end, naive_confidence(c, p + first + at, end - at)};
         }
     return count;
 }
@@ -118,6 +132,9 @@ static struct events_config random_config(struct rng *rng) {
     c.min_duration_s = 0.5 * rng_uniform(rng);
     c.max_duration_s = 1 + 4 * rng_uniform(rng);
     c.merge_gap_s = rng_uniform(rng) < 0.3 ? 0 : 0.6 * rng_uniform(rng);
+    c.confidence = (enum event_confidence)rng_below(rng, 3);
+    c.percentile = rng_uniform(rng);
+    assert_int_equal(events_config_check(&c, NULL), 0);
     return c;
 }
 
@@ -129,8 +146,8 @@ static void incremental_equals_whole_for_any_chunking(void **state) {
     struct rng rng;
     rng_init(&rng, seed, RNG_SYNTH, 0);
     int64_t events = 0;
-    for (int round = 0; round < 400; round++) {
-        int64_t n = 1 + (int64_t)rng_below(&rng, MAX_SAMPLES - 1), cut = (int64_t)rng_below(&rng, (uint64_t)n + 1);
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t n = 1 + (int64_t)rng_below(&rng, round % 10 ? 3000 : 20000), cut = (int64_t)rng_below(&rng, (uint64_t)n + 1);
         struct events_config c = random_config(&rng);
         random_trace(&rng, p, n);
         int64_t count = naive(&c, p, 0, cut, want, 0);
@@ -179,6 +196,157 @@ static void nan_gaps_split_events(void **state) {
     free(events);
 }
 
+static void fill(float *p, int64_t first, int64_t end, float value) {
+    for (int64_t i = first; i < end; i++)
+        p[i] = value;
+}
+
+static int64_t find(const struct events_config *c, const float *p, int64_t n, struct event *ret) {
+    struct event *events = NULL;
+    int64_t count = 0;
+    assert_int_equal(events_find(c, p, n, &events, &count, NULL), 0);
+    assert_true(count <= 8);
+    memcpy(ret, events, (size_t)count * sizeof *ret);
+    free(events);
+    return count;
+}
+
+/* 0.5 s above `on` are needed and are marked from their first sample; the 256th low sample ends the event and is the first that is
+ * not marked; 255 low samples do not end it. */
+static void hysteresis_switches_at_the_exact_sample(void **state) {
+    (void)state;
+    static float p[8192];
+    struct events_config c;
+    struct event e[8];
+    events_config_default(&c);
+    fill(p, 0, 8192, 0.1f);
+    fill(p, 1000, 3000, 0.9f);
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].first, 1000);
+    assert_int_equal(e[0].end, 3255);
+    fill(p, 3255, 3256, 0.79f); /* 255 low samples, then one that is not below off */
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].end, 3256 + 255);
+    fill(p, 0, 8192, 0.1f);
+    fill(p, 1000, 1127, 0.9f); /* one sample short of min_onset */
+    assert_int_equal(find(&c, p, 8192, e), 0);
+    fill(p, 1000, 1128, 0.9f); /* marked 1000..1382, shorter than 3 s */
+    assert_int_equal(find(&c, p, 8192, e), 0);
+    c.min_duration_s = 383.0 / 256;
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    c.min_duration_s = 384.0 / 256;
+    assert_int_equal(find(&c, p, 8192, e), 0);
+}
+
+static void events_two_seconds_apart_merge_and_a_sample_more_keeps_them_apart(void **state) {
+    (void)state;
+    static float p[16384];
+    struct events_config c;
+    struct event e[8];
+    events_config_default(&c);
+    for (int more = 0; more < 2; more++) {
+        fill(p, 0, 16384, 0.1f);
+        fill(p, 1000, 3000, 0.9f); /* marked to 3255 */
+        fill(p, 3255 + 512 + more, 6000, 1.0f);
+        assert_int_equal(find(&c, p, 16384, e), more ? 2 : 1);
+        assert_int_equal(e[0].first, 1000);
+        assert_int_equal(e[more].end, 6255);
+        if (!more) { /* over the merged span, the gap included */
+            double mean = (2000 * 0.9 + (double)(255 + 512 + 255) * 0.1 + (6000 - 3255 - 512) * 1.0) / (6255 - 1000);
+            assert_true(fabs((double)e[0].confidence - mean) < 1e-5);
+        }
+    }
+}
+
+static void long_events_are_cut_into_pieces_of_600_s(void **state) {
+    (void)state;
+    static float p[1300 * 256];
+    struct events_config c;
+    struct event e[8];
+    events_config_default(&c);
+    fill(p, 0, 1300 * 256, 0.1f);
+    fill(p, 2560, 2560 + 1250 * 256, 0.9f);
+    assert_int_equal(find(&c, p, 1300 * 256, e), 3);
+    assert_int_equal(e[0].first, 2560);
+    assert_int_equal(e[0].end, 2560 + 153600);
+    assert_int_equal(e[1].first, e[0].end);
+    assert_int_equal(e[1].end, 2560 + 2 * 153600);
+    assert_int_equal(e[2].end, 2560 + 1250 * 256 + 255);
+    fill(p, 2560 + 600 * 256 - 255, 1300 * 256, 0.1f); /* exactly 600 s: one piece */
+    assert_int_equal(find(&c, p, 1300 * 256, e), 1);
+    assert_int_equal(e[0].end - e[0].first, 153600);
+}
+
+/* An event is given out when a merge has become impossible, not when the recording ends; a very long one piece by piece. */
+static void events_are_given_out_as_soon_as_they_are_final(void **state) {
+    (void)state;
+    static float high[256], low[256];
+    static struct sink got;
+    struct events_config c;
+    events_config_default(&c);
+    fill(high, 0, 256, 0.9f);
+    fill(low, 0, 256, 0.1f);
+    got.count = 0;
+    struct events *e = events_new(&c, collect, &got);
+    for (int s = 0; s < 10; s++)
+        assert_int_equal(events_push(e, high, 256, NULL), 0);
+    for (int s = 0; s < 4; s++) { /* marked to 10 s + 255 samples; a run 2 s later would still merge */
+        assert_int_equal(got.count, s >= 3);
+        assert_int_equal(events_push(e, low, 256, NULL), 0);
+    }
+    assert_int_equal(got.count, 1);
+    for (int s = 0; s < 3600; s++)
+        assert_int_equal(events_push(e, high, 256, NULL), 0);
+    assert_true(got.count >= 4);
+    assert_int_equal(got.items[1].first, 14 * 256);
+    assert_int_equal(got.items[1].end, 14 * 256 + 153600);
+    events_free(e);
+}
+
+static void a_probability_that_is_no_number_is_refused(void **state) {
+    (void)state;
+    const float p[2] = {0.5f, NAN};
+    static struct sink got;
+    struct events_config c;
+    struct err err = {0};
+    events_config_default(&c);
+    struct events *e = events_new(&c, collect, &got);
+    assert_int_equal(events_push(e, p, 2, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "sample 1"));
+    events_free(e);
+}
+
+static void settings_travel_through_json_and_bad_ones_are_refused(void **state) {
+    (void)state;
+    struct str text;
+    struct json_writer w;
+    struct json *j = NULL;
+    struct events_config c, back;
+    struct err err = {0};
+    events_config_default(&c);
+    c.on = 0.812345678901;
+    c.closing = 77;
+    c.confidence = EVENT_CONFIDENCE_PERCENTILE;
+    str_init(&text, 4096);
+    json_writer_init(&w, &text);
+    events_config_to_json(&c, &w, NULL);
+    assert_int_equal(json_parse(str_cstr(&text), text.len, "events", &j, NULL), 0);
+    assert_int_equal(events_config_from_json(j, &back, NULL), 0);
+    assert_true(back.on == c.on && back.off == c.off && back.min_onset == c.min_onset && back.min_offset == c.min_offset);
+    assert_true(back.opening == c.opening && back.closing == c.closing && back.merge_gap_s == c.merge_gap_s);
+    assert_true(back.min_duration_s == c.min_duration_s && back.max_duration_s == c.max_duration_s);
+    assert_true(back.confidence == c.confidence && back.percentile == c.percentile);
+    json_free(j);
+    str_done(&text);
+    static const char *const bad[] = {"{\"on\":0.5,\"off\":0.6}", "{\"opening\":10}",   "{\"confidence\":\"median\"}",
+                                      "{\"min_onset\":0}",        "{\"percentile\":2}", "{\"max_duration_s\":2}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(json_parse(bad[i], strlen(bad[i]), "events", &j, NULL), 0);
+        assert_int_equal(events_config_from_json(j, &back, &err), ERR_INVALID);
+        json_free(j);
+    }
+}
+
 static void alarm_switches_the_moment_the_rule_holds(void **state) {
     (void)state;
     struct alarm_rule rule = {.on = 0.8, .off = 0.5, .min_onset = 3, .min_offset = 2};
@@ -195,6 +363,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
         cmocka_unit_test(nan_gaps_split_events),
+        cmocka_unit_test(hysteresis_switches_at_the_exact_sample),
+        cmocka_unit_test(events_two_seconds_apart_merge_and_a_sample_more_keeps_them_apart),
+        cmocka_unit_test(long_events_are_cut_into_pieces_of_600_s),
+        cmocka_unit_test(events_are_given_out_as_soon_as_they_are_final),
+        cmocka_unit_test(a_probability_that_is_no_number_is_refused),
+        cmocka_unit_test(settings_travel_through_json_and_bad_ones_are_refused),
         cmocka_unit_test(alarm_switches_the_moment_the_rule_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
