@@ -1,1 +1,21 @@
-# proto: generated C from proto/brr/v1 and grpc's own health/reflection; lives in the build folder only.
+# proto: C messages from proto/**.proto (protobuf-c), in the build folder only, and the descriptor set that reflection serves.
+find_program(PROTOC protoc REQUIRED)
+find_program(PROTOC_C protoc-c REQUIRED)
+set(proto_out ${CMAKE_BINARY_DIR}/proto)
+file(GLOB_RECURSE proto_files RELATIVE ${CMAKE_SOURCE_DIR}/proto CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/proto/*.proto)
+set(proto_sources)
+set(proto_inputs)
+foreach(file ${proto_files})
+  string(REGEX REPLACE "\\.proto$" "" stem ${file})
+  set(outputs ${proto_out}/${stem}.pb-c.c ${proto_out}/${stem}.pb-c.h)
+  add_custom_command(OUTPUT ${outputs}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${proto_out}
+    COMMAND ${PROTOC_C} -I${CMAKE_SOURCE_DIR}/proto --c_out=${proto_out} ${CMAKE_SOURCE_DIR}/proto/${file}
+    DEPENDS ${CMAKE_SOURCE_DIR}/proto/${file})
+  list(APPEND proto_sources ${outputs})
+  list(APPEND proto_inputs ${CMAKE_SOURCE_DIR}/proto/${file})
+endforeach()
+add_library(brr_proto STATIC ${proto_sources})
+target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out})
+target_compile_options(brr_proto PRIVATE -w)
+target_link_libraries(brr_proto PUBLIC PkgConfig::PROTOBUF_C)

@@ -159,8 +159,6 @@ static void check_gradients(enum seizure_mixer mixer, enum loss_kind kind) {
         memcpy(value, saved, (size_t)p->count * sizeof(float));
         seizure_touch(f.net);
         double numeric = (up - down) / (2 * h), error = fabs(numeric - norm2) / norm2;
-        /* fp32 forward passes: the difference carries about 1e-7 of noise */
-        double noise = 2e-7 / (2 * h) / norm2;
         errors[n_errors++] = error;
     }
     qsort(errors, (size_t)n_errors, sizeof *errors, ascending);

@@ -1,0 +1,66 @@
+/* rpc: a gRPC server on the libuv loop; the one file of the daemon that knows grpc.
+ * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
+ * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
+ * Bounded: message sizes per method, RPC_SEND_MAX queued answers per call (a producer is told when there is room again). */
+#ifndef BRR_DAEMON_RPC_RPC_H
+#define BRR_DAEMON_RPC_RPC_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct rpc_server;
+struct rpc_call;
+typedef struct uv_loop_s uv_loop_t;
+
+enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64 };
+
+/* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
+struct rpc_method {
+    const char *path; /* "/brr.v1.Jobs/Submit" */
+    bool client_stream;
+    size_t max_message;
+    /* A message of the client. Unary methods answer with rpc_send and rpc_finish, at once or later. */
+    void (*message)(struct rpc_call *call, const uint8_t *data, size_t len);
+    /* Client streams: no further message comes. NULL otherwise. */
+    void (*half_close)(struct rpc_call *call);
+    /* There is room for answers again, after rpc_send said false. May be NULL. */
+    void (*writable)(struct rpc_call *call);
+    /* The call is over (status sent, client gone or server stopping): release what `state` holds. May be NULL. */
+    void (*end)(struct rpc_call *call);
+};
+
+struct rpc_config {
+    const char *unix_path; /* or NULL; made with mode 0600 */
+    const char *tcp;       /* "127.0.0.1:PORT", or NULL */
+    const struct rpc_method *const *methods;
+    size_t n_methods;
+    void *ctx; /* rpc_context() of every call */
+    /* A call ended with this status (a word of err_name), for logs and metrics; may be NULL. */
+    void (*observe)(void *ctx, const char *path, int code, double seconds);
+};
+
+/* Binds and serves. Errors name the address, who may hold it, and the mend. */
+int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err);
+/* Refuse new calls, cancel the open ones, and call done on the loop when everything has ended. */
+void rpc_server_stop(struct rpc_server *server, void (*done)(void *ctx), void *ctx);
+void rpc_server_free(struct rpc_server *server); /* after done */
+int rpc_server_port(const struct rpc_server *server); /* TCP port bound, 0 = none */
+
+void *rpc_context(const struct rpc_call *call);
+struct arena *rpc_arena(struct rpc_call *call);
+void *rpc_state(const struct rpc_call *call);
+void rpc_set_state(struct rpc_call *call, void *state);
+/* Queue one answer. False when the queue is full afterwards: stop until `writable`. Ignored after the end. */
+bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
+/* End the call: 0, or an error whose text and code travel to the client. Queued answers leave first. */
+void rpc_finish(struct rpc_call *call, int code, const struct err *err);
+/* The client stream may go on: the next message is read only after the one before was consumed. message() consumes it by
+ * returning unless it called rpc_hold; then rpc_release lets the next one in. */
+void rpc_hold(struct rpc_call *call);
+void rpc_release(struct rpc_call *call);
+const char *rpc_library_version(void);
+
+#endif
