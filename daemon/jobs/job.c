@@ -1,0 +1,90 @@
+#include "daemon/jobs/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static const struct {
+    const char *name;
+    bool resumable;
+} states[] = {
+#define JOB_ROW(name, text, resumable) {text, resumable},
+    JOB_STATES(JOB_ROW)
+#undef JOB_ROW
+};
+
+/* Allowed transitions: bit `to` of row `from`. */
+#define TO(state) (1u << JOB_##state)
+static const unsigned allowed[JOB_STATE_COUNT] = {
+    [JOB_QUEUED] = TO(PREPARING) | TO(CANCELLED) | TO(FAILED),
+    [JOB_PREPARING] = TO(RUNNING) | TO(QUEUED) | TO(FAILED) | TO(CANCELLED) | TO(SUCCEEDED) | TO(INTERRUPTED),
+    [JOB_RUNNING] = TO(CHECKPOINTING) | TO(QUEUED) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED) | TO(INTERRUPTED),
+    [JOB_CHECKPOINTING] = TO(RUNNING) | TO(QUEUED) | TO(FAILED) | TO(CANCELLED) | TO(INTERRUPTED) | TO(SUCCEEDED),
+    [JOB_FAILED] = TO(QUEUED),
+    [JOB_CANCELLED] = TO(QUEUED),
+    [JOB_INTERRUPTED] = TO(QUEUED),
+};
+
+struct job *job_new(void) {
+    struct job *job = calloc(1, sizeof *job);
+    if (job)
+        job->progress = (struct task_progress){.loss = NAN, .validation_loss = NAN, .learning_rate = NAN, .gradient_norm = NAN, .windows_per_s = NAN,
+                                               .data_wait_ratio = NAN, .eta_s = NAN, .metric = NAN};
+    return job;
+}
+
+void job_free(struct job *job) {
+    if (!job)
+        return;
+    free(job->yaml);
+    free(job->file);
+    free(job->overrides);
+    free(job->request_id);
+    free(job->result);
+    free(job);
+}
+
+const char *job_state_name(enum job_state state) { return states[state].name; }
+
+bool job_state_parse(const char *text, enum job_state *ret) {
+    for (int i = 0; i < JOB_STATE_COUNT; i++) {
+        if (strcmp(states[i].name, text))
+            continue;
+        *ret = (enum job_state)i;
+        return true;
+    }
+    return false;
+}
+
+bool job_is_over(enum job_state s) { return s == JOB_SUCCEEDED || s == JOB_FAILED || s == JOB_CANCELLED || s == JOB_INTERRUPTED; }
+bool job_is_active(enum job_state s) { return s == JOB_PREPARING || s == JOB_RUNNING || s == JOB_CHECKPOINTING; }
+bool job_may_resume(enum job_state s) { return states[s].resumable; }
+
+int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err) {
+    if (!(allowed[job->state] & 1u << to))
+        return err_set(err, ERR_PRECONDITION, "job %s is %s and cannot become %s", job->id, job_state_name(job->state), job_state_name(to));
+    if (to == JOB_PREPARING) {
+        job->attempts++;
+        job->started_ms = now_ms;
+        job->finished_ms = 0;
+    }
+    if (job_is_over(to))
+        job->finished_ms = now_ms;
+    job->state = to;
+    str_copy(job->reason, sizeof job->reason, reason);
+    return 0;
+}
+
+void job_summary(const struct job *job, struct json_writer *w, const char *key) {
+    const char *checkpoint = *job->best ? job->best : *job->last ? job->last : NULL;
+    json_begin_object(w, key);
+    json_put_str(w, "job", job->id);
+    json_put_str(w, "kind", job->kind);
+    json_put_str(w, "state", job_state_name(job->state));
+    json_put_str(w, "reason", job->reason);
+    json_put_str(w, "checkpoint", checkpoint);
+    json_put_raw(w, "result", job->result ? job->result : "{}");
+    json_end(w, '}');
+}

@@ -1,0 +1,60 @@
+/* job: the record of one piece of work and its states. Plain data owned by the loop; knows no RPC and no database. */
+#ifndef BRR_DAEMON_JOBS_JOB_H
+#define BRR_DAEMON_JOBS_JOB_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "run/task.h"
+
+/* state, lower-case name, may be started again by the user */
+#define JOB_STATES(X)                                                                                                              \
+    X(QUEUED, "queued", false)                                                                                                     \
+    X(PREPARING, "preparing", false)                                                                                               \
+    X(RUNNING, "running", false)                                                                                                   \
+    X(CHECKPOINTING, "checkpointing", false)                                                                                       \
+    X(SUCCEEDED, "succeeded", false)                                                                                               \
+    X(FAILED, "failed", true)                                                                                                      \
+    X(CANCELLED, "cancelled", true)                                                                                                \
+    X(INTERRUPTED, "interrupted", true)
+
+enum job_state {
+#define JOB_ENUM(name, text, resumable) JOB_##name,
+    JOB_STATES(JOB_ENUM)
+#undef JOB_ENUM
+    JOB_STATE_COUNT
+};
+
+enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600 };
+
+struct job {
+    char id[JOB_ID_SIZE];            /* [a-z0-9-]+ */
+    char *yaml, *file, *overrides;   /* the job file; overrides joined by newlines */
+    char *request_id;                /* of the client, or "" */
+    char kind[16], name[96];
+    int64_t priority;
+    enum job_state state;
+    char reason[JOB_REASON_SIZE];
+    int64_t sequence;                /* order of submission */
+    int64_t created_ms, started_ms, finished_ms;
+    int attempts, restarts;
+    char directory[2048], data_root[2048];
+    char *result;                    /* JSON of a finished job, or NULL */
+    char best[4096], last[4096];     /* model files, or "" */
+    struct task_progress progress;   /* of the running attempt; not stored */
+    int watchers;                    /* for the owner's use */
+};
+
+struct job *job_new(void);
+void job_free(struct job *job);
+const char *job_state_name(enum job_state state);
+bool job_state_parse(const char *text, enum job_state *ret);
+bool job_is_over(enum job_state state); /* succeeded, failed, cancelled, interrupted */
+bool job_is_active(enum job_state state); /* preparing, running, checkpointing */
+bool job_may_resume(enum job_state state);
+/* The one place where states change. PRECONDITION names both states when there is no such transition. reason may be "". */
+int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
+/* The object that ends `brrctl submit --watch --json`. */
+void job_summary(const struct job *job, struct json_writer *w, const char *key);
+
+#endif

@@ -1,0 +1,289 @@
+#include "daemon/jobs/worker.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/str.h"
+
+enum { REPORTS_MAX = 4096, NICE = 10, WALL_MARGIN_MS = 3000 };
+
+/* A copy of the job for the thread. */
+struct order {
+    struct message message;
+    char id[JOB_ID_SIZE], directory[2048], data_root[2048];
+    char *yaml, *file, *overrides;
+};
+
+struct worker {
+    pthread_t thread;
+    struct worker_config config;
+    struct device *device;
+    struct device_info info;
+    struct mailbox *orders, *reports;
+    atomic_int stop;        /* enum worker_stop */
+    atomic_bool stop_now;   /* for the task's preparation */
+    atomic_bool busy;
+    _Atomic int64_t beats;
+    pthread_mutex_t lock;
+    pthread_cond_t started;
+    bool ready;
+    struct err start_err;
+    struct order *order;    /* running */
+    bool has_checkpoint;
+    int64_t checkpoint_ms;  /* newest */
+};
+
+static int64_t clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void worker_report_free(struct worker_report *r) {
+    if (!r)
+        return;
+    free(r->text);
+    free(r);
+}
+
+static struct worker_report *report_new(struct worker *w, enum worker_report_kind kind) {
+    struct worker_report *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->message.kind = (int)kind;
+    str_copy(r->job_id, sizeof r->job_id, w->order->id);
+    return r;
+}
+
+/* Progress may be dropped when the loop is behind; everything else waits for room. */
+static void post(struct worker *w, struct worker_report *r) {
+    if (!r)
+        return;
+    bool posted = r->message.kind == WORKER_PROGRESS ? mailbox_post(w->reports, &r->message) : mailbox_post_wait(w->reports, &r->message, -1);
+    if (!posted)
+        worker_report_free(r);
+}
+
+static void on_progress(void *ctx, const struct task_progress *p) {
+    struct worker *w = ctx;
+    struct worker_report *r = report_new(w, WORKER_PROGRESS);
+    if (r)
+        r->progress = *p;
+    atomic_fetch_add(&w->beats, 1);
+    post(w, r);
+}
+
+static void on_log(void *ctx, enum task_level level, const char *text) {
+    struct worker *w = ctx;
+    struct worker_report *r = report_new(w, WORKER_LOG);
+    if (r) {
+        r->level = level;
+        r->text = strdup(text);
+    }
+    post(w, r);
+}
+
+static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+    struct worker *w = ctx;
+    struct worker_report *r = report_new(w, WORKER_CHECKPOINT);
+    if (r)
+        r->checkpoint = *c;
+    w->has_checkpoint = true;
+    w->checkpoint_ms = clock_ms();
+    post(w, r);
+}
+
+static int parse_order(const struct order *o, struct arena *arena, struct jobfile *job, struct err *err) {
+    const char *overrides[256];
+    char *text = arena_strdup(arena, o->overrides), *rest = text;
+    int n = 0;
+    for (char *line; n < 256 && rest && *rest;) {
+        line = strsep(&rest, "\n");
+        overrides[n++] = line;
+    }
+    return jobfile_parse(o->yaml, o->file, overrides, n, arena, job, err);
+}
+
+/* Steps until the task is done, fails or must stop. */
+static int drive(struct worker *w, const struct jobfile *job, const struct task_kind *kind, void *task, int64_t start_ms, struct err *err) {
+    int64_t limit = job->limits.wall_clock_ms, margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
+    enum task_status status = TASK_MORE;
+    int rc = 0;
+    w->checkpoint_ms = clock_ms();
+    while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
+        rc = kind->step(task, &status, err);
+        atomic_fetch_add(&w->beats, 1);
+        int64_t now = clock_ms();
+        if (limit > 0 && status == TASK_MORE && now - start_ms >= limit - margin)
+            worker_interrupt(w, WORKER_STOP_TIME_LIMIT);
+        if (!rc && status == TASK_MORE && now - w->checkpoint_ms >= job->checkpoint.every_ms) {
+            rc = kind->checkpoint(task, err);
+            w->checkpoint_ms = clock_ms();
+        }
+    }
+    int stop = atomic_load(&w->stop);
+    if (!rc && status == TASK_MORE && (stop == WORKER_STOP_TIME_LIMIT || stop == WORKER_STOP_SHUTDOWN))
+        rc = kind->checkpoint(task, err);
+    if (!rc && status == TASK_DONE)
+        atomic_store(&w->stop, WORKER_STOP_NONE);
+    return rc;
+}
+
+static void run_order(struct worker *w) {
+    struct arena arena;
+    struct jobfile job;
+    struct err err = {0};
+    void *task = NULL;
+    struct str result;
+    int64_t start_ms = clock_ms();
+    arena_init(&arena, 32u << 20);
+    str_init(&result, 1u << 20);
+    w->has_checkpoint = false;
+    struct task_env env = {.device = w->device, .directory = w->order->directory, .cache_dir = w->config.cache_dir, .data_root = w->order->data_root,
+                           .memory_limit_bytes = w->info.total_bytes * 9 / 10, .stop = &w->stop_now, .ctx = w, .progress = on_progress, .log = on_log,
+                           .checkpoint = on_checkpoint};
+    int rc = parse_order(w->order, &arena, &job, &err);
+    const struct task_kind *kind = rc ? NULL : task_kind_find(job.kind_name);
+    if (!rc && !kind)
+        rc = err_set(&err, ERR_UNSUPPORTED, "kind '%s' is unsupported yet", job.kind_name);
+    if (!rc)
+        rc = kind->open(&job, &env, &task, &err);
+    if (!rc) {
+        post(w, report_new(w, WORKER_RUNNING));
+        rc = drive(w, &job, kind, task, start_ms, &err);
+    }
+    if (!rc && atomic_load(&w->stop) == WORKER_STOP_NONE) {
+        struct json_writer json;
+        json_writer_init(&json, &result);
+        kind->result(task, &json, NULL);
+    }
+    if (kind)
+        kind->close(task);
+    struct worker_report *r = report_new(w, WORKER_DONE);
+    if (r) {
+        r->rc = rc;
+        r->err = err;
+        r->stopped = (enum worker_stop)atomic_load(&w->stop);
+        r->has_checkpoint = w->has_checkpoint;
+        r->text = result.len ? str_take(&result) : NULL;
+    }
+    str_done(&result);
+    arena_done(&arena);
+    atomic_store(&w->busy, false);
+    post(w, r);
+}
+
+static void order_free(struct order *o) {
+    if (!o)
+        return;
+    free(o->yaml);
+    free(o->file);
+    free(o->overrides);
+    free(o);
+}
+
+static void *worker_main(void *arg) {
+    struct worker *w = arg;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* sockets and live data come first */
+    int rc = device_open(w->config.device, w->config.threads, &w->device, &w->start_err);
+    if (!rc)
+        device_describe(w->device, &w->info);
+    pthread_mutex_lock(&w->lock);
+    w->ready = true;
+    pthread_cond_signal(&w->started);
+    pthread_mutex_unlock(&w->lock);
+    if (rc)
+        return NULL;
+    for (struct message *m; (m = mailbox_wait(w->orders, -1));) {
+        w->order = (struct order *)m; /* message is the first member */
+        run_order(w);
+        order_free(w->order);
+        w->order = NULL;
+    }
+    device_close(w->device);
+    return NULL;
+}
+
+int worker_start(const struct worker_config *config, struct worker **ret, struct err *err) {
+    struct worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the device worker");
+    w->config = *config;
+    w->orders = mailbox_new(4, NULL, NULL);
+    w->reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->started, NULL);
+    if (!w->orders || !w->reports || pthread_create(&w->thread, NULL, worker_main, w)) {
+        mailbox_free(w->orders);
+        mailbox_free(w->reports);
+        free(w);
+        return err_set(err, ERR_EXHAUSTED, "cannot start the device worker");
+    }
+    pthread_mutex_lock(&w->lock);
+    while (!w->ready)
+        pthread_cond_wait(&w->started, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    if (w->start_err.code) {
+        int rc = w->start_err.code;
+        if (err)
+            *err = w->start_err;
+        worker_stop(w);
+        return rc;
+    }
+    *ret = w;
+    return 0;
+}
+
+void worker_stop(struct worker *w) {
+    if (!w)
+        return;
+    worker_interrupt(w, WORKER_STOP_SHUTDOWN);
+    mailbox_close(w->orders);
+    pthread_join(w->thread, NULL);
+    for (struct worker_report *r; (r = worker_take(w));)
+        worker_report_free(r);
+    mailbox_free(w->orders);
+    mailbox_free(w->reports);
+    pthread_cond_destroy(&w->started);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+int worker_run(struct worker *w, const struct job *job, struct err *err) {
+    if (atomic_load(&w->busy))
+        return err_set(err, ERR_PRECONDITION, "the device is busy with another job");
+    struct order *o = calloc(1, sizeof *o);
+    if (o) {
+        o->yaml = strdup(job->yaml);
+        o->file = strdup(job->file);
+        o->overrides = strdup(job->overrides);
+        str_copy(o->id, sizeof o->id, job->id);
+        str_copy(o->directory, sizeof o->directory, job->directory);
+        str_copy(o->data_root, sizeof o->data_root, job->data_root);
+    }
+    atomic_store(&w->stop, WORKER_STOP_NONE);
+    atomic_store(&w->stop_now, false);
+    if (!o || !o->yaml || !o->file || !o->overrides || !mailbox_post(w->orders, &o->message)) {
+        order_free(o);
+        return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to the device worker", job->id);
+    }
+    atomic_store(&w->busy, true);
+    return 0;
+}
+
+void worker_interrupt(struct worker *w, enum worker_stop why) {
+    int none = WORKER_STOP_NONE;
+    atomic_compare_exchange_strong(&w->stop, &none, (int)why);
+    atomic_store(&w->stop_now, true);
+}
+
+struct worker_report *worker_take(struct worker *w) { return (struct worker_report *)mailbox_take(w->reports); }
+void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
+int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }

@@ -1,0 +1,53 @@
+/* worker: the thread that owns the device. It drives one task at a time in short steps and tells the loop what happens through a
+ * mailbox. Commands: start, and stop (cancel, time limit, shutdown). Nice +10. */
+#ifndef BRR_DAEMON_JOBS_WORKER_H
+#define BRR_DAEMON_JOBS_WORKER_H
+#include "base/mailbox.h"
+#include "daemon/jobs/job.h"
+
+enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
+
+/* What the worker says; free with worker_report_free. */
+enum worker_report_kind {
+    WORKER_RUNNING,    /* preparation is over */
+    WORKER_PROGRESS,
+    WORKER_LOG,
+    WORKER_CHECKPOINT,
+    WORKER_DONE,       /* the task ended: rc 0 and result; or stopped; or err */
+};
+struct worker_report {
+    struct message message; /* message.kind is the report's kind */
+    char job_id[JOB_ID_SIZE];
+    struct task_progress progress;
+    enum task_level level;
+    char *text;             /* LOG: line; DONE: result JSON or NULL */
+    struct task_checkpoint checkpoint;
+    int rc;
+    enum worker_stop stopped;
+    bool has_checkpoint;
+    struct err err;
+};
+void worker_report_free(struct worker_report *r);
+
+struct worker_config {
+    const char *device;
+    int threads;
+    const char *cache_dir;
+    mailbox_wake_fn *wake; /* called on the worker's thread when reports wait */
+    void *wake_ctx;
+};
+struct worker;
+/* Opens the device on its own thread; returns when it is open or failed. */
+int worker_start(const struct worker_config *config, struct worker **ret, struct err *err);
+/* Stops a running task as for shutdown, joins. */
+void worker_stop(struct worker *w);
+/* Begin a job; PRECONDITION while one runs. The worker copies what it needs. */
+int worker_run(struct worker *w, const struct job *job, struct err *err);
+/* Ask the running task to end soon; a checkpoint comes first except for a cancel. */
+void worker_interrupt(struct worker *w, enum worker_stop why);
+struct worker_report *worker_take(struct worker *w); /* NULL when none waits; loop thread */
+void worker_device(const struct worker *w, struct device_info *ret);
+/* Steps and slices done since start, for the watchdog. */
+int64_t worker_beats(const struct worker *w);
+
+#endif
