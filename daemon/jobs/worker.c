@@ -270,11 +270,12 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
     }
     atomic_store(&w->stop, WORKER_STOP_NONE);
     atomic_store(&w->stop_now, false);
+    atomic_store(&w->busy, true);
     if (!o || !o->yaml || !o->file || !o->overrides || !mailbox_post(w->orders, &o->message)) {
+        atomic_store(&w->busy, false);
         order_free(o);
         return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to the device worker", job->id);
     }
-    atomic_store(&w->busy, true);
     return 0;
 }
 

@@ -1,0 +1,399 @@
+#include "daemon/jobs/sched.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+
+struct sched {
+    struct sched_config config;
+    struct worker *worker;
+    struct jobdb *db;
+    struct job **jobs; /* order of submission */
+    int count, capacity;
+    struct map *by_id;
+    struct job *running;
+    int64_t next_sequence;
+    bool draining;
+};
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void tell(struct sched *s, const struct job *job) {
+    if (s->config.changed)
+        s->config.changed(s->config.ctx, job);
+}
+
+/* Move, store, tell. A database that cannot be written is logged: the job goes on in memory. */
+static void move(struct sched *s, struct job *job, enum job_state to, const char *reason) {
+    struct err err = {0};
+    if (job_move(job, to, reason, now_ms(), &err) || jobdb_save(s->db, job, &err))
+        log_error("cannot record a job's state", "job=%s error=\"%s\"", job->id, err.message);
+    log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
+    tell(s, job);
+}
+
+static int add(struct sched *s, struct job *job, struct err *err) {
+    if (s->count == s->capacity) {
+        int capacity = s->capacity ? 2 * s->capacity : 64;
+        struct job **jobs = realloc(s->jobs, (size_t)capacity * sizeof *jobs);
+        if (!jobs)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for jobs");
+        s->jobs = jobs;
+        s->capacity = capacity;
+    }
+    if (map_put(s->by_id, job->id, job, NULL))
+        return err_set(err, ERR_EXHAUSTED, "the daemon keeps at most %d jobs", SCHED_MAX_JOBS);
+    s->jobs[s->count++] = job;
+    if (job->sequence >= s->next_sequence)
+        s->next_sequence = job->sequence + 1;
+    return 0;
+}
+
+static int load_one(void *ctx, struct job *job, struct err *err) {
+    struct sched *s = ctx;
+    int rc = add(s, job, err);
+    if (rc) {
+        job_free(job);
+        return rc;
+    }
+    if (job_is_active(job->state)) { /* the daemon died under it */
+        job->state = JOB_QUEUED;
+        str_copy(job->reason, sizeof job->reason, "daemon_restarted");
+        rc = jobdb_save(s->db, job, err);
+    }
+    return rc;
+}
+
+int sched_open(const struct sched_config *config, struct worker *worker, struct sched **ret, struct err *err) {
+    struct sched *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
+    s->config = *config;
+    s->worker = worker;
+    s->next_sequence = 1;
+    s->by_id = map_new(SCHED_MAX_JOBS);
+    int rc = s->by_id ? jobdb_open(config->database, &s->db, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
+    if (!rc)
+        rc = jobdb_load(s->db, load_one, s, err);
+    if (rc) {
+        sched_close(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+void sched_close(struct sched *s) {
+    if (!s)
+        return;
+    for (int i = 0; i < s->count; i++)
+        job_free(s->jobs[i]);
+    free(s->jobs);
+    map_free(s->by_id, NULL);
+    jobdb_close(s->db);
+    free(s);
+}
+
+struct jobdb *sched_db(struct sched *s) { return s->db; }
+const struct job *sched_get(const struct sched *s, const char *id) { return map_get(s->by_id, id); }
+int sched_count(const struct sched *s) { return s->count; }
+const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
+bool sched_idle(const struct sched *s) { return !s->running; }
+
+static bool before(const struct job *a, const struct job *b) {
+    return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
+}
+
+int sched_position(const struct sched *s, const struct job *job) {
+    int position = 1;
+    if (job->state != JOB_QUEUED)
+        return 0;
+    for (int i = 0; i < s->count; i++)
+        position += s->jobs[i]->state == JOB_QUEUED && s->jobs[i] != job && before(s->jobs[i], job);
+    return position;
+}
+
+static struct job *next_job(const struct sched *s) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->count; i++)
+        if (s->jobs[i]->state == JOB_QUEUED && (!best || before(s->jobs[i], best)))
+            best = s->jobs[i];
+    return best;
+}
+
+/* file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
+static int resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
+    char data[4096], path[4096];
+    int rc = fsio_absolute(data, sizeof data, s->config.data_dir, err);
+    if (rc)
+        return rc;
+    if (str_starts(source, "store://"))
+        return err_set(err, ERR_UNSUPPORTED, "data.source %s: stores are unsupported yet; use file:///dir or a prefix under paths.data", source);
+    bool url = str_starts(source, "file://");
+    if (url)
+        rc = fsio_absolute(path, sizeof path, source + 7, err);
+    else if (!(rc = fsio_join(buf, size, data, source, err)))
+        rc = fsio_absolute(path, sizeof path, buf, err);
+    size_t len = strlen(data);
+    bool inside = !strncmp(path, data, len) && (path[len] == '/' || !path[len]);
+    if (!rc && !inside && !(url && s->config.local_paths))
+        rc = err_set(err, ERR_DENIED, "data.source %s lies outside paths.data (%s); put the data there, or set local_paths: true", source, data);
+    if (!rc && !fsio_is_dir(path))
+        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read", path);
+    if (!rc && !str_copy(buf, size, path))
+        rc = err_set(err, ERR_RANGE, "data.source is too long");
+    return rc;
+}
+
+static char *join_lines(const char *first, const char *const *lines, int n) {
+    struct str s;
+    str_init(&s, 1 << 20);
+    str_puts(&s, first);
+    for (int i = 0; i < n; i++)
+        str_printf(&s, "%s%s", s.len ? "\n" : "", lines[i]);
+    char *text = str_take(&s);
+    str_done(&s);
+    return text;
+}
+
+/* name-of-kind, date and sequence: readable, unique in this database. */
+static void make_id(struct job *job) {
+    time_t t = (time_t)(job->created_ms / 1000);
+    struct tm utc;
+    char stamp[20];
+    gmtime_r(&t, &utc);
+    strftime(stamp, sizeof stamp, "%y%m%d", &utc);
+    str_format(job->id, sizeof job->id, "%s-%s-%lld", job->kind, stamp, (long long)job->sequence);
+}
+
+static int fill_job(struct sched *s, struct job *job, const struct sched_request *r, const struct jobfile *file, struct err *err) {
+    job->created_ms = now_ms();
+    job->sequence = s->next_sequence;
+    job->priority = file->priority;
+    str_copy(job->kind, sizeof job->kind, file->kind_name);
+    str_copy(job->name, sizeof job->name, file->name);
+    job->yaml = strdup(r->yaml);
+    job->file = strdup(r->file);
+    job->overrides = join_lines("", r->overrides, r->n_overrides);
+    job->request_id = strdup(r->request_id);
+    make_id(job);
+    if (!job->yaml || !job->file || !job->overrides || !job->request_id)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+    if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.results_dir, job->id))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    int rc = resolve_source(s, file->data.source, job->data_root, sizeof job->data_root, err);
+    return rc ? rc : fsio_mkdirs(job->directory, err);
+}
+
+static const struct job *find_request(const struct sched *s, const char *request_id) {
+    for (int i = 0; *request_id && i < s->count; i++)
+        if (!strcmp(s->jobs[i]->request_id, request_id))
+            return s->jobs[i];
+    return NULL;
+}
+
+int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
+                 struct err *err) {
+    const struct job *same = find_request(s, r->request_id);
+    if (same) {
+        *ret = same;
+        return 0;
+    }
+    struct arena arena;
+    struct jobfile file;
+    int queued = 0;
+    for (int i = 0; i < s->count; i++)
+        queued += s->jobs[i]->state == JOB_QUEUED;
+    if (queued >= s->config.max_queued)
+        return err_set(err, ERR_EXHAUSTED, "%d jobs wait already (jobs.max_queued); try again later", queued);
+    arena_init(&arena, 16u << 20);
+    struct job *job = job_new();
+    int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    if (!rc && !task_kind_find(file.kind_name))
+        rc = err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", r->file, file.kind_name);
+    if (!rc)
+        rc = fill_job(s, job, r, &file, err);
+    if (!rc)
+        rc = jobdb_save(s->db, job, err);
+    if (!rc)
+        rc = add(s, job, err);
+    if (!rc && notice)
+        jobfile_notices(&file, notice, ctx);
+    arena_done(&arena);
+    if (rc) {
+        job_free(job);
+        return rc;
+    }
+    log_info("job submitted", "job=%s kind=%s", job->id, job->kind);
+    tell(s, job);
+    *ret = job;
+    return 0;
+}
+
+static int find(struct sched *s, const char *id, struct job **ret, struct err *err) {
+    *ret = map_get(s->by_id, id);
+    return *ret ? 0 : err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
+}
+
+int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err) {
+    struct job *job = NULL;
+    int rc = find(s, id, &job, err);
+    if (rc)
+        return rc;
+    if (job_is_over(job->state))
+        return err_set(err, ERR_PRECONDITION, "job %s is %s already", id, job_state_name(job->state));
+    if (job == s->running)
+        worker_interrupt(s->worker, WORKER_STOP_CANCEL);
+    else
+        move(s, job, JOB_CANCELLED, "cancelled");
+    *ret = job;
+    return 0;
+}
+
+int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err) {
+    struct job *job = NULL;
+    int rc = find(s, id, &job, err);
+    if (rc)
+        return rc;
+    if (!job_may_resume(job->state))
+        return err_set(err, ERR_PRECONDITION, "job %s is %s; only interrupted, failed and cancelled jobs resume", id, job_state_name(job->state));
+    for (int i = 0; i < n; i++)
+        if (!str_starts(overrides[i], "limits."))
+            return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume", overrides[i]);
+    char *joined = join_lines(job->overrides, overrides, n);
+    if (!joined)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    free(job->overrides);
+    job->overrides = joined;
+    job->restarts = 0;
+    move(s, job, JOB_QUEUED, "resumed");
+    *ret = job;
+    return 0;
+}
+
+static void append_log(struct sched *s, const struct job *job, const char *level, const char *text) {
+    char path[4096], stamp[40];
+    time_t t = time(NULL);
+    struct tm utc;
+    gmtime_r(&t, &utc);
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    str_format(path, sizeof path, "%s/log.txt", job->directory);
+    FILE *f = fopen(path, "ae");
+    if (f) {
+        fprintf(f, "%s %s %s\n", stamp, level, text);
+        fclose(f);
+    }
+    if (s->config.logged)
+        s->config.logged(s->config.ctx, job, level, text);
+}
+
+/* limits.* of a job file, read again: they decide what happens after a stop. */
+static bool read_limits(const struct job *job, struct arena *arena, struct jobfile *file) {
+    const char *overrides[256];
+    char *text = arena_strdup(arena, job->overrides), *rest = text;
+    int n = 0;
+    while (n < 256 && rest && *rest)
+        overrides[n++] = strsep(&rest, "\n");
+    return jobfile_parse(job->yaml, job->file, overrides, n, arena, file, NULL) == 0;
+}
+
+static void finish_running(struct sched *s, struct worker_report *r) {
+    struct job *job = s->running;
+    struct arena arena;
+    struct jobfile file = {.limits = {.restarts = 0}};
+    char reason[JOB_REASON_SIZE];
+    arena_init(&arena, 16u << 20);
+    read_limits(job, &arena, &file);
+    s->running = NULL;
+    if (r->rc && r->stopped == WORKER_STOP_NONE) {
+        bool fault = r->rc == ERR_INTERNAL || r->rc == ERR_UNAVAILABLE || r->rc == ERR_DATA_LOSS;
+        err_text(&r->err, reason, sizeof reason);
+        append_log(s, job, "error", reason);
+        if (fault && job->restarts < file.limits.restarts) {
+            job->restarts++;
+            move(s, job, JOB_QUEUED, reason);
+        } else {
+            move(s, job, JOB_FAILED, reason);
+        }
+    } else if (r->stopped == WORKER_STOP_CANCEL) {
+        move(s, job, JOB_CANCELLED, "cancelled");
+    } else if (r->stopped == WORKER_STOP_SHUTDOWN) {
+        move(s, job, JOB_QUEUED, "daemon_stopped");
+    } else if (r->stopped == WORKER_STOP_TIME_LIMIT && r->rc == 0) {
+        move(s, job, JOB_INTERRUPTED, "time_limit");
+        if (file.limits.auto_resume && r->has_checkpoint)
+            move(s, job, JOB_QUEUED, "time_limit: resuming");
+    } else if (r->rc) {
+        move(s, job, JOB_FAILED, err_text(&r->err, reason, sizeof reason));
+    } else {
+        free(job->result);
+        job->result = r->text;
+        r->text = NULL;
+        move(s, job, JOB_SUCCEEDED, "");
+    }
+    arena_done(&arena);
+}
+
+static void on_report(struct sched *s, struct worker_report *r) {
+    static const char *const levels[] = {"info", "warn", "error"};
+    struct job *job = s->running;
+    struct err err;
+    if (!job || strcmp(job->id, r->job_id))
+        return;
+    switch ((enum worker_report_kind)r->message.kind) {
+    case WORKER_RUNNING:
+        move(s, job, JOB_RUNNING, "");
+        break;
+    case WORKER_PROGRESS:
+        job->progress = r->progress;
+        tell(s, job);
+        break;
+    case WORKER_LOG:
+        append_log(s, job, levels[r->level], r->text ? r->text : "");
+        break;
+    case WORKER_CHECKPOINT:
+        str_copy(job->last, sizeof job->last, r->checkpoint.path);
+        if (r->checkpoint.best)
+            str_copy(job->best, sizeof job->best, r->checkpoint.path);
+        if (jobdb_add_checkpoint(s->db, job->id, &r->checkpoint, now_ms(), &err) || jobdb_save(s->db, job, &err))
+            log_error("cannot record a checkpoint", "job=%s error=\"%s\"", job->id, err.message);
+        break;
+    case WORKER_DONE:
+        finish_running(s, r);
+        break;
+    }
+}
+
+void sched_turn(struct sched *s) {
+    for (struct worker_report *r; (r = worker_take(s->worker));) {
+        on_report(s, r);
+        worker_report_free(r);
+    }
+    struct job *job = s->running || s->draining ? NULL : next_job(s);
+    struct err err;
+    if (!job)
+        return;
+    if (worker_run(s->worker, job, &err)) {
+        move(s, job, JOB_FAILED, err.message);
+        return;
+    }
+    s->running = job;
+    move(s, job, JOB_PREPARING, "");
+}
+
+void sched_drain(struct sched *s) {
+    s->draining = true;
+    if (s->running)
+        worker_interrupt(s->worker, WORKER_STOP_SHUTDOWN);
+}
