@@ -23,14 +23,27 @@ struct block {
     char pad[56];
 };
 
-const char *device_isa(void) {
+static const char *const isas[] = {"scalar", "avx2", "avx512"};
+
+/* The best the processor has, as an index of isas. */
+static int best_isa(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        return "avx512";
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+        return 2;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return "avx2";
+        return 1;
 #endif
-    return "scalar";
+    return 0;
+}
+
+const char *device_isa(void) {
+    int isa = best_isa();
+    const char *wanted = getenv("BRR_ISA");
+    for (int i = 0; wanted && i < isa; i++)
+        if (!strcmp(wanted, isas[i]))
+            isa = i;
+    return isas[isa];
 }
 
 static void read_cpu_name(char *buf, size_t size) {
