@@ -14,56 +14,13 @@ int64_t seizure_parameter_count(const struct seizure_config *config) {
 }
 
 static struct pass pass_of(struct seizure_net *net, struct stream *s, bool training, struct err *err) {
-    return (struct pass){
-        .stream = s, .plan = &net->plan, .params = &net->params, .training = training, .dropout = net->config.dropout, .err = err};
-}
-
-static int down_forward(struct encoder_stage *e, const struct pass *p) {
-    e->down = plan_tensor(p->plan, e->skip.dim[0], e->skip.dim[1] / 2, e->skip.dim[2]);
-    struct conv1d_args conv = {.x = e->skip,
-                               .w = param_value(p->params, e->down_w),
-                               .bias = param_value(p->params, e->down_b),
-                               .y = e->down,
-                               .stride = 2,
-                               .weight_version = p->params->version};
-    return p->dry ? 0 : op_conv1d(p->stream, &conv, p->err);
-}
-
-static int encoder_forward(struct encoder_stage *e, const struct pass *p, const struct tensor *x) {
-    /* inference keeps the skip and the downsampled tensor only */
-    e->skip = plan_tensor(p->plan, x->dim[0], x->dim[1], e->conv[1].w->dim[0]);
-    size_t mark = plan_mark(p->plan);
-    struct tensor first = {0};
-    int rc = conv_block_forward(&e->conv[0], p, x, &first);
-    if (!rc)
-        rc = conv_block_forward(&e->conv[1], p, &first, &e->skip);
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc ? rc : down_forward(e, p);
-}
-
-static int decoder_forward(struct decoder_stage *d, const struct pass *p, const struct tensor *x, const struct tensor *skip) {
-    int64_t b = x->dim[0], t = 2 * x->dim[1], up = d->up_w->dim[1];
-    d->x = *x;
-    d->y = plan_tensor(p->plan, b, t, up);
-    size_t mark = plan_mark(p->plan);
-    d->cat = plan_tensor(p->plan, b, t, up + skip->dim[2]);
-    struct tensor left = tensor_slice(&d->cat, 0, up), right = tensor_slice(&d->cat, up, skip->dim[2]), first = {0};
-    struct convt1d_args convt = {.x = *x,
-                                 .w = param_value(p->params, d->up_w),
-                                 .bias = param_value(p->params, d->up_b),
-                                 .y = left,
-                                 .weight_version = p->params->version};
-    int rc = p->dry ? 0 : op_convt1d(p->stream, &convt, p->err);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, skip, NULL, &right);
-    if (!rc)
-        rc = conv_block_forward(&d->conv[0], p, &d->cat, &first);
-    if (!rc)
-        rc = conv_block_forward(&d->conv[1], p, &first, &d->y);
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc;
+    return (struct pass){.stream = s,
+                         .plan = &net->plan,
+                         .params = &net->params,
+                         .dtype = net->options.precision,
+                         .training = training,
+                         .dropout = net->config.dropout,
+                         .err = err};
 }
 
 /* (B,T) logits as the (B,T,1) output of a projection. */
@@ -77,153 +34,117 @@ static struct tensor matrix(struct tensor w) { /* (Co,Ci,1) → (Co,Ci) */
     return w;
 }
 
-static int head_forward(struct seizure_net *net, const struct pass *p, struct tensor *logits) {
-    struct tensor column = as_column(logits);
-    if (!p->training) {
-        struct linear_args folded = {.x = net->features, .w = net->head_w, .bias = net->head_b, .y = column};
-        return p->dry ? 0 : op_linear(p->stream, &folded, p->err);
-    }
-    net->projected = plan_tensor(p->plan, net->features.dim[0], net->features.dim[1], HEAD_CHANNELS);
-    if (p->dry)
+/* A copy of t in another precision; t itself where it has it already. */
+static int convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret) {
+    *ret = *t;
+    if (t->dtype == dtype)
         return 0;
+    *ret = plan_tensor(p->plan, dtype, t->dim[0], t->dim[1], t->dim[2]);
+    return nn_eltwise(p, ELTWISE_COPY, t, NULL, ret);
+}
+
+/* Always F32, whatever the precision of the net. */
+static int head_forward(struct seizure_net *net, const struct pass *p, const struct tensor *h, struct tensor *logits) {
     const struct param_set *set = p->params;
-    struct linear_args proj = {
-        .x = net->features, .w = matrix(param_value(set, net->proj_w)), .bias = param_value(set, net->proj_b), .y = net->projected};
-    struct linear_args out = {
-        .x = net->projected, .w = matrix(param_value(set, net->out_w)), .bias = param_value(set, net->out_b), .y = column};
-    int rc = op_linear(p->stream, &proj, p->err);
-    return rc ? rc : op_linear(p->stream, &out, p->err);
+    struct tensor column = as_column(logits);
+    int rc = convert(p, h, DTYPE_F32, &net->features);
+    if (!p->training) {
+        struct linear_args folded = {
+            .x = net->features, .w = net->head.w, .bias = net->head.bias, .y = column, .weight_version = set->version};
+        return rc || p->dry ? rc : op_linear(p->stream, &folded, p->err);
+    }
+    net->projected = plan_tensor(p->plan, DTYPE_F32, h->dim[0], h->dim[1], HEAD_CHANNELS);
+    struct linear_args proj = {.x = net->features,
+                               .w = matrix(param_value(set, net->proj_w)),
+                               .bias = param_value(set, net->proj_b),
+                               .y = net->projected,
+                               .weight_version = set->version};
+    struct linear_args out = {.x = net->projected,
+                              .w = matrix(param_value(set, net->out_w)),
+                              .bias = param_value(set, net->out_b),
+                              .y = column,
+                              .weight_version = set->version};
+    if (!rc && !p->dry)
+        rc = op_linear(p->stream, &proj, p->err);
+    return rc || p->dry ? rc : op_linear(p->stream, &out, p->err);
 }
 
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, struct tensor *logits) {
-    struct tensor h = {0};
-    int rc = conv_block_forward(&net->stem, p, x, &h);
-    for (int i = 0; !rc && i < STAGES; i++) {
-        rc = encoder_forward(&net->encoder[i], p, &h);
-        h = net->encoder[i].down;
-    }
-    for (int i = 0; !rc && i < net->config.rescnn_blocks; i++) {
-        struct tensor y = {0};
-        rc = rescnn_forward(&net->rescnn[i], p, &h, &y);
-        h = y;
-    }
-    for (int i = 0; !rc && i < net->config.mamba_layers; i++) {
-        struct tensor y = {0};
-        rc = mamba_forward(&net->mamba[i], p, &h, &y);
-        h = y;
-    }
-    net->bottleneck = h;
-    for (int i = 0; !rc && i < STAGES; i++) {
-        rc = decoder_forward(&net->decoder[i], p, &h, &net->encoder[STAGES - 1 - i].skip);
-        h = net->decoder[i].y;
-    }
-    net->features = h;
+    struct tensor h = {0}, y, input;
+    net->kept = 0;
+    net->plan.overflow = false;
+    int rc = convert(p, x, p->dtype, &input);
     if (!rc)
-        rc = head_forward(net, p, logits);
-    net->kept = plan_mark(p->plan);
+        rc = conv_block_forward(&net->stem, p, &input, &h);
+    for (int i = 0; !rc && i < STAGES; i++, h = y)
+        rc = encoder_forward(&net->encoder[i], p, &h, &y);
+    for (int i = 0; !rc && i < net->config.rescnn_blocks; i++, h = y)
+        rc = rescnn_forward(&net->rescnn[i], p, &h, &y);
+    for (int i = 0; !rc && i < net->config.mamba_layers; i++, h = y)
+        rc = mamba_forward(&net->mamba[i], p, &h, &y);
+    for (int i = 0; !rc && i < STAGES; i++, h = y)
+        rc = decoder_forward(&net->decoder[i], p, &h, &net->encoder[STAGES - 1 - i].skip, &y);
+    if (!rc)
+        rc = head_forward(net, p, &h, logits);
     if (!rc && net->plan.overflow)
         rc = err_set(p->err, ERR_INTERNAL, "the activation plan is too small");
+    if (!rc && p->training)
+        net->kept = plan_mark(p->plan);
     return rc;
 }
 
 static int head_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits, const struct tensor *dh) {
     const struct param_set *set = p->params;
     size_t mark = plan_mark(p->plan);
-    struct tensor dproj = nn_like(p, &net->projected), column = as_column(dlogits);
+    struct tensor column = as_column(dlogits), *projected = &net->projected, *features = &net->features, dfeatures = *dh;
+    struct tensor dproj = plan_tensor(p->plan, DTYPE_F32, projected->dim[0], projected->dim[1], HEAD_CHANNELS);
+    if (dh->dtype != DTYPE_F32)
+        dfeatures = plan_tensor(p->plan, DTYPE_F32, features->dim[0], features->dim[1], features->dim[2]);
     plan_release(p->plan, mark);
     if (p->dry)
         return 0;
-    struct linear_backward_args out = {.x = net->projected,
+    struct linear_backward_args out = {.x = *projected,
                                        .w = matrix(param_value(set, net->out_w)),
                                        .dy = column,
                                        .dx = dproj,
                                        .dw = matrix(param_grad(set, net->out_w)),
-                                       .dbias = param_grad(set, net->out_b)};
-    struct linear_backward_args proj = {.x = net->features,
+                                       .dbias = param_grad(set, net->out_b),
+                                       .weight_version = set->version};
+    struct linear_backward_args proj = {.x = *features,
                                         .w = matrix(param_value(set, net->proj_w)),
                                         .dy = dproj,
-                                        .dx = *dh,
+                                        .dx = dfeatures,
                                         .dw = matrix(param_grad(set, net->proj_w)),
-                                        .dbias = param_grad(set, net->proj_b)};
+                                        .dbias = param_grad(set, net->proj_b),
+                                        .weight_version = set->version};
     int rc = op_linear_backward(p->stream, &out, p->err);
-    return rc ? rc : op_linear_backward(p->stream, &proj, p->err);
-}
-
-/* dy → dx of the stage below, and the skip's gradient (=). */
-static int decoder_backward(struct decoder_stage *d, const struct pass *p, const struct tensor *dy, const struct tensor *dx,
-                            const struct tensor *dskip) {
-    size_t mark = plan_mark(p->plan);
-    struct tensor dfirst = nn_like(p, &d->y), dcat = nn_like(p, &d->cat);
-    plan_release(p->plan, mark);
-    int64_t up = d->up_w->dim[1];
-    struct tensor left = tensor_slice(&dcat, 0, up), right = tensor_slice(&dcat, up, dcat.dim[2] - up);
-    int rc = conv_block_backward(&d->conv[1], p, dy, &dfirst);
     if (!rc)
-        rc = conv_block_backward(&d->conv[0], p, &dfirst, &dcat);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, &right, NULL, dskip);
-    if (rc || p->dry)
-        return rc;
-    struct convt1d_backward_args convt = {.x = d->x,
-                                          .w = param_value(p->params, d->up_w),
-                                          .dy = left,
-                                          .dx = *dx,
-                                          .dw = param_grad(p->params, d->up_w),
-                                          .dbias = param_grad(p->params, d->up_b)};
-    return op_convt1d_backward(p->stream, &convt, p->err);
-}
-
-/* ddown → dx; dskip holds the decoder's share on entry. */
-static int encoder_backward(struct encoder_stage *e, const struct pass *p, const struct tensor *ddown, const struct tensor *dskip,
-                            const struct tensor *dx) {
-    size_t mark = plan_mark(p->plan);
-    struct tensor part = nn_like(p, dskip);
-    plan_release(p->plan, mark);
-    int rc = 0;
-    if (!p->dry) {
-        struct conv1d_backward_args down = {.x = e->skip,
-                                            .w = param_value(p->params, e->down_w),
-                                            .dy = *ddown,
-                                            .dx = part,
-                                            .dw = param_grad(p->params, e->down_w),
-                                            .dbias = param_grad(p->params, e->down_b),
-                                            .stride = 2};
-        rc = op_conv1d_backward(p->stream, &down, p->err);
-    }
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_ADD, dskip, &part, dskip);
-    if (!rc)
-        rc = conv_block_backward(&e->conv[1], p, dskip, &part); /* conv1's output has the same shape */
-    return rc ? rc : conv_block_backward(&e->conv[0], p, &part, dx);
+        rc = op_linear_backward(p->stream, &proj, p->err);
+    return rc || dh->dtype == DTYPE_F32 ? rc : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
 }
 
 static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
-    struct tensor dskip[STAGES], dh, dx;
+    struct tensor dskip[STAGES], dh, dx, none = {0};
     for (int i = 0; i < STAGES; i++)
         dskip[i] = nn_like(p, &net->encoder[i].skip);
     dh = nn_like(p, &net->features);
     int rc = head_backward(net, p, dlogits, &dh);
-    for (int i = STAGES - 1; !rc && i >= 0; i--) {
+    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
         dx = nn_like(p, &net->decoder[i].x);
         rc = decoder_backward(&net->decoder[i], p, &dh, &dx, &dskip[STAGES - 1 - i]);
-        dh = dx;
     }
-    for (int i = net->config.mamba_layers - 1; !rc && i >= 0; i--) {
+    for (int i = net->config.mamba_layers - 1; !rc && i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
         rc = mamba_backward(&net->mamba[i], p, &dh, &dx);
-        dh = dx;
     }
-    for (int i = net->config.rescnn_blocks - 1; !rc && i >= 0; i--) {
+    for (int i = net->config.rescnn_blocks - 1; !rc && i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
         rc = rescnn_backward(&net->rescnn[i], p, &dh, &dx);
-        dh = dx;
     }
-    for (int i = STAGES - 1; !rc && i >= 0; i--) {
+    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
         dx = nn_like(p, &net->encoder[i].conv[0].x);
         rc = encoder_backward(&net->encoder[i], p, &dh, &dskip[i], &dx);
-        dh = dx;
     }
-    struct tensor none = {0};
     return rc ? rc : conv_block_backward(&net->stem, p, &dh, &none);
 }
 
@@ -243,6 +164,7 @@ static int measure(struct seizure_net *net, struct err *err) {
             rc = forward(net, &p, &x, &logits);
     }
     net->plan.used = 0;
+    net->kept = 0;
     return rc;
 }
 
@@ -253,14 +175,16 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     param_set_init(&net->params);
     plan_init(&net->plan);
     int rc = seizure_config_check(config, err);
-    if (!rc && options->precision != DTYPE_F32)
-        rc = err_set(err, ERR_UNSUPPORTED, "precision bf16 is unsupported yet on this device; set training.precision to fp32");
+    if (!rc && options->precision != DTYPE_F32 && options->precision != DTYPE_BF16)
+        rc = err_set(err, ERR_INVALID, "precision %s; expected f32 or bf16", dtype_name(options->precision));
     if (!rc && options->max_batch < 1)
         rc = err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
     if (!rc)
         rc = seizure_net_params(net, err);
     if (!rc)
         rc = seizure_net_bind(net, err);
+    if (!rc)
+        net->folded_count = seizure_net_folded_count(net);
     return rc ? rc : measure(net, err);
 }
 
@@ -271,11 +195,12 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     int rc = make_table(net, config, options, err);
     if (!rc) {
-        int64_t flat = net->params.data_count * 4;
-        *ret = (struct seizure_memory){.parameters = flat + net->params.buffer_count * 4,
-                                       .gradients = options->training ? flat + net->params.data_count : 0,
+        int64_t weights = param_set_bytes(&net->params, false);
+        *ret = (struct seizure_memory){.parameters = weights,
+                                       .gradients = param_set_bytes(&net->params, options->training) - weights,
+                                       .folded = net->folded_count * (int64_t)sizeof(float),
                                        .activations = (int64_t)net->plan.peak};
-        ret->total = ret->parameters + ret->gradients + ret->activations;
+        ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations;
     }
     seizure_free(net);
     return rc;
@@ -287,7 +212,15 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
     if (!net)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     net->device = dev;
+    struct device_info info;
+    device_describe(dev, &info);
+    void *folded = NULL;
     int rc = make_table(net, config, options, err);
+    if (!rc && options->precision == DTYPE_BF16 && !info.has_bf16)
+        rc = err_set(err, ERR_UNSUPPORTED, "%s has no bf16 arithmetic; set training.precision to fp32", info.description);
+    if (!rc)
+        rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
+    net->folded = folded;
     if (!rc)
         rc = param_set_alloc(&net->params, dev, options->training, err);
     if (!rc)
@@ -312,15 +245,11 @@ void seizure_free(struct seizure_net *net) {
     free(net);
 }
 
-const struct seizure_config *seizure_config(const struct seizure_net *net) {
-    return &net->config;
-}
+const struct seizure_config *seizure_config(const struct seizure_net *net) { return &net->config; }
 struct param_set *seizure_params(struct seizure_net *net) {
     return &net->params;
 }
-void seizure_touch(struct seizure_net *net) {
-    net->params.version++;
-}
+void seizure_touch(struct seizure_net *net) { net->params.version++; }
 
 static int check_input(const struct seizure_net *net, const struct tensor *x, const struct tensor *logits, struct err *err) {
     if (x->rank != 3 || x->dim[0] < 1 || x->dim[0] > net->options.max_batch || x->dim[1] != net->config.window ||
@@ -350,11 +279,16 @@ int seizure_forward_train(struct seizure_net *net, struct stream *s, const struc
 
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
                      struct err *err) {
+    if (!net->kept)
+        return err_set(err, ERR_PRECONDITION, "backward without the training pass before it");
+    if (dlogits->rank != 2 || dlogits->dim[0] != net->features.dim[0] || dlogits->dim[1] != net->features.dim[1])
+        return err_set(err, ERR_INVALID, "dlogits must be (B,T) of the training pass");
     struct pass p = pass_of(net, s, true, err);
     p.seed = pass->seed;
     p.step = pass->step;
     p.row0 = pass->row0;
     net->plan.used = net->kept;
+    net->kept = 0;
     return backward(net, &p, dlogits);
 }
 

@@ -38,11 +38,11 @@ int64_t seizure_parameter_count(const struct seizure_config *config);
 struct seizure_options {
     int max_batch;        /* rows per call (the micro-batch in training) */
     bool training;        /* keep activations and gradients */
-    enum dtype precision; /* DTYPE_F32 or DTYPE_BF16 activations and arithmetic of convolutions and projections */
+    enum dtype precision; /* DTYPE_F32 or DTYPE_BF16: activations, and the arithmetic of convolutions and projections */
 };
 struct seizure_memory {
-    int64_t parameters, gradients, activations, total;
-}; /* bytes on the device, before anything is taken */
+    int64_t parameters, gradients, folded, activations, total; /* folded: the weights of the inference pass */
+}; /* bytes on the device, before anything is taken; what ops keep as scratch and packed weights comes on top */
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err);
 
@@ -66,10 +66,11 @@ struct seizure_pass {
 };
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);
-/* After forward_train of the same batch: accumulates (+=) parameter gradients. */
+/* Once after forward_train of the same batch: accumulates (+=) parameter gradients. PRECONDITION without one. */
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
                      struct err *err);
-/* Inference: running statistics folded into the convolutions, the two last linear maps into one. */
+/* Inference: running statistics folded into the convolutions, linear maps with nothing between them into one. A net made for
+ * training has it too (validation); it ends what backward could use. */
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err);
 
 #endif

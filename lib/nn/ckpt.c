@@ -74,34 +74,44 @@ static bool fits(const struct param *p, const struct safetensors_entry *e) {
     return same;
 }
 
-static int load_tensors(const struct safetensors *st, const char *path, struct param_set *set, struct stream *s,
-                        bool head_may_differ, struct err *err) {
-    size_t used = 0;
+static bool is_head(const struct param *p, bool head_may_differ) { return head_may_differ && str_starts(p->name, "head."); }
+
+/* Every tensor there, of the right shape, and no other: before anything is touched. */
+static int check_tensors(const struct safetensors *st, const char *path, const struct param_set *set, bool head_may_differ,
+                         struct err *err) {
     for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->items[i];
         const struct safetensors_entry *e = safetensors_find(st, p->name);
-        bool optional = head_may_differ && str_starts(p->name, "head.");
-        used += e != NULL;
-        if (optional && (!e || !fits(p, e)))
+        if (is_head(p, head_may_differ) || (e && fits(p, e)))
             continue;
         if (!e)
             return err_set(err, ERR_INVALID, "%s has no tensor '%s': it holds another model", path, p->name);
-        if (!fits(p, e)) {
-            char want[64], have[64];
-            shape_text(p->dim, p->rank, want, sizeof want);
-            shape_text(e->shape, e->rank, have, sizeof have);
-            return err_set(err, ERR_INVALID, "%s: tensor '%s' is %s (%s); the model needs F32 (%s)", path, p->name,
-                           safetensors_dtype_name(e->dtype), have, want);
-        }
+        char want[64], have[64];
+        shape_text(p->dim, p->rank, want, sizeof want);
+        shape_text(e->shape, e->rank, have, sizeof have);
+        return err_set(err, ERR_INVALID, "%s: tensor '%s' is %s (%s); the model needs F32 (%s)", path, p->name,
+                       safetensors_dtype_name(e->dtype), have, want);
+    }
+    for (size_t i = 0; i < safetensors_count(st); i++) {
+        const char *name = safetensors_at(st, i)->name;
+        if (!param_find(set, name) && !(head_may_differ && str_starts(name, "head.")))
+            return err_set(err, ERR_INVALID, "%s holds the tensor '%s', which this model does not have", path, name);
+    }
+    return 0;
+}
+
+static int load_tensors(const struct safetensors *st, struct param_set *set, struct stream *s, bool head_may_differ,
+                        struct err *err) {
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->items[i];
+        const struct safetensors_entry *e = safetensors_find(st, p->name);
+        if (is_head(p, head_may_differ) && (!e || !fits(p, e)))
+            continue;
         struct tensor t = param_value(set, p);
         int rc = stream_to_device(s, t.data, e->data, e->bytes, err);
         if (rc)
             return rc;
     }
-    for (size_t i = 0; used < safetensors_count(st) && i < safetensors_count(st); i++)
-        if (!param_find(set, safetensors_at(st, i)->name))
-            return err_set(err, ERR_INVALID, "%s holds the tensor '%s', which this model does not have", path,
-                           safetensors_at(st, i)->name);
     return stream_sync(s, err);
 }
 
@@ -109,26 +119,31 @@ int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, b
     struct safetensors *st = NULL;
     int rc = safetensors_open(path, &st, err);
     if (!rc)
-        rc = load_tensors(st, path, set, s, head_may_differ, err);
+        rc = check_tensors(st, path, set, head_may_differ, err);
+    if (!rc) {
+        rc = load_tensors(st, set, s, head_may_differ, err);
+        set->version++;
+    }
     safetensors_close(st);
-    set->version++;
     return rc;
 }
+
+static const char *const state_names[] = {"adam.m", "adam.v", "raw"};
+enum { STATES = 3 };
 
 int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char sha[DIGEST_HEX_SIZE],
                     struct err *err) {
     const struct param_set *set = o->params;
     const float *sources[] = {o->m, o->v, o->ema ? set->data : NULL};
-    static const char *const names[] = {"adam.m", "adam.v", "raw"};
-    float *host[3] = {NULL};
-    struct safetensors_entry entries[3];
+    float *host[STATES] = {NULL};
+    struct safetensors_entry entries[STATES];
     size_t n = 0;
     int rc = 0;
-    for (int i = 0; !rc && i < 3; i++) {
+    for (int i = 0; !rc && i < STATES; i++) {
         if (!sources[i])
             continue;
         rc = fetch_flat(s, sources[i], set->data_count, &host[i], err);
-        entries[n++] = (struct safetensors_entry){.name = names[i],
+        entries[n++] = (struct safetensors_entry){.name = state_names[i],
                                                   .dtype = SAFETENSORS_F32,
                                                   .rank = 1,
                                                   .shape = {set->data_count},
@@ -137,30 +152,36 @@ int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct 
     }
     if (!rc)
         rc = write_checked(file, entries, n, sha, err);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < STATES; i++)
         free(host[i]);
     return rc;
 }
 
+static const struct safetensors_entry *find_state(const struct safetensors *st, const char *name, int64_t n) {
+    const struct safetensors_entry *e = safetensors_find(st, name);
+    return e && e->dtype == SAFETENSORS_F32 && e->rank == 1 && e->shape[0] == n ? e : NULL;
+}
+
 int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err) {
     struct param_set *set = o->params;
-    float *targets[] = {o->m, o->v, o->ema ? set->data : NULL};
-    static const char *const names[] = {"adam.m", "adam.v", "raw"};
-    int rc = o->ema ? stream_copy(s, o->ema, set->data, (size_t)set->data_count * sizeof(float), err)
-                    : 0; /* the model file holds the average */
-    for (int i = 0; !rc && i < 3; i++) {
-        if (!targets[i])
-            continue;
-        const struct safetensors_entry *e = safetensors_find(st, names[i]);
-        if (!e || e->dtype != SAFETENSORS_F32 || e->rank != 1 || e->shape[0] != set->data_count)
-            return err_set(err, ERR_INVALID, "%s: state '%s' is missing or of another size", path, names[i]);
-        rc = stream_to_device(s, targets[i], e->data, e->bytes, err);
-    }
-    const char *updates = safetensors_metadata(st, "updates");
-    if (!rc && (!updates || !str_to_i64(updates, &o->updates)))
-        rc = err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
+    const struct safetensors_entry *entries[STATES];
+    bool averaged = safetensors_find(st, state_names[2]) != NULL; /* then the model file holds the average */
+    for (int i = 0; i < (averaged ? 3 : 2); i++)
+        if (!(entries[i] = find_state(st, state_names[i], set->data_count)))
+            return err_set(err, ERR_INVALID, "%s: state '%s' is missing or of another size; it belongs to another model", path,
+                           state_names[i]);
+    int64_t updates;
+    const char *text = safetensors_metadata(st, "updates");
+    if (!text || !str_to_i64(text, &updates))
+        return err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
+    int rc = optim_start_ema(o, s, err);
+    float *targets[STATES] = {o->m, o->v, set->data};
+    for (int i = 0; !rc && i < (averaged ? 3 : 2); i++)
+        rc = stream_to_device(s, targets[i], entries[i]->data, entries[i]->bytes, err);
     if (!rc)
         rc = stream_sync(s, err);
     set->version++;
+    if (!rc)
+        o->updates = updates;
     return rc;
 }

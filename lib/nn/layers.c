@@ -4,8 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "base/str.h"
+
+struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c) {
+    return plan_tensor(p->plan, p->dtype, b, t, c);
+}
+
+struct tensor nn_like(const struct pass *p, const struct tensor *t) {
+    return nn_tensor(p, t->dim[0], t->dim[1], t->dim[2]);
+}
+
+struct tensor nn_vector(const struct pass *p, int64_t n) {
+    struct tensor t = plan_tensor(p->plan, DTYPE_F32, 1, 1, n);
+    return tensor_1d(t.data, DTYPE_F32, n);
+}
 
 int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b,
                const struct tensor *y) {
@@ -19,8 +31,28 @@ int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor
     return op_eltwise(p->stream, &args, p->err);
 }
 
-struct tensor nn_like(const struct pass *p, const struct tensor *t) {
-    return plan_tensor(p->plan, t->dim[0], t->dim[1], t->dim[2]);
+int nn_dropout(const struct pass *p, const struct tensor *t, uint32_t rng_stream, bool per_channel) {
+    struct dropout_args drop = {.x = *t,
+                                .y = *t,
+                                .p = p->dropout,
+                                .per_channel = per_channel,
+                                .seed = p->seed,
+                                .rng_stream = rng_stream,
+                                .step = p->step,
+                                .row0 = p->row0};
+    return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &drop, p->err);
+}
+
+const struct param *nn_row(const struct param_set *set, const char *prefix, const char *leaf) {
+    char name[PARAM_NAME_MAX];
+    str_format(name, sizeof name, "%s.%s", prefix, leaf);
+    return param_find(set, name);
+}
+
+int nn_affine_params(struct param_set *set, const char *prefix, const int64_t dim[3], int64_t n, struct err *err) {
+    struct param_spec weight = {PARAM_WEIGHT, 3, {dim[0], dim[1], dim[2]}}, bias = {PARAM_PLAIN, 1, {n}};
+    int rc = param_add(set, &weight, err, "%s.weight", prefix);
+    return rc ? rc : param_add(set, &bias, err, "%s.bias", prefix);
 }
 
 int conv_block_params(struct param_set *set, const struct block_names *n, int64_t ci, int64_t co, int k, struct err *err) {
@@ -40,9 +72,9 @@ int conv_block_params(struct param_set *set, const struct block_names *n, int64_
 }
 
 static const struct param *named(const struct param_set *set, const struct block_names *n, const char *part, const char *leaf) {
-    char name[PARAM_NAME_MAX];
-    str_format(name, sizeof name, "%s.%s.%s", n->prefix, part, leaf);
-    return param_find(set, name);
+    char path[PARAM_NAME_MAX];
+    str_format(path, sizeof path, "%s.%s", part, leaf);
+    return nn_row(set, n->prefix, path);
 }
 
 void conv_block_bind(struct conv_block *l, const struct param_set *set, const struct block_names *n) {
@@ -73,14 +105,14 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
     const struct param_set *set = p->params;
     int64_t co = l->w->dim[0];
     if (!tensor_present(y))
-        *y = plan_tensor(p->plan, x->dim[0], x->dim[1], co);
+        *y = nn_tensor(p, x->dim[0], x->dim[1], co);
     if (!p->training)
         return forward_folded(l, p, x, y);
     l->x = *x;
     l->y = *y;
-    l->u = plan_tensor(p->plan, x->dim[0], x->dim[1], co);
-    l->mean = plan_tensor(p->plan, 1, 1, co);
-    l->rstd = plan_tensor(p->plan, 1, 1, co);
+    l->u = nn_tensor(p, x->dim[0], x->dim[1], co);
+    l->mean = nn_vector(p, co);
+    l->rstd = nn_vector(p, co);
     if (p->dry)
         return 0;
     struct conv1d_args conv = {.x = *x,
@@ -95,8 +127,8 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
         .weight = param_value(set, l->bn_w),
         .bias = param_value(set, l->bn_b),
         .y = *y,
-        .save_mean = tensor_1d(l->mean.data, DTYPE_F32, co),
-        .save_rstd = tensor_1d(l->rstd.data, DTYPE_F32, co),
+        .save_mean = l->mean,
+        .save_rstd = l->rstd,
         .running_mean = param_value(set, l->bn_mean),
         .running_var = param_value(set, l->bn_var),
         .eps = NN_EPS,
@@ -111,13 +143,12 @@ int conv_block_backward(struct conv_block *l, const struct pass *p, const struct
     if (p->dry)
         return 0;
     const struct param_set *set = p->params;
-    int64_t co = l->w->dim[0];
     struct batchnorm_backward_args bn = {
         .x = l->u,
         .y = l->y,
         .weight = param_value(set, l->bn_w),
-        .save_mean = tensor_1d(l->mean.data, DTYPE_F32, co),
-        .save_rstd = tensor_1d(l->rstd.data, DTYPE_F32, co),
+        .save_mean = l->mean,
+        .save_rstd = l->rstd,
         .dy = *dy,
         .dx = *dy,
         .dweight = param_grad(set, l->bn_w),
@@ -131,7 +162,8 @@ int conv_block_backward(struct conv_block *l, const struct pass *p, const struct
                                         .dw = param_grad(set, l->w),
                                         .dbias = param_grad(set, l->b),
                                         .stride = 1,
-                                        .pad = l->k / 2};
+                                        .pad = l->k / 2,
+                                        .weight_version = set->version};
     int rc = op_batchnorm_backward(p->stream, &bn, p->err);
     return rc ? rc : op_conv1d_backward(p->stream, &conv, p->err);
 }
@@ -183,101 +215,34 @@ int conv_block_fold(struct conv_block *l, const struct param_set *set, struct st
     return rc;
 }
 
-static const int branch_taps[3] = {3, 5, 7};
-
-static void rescnn_names(struct block_names *n, char prefix[32], int index) {
-    str_format(prefix, 32, "rescnn.%d", index);
-    *n = (struct block_names){prefix, NULL, NULL};
+int resample_params(struct param_set *set, const char *prefix, int64_t ci, int64_t co, bool up, struct err *err) {
+    return nn_affine_params(set, prefix, up ? (int64_t[]){ci, co, 2} : (int64_t[]){co, ci, 2}, co, err);
 }
 
-static const char *const branch_conv[3] = {"branch3.conv", "branch5.conv", "branch7.conv"};
-static const char *const branch_bn[3] = {"branch3.bn", "branch5.bn", "branch7.bn"};
-
-int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err) {
-    char prefix[32];
-    struct block_names n;
-    rescnn_names(&n, prefix, index);
-    int rc = 0;
-    for (int i = 0; !rc && i < 3; i++) {
-        n.conv = branch_conv[i];
-        n.bn = branch_bn[i];
-        rc = conv_block_params(set, &n, d, i < 2 ? d / 3 : d - 2 * (d / 3), branch_taps[i], err);
-    }
-    n.conv = "fuse.conv";
-    n.bn = "fuse.bn";
-    return rc ? rc : conv_block_params(set, &n, d, d, 1, err);
+void resample_bind(struct resample *l, const struct param_set *set, const char *prefix, bool up) {
+    *l = (struct resample){.w = nn_row(set, prefix, "weight"), .b = nn_row(set, prefix, "bias"), .up = up};
 }
 
-void rescnn_bind(struct rescnn *l, const struct param_set *set, int index) {
-    char prefix[32];
-    struct block_names n;
-    rescnn_names(&n, prefix, index);
-    for (int i = 0; i < 3; i++) {
-        n.conv = branch_conv[i];
-        n.bn = branch_bn[i];
-        conv_block_bind(&l->branch[i], set, &n);
-    }
-    n.conv = "fuse.conv";
-    n.bn = "fuse.bn";
-    conv_block_bind(&l->fuse, set, &n);
-    l->fuse.linear = true;
-    l->rng_stream = RNG_DROPOUT + (uint32_t)index;
-}
+int64_t resample_channels(const struct resample *l) { return l->b->count; }
 
-static int drop_channels(const struct rescnn *l, const struct pass *p, const struct tensor *t) {
-    struct dropout_args drop = {.x = *t,
-                                .y = *t,
-                                .p = p->dropout,
-                                .per_channel = true,
-                                .seed = p->seed,
-                                .rng_stream = l->rng_stream,
-                                .step = p->step,
-                                .row0 = p->row0};
-    return p->dry || p->dropout == 0 ? 0 : op_dropout(p->stream, &drop, p->err);
-}
-
-int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y) {
-    *y = nn_like(p, x);
-    size_t mark = plan_mark(p->plan);
-    struct tensor cat = nn_like(p, x), fused = nn_like(p, x);
-    int64_t first = 0;
-    int rc = 0;
-    for (int i = 0; !rc && i < 3; i++) {
-        struct tensor slice = tensor_slice(&cat, first, l->branch[i].w->dim[0]);
-        first += slice.dim[2];
-        rc = conv_block_forward(&l->branch[i], p, x, &slice);
-    }
-    if (!rc)
-        rc = conv_block_forward(&l->fuse, p, &cat, &fused);
-    if (!rc && p->training)
-        rc = drop_channels(l, p, &fused);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_ADD_RELU, &fused, x, y);
+int resample_forward(struct resample *l, const struct pass *p, const struct tensor *x, const struct tensor *y) {
     l->x = *x;
-    l->y = *y;
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc;
+    if (p->dry)
+        return 0;
+    struct tensor w = param_value(p->params, l->w), bias = param_value(p->params, l->b);
+    struct conv1d_args down = {.x = *x, .w = w, .bias = bias, .y = *y, .stride = 2, .weight_version = p->params->version};
+    struct convt1d_args up = {.x = *x, .w = w, .bias = bias, .y = *y, .weight_version = p->params->version};
+    return l->up ? op_convt1d(p->stream, &up, p->err) : op_conv1d(p->stream, &down, p->err);
 }
 
-int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx) {
-    size_t mark = plan_mark(p->plan);
-    struct tensor g = nn_like(p, dy), dcat = nn_like(p, dy), part = nn_like(p, dy);
-    int rc = nn_eltwise(p, ELTWISE_RELU_BACKWARD, dy, &l->y, dx); /* the residual path */
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, dx, NULL, &g);
-    if (!rc)
-        rc = drop_channels(l, p, &g);
-    if (!rc)
-        rc = conv_block_backward(&l->fuse, p, &g, &dcat);
-    int64_t first = 0;
-    for (int i = 0; !rc && i < 3; i++) {
-        struct tensor slice = tensor_slice(&dcat, first, l->branch[i].w->dim[0]);
-        first += slice.dim[2];
-        rc = conv_block_backward(&l->branch[i], p, &slice, &part);
-        if (!rc)
-            rc = nn_eltwise(p, ELTWISE_ADD, dx, &part, dx);
-    }
-    plan_release(p->plan, mark);
-    return rc;
+int resample_backward(struct resample *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx) {
+    if (p->dry)
+        return 0;
+    const struct param_set *set = p->params;
+    struct tensor w = param_value(set, l->w), dw = param_grad(set, l->w), dbias = param_grad(set, l->b);
+    struct conv1d_backward_args down = {
+        .x = l->x, .w = w, .dy = *dy, .dx = *dx, .dw = dw, .dbias = dbias, .stride = 2, .weight_version = set->version};
+    struct convt1d_backward_args up = {
+        .x = l->x, .w = w, .dy = *dy, .dx = *dx, .dw = dw, .dbias = dbias, .weight_version = set->version};
+    return l->up ? op_convt1d_backward(p->stream, &up, p->err) : op_conv1d_backward(p->stream, &down, p->err);
 }

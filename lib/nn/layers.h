@@ -1,5 +1,5 @@
-/* layers: the blocks of the detector, each written once over the op table: forward, and backward where it trains. A layer keeps
- * pointers to its rows of the parameter table and, in training, the activations that backward needs. Channel-last (B,T,C).
+/* layers: the smallest pieces with parameters, each written once over the op table: forward, and backward where it trains. A layer
+ * keeps pointers to its rows of the parameter table and, in training, the activations that backward needs. Channel-last (B,T,C).
  * Every call takes a struct pass; in a dry pass tensors are laid out and no op runs. One thread. */
 #ifndef BRR_NN_LAYERS_H
 #define BRR_NN_LAYERS_H
@@ -14,6 +14,7 @@ struct pass {
     struct stream *stream;
     struct plan *plan;
     const struct param_set *params;
+    enum dtype dtype; /* of activations and their gradients */
     bool dry, training;
     uint64_t seed; /* dropout: seed, step and the batch's first row */
     uint32_t step;
@@ -22,7 +23,20 @@ struct pass {
     struct err *err;
 };
 
-/* Weights that inference reads instead of the table's: batch norm folded in. Device memory. */
+/* Tensors from the plan: activations (b,t,c), one of another's shape, and F32 vectors for statistics. All dense. */
+struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c);
+struct tensor nn_like(const struct pass *p, const struct tensor *t);
+struct tensor nn_vector(const struct pass *p, int64_t n);
+int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b,
+               const struct tensor *y);
+/* In place over t; nothing outside training. per_channel drops whole channels of a row. */
+int nn_dropout(const struct pass *p, const struct tensor *t, uint32_t rng_stream, bool per_channel);
+/* The row PREFIX.LEAF. */
+const struct param *nn_row(const struct param_set *set, const char *prefix, const char *leaf);
+/* Rows PREFIX.weight of a shape of 3 dimensions and PREFIX.bias of n. */
+int nn_affine_params(struct param_set *set, const char *prefix, const int64_t dim[3], int64_t n, struct err *err);
+
+/* Weights that inference reads instead of the table's: batch norm, or the following projection, folded in. Device memory. */
 struct folded {
     struct tensor w, bias;
 };
@@ -33,7 +47,7 @@ struct conv_block {
     int k;
     bool linear;
     struct folded folded;
-    struct tensor x, u, y, mean, rstd; /* kept in training: input, conv output, output, statistics */
+    struct tensor x, u, y, mean, rstd; /* kept in training: input, convolution's output, output, statistics */
 };
 /* Table rows PREFIX.CONV.{weight,bias}, PREFIX.BN.{weight,bias,running_mean,running_var}. */
 struct block_names {
@@ -45,25 +59,21 @@ void conv_block_bind(struct conv_block *l, const struct param_set *set, const st
 int conv_block_forward(struct conv_block *l, const struct pass *p, const struct tensor *x, struct tensor *y);
 /* dy is overwritten. dx data NULL = not wanted. */
 int conv_block_backward(struct conv_block *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
-/* Elements that conv_block_fold fills, and the fold itself (host arithmetic in double over host copies). */
+/* Floats that conv_block_fold fills, and the fold itself (host arithmetic in double over host copies). */
 int64_t conv_block_folded_count(const struct conv_block *l);
 int conv_block_fold(struct conv_block *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err);
 
-/* ResCNN: three parallel blocks (K = 3, 5, 7; d/3, d/3, rest) → concatenation → 1×1 block without ReLU → channel dropout →
- * relu(· + x). */
-struct rescnn {
-    struct conv_block branch[3], fuse;
-    uint32_t rng_stream;
-    struct tensor x, y;
+/* A convolution of two taps that halves T (down, stride 2) or doubles it (up, transposed): no norm, no activation. Rows
+ * PREFIX.{weight,bias}. */
+struct resample {
+    const struct param *w, *b;
+    bool up;
+    struct tensor x; /* kept in training */
 };
-int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err);
-void rescnn_bind(struct rescnn *l, const struct param_set *set, int index);
-int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y);
-int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
-
-/* Helpers over the table for layers without state. */
-int nn_eltwise(const struct pass *p, enum eltwise_kind kind, const struct tensor *a, const struct tensor *b,
-               const struct tensor *y);
-struct tensor nn_like(const struct pass *p, const struct tensor *t); /* dense tensor of t's shape from the plan */
+int resample_params(struct param_set *set, const char *prefix, int64_t ci, int64_t co, bool up, struct err *err);
+void resample_bind(struct resample *l, const struct param_set *set, const char *prefix, bool up);
+int64_t resample_channels(const struct resample *l); /* of the output */
+int resample_forward(struct resample *l, const struct pass *p, const struct tensor *x, const struct tensor *y);
+int resample_backward(struct resample *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
 
 #endif

@@ -1,7 +1,5 @@
 #include "nn/mamba.h"
 
-#include <string.h>
-
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -66,30 +64,24 @@ int mamba_params(struct param_set *set, int index, const struct mamba_shape *s, 
     return rc ? rc : param_add(set, &plain, err, "mamba.%d.norm.bias", index);
 }
 
-static const struct param *named(const struct param_set *set, int index, const char *leaf) {
-    char name[PARAM_NAME_MAX];
-    str_format(name, sizeof name, "mamba.%d.%s", index, leaf);
-    return param_find(set, name);
-}
-
 void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, const struct mamba_shape *shape) {
+    char layer[32], prefix[48];
+    str_format(layer, sizeof layer, "mamba.%d", index);
     *l = (struct mamba_layer){.shape = *shape, .rng_stream = RNG_MAMBA + (uint32_t)index};
     for (int i = 0; i < 2; i++) {
         struct mamba_direction *d = &l->dir[i];
         const struct param **slots[] = {&d->in_proj, &d->conv_w, &d->conv_b, &d->dt_bias, &d->a_log, &d->d, &d->norm, &d->out_proj};
         const char *leaves[] = {"in_proj.weight", "conv.weight", "conv.bias",   "dt_bias",
                                 "A_log",          "D",           "norm.weight", "out_proj.weight"};
-        for (size_t k = 0; k < sizeof slots / sizeof *slots; k++) {
-            char leaf[48];
-            str_format(leaf, sizeof leaf, "%s.%s", direction_names[i], leaves[k]);
-            *slots[k] = named(set, index, leaf);
-        }
+        str_format(prefix, sizeof prefix, "%s.%s", layer, direction_names[i]);
+        for (size_t k = 0; k < sizeof slots / sizeof *slots; k++)
+            *slots[k] = nn_row(set, prefix, leaves[k]);
         d->reverse = i == 1;
     }
-    l->fuse_w = named(set, index, "fuse.weight");
-    l->fuse_b = named(set, index, "fuse.bias");
-    l->norm_w = named(set, index, "norm.weight");
-    l->norm_b = named(set, index, "norm.bias");
+    l->fuse_w = nn_row(set, layer, "fuse.weight");
+    l->fuse_b = nn_row(set, layer, "fuse.bias");
+    l->norm_w = nn_row(set, layer, "norm.weight");
+    l->norm_b = nn_row(set, layer, "norm.bias");
 }
 
 /* Depthwise weight (D,1,K) as (D,K). */
@@ -97,10 +89,6 @@ static struct tensor taps(struct tensor w) {
     w.rank = 2;
     w.dim[1] = w.dim[2];
     return w;
-}
-
-static struct tensor as_1d(const struct tensor *t) {
-    return tensor_1d(t->data, DTYPE_F32, tensor_count(t));
 }
 
 /* The slices of in_proj's output (z | x B C | dt) and of the convolution's (x | B | C). */
@@ -125,7 +113,7 @@ static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamb
     return (struct ssd_args){
         .x = v->x,
         .delta = v->dt,
-        .A = as_1d(&d->a),
+        .A = d->a,
         .Bm = v->b,
         .Cm = v->c,
         .Dskip = param_value(p->params, d->d),
@@ -138,20 +126,10 @@ static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamb
     };
 }
 
-static int direction_forward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
-                             const struct tensor *out) {
-    struct widths w = widths_of(s);
-    int64_t b = u->dim[0], l = u->dim[1];
-    d->a = plan_tensor(p->plan, 1, 1, w.heads);
-    d->zxbcdt = plan_tensor(p->plan, b, l, w.proj);
-    d->xbc = plan_tensor(p->plan, b, l, w.conv);
-    d->y = plan_tensor(p->plan, b, l, w.inner);
-    d->gated = plan_tensor(p->plan, b, l, w.inner);
-    d->rstd = plan_tensor(p->plan, 1, b, l);
-    if (p->dry)
-        return 0;
+/* u → the gated scan output, before out_proj. */
+static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u) {
     struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
-    struct tensor a = as_1d(&d->a), a_log = param_value(p->params, d->a_log);
+    struct tensor a_log = param_value(p->params, d->a_log);
     struct linear_args in = {
         .x = *u, .w = param_value(p->params, d->in_proj), .y = d->zxbcdt, .weight_version = p->params->version};
     struct conv1d_depthwise_args conv = {.x = v.xbc_in,
@@ -166,21 +144,38 @@ static int direction_forward(struct mamba_direction *d, const struct mamba_shape
                                       .z = v.z,
                                       .weight = param_value(p->params, d->norm),
                                       .out = d->gated,
-                                      .save_rstd = as_1d(&d->rstd),
-                                      .groups = 1,
+                                      .save_rstd = d->rstd,
+                                      .groups = s->ngroups,
                                       .eps = NN_EPS};
-    struct linear_args proj = {
-        .x = d->gated, .w = param_value(p->params, d->out_proj), .y = *out, .weight_version = p->params->version};
-    int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &a);
+    int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a);
     if (!rc)
         rc = op_linear(p->stream, &in, p->err);
     if (!rc)
         rc = op_conv1d_depthwise(p->stream, &conv, p->err);
     if (!rc)
         rc = op_ssd(p->stream, &ssd, p->err);
-    if (!rc)
-        rc = op_rmsnorm_gated(p->stream, &norm, p->err);
-    return rc ? rc : op_linear(p->stream, &proj, p->err);
+    return rc ? rc : op_rmsnorm_gated(p->stream, &norm, p->err);
+}
+
+/* half: this direction's channels of what fuse reads: in training (B,L,D) after out_proj, at inference (B,L,D_inner) before it. */
+static int direction_forward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
+                             const struct tensor *half) {
+    struct widths w = widths_of(s);
+    int64_t b = u->dim[0], l = u->dim[1];
+    d->a = nn_vector(p, w.heads);
+    d->zxbcdt = nn_tensor(p, b, l, w.proj);
+    d->xbc = nn_tensor(p, b, l, w.conv);
+    d->y = nn_tensor(p, b, l, w.inner);
+    d->gated = p->training ? nn_tensor(p, b, l, w.inner) : *half;
+    d->rstd = nn_vector(p, b * l * s->ngroups);
+    if (p->dry)
+        return 0;
+    int rc = direction_scan(d, s, p, u);
+    if (rc || !p->training)
+        return rc;
+    struct linear_args proj = {
+        .x = d->gated, .w = param_value(p->params, d->out_proj), .y = *half, .weight_version = p->params->version};
+    return op_linear(p->stream, &proj, p->err);
 }
 
 static int direction_backward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
@@ -188,30 +183,34 @@ static int direction_backward(struct mamba_direction *d, const struct mamba_shap
     struct widths w = widths_of(s);
     int64_t b = u->dim[0], l = u->dim[1];
     size_t mark = plan_mark(p->plan);
-    struct tensor dz = plan_tensor(p->plan, b, l, w.proj), dxbc = plan_tensor(p->plan, b, l, w.conv);
-    struct tensor dy = plan_tensor(p->plan, b, l, w.inner), da = plan_tensor(p->plan, 1, 1, w.heads);
+    struct tensor dz = nn_tensor(p, b, l, w.proj), dxbc = nn_tensor(p, b, l, w.conv);
+    struct tensor dy = nn_tensor(p, b, l, w.inner), da = nn_vector(p, w.heads);
     plan_release(p->plan, mark);
     if (p->dry)
         return 0;
     const struct param_set *set = p->params;
     struct slices v = slices_of(s, &d->zxbcdt, &d->xbc), g = slices_of(s, &dz, &dxbc);
-    struct tensor da1 = as_1d(&da), a1 = as_1d(&d->a), da_log = param_grad(set, d->a_log);
-    struct linear_backward_args proj = {
-        .x = d->gated, .w = param_value(set, d->out_proj), .dy = *dout, .dx = dy, .dw = param_grad(set, d->out_proj)};
+    struct tensor da_log = param_grad(set, d->a_log);
+    struct linear_backward_args proj = {.x = d->gated,
+                                        .w = param_value(set, d->out_proj),
+                                        .dy = *dout,
+                                        .dx = dy,
+                                        .dw = param_grad(set, d->out_proj),
+                                        .weight_version = set->version};
     struct rmsnorm_gated_backward_args norm = {.y = d->y,
                                                .z = v.z,
                                                .weight = param_value(set, d->norm),
-                                               .save_rstd = as_1d(&d->rstd),
+                                               .save_rstd = d->rstd,
                                                .dout = dy,
                                                .dy = dy,
                                                .dz = g.z,
                                                .dweight = param_grad(set, d->norm),
-                                               .groups = 1};
+                                               .groups = s->ngroups};
     struct ssd_backward_args ssd = {.fwd = ssd_of(d, s, p, &v),
                                     .dy = dy,
                                     .dx = g.x,
                                     .ddelta = g.dt,
-                                    .dA = da1,
+                                    .dA = da,
                                     .dBm = g.b,
                                     .dCm = g.c,
                                     .dDskip = param_grad(set, d->d),
@@ -226,17 +225,22 @@ static int direction_backward(struct mamba_direction *d, const struct mamba_shap
                                                   .pad_left = s->d_conv - 1,
                                                   .silu = true,
                                                   .reverse = d->reverse};
-    struct linear_backward_args in = {
-        .x = *u, .w = param_value(set, d->in_proj), .dy = dz, .dx = *du, .dw = param_grad(set, d->in_proj), .accumulate_dx = true};
+    struct linear_backward_args in = {.x = *u,
+                                      .w = param_value(set, d->in_proj),
+                                      .dy = dz,
+                                      .dx = *du,
+                                      .dw = param_grad(set, d->in_proj),
+                                      .accumulate_dx = true,
+                                      .weight_version = set->version};
     int rc = op_linear_backward(p->stream, &proj, p->err);
     if (!rc)
         rc = op_rmsnorm_gated_backward(p->stream, &norm, p->err);
     if (!rc)
-        rc = nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &da1);
+        rc = nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &da);
     if (!rc)
         rc = op_ssd_backward(p->stream, &ssd, p->err);
     if (!rc)
-        rc = nn_eltwise(p, ELTWISE_MUL_ADD, &da1, &a1, &da_log);
+        rc = nn_eltwise(p, ELTWISE_MUL_ADD, &da, &d->a, &da_log);
     if (!rc)
         rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err);
     return rc ? rc : op_linear_backward(p->stream, &in, p->err);
@@ -272,89 +276,117 @@ static int conv_backward(const struct mamba_direction *d, const struct pass *p, 
     return rc ? rc : nn_eltwise(p, ELTWISE_ADD, du, &part, du);
 }
 
-static int drop(const struct mamba_layer *l, const struct pass *p, const struct tensor *t) {
-    struct dropout_args args = {
-        .x = *t, .y = *t, .p = p->dropout, .seed = p->seed, .rng_stream = l->rng_stream, .step = p->step, .row0 = p->row0};
-    return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &args, p->err);
+/* out = LayerNorm(u + Dropout(fuse(cat))). */
+static int fuse_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *out) {
+    const struct param_set *set = p->params;
+    bool folded = !p->training && l->shape.mixer == MAMBA_MIXER_SSD;
+    struct linear_args fuse = {.x = l->cat,
+                               .w = folded ? l->folded.w : param_value(set, l->fuse_w),
+                               .bias = param_value(set, l->fuse_b),
+                               .y = *out,
+                               .weight_version = set->version};
+    struct layernorm_args norm = {.x = *out,
+                                  .residual = l->u,
+                                  .weight = param_value(set, l->norm_w),
+                                  .bias = param_value(set, l->norm_b),
+                                  .y = *out,
+                                  .sum = l->sum,
+                                  .save_mean = l->mean,
+                                  .save_rstd = l->rstd,
+                                  .eps = NN_EPS};
+    int rc = p->dry ? 0 : op_linear(p->stream, &fuse, p->err);
+    if (!rc)
+        rc = nn_dropout(p, out, l->rng_stream, false);
+    return rc || p->dry ? rc : op_layernorm(p->stream, &norm, p->err);
 }
 
 int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out) {
-    int64_t b = u->dim[0], t = u->dim[1], d = u->dim[2];
+    int64_t b = u->dim[0], t = u->dim[1];
+    bool conv = l->shape.mixer == MAMBA_MIXER_CONV;
+    int64_t width = conv || p->training ? u->dim[2] : widths_of(&l->shape).inner;
     *out = nn_like(p, u);
     size_t mark = plan_mark(p->plan);
     l->u = *u;
-    l->cat = plan_tensor(p->plan, b, t, 2 * d);
+    l->cat = nn_tensor(p, b, t, 2 * width);
     l->sum = nn_like(p, u);
-    l->mean = plan_tensor(p->plan, 1, b, t);
-    l->rstd = plan_tensor(p->plan, 1, b, t);
+    l->mean = nn_vector(p, b * t);
+    l->rstd = nn_vector(p, b * t);
     int rc = 0;
     for (int i = 0; !rc && i < 2; i++) {
         size_t inner = plan_mark(p->plan);
-        struct tensor half = tensor_slice(&l->cat, i * d, d);
-        rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_forward(&l->dir[i], p, u, &half)
-                                                : direction_forward(&l->dir[i], &l->shape, p, u, &half);
+        struct tensor half = tensor_slice(&l->cat, i * width, width);
+        rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(&l->dir[i], &l->shape, p, u, &half);
         if (!p->training)
             plan_release(p->plan, inner);
     }
-    struct linear_args fuse = {.x = l->cat,
-                               .w = param_value(p->params, l->fuse_w),
-                               .bias = param_value(p->params, l->fuse_b),
-                               .y = *out,
-                               .weight_version = p->params->version};
-    struct layernorm_args norm = {.x = *out,
-                                  .residual = *u,
-                                  .weight = param_value(p->params, l->norm_w),
-                                  .bias = param_value(p->params, l->norm_b),
-                                  .y = *out,
-                                  .sum = l->sum,
-                                  .save_mean = as_1d(&l->mean),
-                                  .save_rstd = as_1d(&l->rstd),
-                                  .eps = NN_EPS};
-    if (!rc && !p->dry)
-        rc = op_linear(p->stream, &fuse, p->err);
     if (!rc)
-        rc = drop(l, p, out);
-    if (!rc && !p->dry)
-        rc = op_layernorm(p->stream, &norm, p->err);
+        rc = fuse_forward(l, p, out);
     if (!p->training)
         plan_release(p->plan, mark);
     return rc;
 }
 
-int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du) {
-    int64_t b = l->u.dim[0], t = l->u.dim[1], d = l->u.dim[2];
-    size_t mark = plan_mark(p->plan);
-    struct tensor dcat = plan_tensor(p->plan, b, t, 2 * d);
+/* dout → dcat and, through the residual, du. */
+static int fuse_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *dcat,
+                         const struct tensor *du) {
+    if (p->dry)
+        return 0;
     const struct param_set *set = p->params;
-    int rc = 0;
-    if (!p->dry) {
-        struct layernorm_backward_args norm = {.sum = l->sum,
-                                               .weight = param_value(set, l->norm_w),
-                                               .save_mean = as_1d(&l->mean),
-                                               .save_rstd = as_1d(&l->rstd),
-                                               .dy = *dout,
-                                               .dx = *du,
-                                               .dweight = param_grad(set, l->norm_w),
-                                               .dbias = param_grad(set, l->norm_b)};
-        rc = op_layernorm_backward(p->stream, &norm, p->err);
-        if (!rc)
-            rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout);
-        if (!rc)
-            rc = drop(l, p, dout);
-        struct linear_backward_args fuse = {.x = l->cat,
-                                            .w = param_value(set, l->fuse_w),
-                                            .dy = *dout,
-                                            .dx = dcat,
-                                            .dw = param_grad(set, l->fuse_w),
-                                            .dbias = param_grad(set, l->fuse_b)};
-        if (!rc)
-            rc = op_linear_backward(p->stream, &fuse, p->err);
-    }
+    struct layernorm_backward_args norm = {.sum = l->sum,
+                                           .weight = param_value(set, l->norm_w),
+                                           .save_mean = l->mean,
+                                           .save_rstd = l->rstd,
+                                           .dy = *dout,
+                                           .dx = *du,
+                                           .dweight = param_grad(set, l->norm_w),
+                                           .dbias = param_grad(set, l->norm_b)};
+    struct linear_backward_args fuse = {.x = l->cat,
+                                        .w = param_value(set, l->fuse_w),
+                                        .dy = *dout,
+                                        .dx = *dcat,
+                                        .dw = param_grad(set, l->fuse_w),
+                                        .dbias = param_grad(set, l->fuse_b),
+                                        .weight_version = set->version};
+    int rc = op_layernorm_backward(p->stream, &norm, p->err);
+    if (!rc)
+        rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout);
+    if (!rc)
+        rc = nn_dropout(p, dout, l->rng_stream, false);
+    return rc ? rc : op_linear_backward(p->stream, &fuse, p->err);
+}
+
+int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du) {
+    int64_t d = l->u.dim[2];
+    size_t mark = plan_mark(p->plan);
+    struct tensor dcat = nn_tensor(p, l->u.dim[0], l->u.dim[1], 2 * d);
+    int rc = fuse_backward(l, p, dout, &dcat, du);
     for (int i = 0; !rc && i < 2; i++) {
         struct tensor half = tensor_slice(&dcat, i * d, d);
         rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_backward(&l->dir[i], p, &l->u, &half, du)
                                                 : direction_backward(&l->dir[i], &l->shape, p, &l->u, &half, du);
     }
     plan_release(p->plan, mark);
+    return rc;
+}
+
+int64_t mamba_folded_count(const struct mamba_layer *l) {
+    return l->shape.mixer == MAMBA_MIXER_SSD ? l->shape.d_model * 2 * widths_of(&l->shape).inner : 0;
+}
+
+/* fuse·[out_f·f ; out_b·b] = [fuse_f·out_f , fuse_b·out_b]·[f ; b]. The products are those of a projection's input gradient. */
+int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err) {
+    if (l->shape.mixer != MAMBA_MIXER_SSD)
+        return 0;
+    int64_t d = l->shape.d_model, inner = widths_of(&l->shape).inner;
+    struct tensor fuse = param_value(set, l->fuse_w), fuse3 = tensor_3d(fuse.data, DTYPE_F32, 1, d, 2 * d);
+    struct tensor whole = tensor_3d(device_memory, DTYPE_F32, 1, d, 2 * inner);
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++) {
+        struct tensor product = tensor_slice(&whole, i * inner, inner);
+        struct linear_backward_args args = {
+            .x = product, .w = param_value(set, l->dir[i].out_proj), .dy = tensor_slice(&fuse3, i * d, d), .dx = product};
+        rc = op_linear_backward(s, &args, err);
+    }
+    l->folded.w = tensor_2d(device_memory, DTYPE_F32, d, 2 * inner);
     return rc;
 }

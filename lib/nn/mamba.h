@@ -1,6 +1,7 @@
 /* mamba: one bidirectional mixing layer over tokens (B,L,D): out = LayerNorm(u + Dropout(W_o [f ; b] + b_o)).
- * mamba2: f and b are Mamba-2 blocks, b on the reversed sequence (read from the end, no flips). conv: f and b are depthwise
- * convolutions of K = 5 with bias. Separate weights per direction. One thread. */
+ * mamba2: f and b are Mamba-2 blocks (in_proj → causal depthwise convolution and SiLU → scan → gated RMS norm → out_proj), b on
+ * the reversed sequence (read from the end, no flips). conv: f and b are depthwise convolutions of K = 5 with bias. Separate
+ * weights per direction. Same rules as layers.h. */
 #ifndef BRR_NN_MAMBA_H
 #define BRR_NN_MAMBA_H
 #include "nn/layers.h"
@@ -16,7 +17,7 @@ struct mamba_shape {
 struct mamba_direction {
     const struct param *in_proj, *conv_w, *conv_b, *dt_bias, *a_log, *d, *norm, *out_proj;
     bool reverse;
-    struct tensor a, zxbcdt, xbc, y, gated, rstd; /* kept in training */
+    struct tensor a, zxbcdt, xbc, y, gated, rstd; /* kept in training; a (H) = −exp(A_log), rstd (B·L,groups) */
 };
 
 struct mamba_layer {
@@ -24,6 +25,7 @@ struct mamba_layer {
     struct mamba_direction dir[2]; /* fwd, bwd */
     const struct param *fuse_w, *fuse_b, *norm_w, *norm_b;
     uint32_t rng_stream;
+    struct folded folded;                  /* mamba2: the two out_proj and fuse as one (D, 2·D_inner) map */
     struct tensor u, cat, sum, mean, rstd; /* kept in training */
 };
 
@@ -32,5 +34,8 @@ void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, c
 int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out);
 /* dout is overwritten; du (=). */
 int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du);
+/* Floats that mamba_fold fills, and the fold itself: nothing stands between out_proj and fuse at inference. */
+int64_t mamba_folded_count(const struct mamba_layer *l);
+int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err);
 
 #endif

@@ -33,7 +33,7 @@ struct param_set {
     struct device *device;
     float *data, *grad, *buffers; /* device memory; grad NULL without training */
     uint8_t *decay;               /* device, data_count: 1 where weight decay applies */
-    uint64_t version;             /* bumped when values change: packed copies are made anew */
+    uint64_t version;             /* never 0, unique on the device; bumped when values change: packed copies are made anew */
 };
 
 void param_set_init(struct param_set *set);

@@ -1,8 +1,6 @@
 #include "nn/plan.h"
 
-void plan_init(struct plan *plan) {
-    *plan = (struct plan){0};
-}
+void plan_init(struct plan *plan) { *plan = (struct plan){0}; }
 
 void plan_done(struct plan *plan) {
     if (plan->device)
@@ -22,8 +20,8 @@ int plan_reserve(struct plan *plan, struct device *dev, struct err *err) {
     return 0;
 }
 
-struct tensor plan_tensor(struct plan *plan, int64_t b, int64_t t, int64_t c) {
-    size_t bytes = ((size_t)(b * t * c) * sizeof(float) + 63) / 64 * 64, at = plan->used;
+struct tensor plan_tensor(struct plan *plan, enum dtype dtype, int64_t b, int64_t t, int64_t c) {
+    size_t bytes = ((size_t)(b * t * c) * dtype_bytes(dtype) + 63) / 64 * 64, at = plan->used;
     plan->used += bytes;
     if (plan->used > plan->peak)
         plan->peak = plan->used;
@@ -32,5 +30,5 @@ struct tensor plan_tensor(struct plan *plan, int64_t b, int64_t t, int64_t c) {
         return (struct tensor){0};
     }
     void *data = plan->base ? plan->base + at : (void *)(uintptr_t)(at + 64);
-    return tensor_3d(data, DTYPE_F32, b, t, c);
+    return tensor_3d(data, dtype, b, t, c);
 }

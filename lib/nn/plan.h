@@ -20,15 +20,12 @@ struct plan {
 
 void plan_init(struct plan *plan);
 void plan_done(struct plan *plan);
-/* Take what the dry run measured. */
+/* Take what the dry run measured. EXHAUSTED says how much that is. */
 int plan_reserve(struct plan *plan, struct device *dev, struct err *err);
-/* A dense F32 tensor (b,t,c), 64-byte aligned, uninitialised; while measuring its data is a non-NULL address never read. */
-struct tensor plan_tensor(struct plan *plan, int64_t b, int64_t t, int64_t c);
-static inline size_t plan_mark(const struct plan *plan) {
-    return plan->used;
-}
-static inline void plan_release(struct plan *plan, size_t mark) {
-    plan->used = mark;
-}
+/* A dense tensor (b,t,c), 64-byte aligned, uninitialised; while measuring its data is a non-NULL address never read. Beyond the
+ * reservation: an absent tensor, and `overflow` is set. */
+struct tensor plan_tensor(struct plan *plan, enum dtype dtype, int64_t b, int64_t t, int64_t c);
+static inline size_t plan_mark(const struct plan *plan) { return plan->used; }
+static inline void plan_release(struct plan *plan, size_t mark) { plan->used = mark; }
 
 #endif
