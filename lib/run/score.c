@@ -18,15 +18,31 @@ struct span {
     int64_t first, end;
 };
 
-/* Whole-second mask with truncated edges, as the evaluation builds it. Returns the number of seconds. */
-static int64_t second_mask(const struct score_event *events, int n, double duration_s, uint8_t *mask) {
-    int64_t seconds = (int64_t)duration_s;
+/* Events in order, overlapping ones joined, those without length left out: what the NEDC scores work on. */
+struct tidy {
+    struct score_event *items;
+    bool *spent;
+    int n;
+};
+
+/* Everything one recording needs while it is scored. */
+struct workspace {
+    int64_t seconds;
+    uint8_t *ref, *hyp, *covered; /* masks at 1 Hz; at 10 Hz what extended references cover */
+    struct span *spans;
+    struct tidy ref_events, hyp_events;
+};
+
+/* Whole-second mask with truncated edges, as the evaluation builds it. */
+static void second_mask(const struct score_event *events, int n, int64_t seconds, uint8_t *mask) {
     memset(mask, 0, (size_t)seconds + 1);
-    for (int i = 0; i < n; i++)
-        for (int64_t t = (int64_t)events[i].onset_s; t < (int64_t)events[i].end_s && t < seconds; t++)
-            if (t >= 0)
-                mask[t] = 1;
-    return seconds;
+    for (int i = 0; i < n; i++) {
+        int64_t first = (int64_t)events[i].onset_s, end = (int64_t)events[i].end_s;
+        first = first < 0 ? 0 : first;
+        end = end > seconds ? seconds : end;
+        if (first < end)
+            memset(mask + first, 1, (size_t)(end - first));
+    }
 }
 
 /* Runs of a mask, in 10 Hz samples, merged (gap < 90 s) and split (> 300 s). out holds room for one run per two seconds
@@ -58,10 +74,10 @@ static int64_t runs_of(const uint8_t *mask, int64_t seconds, struct span *out) {
     return total;
 }
 
-static void score_events(const uint8_t *ref, const uint8_t *hyp, int64_t seconds, struct span *spans, uint8_t *covered,
-                         struct score_counts *ret) {
-    struct span *r = spans, *h = spans + seconds + 2;
-    int64_t n_ref = runs_of(ref, seconds, r), n_hyp = runs_of(hyp, seconds, h), samples = seconds * EVENT_HZ;
+static void score_events(struct workspace *w, struct score_counts *ret) {
+    struct span *r = w->spans, *h = w->spans + w->seconds + 2;
+    uint8_t *covered = w->covered;
+    int64_t n_ref = runs_of(w->ref, w->seconds, r), n_hyp = runs_of(w->hyp, w->seconds, h), samples = w->seconds * EVENT_HZ;
     memset(covered, 0, (size_t)samples + 1);
     double tp = 0, fp = 0;
     for (int64_t i = 0; i < n_ref; i++) {
@@ -86,12 +102,12 @@ static void score_events(const uint8_t *ref, const uint8_t *hyp, int64_t seconds
     ret->ref += (double)n_ref;
 }
 
-static void score_samples(const uint8_t *ref, const uint8_t *hyp, int64_t seconds, struct score_counts *ret) {
-    for (int64_t t = 0; t < seconds; t++) {
-        ret->tp += ref[t] && hyp[t];
-        ret->fp += !ref[t] && hyp[t];
-        ret->fn += ref[t] && !hyp[t];
-        ret->ref += ref[t];
+static void score_samples(const struct workspace *w, struct score_counts *ret) {
+    for (int64_t t = 0; t < w->seconds; t++) {
+        ret->tp += w->ref[t] && w->hyp[t];
+        ret->fp += !w->ref[t] && w->hyp[t];
+        ret->fn += w->ref[t] && !w->hyp[t];
+        ret->ref += w->ref[t];
     }
 }
 
@@ -100,75 +116,140 @@ static double overlap_of(const struct score_event *a, const struct score_event *
     return end > first ? end - first : 0;
 }
 
-static void score_any_overlap(const struct score_recording *rec, struct score_counts *ret) {
-    for (int i = 0; i < rec->n_ref; i++) {
-        bool hit = false;
-        for (int k = 0; k < rec->n_hyp; k++)
-            hit |= overlap_of(&rec->ref[i], &rec->hyp[k]) > 0;
-        ret->tp += hit;
-        ret->fn += !hit;
-    }
-    for (int k = 0; k < rec->n_hyp; k++) {
-        bool touches = false;
-        for (int i = 0; i < rec->n_ref; i++)
-            touches |= overlap_of(&rec->ref[i], &rec->hyp[k]) > 0;
-        ret->fp += !touches;
-    }
-    ret->ref += rec->n_ref;
+static int by_onset(const void *a, const void *b) {
+    const struct score_event *x = a, *y = b;
+    return (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
 }
 
-/* TAES: a reference gains the share of it that hypotheses cover; what a hypothesis spends outside its reference counts towards
- * false alarms, at most 1 per hypothesis, in units of the reference's length. A hypothesis belongs to the first reference it
- * touches; later references under the same long hypothesis are missed. */
-static void score_taes(const struct score_recording *rec, bool *used, struct score_counts *ret) {
-    memset(used, 0, (size_t)(rec->n_hyp + 1) * sizeof *used);
-    for (int i = 0; i < rec->n_ref; i++) {
-        double length = rec->ref[i].end_s - rec->ref[i].onset_s, hit = 0;
-        for (int k = 0; k < rec->n_hyp; k++) {
-            double overlap = overlap_of(&rec->ref[i], &rec->hyp[k]);
-            if (overlap <= 0 || used[k])
-                continue;
-            used[k] = true;
-            hit += overlap / length;
-            ret->fp += fmin(1, (rec->hyp[k].end_s - rec->hyp[k].onset_s - overlap) / length);
-        }
-        hit = fmin(hit, 1);
-        ret->tp += hit;
-        ret->fn += 1 - hit;
+static int tidy_init(const struct score_event *items, int n, struct tidy *ret) {
+    struct tidy e = {malloc(((size_t)n + 1) * sizeof *e.items), calloc((size_t)n + 1, sizeof *e.spent), 0};
+    *ret = e;
+    if (!e.items || !e.spent)
+        return ERR_EXHAUSTED;
+    int used = 0;
+    for (int i = 0; i < n; i++)
+        if (items[i].end_s > items[i].onset_s)
+            e.items[used++] = items[i];
+    qsort(e.items, (size_t)used, sizeof *e.items, by_onset);
+    for (int i = 0; i < used; i++)
+        if (e.n && e.items[i].onset_s < e.items[e.n - 1].end_s)
+            e.items[e.n - 1].end_s = fmax(e.items[e.n - 1].end_s, e.items[i].end_s);
+        else
+            e.items[e.n++] = e.items[i];
+    ret->n = e.n;
+    return 0;
+}
+
+/* How many of a touch any of b. */
+static int touching(const struct tidy *a, const struct tidy *b) {
+    int count = 0, k = 0;
+    for (int i = 0; i < a->n; i++) {
+        while (k < b->n && b->items[k].end_s <= a->items[i].onset_s)
+            k++;
+        count += k < b->n && b->items[k].onset_s < a->items[i].end_s;
     }
-    for (int k = 0; k < rec->n_hyp; k++)
-        ret->fp += !used[k];
-    ret->ref += rec->n_ref;
+    return count;
+}
+
+static void score_any_overlap(const struct tidy *ref, const struct tidy *hyp, struct score_counts *ret) {
+    int hits = touching(ref, hyp);
+    ret->tp += hits;
+    ret->fn += ref->n - hits;
+    ret->fp += hyp->n - touching(hyp, ref);
+    ret->ref += ref->n;
+}
+
+/* Share of the reference that a hypothesis covers, and what it spends outside in units of the reference's length, at most 1. */
+static void taes_pair(const struct score_event *ref, const struct score_event *hyp, struct score_counts *ret) {
+    double length = ref->end_s - ref->onset_s, overlap = overlap_of(ref, hyp);
+    ret->tp += overlap / length;
+    ret->fn -= overlap / length;
+    ret->fp += fmin(1, (hyp->end_s - hyp->onset_s - overlap) / length);
+}
+
+/* NEDC TAES over sorted events that do not overlap within a list. References in order: the first free hypothesis that touches one
+ * decides. If it outlasts the reference, later references it touches are missed whole and spent; else the further hypotheses within
+ * the reference add to it. What stays free is a miss or a false alarm of 1. */
+static void score_taes(const struct tidy *ref, const struct tidy *hyp, struct score_counts *ret) {
+    bool *ref_spent = ref->spent, *hyp_spent = hyp->spent;
+    int start = 0;
+    for (int i = 0; i < ref->n; i++) {
+        const struct score_event *r = &ref->items[i];
+        ret->fn++;
+        if (ref_spent[i])
+            continue;
+        while (start < hyp->n && hyp->items[start].end_s <= r->onset_s)
+            start++;
+        for (int k = start; k < hyp->n && hyp->items[k].onset_s < r->end_s; k++) {
+            const struct score_event *h = &hyp->items[k];
+            if (hyp_spent[k])
+                continue;
+            hyp_spent[k] = true;
+            taes_pair(r, h, ret);
+            for (int j = i + 1; !ref_spent[i] && h->end_s >= r->end_s && j < ref->n && ref->items[j].onset_s < h->end_s; j++)
+                ref_spent[j] = true;
+            ref_spent[i] = true;
+        }
+    }
+    for (int k = 0; k < hyp->n; k++)
+        ret->fp += !hyp_spent[k];
+    ret->ref += ref->n;
+}
+
+static int check_events(const char *name, const char *which, const struct score_event *items, int n, struct err *err) {
+    for (int i = 0; i < n; i++)
+        if (!(fabs(items[i].onset_s) < MAX_SECONDS && fabs(items[i].end_s) < MAX_SECONDS && items[i].end_s >= items[i].onset_s))
+            return err_set(err, ERR_INVALID,
+                           "%s: %s event %d runs from %g s to %g s; expected an end not before its onset, both below %d", name,
+                           which, i + 1, items[i].onset_s, items[i].end_s, MAX_SECONDS);
+    return 0;
+}
+
+static void workspace_done(struct workspace *w) {
+    free(w->ref);
+    free(w->spans);
+    free(w->ref_events.items);
+    free(w->ref_events.spent);
+    free(w->hyp_events.items);
+    free(w->hyp_events.spent);
+}
+
+static int workspace_init(struct workspace *w, const struct score_recording *rec, struct err *err) {
+    size_t seconds = (size_t)rec->duration_s;
+    *w = (struct workspace){.seconds = (int64_t)seconds,
+                            .ref = malloc(2 * (seconds + 1) + seconds * EVENT_HZ + 1),
+                            .spans = malloc(2 * (seconds + 2) * sizeof *w->spans)};
+    if (!w->ref || !w->spans || tidy_init(rec->ref, rec->n_ref, &w->ref_events) ||
+        tidy_init(rec->hyp, rec->n_hyp, &w->hyp_events)) {
+        workspace_done(w);
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory scoring", rec->name);
+    }
+    w->hyp = w->ref + seconds + 1;
+    w->covered = w->hyp + seconds + 1;
+    return 0;
 }
 
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
+    struct workspace w;
+    int rc = 0;
     if (!(rec->duration_s > 0 && rec->duration_s < MAX_SECONDS))
         return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name,
                        rec->duration_s, MAX_SECONDS);
-    size_t seconds = (size_t)rec->duration_s;
-    uint8_t *masks = malloc(2 * (seconds + 1) + seconds * EVENT_HZ + 1);
-    struct span *spans = malloc(2 * (seconds + 2) * sizeof *spans);
-    bool *used = malloc(((size_t)rec->n_hyp + 1) * sizeof *used);
-    int rc = 0;
-    if (masks && spans && used) {
-        struct score_counts counts[SCORE_KINDS] = {{0}};
-        uint8_t *ref = masks, *hyp = masks + seconds + 1, *covered = hyp + seconds + 1;
-        second_mask(rec->ref, rec->n_ref, rec->duration_s, ref);
-        second_mask(rec->hyp, rec->n_hyp, rec->duration_s, hyp);
-        score_events(ref, hyp, (int64_t)seconds, spans, covered, &counts[SCORE_EVENT]);
-        score_samples(ref, hyp, (int64_t)seconds, &counts[SCORE_SAMPLE]);
-        score_any_overlap(rec, &counts[SCORE_ANY_OVERLAP]);
-        score_taes(rec, used, &counts[SCORE_TAES]);
-        for (int i = 0; i < SCORE_KINDS; i++)
-            counts[i].duration_s = rec->duration_s;
-        memcpy(ret, counts, sizeof counts);
-    } else {
-        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory scoring", rec->name);
-    }
-    free(masks);
-    free(spans);
-    free(used);
-    return rc;
+    if ((rc = check_events(rec->name, "reference", rec->ref, rec->n_ref, err)) ||
+        (rc = check_events(rec->name, "hypothesis", rec->hyp, rec->n_hyp, err)) || (rc = workspace_init(&w, rec, err)))
+        return rc;
+    struct score_counts counts[SCORE_KINDS] = {{0}};
+    second_mask(rec->ref, rec->n_ref, w.seconds, w.ref);
+    second_mask(rec->hyp, rec->n_hyp, w.seconds, w.hyp);
+    score_events(&w, &counts[SCORE_EVENT]);
+    score_samples(&w, &counts[SCORE_SAMPLE]);
+    score_any_overlap(&w.ref_events, &w.hyp_events, &counts[SCORE_ANY_OVERLAP]);
+    score_taes(&w.ref_events, &w.hyp_events, &counts[SCORE_TAES]);
+    for (int i = 0; i < SCORE_KINDS; i++) /* the masks of the first two hold whole seconds */
+        counts[i].duration_s = i == SCORE_EVENT || i == SCORE_SAMPLE ? (double)w.seconds : rec->duration_s;
+    memcpy(ret, counts, sizeof counts);
+    workspace_done(&w);
+    return 0;
 }
 
 void score_from_counts(const struct score_counts *c, struct score *ret) {
@@ -179,7 +260,7 @@ void score_from_counts(const struct score_counts *c, struct score *ret) {
     ret->false_alarms_per_24h = c->duration_s > 0 ? c->fp / (c->duration_s / 86400) : NAN;
 }
 
-static void add_counts(struct score_counts *to, const struct score_counts *c) {
+void score_counts_add(struct score_counts *to, const struct score_counts *c) {
     to->tp += c->tp;
     to->fp += c->fp;
     to->fn += c->fn;
@@ -218,10 +299,10 @@ int score_all(const struct score_recording *recs, int n, struct score_report *re
     for (int i = 0; !rc && i < n; i++) {
         struct score_counts counts[SCORE_KINDS];
         rc = score_recording(&recs[i], counts, err);
-        struct score_subject *s = rc ? NULL : subject_named(&r, recs[i].subject);
+        struct score_subject *s = rc ? NULL : subject_named(&r, recs[i].subject ? recs[i].subject : "");
         for (int k = 0; s && k < SCORE_KINDS; k++) {
-            add_counts(&s->scores[k].counts, &counts[k]);
-            add_counts(&pooled[k], &counts[k]);
+            score_counts_add(&s->scores[k].counts, &counts[k]);
+            score_counts_add(&pooled[k], &counts[k]);
         }
     }
     if (rc) {

@@ -32,7 +32,10 @@ struct score {
 enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCORE_KINDS };
 const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
 
+/* Counts of one recording. Events in any order; those beyond the duration are cut in event and sample. INVALID: a duration that is
+ * not positive, an event that ends before its onset or is not finite. */
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
+void score_counts_add(struct score_counts *to, const struct score_counts *c);
 void score_from_counts(const struct score_counts *counts, struct score *ret);
 /* Pooled over all recordings; subject means are NaN-means over subjects as SzCORE averages. */
 struct score_subject {
@@ -48,7 +51,8 @@ int score_all(const struct score_recording *recs, int n, struct score_report *re
 void score_report_done(struct score_report *r);
 void score_report_json(const struct score_report *r, struct json_writer *w);
 
-/* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped), exact over ties via 2^16 bins. */
+/* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped), in 2^16 bins; ties within a
+ * bin count half. */
 struct auroc {
     uint64_t positive[65536], negative[65536];
 };

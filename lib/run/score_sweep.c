@@ -1,0 +1,315 @@
+#include "run/score_sweep.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RATE_HZ = 256, BINS = 65536, BEFORE_S = 30, AFTER_S = 60 };
+
+const double score_limits_fa_per_24h[SCORE_LIMITS] = {10, 5, 2.5, 1};
+
+void score_search_default(struct score_search *s, const struct events_config *base) {
+    *s = (struct score_search){.base = base, .candidates = 32, .off_ratios = {1, 0.78 / 0.86, 0.75}, .n_off_ratios = 3};
+}
+
+/* Histograms of all probabilities and of those inside references. */
+struct histogram {
+    uint64_t all[BINS], inside[BINS], n_all, n_inside;
+};
+
+static void add_trace(struct histogram *h, const struct score_trace *t, uint8_t *inside) {
+    memset(inside, 0, (size_t)t->n);
+    for (int i = 0; i < t->n_ref; i++) {
+        int64_t first = llround(fmax(t->ref[i].onset_s, 0) * RATE_HZ), end = llround(fmax(t->ref[i].end_s, 0) * RATE_HZ);
+        end = end < t->n ? end : t->n;
+        if (first < end)
+            memset(inside + first, 1, (size_t)(end - first));
+    }
+    for (int64_t i = 0; i < t->n; i++) {
+        if (isnan(t->p[i]))
+            continue;
+        size_t bin = (size_t)(fminf(fmaxf(t->p[i], 0), 1) * (BINS - 1));
+        h->all[bin]++;
+        h->n_all++;
+        h->inside[bin] += inside[i];
+        h->n_inside += inside[i];
+    }
+}
+
+/* Lower edge of the bin above which at most `share` of the samples lie. */
+static int bin_with_tail(const uint64_t *bins, uint64_t n, double share) {
+    double allowed = share * (double)n, above = 0;
+    int bin = BINS - 1;
+    while (bin > 0 && above + (double)bins[bin] <= allowed)
+        above += (double)bins[bin--];
+    return bin;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Thresholds must lie inside (0, 1). */
+static double threshold_of(int bin) {
+    double value = (double)bin / (BINS - 1);
+    return fmin(fmax(value, 1.0 / BINS), 1 - 1.0 / BINS);
+}
+
+static int quantiles(const struct histogram *h, int count, double *ret_on) {
+    int n = 0, inside = h->n_inside ? count / 2 : 0, all = count - inside;
+    if (!h->n_all)
+        return 0;
+    for (int i = 0; i < all; i++) /* tail shares 0.5 … 1e-5, evenly in their logarithm */
+        ret_on[n++] = threshold_of(bin_with_tail(h->all, h->n_all, 0.5 * pow(2e-5, all > 1 ? (double)i / (all - 1) : 0)));
+    for (int i = 0; i < inside; i++)
+        ret_on[n++] = threshold_of(bin_with_tail(h->inside, h->n_inside, (i + 0.5) / inside));
+    qsort(ret_on, (size_t)n, sizeof *ret_on, ascending);
+    int distinct = 0;
+    for (int i = 0; i < n; i++)
+        if (!distinct || ret_on[i] > ret_on[distinct - 1])
+            ret_on[distinct++] = ret_on[i];
+    return distinct;
+}
+
+int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err) {
+    if (count < 2 || count > SCORE_MAX_CANDIDATES)
+        return err_set(err, ERR_INVALID, "%d threshold candidates; expected 2 to %d", count, SCORE_MAX_CANDIDATES);
+    int64_t longest = 1;
+    for (int i = 0; i < n; i++)
+        longest = traces[i].n > longest ? traces[i].n : longest;
+    struct histogram *h = calloc(1, sizeof *h);
+    uint8_t *inside = malloc((size_t)longest);
+    int rc = h && inside ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory choosing thresholds");
+    if (!rc) {
+        for (int i = 0; i < n; i++)
+            add_trace(h, &traces[i], inside);
+        *ret_n = quantiles(h, count, ret_on);
+    }
+    free(h);
+    free(inside);
+    return rc;
+}
+
+/* Events of a trace as seconds. */
+static int find(const struct score_trace *t, const struct events_config *config, struct score_event **ret, int *ret_n,
+                struct err *err) {
+    struct event *events = NULL;
+    int64_t n = 0;
+    int rc = events_find(config, t->p, t->n, &events, &n, err);
+    if (rc)
+        return rc;
+    struct score_event *out = malloc(((size_t)n + 1) * sizeof *out);
+    for (int64_t i = 0; out && i < n; i++)
+        out[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
+    free(events);
+    if (!out)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for events", t->name);
+    *ret = out;
+    *ret_n = (int)n;
+    return 0;
+}
+
+int score_apply(const struct score_trace *traces, int n, const struct events_config *base, double on, double off,
+                struct score_point *ret, struct err *err) {
+    struct events_config config = *base;
+    struct score_counts sum[SCORE_KINDS] = {{0}};
+    config.on = on;
+    config.off = off;
+    int rc = events_config_check(&config, err);
+    for (int i = 0; !rc && i < n; i++) {
+        const struct score_trace *t = &traces[i];
+        struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, NULL, t->n_ref, 0};
+        struct score_counts counts[SCORE_KINDS];
+        struct score_event *hyp = NULL;
+        if ((rc = find(t, &config, &hyp, &rec.n_hyp, err)))
+            break;
+        rec.hyp = hyp;
+        rc = score_recording(&rec, counts, err);
+        free(hyp);
+        for (int k = 0; !rc && k < SCORE_KINDS; k++)
+            score_counts_add(&sum[k], &counts[k]);
+    }
+    if (rc)
+        return rc;
+    ret->on = on;
+    ret->off = off;
+    for (int k = 0; k < SCORE_KINDS; k++)
+        score_from_counts(&sum[k], &ret->scores[k]);
+    return 0;
+}
+
+static void find_sensitivities(struct score_sweep *s) {
+    for (int i = 0; i < SCORE_LIMITS; i++) {
+        s->sensitivity_at[i] = NAN;
+        for (int k = 0; k < s->n; k++) {
+            const struct score *e = &s->points[k].scores[SCORE_EVENT];
+            double value = e->false_alarms_per_24h <= score_limits_fa_per_24h[i] ? e->sensitivity : 0;
+            if (e->counts.ref > 0)
+                s->sensitivity_at[i] = isnan(s->sensitivity_at[i]) ? value : fmax(s->sensitivity_at[i], value);
+        }
+    }
+}
+
+int score_sweep(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
+                struct err *err) {
+    double on[SCORE_MAX_CANDIDATES];
+    int n_on = 0;
+    if (search->n_off_ratios < 1 || search->n_off_ratios > SCORE_MAX_RATIOS)
+        return err_set(err, ERR_INVALID, "%d off ratios; expected 1 to %d", search->n_off_ratios, SCORE_MAX_RATIOS);
+    int rc = score_candidates(traces, n, search->candidates, on, &n_on, err);
+    if (rc)
+        return rc;
+    struct score_sweep s = {.points = calloc((size_t)(n_on * search->n_off_ratios) + 1, sizeof *s.points)};
+    if (!s.points)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a threshold sweep");
+    for (int r = 0; !rc && r < search->n_off_ratios; r++)
+        for (int i = 0; !rc && i < n_on; i++)
+            rc = score_apply(traces, n, search->base, on[i], on[i] * search->off_ratios[r], &s.points[s.n++], err);
+    if (rc) {
+        free(s.points);
+        return rc;
+    }
+    find_sensitivities(&s);
+    *ret = s;
+    return 0;
+}
+
+void score_sweep_done(struct score_sweep *s) {
+    free(s->points);
+    *s = (struct score_sweep){0};
+}
+
+void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key) {
+    static const char *const names[SCORE_LIMITS] = {"10", "5", "2.5", "1"};
+    json_begin_object(w, key);
+    json_begin_object(w, "sensitivity_at_fa_per_24h");
+    for (int i = 0; i < SCORE_LIMITS; i++)
+        json_put_f64(w, names[i], s->sensitivity_at[i]);
+    json_end(w, '}');
+    json_begin_array(w, "points");
+    for (int i = 0; i < s->n; i++) {
+        const struct score *e = &s->points[i].scores[SCORE_EVENT];
+        json_begin_object(w, NULL);
+        json_put_f64(w, "on", s->points[i].on);
+        json_put_f64(w, "off", s->points[i].off);
+        json_put_f64(w, "f1", e->f1);
+        json_put_f64(w, "sensitivity", e->sensitivity);
+        json_put_f64(w, "false_alarms_per_24h", e->false_alarms_per_24h);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    json_end(w, '}');
+}
+
+/* F1 of a point that may be chosen; −1 of one that may not. */
+static double eligible_f1(const struct score_point *p, double limit) {
+    const struct score *e = &p->scores[SCORE_EVENT];
+    return e->f1 > 0 && e->false_alarms_per_24h <= limit ? e->f1 : -1;
+}
+
+int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
+    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY;
+    int first = -1, last = -1;
+    double best = 0;
+    for (int i = 0; i < s->n; i++) {
+        double f1 = eligible_f1(&s->points[i], limit);
+        if (f1 > best + 1e-12) {
+            best = f1;
+            first = last = i;
+        } else if (first >= 0 && last == i - 1 && fabs(f1 - best) <= 1e-12 && s->points[i].on > s->points[last].on) {
+            last = i; /* the plateau goes on within one off ratio */
+        }
+    }
+    if (first < 0)
+        return isinf(limit) ? -1 : score_sweep_best(s, 0);
+    return (first + last) / 2;
+}
+
+int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,
+                         double *ret_f1, struct err *err) {
+    struct score_sweep s;
+    int rc = score_sweep(traces, n, search, &s, err);
+    if (rc)
+        return rc;
+    int best = score_sweep_best(&s, search->target_fa_per_24h);
+    if (best < 0) {
+        rc = err_set(err, ERR_PRECONDITION,
+                     "no threshold can be chosen: none of %d pairs finds a seizure in %d recordings; give events.on and events.off",
+                     s.n, n);
+    } else {
+        *ret = *search->base;
+        ret->on = s.points[best].on;
+        ret->off = s.points[best].off;
+        *ret_f1 = s.points[best].scores[SCORE_EVENT].f1;
+    }
+    score_sweep_done(&s);
+    return rc;
+}
+
+static bool near(const struct score_event *ref, double at_s) {
+    return at_s >= ref->onset_s - BEFORE_S && at_s <= ref->end_s + AFTER_S;
+}
+
+static bool is_false(const struct score_alarms *rec, double at_s) {
+    for (int i = 0; i < rec->n_ref; i++)
+        if (near(&rec->ref[i], at_s))
+            return false;
+    return true;
+}
+
+/* Linear between order statistics. */
+static double percentile(const double *sorted, int64_t n, double q) {
+    if (!n)
+        return NAN;
+    double at = q * (double)(n - 1);
+    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_report *ret, struct err *err) {
+    struct score_alarm_report r = {0};
+    for (int i = 0; i < n; i++)
+        r.references += recs[i].n_ref;
+    double *delays = malloc(((size_t)r.references + 1) * sizeof *delays), seconds = 0;
+    if (!delays)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for alarm delays");
+    for (int i = 0; i < n; i++) {
+        const struct score_alarms *rec = &recs[i];
+        seconds += rec->duration_s;
+        r.alarms += rec->n_alarms;
+        for (int k = 0; k < rec->n_alarms; k++)
+            r.false_alarms += is_false(rec, rec->at_s[k]);
+        for (int j = 0; j < rec->n_ref; j++) {
+            int k = 0;
+            while (k < rec->n_alarms && !near(&rec->ref[j], rec->at_s[k]))
+                k++;
+            if (k < rec->n_alarms)
+                delays[r.alarmed++] = rec->at_s[k] - rec->ref[j].onset_s;
+        }
+    }
+    qsort(delays, (size_t)r.alarmed, sizeof *delays, ascending);
+    r.hours = seconds / 3600;
+    r.sensitivity = r.references ? (double)r.alarmed / (double)r.references : NAN;
+    r.false_alarms_per_24h = seconds > 0 ? (double)r.false_alarms / (seconds / 86400) : NAN;
+    r.delay_p50_s = percentile(delays, r.alarmed, 0.5);
+    r.delay_p95_s = percentile(delays, r.alarmed, 0.95);
+    free(delays);
+    *ret = r;
+    return 0;
+}
+
+void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key) {
+    json_begin_object(w, key);
+    json_put_i64(w, "references", r->references);
+    json_put_i64(w, "alarmed", r->alarmed);
+    json_put_i64(w, "alarms", r->alarms);
+    json_put_i64(w, "false_alarms", r->false_alarms);
+    json_put_f64(w, "hours", r->hours);
+    json_put_f64(w, "sensitivity", r->sensitivity);
+    json_put_f64(w, "false_alarms_per_24h", r->false_alarms_per_24h);
+    json_put_f64(w, "delay_p50_s", r->delay_p50_s);
+    json_put_f64(w, "delay_p95_s", r->delay_p95_s);
+    json_end(w, '}');
+}

@@ -1,0 +1,81 @@
+/* score_sweep: thresholds tried for real. Every candidate goes through the whole post-processing (model/events.h) on whole
+ * probability traces and is scored in absolute time (run/score.h); nothing is interpolated between candidates, because false alarms
+ * are not monotone in the threshold (low thresholds fuse events). Also what alarms are judged by: their delay and their own false
+ * alarms. Pure arithmetic; any thread. Definitions: docs/scores.md. */
+#ifndef BRR_RUN_SCORE_SWEEP_H
+#define BRR_RUN_SCORE_SWEEP_H
+#include "model/events.h"
+#include "run/score.h"
+
+enum { SCORE_MAX_CANDIDATES = 64, SCORE_MAX_RATIOS = 8, SCORE_LIMITS = 4 };
+
+/* A whole recording: its record trace and its reference. */
+struct score_trace {
+    const char *name, *subject;
+    const float *p; /* n probabilities at 256 Hz from time 0, NaN in gaps */
+    int64_t n;
+    double duration_s;
+    const struct score_event *ref;
+    int n_ref;
+};
+
+/* Candidates for `on`, ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): quantiles of all probabilities, denser
+ * towards the top (half the samples down to one in 100,000 lie above), and of those inside references. *ret_n is 0 when every
+ * probability is missing. */
+int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err);
+
+/* One pair of thresholds and what it gives, pooled over the recordings. */
+struct score_point {
+    double on, off;
+    struct score scores[SCORE_KINDS];
+};
+/* base with ret->on and ret->off in place, found and scored on every trace. */
+int score_apply(const struct score_trace *traces, int n, const struct events_config *base, double on, double off,
+                struct score_point *ret, struct err *err);
+
+struct score_search {
+    const struct events_config *base; /* everything but on and off */
+    int candidates;                   /* on thresholds to try */
+    double off_ratios[SCORE_MAX_RATIOS];
+    int n_off_ratios;         /* off = ratio·on, each tried */
+    double target_fa_per_24h; /* 0 = none; else pairs above it lose against any pair within it that finds something */
+};
+void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75; none */
+
+struct score_sweep {
+    struct score_point *points; /* malloc'd, by off ratio, then ascending on */
+    int n;
+    /* Best SzCORE event sensitivity of any point with at most 10, 5, 2.5 and 1 false alarms per 24 h; 0 when no point keeps the
+     * limit; NaN without references. */
+    double sensitivity_at[SCORE_LIMITS];
+};
+extern const double score_limits_fa_per_24h[SCORE_LIMITS];
+int score_sweep(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
+                struct err *err);
+void score_sweep_done(struct score_sweep *s);
+void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
+/* Index of the point with the best pooled event F1 (the middle of a plateau of equal ones); −1 when no point has one. */
+int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
+/* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
+ * no threshold that finds one. */
+int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,
+                         double *ret_f1, struct err *err);
+
+/* Alarms of one recording. at_s: when the alarm was given in recording time, which is the end of the window that raised it. */
+struct score_alarms {
+    const char *name;
+    double duration_s;
+    const struct score_event *ref;
+    const double *at_s; /* ascending */
+    int n_ref, n_alarms;
+};
+struct score_alarm_report {
+    int64_t references, alarmed, alarms, false_alarms;
+    double hours, sensitivity, false_alarms_per_24h;
+    double delay_p50_s, delay_p95_s; /* from seizure onset to its first alarm; NaN without one */
+};
+/* A seizure is alarmed by the first alarm from 30 s before its onset to 60 s after its end; an alarm near no seizure is false. */
+int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_report *ret, struct err *err);
+void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key);
+
+#endif

@@ -1,0 +1,316 @@
+/* Scores against cases worked by hand. tests/golden/test_score_golden.py compares random annotations with a second implementation.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "run/score.h"
+#include "run/score_sweep.h"
+
+enum { MAX = 8 };
+struct pair {
+    double duration_s;
+    struct score_event ref[MAX], hyp[MAX];
+};
+
+static int count_of(const struct score_event *e) {
+    int n = 0;
+    while (n < MAX && (e[n].onset_s != 0 || e[n].end_s != 0))
+        n++;
+    return n;
+}
+
+/* Lists end at the first {0, 0}. */
+static void score_pair(const struct pair *p, struct score_counts ret[SCORE_KINDS]) {
+    struct score_recording rec = {"case", "s", p->duration_s, p->ref, p->hyp, count_of(p->ref), count_of(p->hyp)};
+    assert_int_equal(score_recording(&rec, ret, NULL), 0);
+}
+
+static void check(enum score_kind kind, const struct pair *p, double tp, double fp, double ref) {
+    struct score_counts c[SCORE_KINDS];
+    score_pair(p, c);
+    if (fabs(c[kind].tp - tp) > 1e-6 || fabs(c[kind].fp - fp) > 1e-6 || c[kind].ref != ref)
+        fail_msg("%s: tp %.7g fp %.7g ref %g, expected %.7g %.7g %g", score_kind_name(kind), c[kind].tp, c[kind].fp, c[kind].ref,
+                 tp, fp, ref);
+    assert_true(fabs(c[kind].tp + c[kind].fn - ref) < 1e-9);
+}
+
+static void szcore_tolerates_30_s_before_and_60_s_after(void **state) {
+    (void)state;
+    check(SCORE_EVENT, &(struct pair){1000, {{100, 130}}, {{75, 80}}}, 1, 0, 1);
+    check(SCORE_EVENT, &(struct pair){1000, {{100, 130}}, {{60, 70}}}, 0, 1, 1);
+    check(SCORE_EVENT, &(struct pair){1000, {{100, 130}}, {{60, 71}}}, 1, 0, 1);
+    check(SCORE_EVENT, &(struct pair){1000, {{100, 130}}, {{189, 220}}}, 1, 0, 1);
+    check(SCORE_EVENT, &(struct pair){1000, {{100, 130}}, {{190, 220}}}, 0, 1, 1);
+}
+
+static void szcore_merges_gaps_below_90_s(void **state) {
+    (void)state;
+    check(SCORE_EVENT, &(struct pair){4000, {{100, 110}, {199, 210}}, {{0, 0}}}, 0, 0, 1);
+    check(SCORE_EVENT, &(struct pair){4000, {{100, 110}, {200, 210}}, {{0, 0}}}, 0, 0, 2);
+    check(SCORE_EVENT, &(struct pair){4000, {{0, 0}}, {{100, 110}, {199, 210}, {299, 301}}}, 0, 1, 0);
+    check(SCORE_EVENT, &(struct pair){4000, {{0, 0}}, {{100, 110}, {199, 210}, {300, 301}}}, 0, 2, 0);
+}
+
+static void szcore_splits_above_300_s_and_a_long_false_alarm_counts_as_several(void **state) {
+    (void)state;
+    check(SCORE_EVENT, &(struct pair){4000, {{100, 800}}, {{0, 0}}}, 0, 0, 3);
+    check(SCORE_EVENT, &(struct pair){4000, {{100, 400}}, {{0, 0}}}, 0, 0, 1);
+    check(SCORE_EVENT, &(struct pair){4000, {{0, 0}}, {{100, 1101}}}, 0, 4, 0);
+    /* The seizure's window ends at 1190: the pieces 1000..1300 touch it, 1300..1600 and 1600..1700 do not. */
+    check(SCORE_EVENT, &(struct pair){4000, {{1100, 1130}}, {{1000, 1700}}}, 1, 2, 1);
+}
+
+static void szcore_truncates_to_whole_seconds(void **state) {
+    (void)state;
+    check(SCORE_SAMPLE, &(struct pair){100, {{10.2, 10.9}}, {{20.9, 21.1}}}, 0, 1, 0);
+    check(SCORE_EVENT, &(struct pair){100, {{10.2, 10.9}}, {{0, 0}}}, 0, 0, 0);
+    check(SCORE_SAMPLE, &(struct pair){100.9, {{98.5, 100.9}}, {{99.99, 100.9}}}, 1, 0, 2);
+    struct score_counts c[SCORE_KINDS];
+    score_pair(&(struct pair){100.9, {{0, 0}}, {{0, 0}}}, c);
+    assert_true(c[SCORE_EVENT].duration_s == 100 && c[SCORE_TAES].duration_s == 100.9);
+}
+
+static void sample_scores_count_seconds(void **state) {
+    (void)state;
+    check(SCORE_SAMPLE, &(struct pair){1000, {{100, 130}}, {{120, 150}}}, 10, 20, 30);
+}
+
+static void f1_is_zero_for_a_missed_seizure_and_undefined_only_without_anything(void **state) {
+    (void)state;
+    struct score s;
+    score_from_counts(&(struct score_counts){.fn = 1, .ref = 1, .duration_s = 3600}, &s);
+    assert_true(s.f1 == 0 && s.sensitivity == 0 && isnan(s.precision) && s.false_alarms_per_24h == 0);
+    score_from_counts(&(struct score_counts){.fp = 2, .duration_s = 3600}, &s);
+    assert_true(s.f1 == 0 && isnan(s.sensitivity) && s.precision == 0 && s.false_alarms_per_24h == 48);
+    score_from_counts(&(struct score_counts){.duration_s = 3600}, &s);
+    assert_true(isnan(s.f1));
+    score_from_counts(&(struct score_counts){.tp = 3, .fp = 1, .fn = 1, .ref = 4, .duration_s = 86400}, &s);
+    assert_true(s.f1 == 0.75 && s.precision == 0.75 && s.sensitivity == 0.75 && s.false_alarms_per_24h == 1);
+}
+
+static void any_overlap_has_no_tolerance(void **state) {
+    (void)state;
+    check(SCORE_ANY_OVERLAP, &(struct pair){1000, {{100, 130}}, {{90, 100}}}, 0, 1, 1);
+    check(SCORE_ANY_OVERLAP, &(struct pair){1000, {{100, 130}}, {{90, 100.01}}}, 1, 0, 1);
+    check(SCORE_ANY_OVERLAP, &(struct pair){1000, {{100, 130}, {140, 150}}, {{90, 200}}}, 2, 0, 2);
+    check(SCORE_ANY_OVERLAP, &(struct pair){1000, {{100, 200}}, {{110, 120}, {130, 140}, {300, 310}}}, 1, 1, 1);
+    check(SCORE_ANY_OVERLAP, &(struct pair){1000, {{300, 310}, {100, 110}}, {{305, 306}, {20, 30}}}, 1, 1, 2); /* any order */
+}
+
+static void taes_counts_shares(void **state) {
+    (void)state;
+    check(SCORE_TAES, &(struct pair){1000, {{100, 150}}, {{95, 155}}}, 1, 0.2, 1);
+    check(SCORE_TAES, &(struct pair){1000, {{100, 150}}, {{110, 120}}}, 0.2, 0, 1);
+    check(SCORE_TAES, &(struct pair){1000, {{100, 150}}, {{140, 400}}}, 0.2, 1, 1);
+    check(SCORE_TAES, &(struct pair){1000, {{100, 200}}, {{110, 130}, {150, 210}}}, 0.7, 0.1, 1);
+    /* A long hypothesis: the second reference is missed, and spent for the hypothesis after it. */
+    check(SCORE_TAES, &(struct pair){1000, {{100, 110}, {120, 130}}, {{100, 130}}}, 1, 1, 2);
+    check(SCORE_TAES, &(struct pair){1000, {{100, 110}, {120, 130}}, {{100, 125}, {126, 135}}}, 1, 2, 2);
+    /* The first hypothesis ends inside the first reference; the second starts there and reaches into the next one, which stays free
+     * for a third. */
+    check(SCORE_TAES, &(struct pair){1000, {{100, 200}, {210, 220}}, {{110, 120}, {150, 215}, {216, 220}}}, 0.1 + 0.5 + 0.4, 0.15,
+          2);
+    /* Two short annotations of 30 and 60 minutes with a false alarm each. */
+    check(SCORE_TAES,
+          &(struct pair){
+              1800, {{42.2786, 81.776}, {234.5, 267.89}, {1234, 1289.45}}, {{40, 85}, {235, 265}, {1235.5, 1290}, {1500, 1510}}},
+          1 + 30 / 33.39 + 53.95 / 55.45, 5.5026 / 39.4974 + 0.55 / 55.45 + 1, 3);
+    check(SCORE_TAES, &(struct pair){3600, {{100, 150}, {500, 600}}, {{95, 155}, {502, 598}, {3000, 3010}}}, 1.96, 1.2, 2);
+}
+
+static void events_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    const struct score_event bad[] = {{10, 5}, {NAN, 5}, {1, INFINITY}};
+    struct score_counts c[SCORE_KINDS];
+    struct err err = {0};
+    for (int i = 0; i < 3; i++) {
+        struct score_recording rec = {"file.edf", "s", 100, bad + i, NULL, 1, 0};
+        assert_int_equal(score_recording(&rec, c, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, "file.edf: reference event 1"));
+    }
+    struct score_recording rec = {"file.edf", "s", 0, NULL, NULL, 0, 0};
+    assert_int_equal(score_recording(&rec, c, &err), ERR_INVALID);
+}
+
+static void subjects_are_averaged_and_recordings_pooled(void **state) {
+    (void)state;
+    const struct score_event seizure[] = {{100, 130}}, two[] = {{100, 130}, {600, 630}}, wrong[] = {{600, 630}};
+    const struct score_recording recs[] = {
+        {"a1", "a", 3600, seizure, seizure, 1, 1}, /* a: 2 of 3 found, no false alarm */
+        {"b1", "b", 7200, seizure, wrong, 1, 1},   /* b: nothing found, one false alarm */
+        {"a2", "a", 3600, two, seizure, 2, 1},
+        {"c1", "c", 3600, NULL, NULL, 0, 0}, /* c: undefined but for its false alarms */
+    };
+    struct score_report r;
+    assert_int_equal(score_all(recs, 4, &r, NULL), 0);
+    assert_int_equal(r.n_subjects, 3);
+    const struct score *p = &r.pooled[SCORE_EVENT], *m = &r.subject_mean[SCORE_EVENT];
+    assert_true(p->counts.tp == 2 && p->counts.fp == 1 && p->counts.ref == 4 && p->counts.duration_s == 18000);
+    assert_true(p->sensitivity == 0.5 && fabs(p->false_alarms_per_24h - 4.8) < 1e-12);
+    assert_true(fabs(m->sensitivity - (2.0 / 3 + 0) / 2) < 1e-12);
+    assert_true(fabs(m->f1 - (0.8 + 0) / 2) < 1e-12);
+    assert_true(fabs(m->precision - 0.5) < 1e-12);
+    assert_true(fabs(m->false_alarms_per_24h - (0 + 12 + 0) / 3.0) < 1e-12);
+    score_report_done(&r);
+}
+
+static void auroc_equals_counting_pairs(void **state) {
+    (void)state;
+    enum { N = 600 };
+    static struct auroc a;
+    float p[N];
+    uint8_t label[N];
+    struct rng rng;
+    rng_init(&rng, 7, RNG_SYNTH, 0);
+    double wins = 0, pairs = 0;
+    for (int i = 0; i < N; i++) {
+        label[i] = rng_uniform(&rng) < 0.3;
+        p[i] = (float)floor(fmin(255, 150 * rng_uniform(&rng) + 60 * label[i])) / 256; /* many ties */
+    }
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++)
+            if (label[i] && !label[k]) {
+                wins += p[i] > p[k] ? 1 : p[i] == p[k] ? 0.5 : 0;
+                pairs++;
+            }
+    assert_true(isnan(auroc_value(&a)));
+    auroc_add(&a, p, label, N);
+    const float missing = NAN;
+    auroc_add(&a, &missing, label, 1);
+    assert_true(fabs(auroc_value(&a) - wins / pairs) < 1e-12);
+}
+
+/* An hour with seizures at 600 and 2400 s, each a plateau of its own height, and false plateaus. */
+enum { HOUR = 3600 * 256 };
+static void plateau(float *p, int first_s, int end_s, float value) {
+    for (int64_t i = first_s * 256; i < (int64_t)end_s * 256; i++)
+        p[i] = value;
+}
+
+static const struct score_event two_seizures[] = {{600, 660}, {2400, 2460}};
+
+static float *make_trace(void) {
+    float *p = malloc(HOUR * sizeof *p);
+    plateau(p, 0, 3600, 0.30f);
+    plateau(p, 600, 660, 0.44f);
+    plateau(p, 2400, 2460, 0.40f);
+    plateau(p, 1200, 1210, 0.42f); /* a false alarm better than the second seizure */
+    plateau(p, 1800, 1810, 0.36f);
+    plateau(p, 3000, 3010, 0.36f);
+    return p;
+}
+
+static void sweep_applies_every_threshold(void **state) {
+    (void)state;
+    float *p = make_trace();
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct events_config base;
+    struct score_search search;
+    struct score_sweep s;
+    struct score_point at;
+    events_config_default(&base);
+    score_search_default(&search, &base);
+    assert_int_equal(score_apply(&trace, 1, &base, 0.43, 0.43, &at, NULL), 0);
+    assert_true(at.scores[SCORE_EVENT].counts.tp == 1 && at.scores[SCORE_EVENT].counts.fp == 0);
+    assert_int_equal(score_apply(&trace, 1, &base, 0.39, 0.39, &at, NULL), 0);
+    assert_true(at.scores[SCORE_EVENT].counts.tp == 2 && at.scores[SCORE_EVENT].counts.fp == 1);
+    assert_int_equal(score_apply(&trace, 1, &base, 0.35, 0.35, &at, NULL), 0);
+    assert_true(at.scores[SCORE_EVENT].counts.tp == 2 && at.scores[SCORE_EVENT].counts.fp == 3);
+    assert_int_equal(score_sweep(&trace, 1, &search, &s, NULL), 0);
+    assert_true(s.n > 3 && s.n <= 3 * 32);
+    for (int i = 0; i < SCORE_LIMITS; i++) /* one false alarm in an hour is 24 a day: only the first seizure keeps the limits */
+        assert_true(s.sensitivity_at[i] == 0.5);
+    const struct score_point *best = &s.points[score_sweep_best(&s, 0)];
+    assert_true(fabs(best->scores[SCORE_EVENT].f1 - 0.8) < 1e-12); /* both and one false alarm, 4/5; the first alone gives 2/3 */
+    assert_true(best->on > 0.36 && best->on <= 0.40 + 1e-4);
+    best = &s.points[score_sweep_best(&s, 10)];
+    assert_true(best->on > 0.42 && best->scores[SCORE_EVENT].counts.tp == 1);
+    score_sweep_done(&s);
+    free(p);
+}
+
+static void threshold_is_picked_by_event_f1_even_from_compressed_probabilities(void **state) {
+    (void)state;
+    float *p = make_trace();
+    plateau(p, 1200, 1210, 0.30f);
+    for (int64_t i = 0; i < HOUR; i++)
+        p[i] = 0.2f + (p[i] - 0.3f) * 0.05f; /* everything between 0.200 and 0.207 */
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct events_config base, picked;
+    struct score_search search;
+    double f1 = 0;
+    events_config_default(&base);
+    base.closing = 33;
+    score_search_default(&search, &base);
+    assert_int_equal(score_pick_threshold(&trace, 1, &search, &picked, &f1, NULL), 0);
+    assert_true(f1 == 1);
+    assert_true(picked.on > 0.203 && picked.on <= 0.2051 && picked.off <= picked.on && picked.closing == 33);
+    trace.n_ref = 0;
+    struct err err = {0};
+    assert_int_equal(score_pick_threshold(&trace, 1, &search, &picked, &f1, &err), ERR_PRECONDITION);
+    free(p);
+}
+
+static void gaps_are_no_candidates_and_no_events(void **state) {
+    (void)state;
+    float *p = make_trace();
+    plateau(p, 600, 660, NAN);
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct events_config base;
+    struct score_point at;
+    double on[16];
+    int n = 0;
+    events_config_default(&base);
+    assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
+    for (int i = 0; i < n; i++)
+        assert_true(on[i] < 0.43 && (!i || on[i] > on[i - 1]));
+    assert_int_equal(score_apply(&trace, 1, &base, 0.39, 0.39, &at, NULL), 0);
+    assert_true(at.scores[SCORE_EVENT].counts.tp == 1 && at.scores[SCORE_EVENT].counts.ref == 2);
+    plateau(p, 0, 3600, NAN);
+    assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
+    assert_int_equal(n, 0);
+    free(p);
+}
+
+static void alarms_have_a_delay_and_their_own_false_alarms(void **state) {
+    (void)state;
+    const struct score_event ref[] = {{100, 160}, {1000, 1060}, {2000, 2030}, {3000, 3030}};
+    const double at[] = {75, 110, 500, 1010, 1050, 2090};
+    const struct score_alarms recs[] = {{"a", 3600, ref, at, 4, 6}, {"b", 82800, NULL, at, 0, 2}};
+    struct score_alarm_report r;
+    assert_int_equal(score_alarms(recs, 2, &r, NULL), 0);
+    assert_true(r.references == 4 && r.alarmed == 3 && r.alarms == 8 && r.false_alarms == 3);
+    assert_true(r.hours == 24 && r.false_alarms_per_24h == 3 && r.sensitivity == 0.75);
+    assert_true(r.delay_p50_s == 10); /* delays −25, 10, 90 */
+    assert_true(fabs(r.delay_p95_s - (10 + 0.9 * 80)) < 1e-9);
+    assert_int_equal(score_alarms(recs + 1, 1, &r, NULL), 0);
+    assert_true(isnan(r.delay_p50_s) && isnan(r.sensitivity));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(szcore_tolerates_30_s_before_and_60_s_after),
+        cmocka_unit_test(szcore_merges_gaps_below_90_s),
+        cmocka_unit_test(szcore_splits_above_300_s_and_a_long_false_alarm_counts_as_several),
+        cmocka_unit_test(szcore_truncates_to_whole_seconds),
+        cmocka_unit_test(sample_scores_count_seconds),
+        cmocka_unit_test(f1_is_zero_for_a_missed_seizure_and_undefined_only_without_anything),
+        cmocka_unit_test(any_overlap_has_no_tolerance),
+        cmocka_unit_test(taes_counts_shares),
+        cmocka_unit_test(events_that_make_no_sense_are_refused),
+        cmocka_unit_test(subjects_are_averaged_and_recordings_pooled),
+        cmocka_unit_test(auroc_equals_counting_pairs),
+        cmocka_unit_test(sweep_applies_every_threshold),
+        cmocka_unit_test(threshold_is_picked_by_event_f1_even_from_compressed_probabilities),
+        cmocka_unit_test(gaps_are_no_candidates_and_no_events),
+        cmocka_unit_test(alarms_have_a_delay_and_their_own_false_alarms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
