@@ -16,6 +16,15 @@ foreach(source ${unit_tests})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
 endforeach()
 
+# What the drivers of tests/golden run: one program per C file, in the tests folder of the build.
+file(GLOB golden_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/*.c)
+foreach(source ${golden_programs})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE brr_run)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endforeach()
+
 file(GLOB driver_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/test_*.py ${CMAKE_SOURCE_DIR}/tests/integration/test_*.py
                                          ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py)
 foreach(source ${driver_tests})
