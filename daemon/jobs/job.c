@@ -30,8 +30,14 @@ static const unsigned allowed[JOB_STATE_COUNT] = {
 struct job *job_new(void) {
     struct job *job = calloc(1, sizeof *job);
     if (job)
-        job->progress = (struct task_progress){.loss = NAN, .validation_loss = NAN, .learning_rate = NAN, .gradient_norm = NAN, .windows_per_s = NAN,
-                                               .data_wait_ratio = NAN, .eta_s = NAN, .metric = NAN};
+        job->progress = (struct task_progress){.loss = NAN,
+                                               .validation_loss = NAN,
+                                               .learning_rate = NAN,
+                                               .gradient_norm = NAN,
+                                               .windows_per_s = NAN,
+                                               .data_wait_ratio = NAN,
+                                               .eta_s = NAN,
+                                               .metric = NAN};
     return job;
 }
 
@@ -64,7 +70,8 @@ bool job_may_resume(enum job_state s) { return states[s].resumable; }
 
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err) {
     if (!(allowed[job->state] & 1u << to))
-        return err_set(err, ERR_PRECONDITION, "job %s is %s and cannot become %s", job->id, job_state_name(job->state), job_state_name(to));
+        return err_set(err, ERR_PRECONDITION, "job %s is %s and cannot become %s", job->id, job_state_name(job->state),
+                       job_state_name(to));
     if (to == JOB_PREPARING) {
         job->attempts++;
         job->started_ms = now_ms;

@@ -22,34 +22,34 @@ enum job_state {
 #define JOB_ENUM(name, text, resumable) JOB_##name,
     JOB_STATES(JOB_ENUM)
 #undef JOB_ENUM
-    JOB_STATE_COUNT
+        JOB_STATE_COUNT
 };
 
 enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600 };
 
 struct job {
-    char id[JOB_ID_SIZE];            /* [a-z0-9-]+ */
-    char *yaml, *file, *overrides;   /* the job file; overrides joined by newlines */
-    char *request_id;                /* of the client, or "" */
+    char id[JOB_ID_SIZE];          /* [a-z0-9-]+ */
+    char *yaml, *file, *overrides; /* the job file; overrides joined by newlines */
+    char *request_id;              /* of the client, or "" */
     char kind[16], name[96];
     int64_t priority;
     enum job_state state;
     char reason[JOB_REASON_SIZE];
-    int64_t sequence;                /* order of submission */
+    int64_t sequence; /* order of submission */
     int64_t created_ms, started_ms, finished_ms;
     int attempts, restarts;
     char directory[2048], data_root[2048];
-    char *result;                    /* JSON of a finished job, or NULL */
-    char best[4096], last[4096];     /* model files, or "" */
-    struct task_progress progress;   /* of the running attempt; not stored */
-    int watchers;                    /* for the owner's use */
+    char *result;                  /* JSON of a finished job, or NULL */
+    char best[4096], last[4096];   /* model files, or "" */
+    struct task_progress progress; /* of the running attempt; not stored */
+    int watchers;                  /* for the owner's use */
 };
 
 struct job *job_new(void);
 void job_free(struct job *job);
 const char *job_state_name(enum job_state state);
 bool job_state_parse(const char *text, enum job_state *ret);
-bool job_is_over(enum job_state state); /* succeeded, failed, cancelled, interrupted */
+bool job_is_over(enum job_state state);   /* succeeded, failed, cancelled, interrupted */
 bool job_is_active(enum job_state state); /* preparing, running, checkpointing */
 bool job_may_resume(enum job_state state);
 /* The one place where states change. PRECONDITION names both states when there is no such transition. reason may be "". */

@@ -15,14 +15,16 @@ struct jobdb {
     char path[4096];
 };
 
-static const char schema[] =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-    "CREATE TABLE IF NOT EXISTS jobs(id TEXT PRIMARY KEY, sequence INTEGER, kind TEXT, name TEXT, priority INTEGER, state TEXT, reason TEXT,"
-    " created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, directory TEXT, data_root TEXT,"
-    " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT);"
-    "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 TEXT, bytes INTEGER, metric REAL,"
-    " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
-    "PRAGMA user_version=1;";
+static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+                             "CREATE TABLE IF NOT EXISTS jobs(id TEXT PRIMARY KEY, sequence INTEGER, kind TEXT, name TEXT, "
+                             "priority INTEGER, state TEXT, reason TEXT,"
+                             " created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, "
+                             "directory TEXT, data_root TEXT,"
+                             " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT);"
+                             "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 "
+                             "TEXT, bytes INTEGER, metric REAL,"
+                             " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
+                             "PRAGMA user_version=1;";
 
 static int failed(struct jobdb *db, const char *what, struct err *err) {
     int code = sqlite3_errcode(db->db) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
@@ -62,7 +64,9 @@ void jobdb_close(struct jobdb *db) {
     free(db);
 }
 
-static void bind_text(sqlite3_stmt *st, int i, const char *text) { sqlite3_bind_text(st, i, text ? text : "", -1, SQLITE_TRANSIENT); }
+static void bind_text(sqlite3_stmt *st, int i, const char *text) {
+    sqlite3_bind_text(st, i, text ? text : "", -1, SQLITE_TRANSIENT);
+}
 
 /* Run a prepared statement that returns no rows. */
 static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct err *err) {
@@ -73,7 +77,8 @@ static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct e
 
 int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
+                           NULL) != SQLITE_OK)
         return failed(db, "cannot save a job", err);
     bind_text(st, 1, job->id);
     sqlite3_bind_int64(st, 2, job->sequence);
@@ -173,9 +178,11 @@ int jobdb_add_checkpoint(struct jobdb *db, const char *job_id, const struct task
     return finish(db, st, "cannot save a checkpoint", err);
 }
 
-int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx, struct err *err) {
+int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+                      struct err *err) {
     sqlite3_stmt *st = NULL;
-    const char *sql = *job_id ? "SELECT * FROM checkpoints WHERE job_id=? ORDER BY step" : "SELECT * FROM checkpoints ORDER BY created_ms";
+    const char *sql =
+        *job_id ? "SELECT * FROM checkpoints WHERE job_id=? ORDER BY step" : "SELECT * FROM checkpoints ORDER BY created_ms";
     if (sqlite3_prepare_v2(db->db, sql, -1, &st, NULL) != SQLITE_OK)
         return failed(db, "cannot read checkpoints", err);
     if (*job_id)

@@ -19,7 +19,8 @@ struct jobdb_checkpoint {
     struct task_checkpoint c;
     int64_t created_ms;
 };
-int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx, struct err *err);
+int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+                      struct err *err);
 const char *jobdb_library_version(void);
 
 #endif

@@ -105,7 +105,9 @@ void sched_close(struct sched *s) {
     free(s);
 }
 
-struct jobdb *sched_db(struct sched *s) { return s->db; }
+struct jobdb *sched_db(struct sched *s) {
+    return s->db;
+}
 const struct job *sched_get(const struct sched *s, const char *id) { return map_get(s->by_id, id); }
 int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
@@ -139,7 +141,8 @@ static int resolve_source(const struct sched *s, const char *source, char *buf, 
     if (rc)
         return rc;
     if (str_starts(source, "store://"))
-        return err_set(err, ERR_UNSUPPORTED, "data.source %s: stores are unsupported yet; use file:///dir or a prefix under paths.data", source);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "data.source %s: stores are unsupported yet; use file:///dir or a prefix under paths.data", source);
     bool url = str_starts(source, "file://");
     if (url)
         rc = fsio_absolute(path, sizeof path, source + 7, err);
@@ -148,7 +151,8 @@ static int resolve_source(const struct sched *s, const char *source, char *buf, 
     size_t len = strlen(data);
     bool inside = !strncmp(path, data, len) && (path[len] == '/' || !path[len]);
     if (!rc && !inside && !(url && s->config.local_paths))
-        rc = err_set(err, ERR_DENIED, "data.source %s lies outside paths.data (%s); put the data there, or set local_paths: true", source, data);
+        rc = err_set(err, ERR_DENIED, "data.source %s lies outside paths.data (%s); put the data there, or set local_paths: true",
+                     source, data);
     if (!rc && !fsio_is_dir(path))
         rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read", path);
     if (!rc && !str_copy(buf, size, path))
@@ -203,8 +207,8 @@ static const struct job *find_request(const struct sched *s, const char *request
     return NULL;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
-                 struct err *err) {
+int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(void *ctx, const char *text), void *ctx,
+                 const struct job **ret, struct err *err) {
     const struct job *same = find_request(s, r->request_id);
     if (same) {
         *ret = same;
@@ -219,7 +223,8 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
         return err_set(err, ERR_EXHAUSTED, "%d jobs wait already (jobs.max_queued); try again later", queued);
     arena_init(&arena, 16u << 20);
     struct job *job = job_new();
-    int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err)
+                 : err_set(err, ERR_EXHAUSTED, "out of memory");
     if (!rc && !task_kind_find(file.kind_name))
         rc = err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", r->file, file.kind_name);
     if (!rc)
@@ -267,7 +272,8 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     if (rc)
         return rc;
     if (!job_may_resume(job->state))
-        return err_set(err, ERR_PRECONDITION, "job %s is %s; only interrupted, failed and cancelled jobs resume", id, job_state_name(job->state));
+        return err_set(err, ERR_PRECONDITION, "job %s is %s; only interrupted, failed and cancelled jobs resume", id,
+                       job_state_name(job->state));
     for (int i = 0; i < n; i++)
         if (!str_starts(overrides[i], "limits."))
             return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume", overrides[i]);

@@ -31,7 +31,7 @@ int sched_submit(struct sched *s, const struct sched_request *request, void (*no
                  const struct job **ret, struct err *err);
 const struct job *sched_get(const struct sched *s, const char *id); /* NULL when unknown */
 int sched_count(const struct sched *s);
-const struct job *sched_at(const struct sched *s, int index); /* order of submission */
+const struct job *sched_at(const struct sched *s, int index);     /* order of submission */
 int sched_position(const struct sched *s, const struct job *job); /* from 1 in the queue, else 0 */
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
 /* overrides: further "limits.…=value" assignments. */

@@ -27,17 +27,17 @@ struct worker {
     struct device *device;
     struct device_info info;
     struct mailbox *orders, *reports;
-    atomic_int stop;        /* enum worker_stop */
-    atomic_bool stop_now;   /* for the task's preparation */
+    atomic_int stop;      /* enum worker_stop */
+    atomic_bool stop_now; /* for the task's preparation */
     atomic_bool busy;
     _Atomic int64_t beats;
     pthread_mutex_t lock;
     pthread_cond_t started;
     bool ready;
     struct err start_err;
-    struct order *order;    /* running */
+    struct order *order; /* running */
     bool has_checkpoint;
-    int64_t checkpoint_ms;  /* newest */
+    int64_t checkpoint_ms; /* newest */
 };
 
 static int64_t clock_ms(void) {
@@ -66,7 +66,8 @@ static struct worker_report *report_new(struct worker *w, enum worker_report_kin
 static void post(struct worker *w, struct worker_report *r) {
     if (!r)
         return;
-    bool posted = r->message.kind == WORKER_PROGRESS ? mailbox_post(w->reports, &r->message) : mailbox_post_wait(w->reports, &r->message, -1);
+    bool posted =
+        r->message.kind == WORKER_PROGRESS ? mailbox_post(w->reports, &r->message) : mailbox_post_wait(w->reports, &r->message, -1);
     if (!posted)
         worker_report_free(r);
 }
@@ -112,7 +113,8 @@ static int parse_order(const struct order *o, struct arena *arena, struct jobfil
 }
 
 /* Steps until the task is done, fails or must stop. */
-static int drive(struct worker *w, const struct jobfile *job, const struct task_kind *kind, void *task, int64_t start_ms, struct err *err) {
+static int drive(struct worker *w, const struct jobfile *job, const struct task_kind *kind, void *task, int64_t start_ms,
+                 struct err *err) {
     int64_t limit = job->limits.wall_clock_ms, margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
     enum task_status status = TASK_MORE;
     int rc = 0;
@@ -146,8 +148,15 @@ static void run_order(struct worker *w) {
     arena_init(&arena, 32u << 20);
     str_init(&result, 1u << 20);
     w->has_checkpoint = false;
-    struct task_env env = {.device = w->device, .directory = w->order->directory, .cache_dir = w->config.cache_dir, .data_root = w->order->data_root,
-                           .memory_limit_bytes = w->info.total_bytes * 9 / 10, .stop = &w->stop_now, .ctx = w, .progress = on_progress, .log = on_log,
+    struct task_env env = {.device = w->device,
+                           .directory = w->order->directory,
+                           .cache_dir = w->config.cache_dir,
+                           .data_root = w->order->data_root,
+                           .memory_limit_bytes = w->info.total_bytes * 9 / 10,
+                           .stop = &w->stop_now,
+                           .ctx = w,
+                           .progress = on_progress,
+                           .log = on_log,
                            .checkpoint = on_checkpoint};
     int rc = parse_order(w->order, &arena, &job, &err);
     const struct task_kind *kind = rc ? NULL : task_kind_find(job.kind_name);
@@ -285,6 +294,8 @@ void worker_interrupt(struct worker *w, enum worker_stop why) {
     atomic_store(&w->stop_now, true);
 }
 
-struct worker_report *worker_take(struct worker *w) { return (struct worker_report *)mailbox_take(w->reports); }
+struct worker_report *worker_take(struct worker *w) {
+    return (struct worker_report *)mailbox_take(w->reports);
+}
 void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
 int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }

@@ -9,18 +9,18 @@ enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT,
 
 /* What the worker says; free with worker_report_free. */
 enum worker_report_kind {
-    WORKER_RUNNING,    /* preparation is over */
+    WORKER_RUNNING, /* preparation is over */
     WORKER_PROGRESS,
     WORKER_LOG,
     WORKER_CHECKPOINT,
-    WORKER_DONE,       /* the task ended: rc 0 and result; or stopped; or err */
+    WORKER_DONE, /* the task ended: rc 0 and result; or stopped; or err */
 };
 struct worker_report {
     struct message message; /* message.kind is the report's kind */
     char job_id[JOB_ID_SIZE];
     struct task_progress progress;
     enum task_level level;
-    char *text;             /* LOG: line; DONE: result JSON or NULL */
+    char *text; /* LOG: line; DONE: result JSON or NULL */
     struct task_checkpoint checkpoint;
     int rc;
     enum worker_stop stopped;

@@ -154,7 +154,8 @@ static void end_call(struct rpc_call *c) {
         c->method->end(c);
     if (c->server->config.observe) {
         double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
-        c->server->config.observe(c->server->config.ctx, c->method->path, c->cancelled && !c->status_sent ? ERR_CANCELLED : c->code, seconds);
+        c->server->config.observe(c->server->config.ctx, c->method->path, c->cancelled && !c->status_sent ? ERR_CANCELLED : c->code,
+                                  seconds);
     }
 }
 
@@ -380,7 +381,9 @@ static int bind_unix(struct rpc_server *s, grpc_server_credentials *creds, struc
     mode_t old = umask(0177);
     int bound = grpc_server_add_http2_port(s->server, address, creds);
     umask(old);
-    return bound ? 0 : err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; does its directory exist and may this user write there?", s->unix_path);
+    return bound ? 0
+                 : err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; does its directory exist and may this user write there?",
+                           s->unix_path);
 }
 
 static int bind_all(struct rpc_server *s, struct err *err) {
@@ -397,7 +400,8 @@ static int bind_all(struct rpc_server *s, struct err *err) {
 
 static grpc_server *make_server(void) {
     static char so_reuseport[] = "grpc.so_reuseport", message[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
-    static char algorithms[] = "grpc.compression_enabled_algorithms_bitset", ping[] = "grpc.http2.min_ping_interval_without_data_ms";
+    static char algorithms[] = "grpc.compression_enabled_algorithms_bitset",
+                ping[] = "grpc.http2.min_ping_interval_without_data_ms";
     static char streams[] = GRPC_ARG_MAX_CONCURRENT_STREAMS, metadata[] = GRPC_ARG_MAX_METADATA_SIZE;
     grpc_arg args[] = {
         {.type = GRPC_ARG_INTEGER, .key = so_reuseport, .value.integer = 0},
@@ -465,7 +469,9 @@ int rpc_server_port(const struct rpc_server *s) { return s->port; }
 /* ---- what services use ---- */
 
 void *rpc_context(const struct rpc_call *c) { return c->server->config.ctx; }
-struct arena *rpc_arena(struct rpc_call *c) { return &c->arena; }
+struct arena *rpc_arena(struct rpc_call *c) {
+    return &c->arena;
+}
 void *rpc_state(const struct rpc_call *c) { return c->state; }
 void rpc_set_state(struct rpc_call *c, void *state) { c->state = state; }
 

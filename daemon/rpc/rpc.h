@@ -46,7 +46,7 @@ struct rpc_config {
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err);
 /* Refuse new calls, cancel the open ones, and call done on the loop when everything has ended. */
 void rpc_server_stop(struct rpc_server *server, void (*done)(void *ctx), void *ctx);
-void rpc_server_free(struct rpc_server *server); /* after done */
+void rpc_server_free(struct rpc_server *server);      /* after done */
 int rpc_server_port(const struct rpc_server *server); /* TCP port bound, 0 = none */
 
 void *rpc_context(const struct rpc_call *call);

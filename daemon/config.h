@@ -1,0 +1,27 @@
+/* config: daemon.yaml as plain data. The table in config.c is the only list of keys. After start nobody reads YAML. */
+#ifndef BRR_DAEMON_CONFIG_H
+#define BRR_DAEMON_CONFIG_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct config {
+    const char *unix_path, *tcp; /* NULL = none */
+    const char *http;            /* host:port, NULL = none */
+    const char *device;          /* "cpu", "cuda:N" */
+    int64_t cpu_threads;
+    const char *data, *cache, *results, *database;
+    bool local_paths;
+    int log_level;  /* enum log_level */
+    int log_format; /* 0 text, 1 JSON */
+    int64_t max_queued;
+};
+
+/* FILE plus overrides ("a.b=value"). What is not built yet is UNSUPPORTED, with its place in the file. */
+int config_read(const char *path, const char *const *overrides, int n, struct arena *arena, struct config *ret, struct err *err);
+void config_print_keys(FILE *out);
+
+#endif

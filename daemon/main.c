@@ -1,0 +1,88 @@
+/* brrd: the daemon's command line. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/config.h"
+#include "daemon/server.h"
+#include "daemon/versions.h"
+
+static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE …] [--check-config]\n"
+                            "       brrd --version | --help | --help-config\n"
+                            "\n"
+                            "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
+                            "  --set KEY=VALUE   override one key; may be repeated\n"
+                            "  --check-config    read the configuration, say what is wrong with it, and exit\n"
+                            "\n"
+                            "example: brrd --config configs/demo.yaml --set http.listen=none\n";
+
+enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2 };
+
+struct arguments {
+    const char *config, *overrides[MAX_OVERRIDES];
+    int n;
+    bool check, version, help, keys, bad;
+};
+
+static struct arguments parse(int argc, char **argv) {
+    struct arguments a = {0};
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--config") && i + 1 < argc)
+            a.config = argv[++i];
+        else if (!strcmp(argv[i], "--set") && i + 1 < argc && a.n < MAX_OVERRIDES)
+            a.overrides[a.n++] = argv[++i];
+        else if (!strcmp(argv[i], "--check-config"))
+            a.check = true;
+        else if (!strcmp(argv[i], "--version"))
+            a.version = true;
+        else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            a.help = true;
+        else if (!strcmp(argv[i], "--help-config"))
+            a.keys = true;
+        else
+            a.bad = true;
+    }
+    return a;
+}
+
+static int run(const struct arguments *a) {
+    struct arena arena;
+    struct config config;
+    struct err err = {0};
+    char text[800];
+    arena_init(&arena, 8u << 20);
+    int rc = config_read(a->config, a->overrides, a->n, &arena, &config, &err);
+    if (!rc && !a->check) {
+        log_setup((enum log_level)config.log_level, config.log_format == 1);
+        rc = server_run(&config, &err);
+    }
+    if (rc)
+        fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
+    else if (a->check)
+        printf("%s: fine\n", a->config);
+    arena_done(&arena);
+    return rc ? 1 : 0;
+}
+
+int main(int argc, char **argv) {
+    struct arguments a = parse(argc, argv);
+    signal(SIGPIPE, SIG_IGN);
+    if (a.version) {
+        printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);
+        return 0;
+    }
+    if (a.keys) {
+        config_print_keys(stdout);
+        return 0;
+    }
+    if (a.help) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (a.bad || !a.config) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    return run(&a);
+}

@@ -1,0 +1,27 @@
+/* The families of /metrics: one row each; HELP and TYPE are always printed. Names are part of the interface. */
+#include "daemon/server.h"
+
+static const double rpc_buckets[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30};
+static const double step_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5};
+static const double run_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 43200, 86400, 172800};
+
+#define BUCKETS(b) b, sizeof b / sizeof *b
+
+const struct metric_family metrics_families[] = {
+    {"brrd_build_info", METRIC_GAUGE, "Build of the daemon, always 1.", "version,revision", NULL, 0},
+    {"brrd_process_uptime_seconds", METRIC_GAUGE, "Time since start.", "", NULL, 0},
+    {"brrd_ready", METRIC_GAUGE, "1 when a component is ready.", "component", NULL, 0},
+    {"brrd_log_messages_total", METRIC_COUNTER, "Log lines by level.", "level", NULL, 0},
+    {"brrd_rpc_requests_total", METRIC_COUNTER, "Ended calls by status.", "method,code", NULL, 0},
+    {"brrd_rpc_duration_seconds", METRIC_HISTOGRAM, "Duration of ended calls.", "method", BUCKETS(rpc_buckets)},
+    {"brrd_jobs", METRIC_GAUGE, "Jobs by state.", "state", NULL, 0},
+    {"brrd_jobs_submitted_total", METRIC_COUNTER, "Jobs accepted.", "kind", NULL, 0},
+    {"brrd_jobs_finished_total", METRIC_COUNTER, "Jobs ended by outcome.", "outcome", NULL, 0},
+    {"brrd_job_run_duration_seconds", METRIC_HISTOGRAM, "Wall time of ended attempts.", "outcome", BUCKETS(run_buckets)},
+    {"brrd_train_step_duration_seconds", METRIC_HISTOGRAM, "Duration of optimizer steps.", "", BUCKETS(step_buckets)},
+    {"brrd_train_steps_total", METRIC_COUNTER, "Optimizer steps.", "", NULL, 0},
+    {"brrd_train_loss", METRIC_GAUGE, "Running loss of the job that trains.", "job_id", NULL, 0},
+    {"brrd_train_learning_rate", METRIC_GAUGE, "Learning rate of the job that trains.", "job_id", NULL, 0},
+    {"brrd_train_gradient_norm", METRIC_GAUGE, "Gradient norm of the job that trains.", "job_id", NULL, 0},
+};
+const size_t metrics_family_count = sizeof metrics_families / sizeof *metrics_families;

@@ -1,0 +1,91 @@
+#include "daemon/rpc/convert.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static void *arena_take(void *ctx, size_t size) { return arena_alloc(ctx, size); }
+
+static void arena_keep(void *ctx, void *data) {
+    (void)ctx;
+    (void)data; /* freed with the call */
+}
+
+void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len) {
+    ProtobufCAllocator allocator = {arena_take, arena_keep, rpc_arena(call)};
+    void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
+    if (!message) {
+        struct err err;
+        err_set(&err, ERR_INVALID, "the request is no valid %s, or too large", descriptor->name);
+        rpc_finish(call, err.code, &err);
+    }
+    return message;
+}
+
+bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
+    size_t len = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(len + 1);
+    if (!bytes)
+        return false;
+    protobuf_c_message_pack(message, bytes);
+    bool room = rpc_send(call, bytes, len);
+    free(bytes);
+    return room;
+}
+
+void convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
+    convert_send(call, message);
+    rpc_finish(call, 0, NULL);
+}
+
+static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_progress *p) {
+    Brr__V1__Progress *m = arena_alloc(arena, sizeof *m);
+    if (!m)
+        return NULL;
+    brr__v1__progress__init(m);
+    m->phase = (char *)(uintptr_t)p->phase;
+    m->step = p->step;
+    m->steps = p->steps;
+    m->epoch = p->epoch;
+    m->epochs = p->epochs;
+    m->loss = p->loss;
+    m->learning_rate = p->learning_rate;
+    m->gradient_norm = p->gradient_norm;
+    m->windows_per_second = p->windows_per_s;
+    m->data_wait_ratio = p->data_wait_ratio;
+    m->eta_s = p->eta_s;
+    m->metric = p->metric;
+    m->metric_name = (char *)(uintptr_t)p->metric_name;
+    m->done = p->done;
+    m->total = p->total;
+    m->nonfinite_steps = p->nonfinite_steps;
+    m->validation_loss = p->validation_loss;
+    return m;
+}
+
+Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position) {
+    Brr__V1__Job *m = arena_alloc(arena, sizeof *m);
+    if (!m)
+        return NULL;
+    brr__v1__job__init(m);
+    m->id = (char *)(uintptr_t)job->id;
+    m->kind = (char *)(uintptr_t)job->kind;
+    m->name = (char *)(uintptr_t)job->name;
+    m->state = (Brr__V1__JobState)(job->state + 1); /* 0 is UNSPECIFIED */
+    m->reason = (char *)(uintptr_t)job->reason;
+    m->priority = (int32_t)job->priority;
+    m->queue_position = queue_position;
+    m->created_ms = job->created_ms;
+    m->started_ms = job->started_ms;
+    m->finished_ms = job->finished_ms;
+    m->attempts = job->attempts;
+    m->restarts = job->restarts;
+    m->checkpoint = (char *)(uintptr_t)(*job->best ? job->best : job->last);
+    m->last_checkpoint = (char *)(uintptr_t)job->last;
+    m->result_json = job->result ? job->result : m->result_json;
+    m->directory = (char *)(uintptr_t)job->directory;
+    m->progress = progress_of(arena, &job->progress);
+    return m->progress ? m : NULL;
+}

@@ -1,0 +1,233 @@
+/* brr.v1.Jobs over the scheduler: translation only. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+#include "daemon/server.h"
+
+static struct server *server_of(const struct rpc_call *call) { return rpc_context(call); }
+
+/* A Watch call: the job it follows. */
+struct watch {
+    struct rpc_call *call;
+    char id[JOB_ID_SIZE];
+    bool stale; /* the queue was full: send the newest state when there is room */
+    struct watch *next;
+};
+
+static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
+
+static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
+    return convert_job(rpc_arena(call), job, sched_position(server_of(call)->sched, job));
+}
+
+static void answer_job(struct rpc_call *call, const struct job *job) {
+    Brr__V1__Job *m = message_of(call, job);
+    if (m)
+        convert_answer(call, &m->base);
+}
+
+struct notices {
+    struct arena *arena;
+    char *items[32];
+    size_t n;
+};
+
+static void add_notice(void *ctx, const char *text) {
+    struct notices *n = ctx;
+    if (n->n < 32 && (n->items[n->n] = arena_strdup(n->arena, text)))
+        n->n++;
+}
+
+static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
+    struct notices notices = {.arena = rpc_arena(call)};
+    const struct job *job = NULL;
+    struct err err;
+    if (!in)
+        return;
+    if (!in->file) {
+        err_set(&err, ERR_INVALID, "Submit without a job file");
+        fail(call, &err);
+        return;
+    }
+    struct sched_request request = {.yaml = in->file->yaml,
+                                    .file = *in->file->name ? in->file->name : "job.yaml",
+                                    .request_id = in->request_id,
+                                    .overrides = (const char *const *)in->file->overrides,
+                                    .n_overrides = (int)in->file->n_overrides};
+    if (sched_submit(server_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
+        fail(call, &err);
+        return;
+    }
+    Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
+    out.job = message_of(call, job);
+    out.notices = notices.items;
+    out.n_notices = notices.n;
+    convert_answer(call, &out.base);
+}
+
+static const struct job *find(struct rpc_call *call, const char *id) {
+    const struct job *job = sched_get(server_of(call)->sched, id);
+    struct err err;
+    if (!job) {
+        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
+        fail(call, &err);
+    }
+    return job;
+}
+
+static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__GetJobRequest *in = convert_unpack(call, &brr__v1__get_job_request__descriptor, data, len);
+    const struct job *job = in ? find(call, in->id) : NULL;
+    if (job)
+        answer_job(call, job);
+}
+
+static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
+    for (size_t i = 0; i < in->n_states; i++)
+        if ((int)in->states[i] == (int)job->state + 1)
+            return true;
+    return in->n_states == 0;
+}
+
+static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ListJobsRequest *in = convert_unpack(call, &brr__v1__list_jobs_request__descriptor, data, len);
+    struct sched *sched = server_of(call)->sched;
+    if (!in)
+        return;
+    Brr__V1__ListJobsResponse out = BRR__V1__LIST_JOBS_RESPONSE__INIT;
+    int limit = in->limit > 0 ? in->limit : 100;
+    out.jobs =
+        arena_alloc(rpc_arena(call), (size_t)(limit < sched_count(sched) ? limit : sched_count(sched)) * sizeof *out.jobs + 1);
+    for (int i = sched_count(sched) - 1; out.jobs && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
+        if (wanted(in, sched_at(sched, i)) && (out.jobs[out.n_jobs] = message_of(call, sched_at(sched, i))))
+            out.n_jobs++;
+    convert_answer(call, &out.base);
+}
+
+/* Each update is packed from an arena of its own: a watch may last for days. */
+static void send_update(struct watch *w, const struct job *job) {
+    struct arena arena;
+    arena_init(&arena, 1u << 20);
+    Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
+    out.job = convert_job(&arena, job, sched_position(server_of(w->call)->sched, job));
+    out.final = job_is_over(job->state);
+    w->stale = out.job && !convert_send(w->call, &out.base);
+    if (out.final)
+        rpc_finish(w->call, 0, NULL);
+    arena_done(&arena);
+}
+
+static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__WatchJobRequest *in = convert_unpack(call, &brr__v1__watch_job_request__descriptor, data, len);
+    const struct job *job = in ? find(call, in->id) : NULL;
+    struct watch *w = job ? calloc(1, sizeof *w) : NULL;
+    if (!w)
+        return;
+    struct server *server = server_of(call);
+    w->call = call;
+    str_copy(w->id, sizeof w->id, job->id);
+    w->next = server->watches;
+    server->watches = w;
+    rpc_set_state(call, w);
+    send_update(w, job);
+}
+
+static void watch_end(struct rpc_call *call) {
+    struct server *server = server_of(call);
+    struct watch *w = rpc_state(call), **link = &server->watches;
+    while (w && *link && *link != w)
+        link = &(*link)->next;
+    if (w && *link)
+        *link = w->next;
+    free(w);
+}
+
+static void watch_writable(struct rpc_call *call) {
+    struct watch *w = rpc_state(call);
+    const struct job *job = w && w->stale ? sched_get(server_of(call)->sched, w->id) : NULL;
+    if (job)
+        send_update(w, job);
+}
+
+void svc_jobs_changed(struct server *server, const struct job *job) {
+    for (struct watch *w = server->watches, *next; w; w = next) {
+        next = w->next;
+        if (strcmp(w->id, job->id))
+            continue;
+        if (w->stale && !job_is_over(job->state))
+            continue; /* a slow client gets the newest state when it has read what waits */
+        send_update(w, job);
+    }
+}
+
+static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__JobLogsRequest *in = convert_unpack(call, &brr__v1__job_logs_request__descriptor, data, len);
+    const struct job *job = in ? find(call, in->id) : NULL;
+    char path[4096], *text = NULL;
+    size_t bytes = 0;
+    struct err err;
+    if (!job)
+        return;
+    if (in->follow) {
+        err_set(&err, ERR_UNSUPPORTED, "following a log is unsupported yet; `brrctl watch` follows the job's progress");
+        fail(call, &err);
+        return;
+    }
+    str_format(path, sizeof path, "%s/log.txt", job->directory);
+    int rc = fsio_exists(path) ? fsio_read(path, 64u << 20, &text, &bytes, &err) : 0;
+    int lines = 0, skip = 0;
+    for (size_t i = 0; text && i < bytes; i++)
+        lines += text[i] == '\n';
+    skip = in->tail > 0 && lines > in->tail ? lines - in->tail : 0;
+    for (char *p = text, *line; p && *p && (line = strsep(&p, "\n"));) {
+        if (skip-- > 0 || !*line)
+            continue;
+        Brr__V1__LogLine out = BRR__V1__LOG_LINE__INIT;
+        out.text = line;
+        convert_send(call, &out.base);
+    }
+    free(text);
+    rpc_finish(call, rc, &err);
+}
+
+static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
+    const struct job *job = NULL;
+    struct err err;
+    if (!in)
+        return;
+    if (sched_cancel(server_of(call)->sched, in->id, &job, &err))
+        fail(call, &err);
+    else
+        answer_job(call, job);
+}
+
+static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ResumeJobRequest *in = convert_unpack(call, &brr__v1__resume_job_request__descriptor, data, len);
+    const struct job *job = NULL;
+    struct err err;
+    if (!in)
+        return;
+    if (sched_resume(server_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
+        fail(call, &err);
+        return;
+    }
+    answer_job(call, job);
+    sched_turn(server_of(call)->sched);
+}
+
+const struct rpc_method svc_jobs[] = {
+    {"/brr.v1.Jobs/Submit", false, RPC_CONTROL_BYTES, submit, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/Get", false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/List", false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/Watch", false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end},
+    {"/brr.v1.Jobs/Logs", false, RPC_CONTROL_BYTES, logs, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/Cancel", false, RPC_CONTROL_BYTES, cancel, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/Resume", false, RPC_CONTROL_BYTES, resume, NULL, NULL, NULL},
+};
+const size_t svc_jobs_count = sizeof svc_jobs / sizeof *svc_jobs;

@@ -1,0 +1,280 @@
+#include "daemon/server.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/rpc/services.h"
+#include "daemon/versions.h"
+
+enum { TICK_MS = 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
+
+/* The server with what only its own file touches. */
+struct daemon {
+    struct server server;
+    uv_loop_t loop;
+    uv_async_t reports;
+    uv_signal_t signals[3];
+    uv_timer_t tick;
+    struct rpc_server *rpc;
+    struct http *http;
+    const struct rpc_method *methods[MAX_METHODS];
+    int cache_lock;
+    bool stopping, rpc_stopped;
+    char running[JOB_ID_SIZE]; /* job whose training gauges are shown */
+    int64_t running_steps;
+};
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static struct metric *series(struct server *s, const char *name, const char *labels) {
+    return metrics_series(s->metrics, name, labels);
+}
+
+static void count_jobs(struct server *s) {
+    int counts[JOB_STATE_COUNT] = {0};
+    for (int i = 0; i < sched_count(s->sched); i++)
+        counts[sched_at(s->sched, i)->state]++;
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        metric_set(series(s, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
+}
+
+static void drop_train_gauges(struct daemon *d) {
+    metrics_drop(d->server.metrics, "brrd_train_loss", d->running);
+    metrics_drop(d->server.metrics, "brrd_train_learning_rate", d->running);
+    metrics_drop(d->server.metrics, "brrd_train_gradient_norm", d->running);
+    d->running[0] = '\0';
+}
+
+static void on_job_changed(void *ctx, const struct job *job) {
+    struct daemon *d = ctx;
+    struct server *s = &d->server;
+    const struct task_progress *p = &job->progress;
+    if (job->state == JOB_RUNNING && p->step > 0) {
+        if (strcmp(d->running, job->id)) {
+            str_copy(d->running, sizeof d->running, job->id);
+            d->running_steps = p->step - 1;
+        }
+        metric_set(series(s, "brrd_train_loss", job->id), p->loss);
+        metric_set(series(s, "brrd_train_learning_rate", job->id), p->learning_rate);
+        metric_set(series(s, "brrd_train_gradient_norm", job->id), p->gradient_norm);
+        if (p->step > d->running_steps) {
+            metric_add(series(s, "brrd_train_steps_total", ""), (double)(p->step - d->running_steps));
+            metric_observe(series(s, "brrd_train_step_duration_seconds", ""), p->step_s);
+            d->running_steps = p->step;
+        }
+    }
+    if (job_is_over(job->state)) {
+        const char *outcome = job_state_name(job->state);
+        metric_add(series(s, "brrd_jobs_finished_total", outcome), 1);
+        metric_observe(series(s, "brrd_job_run_duration_seconds", outcome), (double)(job->finished_ms - job->started_ms) / 1000);
+        if (!strcmp(d->running, job->id))
+            drop_train_gauges(d);
+    }
+    if (job->state == JOB_QUEUED && !job->attempts && !*job->reason)
+        metric_add(series(s, "brrd_jobs_submitted_total", job->kind), 1);
+    svc_jobs_changed(s, job);
+}
+
+static void on_job_log(void *ctx, const struct job *job, const char *level, const char *text) {
+    (void)ctx;
+    log_write(strcmp(level, "info") ? LOG_WARN : LOG_INFO, text, "job=%s", job->id);
+}
+
+static void on_call_ended(void *ctx, const char *path, int code, double seconds) {
+    struct server *s = ctx;
+    char labels[256];
+    str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
+    metric_add(series(s, "brrd_rpc_requests_total", labels), 1);
+    metric_observe(series(s, "brrd_rpc_duration_seconds", path), seconds);
+}
+
+static void wake_loop(void *ctx) { uv_async_send(ctx); }
+
+static void close_handles(struct daemon *d) {
+    uv_close((uv_handle_t *)&d->reports, NULL);
+    uv_close((uv_handle_t *)&d->tick, NULL);
+    for (int i = 0; i < 3; i++)
+        uv_close((uv_handle_t *)&d->signals[i], NULL);
+}
+
+static void finish_if_idle(struct daemon *d) {
+    if (d->stopping && d->rpc_stopped && sched_idle(d->server.sched) && !uv_is_closing((uv_handle_t *)&d->tick))
+        close_handles(d);
+}
+
+static void on_rpc_stopped(void *ctx) {
+    struct daemon *d = ctx;
+    d->rpc_stopped = true;
+    finish_if_idle(d);
+}
+
+/* Running jobs checkpoint first; then the listeners go. */
+static void stop_rpc_if_idle(struct daemon *d) {
+    if (d->stopping && sched_idle(d->server.sched) && d->rpc) {
+        struct rpc_server *rpc = d->rpc;
+        rpc_server_stop(rpc, on_rpc_stopped, d);
+    }
+    finish_if_idle(d);
+}
+
+static void begin_stop(struct daemon *d) {
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    atomic_store(&d->server.serving, false);
+    metric_set(series(&d->server, "brrd_ready", "daemon"), 0);
+    log_info("stopping: running jobs checkpoint first", NULL);
+    sd_notify(0, "STOPPING=1");
+    sched_drain(d->server.sched);
+    stop_rpc_if_idle(d);
+}
+
+static void on_signal(uv_signal_t *handle, int signum) {
+    struct daemon *d = handle->data;
+    if (signum != SIGHUP)
+        begin_stop(d);
+}
+
+static void on_reports(uv_async_t *handle) {
+    struct daemon *d = handle->data;
+    sched_turn(d->server.sched);
+    if (d->stopping)
+        stop_rpc_if_idle(d);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct daemon *d = timer->data;
+    struct server *s = &d->server;
+    sched_turn(s->sched);
+    count_jobs(s);
+    metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
+    sd_notify(0, "WATCHDOG=1");
+    if (d->stopping)
+        stop_rpc_if_idle(d);
+}
+
+static int prepare_paths(struct daemon *d, struct err *err) {
+    const struct config *c = d->server.config;
+    char lock[4096];
+    int rc = fsio_mkdirs(c->cache, err);
+    if (!rc)
+        rc = fsio_mkdirs(c->results, err);
+    if (!rc)
+        rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
+    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
+        err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
+    return rc;
+}
+
+static void collect_methods(struct daemon *d, size_t *ret_n) {
+    const struct rpc_method *tables[] = {svc_jobs, svc_admin, svc_health};
+    size_t counts[] = {svc_jobs_count, svc_admin_count, svc_health_count}, n = 0;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < counts[i] && n < MAX_METHODS; k++)
+            d->methods[n++] = &tables[i][k];
+    *ret_n = n;
+}
+
+static int open_parts(struct daemon *d, struct err *err) {
+    struct server *s = &d->server;
+    const struct config *c = s->config;
+    struct worker_config worker = {
+        .device = c->device, .threads = (int)c->cpu_threads, .cache_dir = c->cache, .wake = wake_loop, .wake_ctx = &d->reports};
+    struct sched_config sched = {.database = c->database,
+                                 .results_dir = c->results,
+                                 .data_dir = c->data,
+                                 .local_paths = c->local_paths,
+                                 .max_queued = c->max_queued,
+                                 .changed = on_job_changed,
+                                 .logged = on_job_log,
+                                 .ctx = d};
+    struct rpc_config rpc = {.unix_path = c->unix_path, .tcp = c->tcp, .methods = d->methods, .ctx = s, .observe = on_call_ended};
+    collect_methods(d, &rpc.n_methods);
+    int rc = prepare_paths(d, err);
+    if (!rc)
+        rc = worker_start(&worker, &s->worker, err);
+    if (!rc)
+        rc = sched_open(&sched, s->worker, &s->sched, err);
+    if (!rc && c->http)
+        rc = http_start(c->http, s->metrics, &s->serving, &d->http, err);
+    return rc ? rc : rpc_server_start(&d->loop, &rpc, &d->rpc, err);
+}
+
+static void close_parts(struct daemon *d) {
+    http_stop(d->http);
+    worker_stop(d->server.worker);
+    sched_close(d->server.sched);
+    if (d->rpc)
+        rpc_server_free(d->rpc);
+    if (d->cache_lock >= 0)
+        close(d->cache_lock);
+}
+
+static void start_handles(struct daemon *d) {
+    static const int signums[3] = {SIGTERM, SIGINT, SIGHUP};
+    uv_async_init(&d->loop, &d->reports, on_reports);
+    uv_timer_init(&d->loop, &d->tick);
+    d->reports.data = d->tick.data = d;
+    uv_timer_start(&d->tick, on_tick, TICK_MS, TICK_MS);
+    for (int i = 0; i < 3; i++) {
+        uv_signal_init(&d->loop, &d->signals[i]);
+        d->signals[i].data = d;
+        uv_signal_start(&d->signals[i], on_signal, signums[i]);
+    }
+}
+
+static void announce(struct daemon *d) {
+    struct server *s = &d->server;
+    char labels[160];
+    struct device_info info;
+    worker_device(s->worker, &info);
+    str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
+    metric_set(series(s, "brrd_build_info", labels), 1);
+    metric_set(series(s, "brrd_ready", "daemon"), 1);
+    atomic_store(&s->serving, true);
+    count_jobs(s);
+    log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
+             info.description, s->config->unix_path ? s->config->unix_path : "none", s->config->tcp ? s->config->tcp : "none",
+             s->config->http ? s->config->http : "none");
+    sd_notify(0, "READY=1");
+    sched_turn(s->sched);
+}
+
+int server_run(const struct config *config, struct err *err) {
+    struct daemon *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    d->cache_lock = -1;
+    d->server.config = config;
+    d->server.start_ms = now_ms();
+    d->server.metrics = metrics_new(metrics_families, metrics_family_count, MAX_SERIES);
+    uv_loop_init(&d->loop);
+    d->server.loop = &d->loop;
+    start_handles(d);
+    int rc = d->server.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    if (rc)
+        close_handles(d);
+    else
+        announce(d);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    close_parts(d);
+    uv_loop_close(&d->loop);
+    metrics_free(d->server.metrics);
+    free(d);
+    if (!rc)
+        log_info("stopped", NULL);
+    return rc;
+}

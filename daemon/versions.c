@@ -1,0 +1,29 @@
+#include "daemon/versions.h"
+
+#include <dnnl.h>
+#include <microhttpd.h>
+#include <protobuf-c/protobuf-c.h>
+#include <uv.h>
+
+#include "base/str.h"
+#include "daemon/jobs/jobdb.h"
+#include "daemon/rpc/rpc.h"
+
+const char *versions_own(void) { return BRR_VERSION; }
+const char *versions_revision(void) { return BRR_REVISION; }
+
+size_t versions_list(struct version_row *rows, size_t max) {
+    const dnnl_version_t *dnnl = dnnl_version();
+    char onednn[64];
+    str_format(onednn, sizeof onednn, "%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch);
+    const struct {
+        const char *name, *version;
+    } all[] = {{"grpc", rpc_library_version()}, {"protobuf-c", protobuf_c_version()}, {"oneDNN", onednn},
+               {"libuv", uv_version_string()},  {"sqlite", jobdb_library_version()},  {"libmicrohttpd", MHD_get_version()}};
+    size_t n = 0;
+    for (; n < max && n < sizeof all / sizeof *all; n++) {
+        rows[n].name = all[n].name;
+        str_copy(rows[n].version, sizeof rows[n].version, all[n].version);
+    }
+    return n;
+}
