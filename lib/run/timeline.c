@@ -6,7 +6,8 @@
 
 #include "data/recording.h"
 
-enum { FEED_ROWS = 2560 };
+/* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
+enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64 };
 
 /* What happens in order: windows to be run, and marks that take effect when all windows before them are done. */
 enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
@@ -37,8 +38,9 @@ struct timeline {
     int64_t rows_first, rows_now, rows_capacity;
     int64_t segment_row; /* row of the segment's first sample */
 
-    struct item items[TIMELINE_MAX_PENDING + 8];
+    struct item items[QUEUE_SIZE];
     int n_items, n_waiting;
+    bool stalled;         /* rows are here whose windows wait for room in the queue */
     float *sum, *scratch; /* record trace under construction: sums over [emitted, emitted + 2·window) */
     int32_t *count;
     int64_t emitted;     /* samples before this were given out */
@@ -46,11 +48,11 @@ struct timeline {
     int64_t windows;
 };
 
+/* err is never NULL: the text is kept for timeline_status even when the caller did not want it. */
 static int keep_status(struct timeline *t, int rc, struct err *err) {
     if (rc && !t->status) {
         t->status = rc;
-        if (err)
-            t->error = *err;
+        t->error = *err;
     }
     return rc;
 }
@@ -126,7 +128,7 @@ static int run_marks(struct timeline *t, struct err *err) {
 }
 
 static int add_item(struct timeline *t, struct item item, struct err *err) {
-    if (t->n_items >= TIMELINE_MAX_PENDING)
+    if (t->n_items >= QUEUE_SIZE)
         return err_set(err, ERR_EXHAUSTED, "%d windows wait to be run; run them before sending more", t->n_items);
     t->items[t->n_items++] = item;
     t->n_waiting += item.kind == ITEM_WINDOW;
@@ -134,18 +136,21 @@ static int add_item(struct timeline *t, struct item item, struct err *err) {
 }
 
 /* Row of a sample of the present segment. */
-static int64_t row_of(const struct timeline *t, int64_t sample) {
-    return t->segment_row + sample - t->segment;
-}
+static int64_t row_of(const struct timeline *t, int64_t sample) { return t->segment_row + sample - t->segment; }
 
-/* Queue every window that the samples up to `now` complete, in order of their end. */
-static int queue_windows(struct timeline *t, struct err *err) {
+/* Queue the windows that the samples up to `now` complete, in order of their end, as long as the queue is shorter than limit. */
+static int queue_windows(struct timeline *t, int limit, struct err *err) {
     int rc = 0;
-    while (!rc) {
+    t->stalled = false;
+    while (!rc && t->in_segment) {
         int64_t record_end = t->next_record + t->window, alarm_end = t->alarm_hop ? t->next_alarm : INT64_MAX;
         int64_t end = record_end < alarm_end ? record_end : alarm_end;
         if (end > t->now)
             return 0;
+        if (t->n_items >= limit) {
+            t->stalled = true;
+            return 0;
+        }
         struct item item = {.kind = ITEM_WINDOW, .record = record_end == end, .alarm = alarm_end == end, .start = end - t->window};
         item.valid = item.start < t->segment ? end - t->segment : t->window;
         item.row = row_of(t, end - item.valid);
@@ -163,9 +168,9 @@ static int queue_windows(struct timeline *t, struct err *err) {
 static int end_segment(struct timeline *t, struct err *err) {
     if (!t->in_segment)
         return 0;
+    int rc = queue_windows(t, QUEUE_SIZE, err);
     int64_t covered = t->next_record == t->segment ? t->segment : t->next_record - t->hop + t->window;
-    int rc = 0;
-    if (covered < t->now) {
+    if (!rc && covered < t->now) {
         struct item item = {.kind = ITEM_WINDOW,
                             .record = true,
                             .start = t->next_record,
@@ -224,7 +229,7 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     memcpy(t->rows + (t->rows_now - t->rows_first) * t->channels, rows, (size_t)(n * t->channels) * sizeof *rows);
     t->rows_now += n;
     t->now += n;
-    return queue_windows(t, err);
+    return queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
 static int make(const struct detector *d, const struct timeline_options *options, const struct timeline_sink *sink,
@@ -302,23 +307,37 @@ void timeline_free(struct timeline *t) {
     free(t);
 }
 
-int timeline_sources(const struct timeline *t, const int **ret_indices) {
-    return frontend_sources(t->frontend, ret_indices);
+int timeline_sources(const struct timeline *t, const int **ret_indices) { return frontend_sources(t->frontend, ret_indices); }
+
+/* Whether the source may go on. A refusal leaves everything as it is. */
+static int check_open(const struct timeline *t, struct err *err) {
+    if (t->status)
+        return timeline_status(t, err);
+    if (t->finished || !t->frontend)
+        return err_set(err, ERR_PRECONDITION, t->finished ? "the source was ended" : "a cached recording feeds itself");
+    if (t->stalled || t->n_items > TIMELINE_MAX_PENDING)
+        return err_set(err, ERR_EXHAUSTED, "more than %d windows wait to be run; run them before sending more",
+                       TIMELINE_MAX_PENDING);
+    return 0;
 }
 
 int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err) {
-    return t->status ? timeline_status(t, err) : keep_status(t, frontend_push(t->frontend, uv, n, err), err);
+    struct err own;
+    err = err ? err : &own;
+    int rc = check_open(t, err);
+    return rc ? rc : keep_status(t, frontend_push(t->frontend, uv, n, err), err);
 }
 
 int timeline_gap(struct timeline *t, int64_t missing, struct err *err) {
-    return t->status ? timeline_status(t, err) : keep_status(t, frontend_gap(t->frontend, missing, err), err);
+    struct err own;
+    err = err ? err : &own;
+    int rc = check_open(t, err);
+    return rc ? rc : keep_status(t, frontend_gap(t->frontend, missing, err), err);
 }
 
-int timeline_finish(struct timeline *t, struct err *err) {
-    if (t->status)
-        return timeline_status(t, err);
-    if (t->finished)
-        return 0;
+static int finish(struct timeline *t, struct err *err) {
+    struct err own;
+    err = err ? err : &own;
     int rc = t->frontend ? frontend_finish(t->frontend, err) : 0;
     if (!rc)
         rc = end_segment(t, err);
@@ -326,12 +345,21 @@ int timeline_finish(struct timeline *t, struct err *err) {
     return keep_status(t, rc, err);
 }
 
+int timeline_finish(struct timeline *t, struct err *err) {
+    if (t->finished && !t->status)
+        return 0;
+    int rc = check_open(t, err);
+    return rc ? rc : finish(t, err);
+}
+
 /* Push rows of a cached recording until a window waits or it ends. */
 static int feed(struct timeline *t, struct err *err) {
+    struct err own;
+    err = err ? err : &own;
     struct recording_info info;
     recording_info(t->rec, &info);
     int rc = 0;
-    while (!rc && !t->n_waiting && t->rec_segment < info.n_segments) {
+    while (!rc && !t->n_waiting && !t->stalled && t->rec_segment < info.n_segments) {
         const struct window_span *seg = &info.segments[t->rec_segment];
         bool start = t->rec_at < seg->first;
         int64_t at = start ? seg->first : t->rec_at, n = seg->end - at < FEED_ROWS ? seg->end - at : FEED_ROWS;
@@ -341,8 +369,8 @@ static int feed(struct timeline *t, struct err *err) {
         if (t->rec_at == seg->end)
             t->rec_segment++;
     }
-    if (!rc && !t->n_waiting && t->rec_segment == info.n_segments)
-        rc = timeline_finish(t, err);
+    if (!rc && !t->n_waiting && !t->stalled && t->rec_segment == info.n_segments)
+        rc = finish(t, err);
     return keep_status(t, rc, err);
 }
 
@@ -389,6 +417,8 @@ static int complete_record(struct timeline *t, const struct item *item, const fl
 }
 
 int timeline_complete(struct timeline *t, const float *p, struct err *err) {
+    struct err own;
+    err = err ? err : &own;
     if (t->status)
         return timeline_status(t, err);
     if (!t->n_items || !t->items[0].taken)
@@ -402,15 +432,11 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
         rc = complete_record(t, &item, p, err);
     if (!rc)
         rc = run_marks(t, err);
+    if (!rc && t->stalled)
+        rc = queue_windows(t, TIMELINE_MAX_PENDING, err);
     return keep_status(t, rc, err);
 }
 
-bool timeline_done(const struct timeline *t) {
-    return t->finished && t->n_items == 0;
-}
-int64_t timeline_samples(const struct timeline *t) {
-    return t->now;
-}
-int64_t timeline_windows(const struct timeline *t) {
-    return t->windows;
-}
+bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
+int64_t timeline_samples(const struct timeline *t) { return t->now; }
+int64_t timeline_windows(const struct timeline *t) { return t->windows; }

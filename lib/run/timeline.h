@@ -3,8 +3,8 @@
  * offline to the bit for chunks of any size. Pull style: the owner of the device takes windows and hands probabilities back.
  * Record trace: mean over all windows of the grid that cover a sample, summed in order of start, given out when the last of them is
  * done. Alarm trace: every alarm_hop the newest window ends there and gives its newest alarm_hop samples at once; where it is a
- * window of the grid, one pass serves both. Bounded: two windows of samples and TIMELINE_MAX_PENDING windows.
- * One thread at a time. */
+ * window of the grid, one pass serves both. The first alarm windows of a segment are padded on the left. In memory: two windows of
+ * samples, the newest push, and TIMELINE_MAX_PENDING windows to be run. One thread at a time. */
 #ifndef BRR_RUN_TIMELINE_H
 #define BRR_RUN_TIMELINE_H
 #include <stdbool.h>
@@ -41,7 +41,8 @@ int timeline_new_cached(const struct detector *d, const struct recording *rec, c
 void timeline_free(struct timeline *t);
 /* Indices into source->labels of the channels to push, in order. */
 int timeline_sources(const struct timeline *t, const int **ret_indices);
-/* Raw µV, channel-major over the used channels, any n. EXHAUSTED when too many windows wait: run them first. */
+/* Raw µV, channel-major over the used channels, any n. EXHAUSTED when more than TIMELINE_MAX_PENDING windows of earlier pushes
+ * wait: run them, then push the same samples again. Any other error ends the timeline. */
 int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err);
 int timeline_gap(struct timeline *t, int64_t missing, struct err *err);
 /* The source ended; the last windows become ready. After they are completed everything has been given out. */

@@ -1,0 +1,514 @@
+/* Timelines against traces computed all at once from the same filtered samples: record trace, alarm trace, events and alarms, for
+ * any chunking and batching. The network is a fixed function of the window here; test_detector.c runs a real one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/recording.h"
+#include "run/timeline.h"
+#include "unit/eeg_fixture.h"
+
+enum { C = 3, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };
+
+static const char *const labels[] = {"EEG Fp1-REF", "EEG F3-REF", "EEG C3-REF"};
+
+/* What a source does: push n samples, or (negative) miss some. Lengths are in samples of the source. */
+struct source {
+    double rate;
+    int64_t steps[12];
+};
+/* A tail that is no multiple of anything; a gap of 1 s that is held; one of 10 s that ends the segment; a segment shorter than a
+ * window; one of exactly a window. */
+static const struct source at_256 = {256, {5003, -256, 2000, -2560, 700, -1000, 1024, -3000, 3333}};
+static const struct source at_200 = {200, {4001, -150, 1500, -2000, 300, -900, 2777}};
+
+struct truth {
+    uint16_t rows[MAX_T * C];
+    struct window_span segments[MAX_SEGMENTS];
+    int n_segments;
+    int64_t end;
+};
+
+struct alarm {
+    enum alarm_kind kind;
+    int64_t sample;
+};
+
+struct result {
+    float record[MAX_T], provisional[MAX_T];
+    struct event events[MAX_ITEMS];
+    struct alarm alarms[MAX_ITEMS];
+    int64_t record_end, n_events, n_alarms, windows;
+    int64_t fail_after; /* >0: the probabilities callback fails from this sample on */
+};
+
+static struct truth truth;
+static struct result want, got;
+static struct modelfile file;
+
+static struct frontend_source source_of(const struct source *s) { return (struct frontend_source){labels, C, s->rate}; }
+
+static int collect_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    struct truth *t = ctx;
+    (void)held;
+    (void)err;
+    assert_true(first + n <= MAX_T);
+    if (segment_start)
+        t->segments[t->n_segments++] = (struct window_span){first, first};
+    assert_int_equal(first, t->segments[t->n_segments - 1].end);
+    t->segments[t->n_segments - 1].end = t->end = first + n;
+    memcpy(t->rows + first * C, rows, (size_t)n * C * sizeof *rows);
+    return 0;
+}
+
+/* n source samples from `at` on. */
+static void make_chunk(int64_t at, int64_t n, double rate, float *buffer, const float **uv) {
+    for (int c = 0; c < C; c++) {
+        uv[c] = buffer + c * n;
+        for (int64_t i = 0; i < n; i++)
+            buffer[c * n + i] = (float)fixture_sample(c, at + i, rate);
+    }
+}
+
+static float chunk_buffer[C * 20000];
+
+static void make_truth(const struct source *s) {
+    struct frontend *f = NULL;
+    struct frontend_source source = source_of(s);
+    const float *uv[C];
+    memset(&truth, 0, sizeof truth);
+    assert_int_equal(frontend_new(&file.frontend, &source, collect_rows, &truth, &f, NULL, NULL), 0);
+    int64_t at = 0;
+    for (int i = 0; s->steps[i]; i++)
+        if (s->steps[i] > 0) {
+            make_chunk(at, s->steps[i], s->rate, chunk_buffer, uv);
+            assert_int_equal(frontend_push(f, uv, s->steps[i], NULL), 0);
+            at += s->steps[i];
+        } else {
+            assert_int_equal(frontend_gap(f, -s->steps[i], NULL), 0);
+        }
+    assert_int_equal(frontend_finish(f, NULL), 0);
+    frontend_free(f);
+}
+
+/* In place of the network: every probability depends on its place in the window and on all of it. */
+static void probabilities(const float *x, int64_t window, float *p) {
+    float sum = 0;
+    for (int64_t i = 0; i < window * C; i++)
+        sum += x[i] * (float)(1 + i % 5);
+    for (int64_t i = 0; i < window; i++)
+        p[i] = 0.5f + 0.5f * sinf(0.02f * sum + x[i * C] + 0.5f * x[(window - 1 - i) * C + 2] + 0.002f * (float)i);
+}
+
+static void expect_record(void) {
+    static int64_t starts[MAX_ITEMS];
+    static float x[MAX_WINDOW * C], p[MAX_WINDOW];
+    static int count[MAX_T];
+    int64_t n = window_grid(truth.segments, truth.n_segments, file.model.window, file.hop, starts);
+    memset(count, 0, sizeof count);
+    memset(want.record, 0, sizeof want.record);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t valid = window_valid(truth.segments, truth.n_segments, starts[k], file.model.window);
+        window_normalise(truth.rows + starts[k] * C, valid, C, file.model.window, false, x);
+        probabilities(x, file.model.window, p);
+        for (int64_t i = 0; i < valid; i++) {
+            want.record[starts[k] + i] += p[i];
+            count[starts[k] + i]++;
+        }
+    }
+    for (int64_t i = 0; i < truth.end; i++)
+        want.record[i] = count[i] ? want.record[i] / (float)count[i] : NAN;
+    want.record_end = truth.end;
+    want.windows = n;
+}
+
+static void expect_alarms(int64_t alarm_hop) {
+    static float x[MAX_WINDOW * C], p[MAX_WINDOW];
+    int64_t window = file.model.window;
+    for (int64_t i = 0; i < MAX_T; i++)
+        want.provisional[i] = NAN;
+    want.n_alarms = 0;
+    for (int s = 0; alarm_hop && s < truth.n_segments; s++) {
+        struct alarm_rule rule = {file.events.on, file.events.off, file.events.min_onset, file.events.min_offset, 0, false};
+        int64_t first = truth.segments[s].first, last = truth.segments[s].end;
+        for (int64_t end = first + alarm_hop; end <= last; end += alarm_hop) {
+            int64_t valid = end - first < window ? end - first : window;
+            window_normalise(truth.rows + (end - valid) * C, valid, C, window, true, x);
+            probabilities(x, window, p);
+            memcpy(want.provisional + end - alarm_hop, p + window - alarm_hop, (size_t)alarm_hop * sizeof *p);
+            for (int64_t i = end - alarm_hop; i < end; i++) {
+                int change = alarm_rule_push(&rule, want.provisional[i]);
+                if (change)
+                    want.alarms[want.n_alarms++] = (struct alarm){change > 0 ? ALARM_ON : ALARM_OFF, i};
+            }
+            bool shared = end >= first + window && (end - window - first) % file.hop == 0;
+            want.windows += !shared;
+        }
+        if (rule.active)
+            want.alarms[want.n_alarms++] = (struct alarm){ALARM_OFF, last};
+    }
+}
+
+static void expect(const struct source *s, int64_t alarm_hop) {
+    struct event *events = NULL;
+    make_truth(s);
+    expect_record();
+    expect_alarms(alarm_hop);
+    assert_int_equal(events_find(&file.events, want.record, want.record_end, &events, &want.n_events, NULL), 0);
+    assert_true(want.n_events < MAX_ITEMS);
+    memcpy(want.events, events, (size_t)want.n_events * sizeof *events);
+    free(events);
+}
+
+static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct result *r = ctx;
+    assert_int_equal(first, r->record_end);
+    if (r->fail_after && first >= r->fail_after)
+        return err_set(err, ERR_UNAVAILABLE, "the reader went away");
+    memcpy(r->record + first, p, (size_t)n * sizeof *p);
+    r->record_end = first + n;
+    return 0;
+}
+
+static int on_event(void *ctx, const struct event *event, struct err *err) {
+    struct result *r = ctx;
+    (void)err;
+    assert_true(event->end <= r->record_end); /* never before its probabilities */
+    r->events[r->n_events++] = *event;
+    return 0;
+}
+
+static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+    struct result *r = ctx;
+    (void)p;
+    (void)err;
+    r->alarms[r->n_alarms++] = (struct alarm){kind, sample};
+    return 0;
+}
+
+static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct result *r = ctx;
+    (void)err;
+    memcpy(r->provisional + first, p, (size_t)n * sizeof *p);
+    return 0;
+}
+
+static void clear(struct result *r) {
+    r->record_end = r->n_events = r->n_alarms = r->windows = r->fail_after = 0;
+    for (int64_t i = 0; i < MAX_T; i++)
+        r->provisional[i] = NAN;
+}
+
+static struct timeline_sink sink_of(struct result *r) {
+    return (struct timeline_sink){r, on_probabilities, on_event, on_alarm, on_provisional};
+}
+
+/* Run waiting windows, up to `batch` taken before the first is completed. Returns how many ran. */
+static int64_t run_batch(struct timeline *t, int batch) {
+    static float x[MAX_WINDOW * C], p[16][MAX_WINDOW];
+    int taken = 0;
+    while (taken < batch && timeline_take(t, x))
+        probabilities(x, file.model.window, p[taken++]);
+    for (int i = 0; i < taken; i++)
+        if (timeline_complete(t, p[i], NULL))
+            return i;
+    return taken;
+}
+
+static void drain(struct timeline *t, int batch) {
+    while (run_batch(t, batch) > 0)
+        ;
+}
+
+static struct detector *make_detector(struct device **ret_device) {
+    struct detector *d = NULL;
+    assert_int_equal(device_open("cpu", 1, ret_device, NULL), 0);
+    assert_int_equal(detector_wrap(*ret_device, NULL, &file, 1, &d, NULL), 0);
+    return d;
+}
+
+/* A wide enough push when the queue is full: run some and send the same again. */
+static void push(struct timeline *t, const float *const *uv, int64_t n, int batch) {
+    struct err err;
+    int rc;
+    while ((rc = timeline_push(t, uv, n, &err)) == ERR_EXHAUSTED)
+        assert_true(run_batch(t, batch) > 0);
+    assert_int_equal(rc, 0);
+}
+
+/* lazy: windows are run only when the queue is full and at the end. */
+static void stream(const struct source *s, int64_t alarm_hop, int64_t chunk, int batch, bool lazy) {
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = alarm_hop};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(s);
+    const float *uv[C];
+    clear(&got);
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    int64_t at = 0;
+    for (int i = 0; s->steps[i]; i++) {
+        if (s->steps[i] < 0) {
+            if (lazy)
+                drain(t, batch);
+            assert_int_equal(timeline_gap(t, -s->steps[i], NULL), 0);
+        }
+        for (int64_t done = 0; done < s->steps[i];) {
+            int64_t n = s->steps[i] - done < chunk ? s->steps[i] - done : chunk;
+            make_chunk(at, n, s->rate, chunk_buffer, uv);
+            push(t, uv, n, batch);
+            if (!lazy)
+                drain(t, batch);
+            done += n;
+            at += n;
+        }
+    }
+    if (lazy)
+        drain(t, batch);
+    assert_int_equal(timeline_finish(t, NULL), 0);
+    drain(t, batch);
+    assert_true(timeline_done(t));
+    assert_int_equal(timeline_status(t, NULL), 0);
+    assert_int_equal(timeline_samples(t), truth.end);
+    got.windows = timeline_windows(t);
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+static void compare(const char *what) {
+    if (got.record_end != want.record_end || memcmp(got.record, want.record, (size_t)want.record_end * sizeof(float)) != 0) {
+        int64_t i = 0;
+        while (i < want.record_end && !memcmp(&got.record[i], &want.record[i], sizeof(float)))
+            i++;
+        fail_msg("%s: record trace of %lld samples, expected %lld; differs from sample %lld: %.9g, expected %.9g", what,
+                 (long long)got.record_end, (long long)want.record_end, (long long)i, (double)got.record[i],
+                 (double)want.record[i]);
+    }
+    for (int64_t i = 0; i < truth.end; i++)
+        if (memcmp(&got.provisional[i], &want.provisional[i], sizeof(float)) != 0)
+            fail_msg("%s: alarm trace differs from sample %lld", what, (long long)i);
+    assert_int_equal(got.n_events, want.n_events);
+    for (int64_t i = 0; i < want.n_events; i++)
+        assert_true(got.events[i].first == want.events[i].first && got.events[i].end == want.events[i].end &&
+                    got.events[i].confidence == want.events[i].confidence);
+    assert_int_equal(got.n_alarms, want.n_alarms);
+    for (int64_t i = 0; i < want.n_alarms; i++)
+        assert_true(got.alarms[i].kind == want.alarms[i].kind && got.alarms[i].sample == want.alarms[i].sample);
+    if (got.windows != want.windows)
+        fail_msg("%s: %lld windows were run, expected %lld", what, (long long)got.windows, (long long)want.windows);
+}
+
+static int setup(void **state) {
+    (void)state;
+    memset(&file, 0, sizeof file);
+    assert_int_equal(seizure_preset("tiny", C, &file.model, NULL), 0);
+    file.model.window = 1024;
+    file.hop = 256;
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 50, {0.5, 120}, 2};
+    assert_int_equal(modelfile_set_frontend(&file, &frontend, NULL), 0);
+    file.events = (struct events_config){.on = 0.6,
+                                         .off = 0.5,
+                                         .min_onset = 3,
+                                         .min_offset = 4,
+                                         .opening = 3,
+                                         .closing = 5,
+                                         .min_duration_s = 0.02,
+                                         .max_duration_s = 1,
+                                         .merge_gap_s = 0.02,
+                                         .percentile = 0.75};
+    return 0;
+}
+
+static void any_chunking_and_batching_gives_the_trace_of_the_whole(void **state) {
+    (void)state;
+    static const int64_t chunks[] = {1, 7, 256, 20000};
+    const struct source *sources[] = {&at_256, &at_200};
+    for (int s = 0; s < 2; s++) {
+        expect(sources[s], 64);
+        assert_int_equal(truth.n_segments, 4 - s);
+        assert_true(want.n_events > 10 && want.n_alarms > 10);
+        for (int i = 0; i < 4; i++)
+            for (int batch = 1; batch <= 5; batch += 4) {
+                char what[96];
+                snprintf(what, sizeof what, "%g Hz, chunks of %lld, batches of %d", sources[s]->rate, (long long)chunks[i], batch);
+                stream(sources[s], 64, chunks[i], batch, false);
+                compare(what);
+            }
+    }
+}
+
+static void passes_are_shared_only_where_the_windows_coincide(void **state) {
+    (void)state;
+    expect(&at_256, 0);
+    int64_t record = want.windows;
+    expect(&at_256, 256); /* every full window of the grid ends at a multiple of the alarm hop */
+    int64_t both = want.windows;
+    stream(&at_256, 256, 256, 1, false);
+    compare("alarm hop = hop");
+    int64_t alarms = 0, tails = 0;
+    for (int s = 0; s < truth.n_segments; s++) {
+        int64_t length = truth.segments[s].end - truth.segments[s].first;
+        alarms += length / 256;
+        tails += length < 1024 || (length - 1024) % 256;
+    }
+    assert_int_equal(both, alarms + tails);
+    assert_true(both < record + alarms);
+    file.model.window = 1040; /* 1040 + 256k is never a multiple of 128 */
+    expect(&at_256, 128);
+    alarms = 0;
+    for (int s = 0; s < truth.n_segments; s++)
+        alarms += (truth.segments[s].end - truth.segments[s].first) / 128;
+    int64_t grid = window_grid(truth.segments, truth.n_segments, 1040, 256, NULL);
+    assert_int_equal(want.windows, grid + alarms);
+    stream(&at_256, 128, 1000, 3, false);
+    compare("windows that never coincide");
+    expect(&at_256, 0);
+    stream(&at_256, 0, 1000, 3, false);
+    compare("no alarm trace");
+    assert_int_equal(got.n_alarms, 0);
+}
+
+static void first_values_come_after_one_window_and_final_ones_every_hop(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = 128};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(&at_256);
+    const float *uv[C];
+    clear(&got);
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    for (int64_t at = 0; at < 4096; at += 64) {
+        make_chunk(at, 64, 256, chunk_buffer, uv);
+        push(t, uv, 64, 1);
+        drain(t, 1);
+        int64_t now = timeline_samples(t); /* the frontend may hold a few samples back */
+        assert_int_equal(got.record_end, now < 1024 ? 0 : (now - 1024) / 256 * 256 + 256);
+        int64_t alarmed = now / 128 * 128;
+        assert_true(!alarmed || !isnan(got.provisional[alarmed - 1]));
+        assert_true(isnan(got.provisional[alarmed]));
+    }
+    assert_true(timeline_samples(t) > 4000);
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+static void a_full_queue_refuses_without_losing_a_sample(void **state) {
+    (void)state;
+    expect(&at_256, 2); /* thousands of alarm windows */
+    stream(&at_256, 2, 20000, 16, true);
+    compare("one push per segment, run at the end");
+    stream(&at_256, 2, 50, 16, true);
+    compare("small pushes against a full queue");
+}
+
+static void a_cached_recording_gives_what_the_stream_gave(void **state) {
+    (void)state;
+    char folder[256], path[512];
+    struct recording_writer *w = NULL;
+    struct recording *rec = NULL;
+    expect(&at_256, 64);
+    fixture_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/rec", folder);
+    assert_int_equal(recording_writer_open(path, C, &w, NULL), 0);
+    for (int s = 0; s < truth.n_segments; s++) {
+        const struct window_span *seg = &truth.segments[s];
+        assert_int_equal(
+            recording_writer_rows(w, truth.rows + seg->first * C, seg->end - seg->first, seg->first, true, false, NULL), 0);
+    }
+    struct recording_facts facts = {.key = "k",
+                                    .source = "s",
+                                    .montage = "m",
+                                    .label_source = "none",
+                                    .note = "",
+                                    .duration_s = (double)truth.end / 256,
+                                    .samples = truth.end};
+    assert_int_equal(recording_writer_commit(w, &facts, NULL), 0);
+    assert_int_equal(recording_open(path, &rec, NULL), 0);
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = 64};
+    struct timeline_sink sink = sink_of(&got);
+    clear(&got);
+    assert_int_equal(timeline_new_cached(d, rec, &options, &sink, &t, NULL), 0);
+    struct err err;
+    assert_int_equal(timeline_finish(t, &err), ERR_PRECONDITION);
+    drain(t, 5);
+    assert_true(timeline_done(t));
+    got.windows = timeline_windows(t);
+    compare("cached");
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+    recording_close(rec);
+    fixture_remove(folder);
+}
+
+static void a_failing_sink_ends_its_timeline_with_that_error(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_options options = {0};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(&at_256);
+    struct err err = {0};
+    const float *uv[C];
+    clear(&got);
+    got.fail_after = 512;
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    make_chunk(0, 4000, 256, chunk_buffer, uv);
+    push(t, uv, 4000, 1);
+    drain(t, 1);
+    assert_int_equal(got.record_end, 512);
+    assert_int_equal(timeline_status(t, &err), ERR_UNAVAILABLE);
+    assert_string_equal(err.message, "the reader went away");
+    assert_int_equal(timeline_push(t, uv, 100, &err), ERR_UNAVAILABLE);
+    assert_false(timeline_ready(t, &err));
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+static void impossible_settings_are_refused(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(&at_256);
+    struct err err = {0};
+    struct timeline_options options = {.alarm_hop = 100};
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "divisor"));
+    options.alarm_hop = 64;
+    source.n_labels = 2; /* C3 is not there */
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "C3"));
+    detector_close(d);
+    device_close(dev);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(any_chunking_and_batching_gives_the_trace_of_the_whole, setup),
+        cmocka_unit_test_setup(passes_are_shared_only_where_the_windows_coincide, setup),
+        cmocka_unit_test_setup(first_values_come_after_one_window_and_final_ones_every_hop, setup),
+        cmocka_unit_test_setup(a_full_queue_refuses_without_losing_a_sample, setup),
+        cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup),
+        cmocka_unit_test_setup(a_failing_sink_ends_its_timeline_with_that_error, setup),
+        cmocka_unit_test_setup(impossible_settings_are_refused, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
