@@ -1,0 +1,124 @@
+/* score REF HYP: files or directories of events TSV. Runs here, without a daemon. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "data/labels.h"
+#include "run/score.h"
+
+struct pairs {
+    const char *ref, *hyp;
+    bool directory;
+    struct score_recording *items;
+    int n, capacity;
+};
+
+static int read_events(const char *path, struct score_event **ret, int *ret_n, double *ret_duration, struct err *err) {
+    struct events_file file;
+    int rc = events_read_tsv(path, &file, err);
+    if (rc)
+        return rc;
+    struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
+    int n = 0;
+    for (size_t i = 0; events && i < file.n_rows; i++)
+        if (str_starts(file.rows[i].type, "sz") && !isnan(file.rows[i].duration_s))
+            events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].onset_s + file.rows[i].duration_s};
+    *ret_duration = file.recording_s;
+    events_done(&file);
+    if (!events)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+    *ret = events;
+    *ret_n = n;
+    return 0;
+}
+
+/* "sub-XX" of a path, else the whole path. */
+static char *subject_of(const char *path) {
+    const char *at = strstr(path, "sub-");
+    return at ? strndup(at, strcspn(at, "_/")) : strdup(path);
+}
+
+/* The hypothesis of a reference: the same relative path, else the same name anywhere directly below. */
+static bool find_hypothesis(const struct pairs *p, const char *relative, char *buf, size_t size) {
+    if (!p->directory)
+        return str_copy(buf, size, p->hyp);
+    if (str_format(buf, size, "%s/%s", p->hyp, relative) && fsio_exists(buf))
+        return true;
+    return str_format(buf, size, "%s/%s", p->hyp, fsio_basename(relative)) && fsio_exists(buf);
+}
+
+static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
+    char hyp_path[4096];
+    struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
+    if (!items)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    p->items = items;
+    struct score_recording *r = &items[p->n];
+    struct score_event *ref = NULL, *hyp = NULL;
+    double duration = NAN;
+    *r = (struct score_recording){.name = strdup(relative), .subject = subject_of(relative)};
+    p->n++;
+    int rc = read_events(ref_path, &ref, &r->n_ref, &r->duration_s, err);
+    r->ref = ref;
+    if (!rc && isnan(r->duration_s))
+        rc = err_set(err, ERR_INVALID, "%s: no recordingDuration; scores need the recording's length", ref_path);
+    if (!rc && find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
+        rc = read_events(hyp_path, &hyp, &r->n_hyp, &duration, err); /* a missing one counts as no event */
+    r->hyp = hyp;
+    return rc;
+}
+
+static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct pairs *p = ctx;
+    char path[4096];
+    (void)size;
+    if (!str_ends(relative, "_events.tsv"))
+        return 0;
+    int rc = fsio_join(path, sizeof path, p->ref, relative, err);
+    return rc ? rc : add_pair(p, path, relative, err);
+}
+
+static void print_report(const struct score_report *r) {
+    printf("%.2f hours, %d subjects; %s\n", r->pooled[0].counts.duration_s / 3600, r->n_subjects, SCORE_DEFINITION);
+    printf("%-12s %11s %9s %6s %8s %8s %8s %6s\n", "pooled", "sensitivity", "precision", "F1", "FA/24h", "tp", "fp", "ref");
+    for (int k = 0; k < SCORE_KINDS; k++) {
+        const struct score *s = &r->pooled[k];
+        printf("%-12s %11.3f %9.3f %6.3f %8.2f %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k), s->sensitivity,
+               s->precision, s->f1, s->false_alarms_per_24h, s->counts.tp, s->counts.fp, s->counts.ref);
+    }
+}
+
+int cmd_score(const struct options *o) {
+    struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
+    struct score_report report;
+    struct err err = {0};
+    int rc = p.directory ? fsio_walk(p.ref, visit, &p, &err) : add_pair(&p, p.ref, fsio_basename(p.ref), &err);
+    if (!rc && !p.n)
+        rc = err_set(&err, ERR_NOT_FOUND, "no *_events.tsv below %s", p.ref);
+    if (!rc && !(rc = score_all(p.items, p.n, &report, &err))) {
+        struct str s;
+        struct json_writer w;
+        str_init(&s, 16u << 20);
+        json_writer_init(&w, &s);
+        if (o->json) {
+            score_report_json(&report, &w);
+            puts(str_cstr(&s));
+        } else {
+            print_report(&report);
+        }
+        str_done(&s);
+        score_report_done(&report);
+    }
+    for (int i = 0; i < p.n; i++) {
+        free((void *)(uintptr_t)p.items[i].name);
+        free((void *)(uintptr_t)p.items[i].subject);
+        free((void *)(uintptr_t)p.items[i].ref);
+        free((void *)(uintptr_t)p.items[i].hyp);
+    }
+    free(p.items);
+    return rc ? brrctl_fail(&err) : 0;
+}
