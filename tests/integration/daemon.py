@@ -1,0 +1,94 @@
+"""A brrd of its own in a temporary directory, for the integration tests."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+BIN = os.environ["BRR_BIN"]
+SOURCE = os.environ["BRR_SOURCE_DIR"]
+
+# A network small enough to train in seconds, on 16 s windows.
+MINI = [
+    "model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=1", "model.mamba_layers=1", "model.headdim=8", "model.d_state=4",
+    "data.window_s=16", "data.hop_s=8", "training.batch_size=4", "data.loader_workers=1",
+]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Daemon:
+    def __init__(self, directory, extra=()):
+        self.dir = directory
+        self.port = free_port()
+        self.socket = os.path.join(directory, "s.sock")
+        self.extra = list(extra)
+        self.process = None
+        self.env = {**os.environ, "BRR_ENDPOINT": f"unix:{self.socket}"}
+        os.makedirs(os.path.join(directory, "data"), exist_ok=True)
+
+    def command(self):
+        sets = [f"listen.unix={self.socket}", f"http.listen=127.0.0.1:{self.port}", f"paths.data={self.dir}/data", f"paths.cache={self.dir}/cache",
+                f"paths.results={self.dir}/results", "jobs.database=" + os.path.join(self.dir, "jobs.sqlite"), *self.extra]
+        return [f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml"] + [a for s in sets for a in ("--set", s)]
+
+    def start(self):
+        self.log = open(os.path.join(self.dir, "brrd.log"), "ab")
+        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        deadline = time.time() + 20
+        while time.time() < deadline:
+            if self.ctl("version")[0] == 0:
+                return self
+            assert self.process.poll() is None, self.read_log()
+            time.sleep(0.05)
+        raise AssertionError("brrd did not start: " + self.read_log())
+
+    def read_log(self):
+        return open(os.path.join(self.dir, "brrd.log"), encoding="utf-8").read()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(timeout=60)
+
+    def ctl(self, *args, timeout=300):
+        r = subprocess.run([f"{BIN}/brrctl", *args], env=self.env, capture_output=True, text=True, timeout=timeout)
+        return r.returncode, r.stdout, r.stderr
+
+    def job(self, job_id):
+        code, out, err = self.ctl("job", job_id, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def wait(self, job_id, condition, timeout=300):
+        deadline = time.time() + timeout
+        while time.time() < deadline:
+            job = self.job(job_id)
+            if condition(job):
+                return job
+            time.sleep(0.05)
+        raise AssertionError(f"{job_id} never got there: {job}\n{self.read_log()}")
+
+    def submit(self, *sets, watch=True, file=None):
+        args = ["submit", file or f"{SOURCE}/configs/tiny.yaml", "--json"] + (["--watch"] if watch else [])
+        code, out, err = self.ctl(*args, *[a for s in sets for a in ("--set", s)])
+        last = json.loads(out.splitlines()[-1]) if out.strip() else None
+        return code, last, err
+
+
+def make_corpus(directory, seed, patients=3, hours=0.1, seizures=1):
+    subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(patients), "--hours-per-patient", str(hours), "--seizures-per-patient",
+                    str(seizures), "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
+
+
+def temporary():
+    return tempfile.TemporaryDirectory(prefix="brr-test-")

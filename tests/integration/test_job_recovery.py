@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""kill -9 in mid-training, a time limit with resume, and SIGTERM all end with weights bit-identical to an uninterrupted run."""
+import hashlib
+import sys
+import time
+
+from daemon import MINI, Daemon, make_corpus, temporary
+
+STEPS = 60
+
+
+def weights(path):
+    return hashlib.sha256(open(path, "rb").read()).hexdigest()
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=int(time.time()) % 100000)
+        sets = [*MINI, f"data.source=file://{tmp}/eeg", f"training.max_steps={STEPS}", "training.validate_every=20", "checkpoint.every=1s"]
+        d = Daemon(tmp).start()
+        code, plain, err = d.submit(*sets)
+        assert code == 0 and plain["state"] == "succeeded", (plain, err)
+        want = weights(plain["checkpoint"])
+
+        code, job, err = d.submit(*sets, watch=False)
+        assert code == 0, err
+        d.wait(job["job"], lambda j: j["state"] == "running" and j["step"] >= 25)
+        d.kill()
+        d.start()
+        end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+        assert end["state"] == "succeeded", end
+        assert weights(end["checkpoint"]) == want, "weights differ after kill -9"
+        print("kill -9: bit-identical")
+
+        code, job, err = d.submit(*sets, watch=False)
+        d.wait(job["job"], lambda j: j["state"] == "running" and j["step"] >= 10)
+        assert d.stop() == 0, d.read_log()
+        d.start()
+        end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+        assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
+        print("SIGTERM and restart: bit-identical")
+
+        code, job, err = d.submit(*sets, "limits.wall_clock=2s")
+        assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 0, (job, err)
+        code, out, err = d.ctl("resume", job["job"], "--set", "limits.wall_clock=none")
+        assert code == 0, err
+        end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+        assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
+        print("wall_clock and resume: bit-identical")
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

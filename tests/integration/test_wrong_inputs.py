@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Each wrong input gives one clear error that names what, where and the mend; the daemon stays up and nothing is lost."""
+import os
+import shutil
+import subprocess
+import sys
+
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
+
+
+def expect(text, *words):
+    for word in words:
+        assert word in text, f"{word!r} is not in: {text}"
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=5)
+        d = Daemon(tmp).start()
+        source = f"data.source=file://{tmp}/eeg"
+
+        code, _, err = d.submit(f"data.source=file://{tmp}/nowhere", watch=False)
+        assert code == 1
+        expect(err, "nowhere", "no directory")
+
+        job = f"{tmp}/job.yaml"
+        open(job, "w", encoding="utf-8").write("kind: train\ndata:\n  source: x\n  hopp_s: 3\n")
+        code, _, err = d.submit(watch=False, file=job)
+        assert code == 1
+        expect(err, "job.yaml:4:3", "hopp_s", "data.hop_s")
+
+        shutil.copytree(f"{tmp}/eeg", f"{tmp}/unlabelled", ignore=shutil.ignore_patterns("*.tsv"))
+        code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "training.max_steps=4")
+        assert end["state"] == "failed" and code == 1
+        expect(end["reason"], "abel")
+
+        code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "data.unlabeled=background", "training.max_steps=4")
+        assert end["state"] == "failed"
+        expect(end["reason"], "seizure")
+
+        code, end, err = d.submit(*MINI, source, "data.montage=[Fp1,Nose]", "training.max_steps=4")
+        assert end["state"] == "failed"
+        expect(end["reason"], "Nose")
+
+        truncated = f"{tmp}/truncated"
+        shutil.copytree(f"{tmp}/eeg", truncated)
+        first = next(os.path.join(r, f) for r, _, fs in sorted(os.walk(truncated)) for f in sorted(fs) if f.endswith(".edf"))
+        os.truncate(first, 1000)
+        code, end, err = d.submit(*MINI, f"data.source=file://{truncated}", "training.max_steps=4", "data.on_bad_file=fail")
+        assert end["state"] == "failed"
+        expect(end["reason"], "edf")
+
+        second = Daemon(tmp, [f"listen.unix={tmp}/other.sock", f"jobs.database={tmp}/other.sqlite"])
+        r = subprocess.run(second.command(), capture_output=True, text=True, timeout=30)
+        assert r.returncode == 1
+        expect(r.stderr, "cache", str(d.process.pid))
+
+        r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--set", "devices=[cuda:0]", "--set", f"listen.unix={tmp}/c.sock",
+                            "--set", f"paths.cache={tmp}/c", "--set", f"paths.results={tmp}/r"], capture_output=True, text=True, timeout=30)
+        assert r.returncode == 1
+        expect(r.stderr, "cuda")
+
+        code, end, err = d.submit(*MINI, source, "training.max_steps=4")
+        assert code == 0 and end["state"] == "succeeded", "the daemon must still work"
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
