@@ -29,18 +29,23 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
 
 int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
                    char ret_sha256[65], struct err *err) {
-    struct str model, frontend, events;
+    struct str model, frontend, events, labels;
     struct json_writer w;
     char hop[32], step[32], epoch[32], prior[32];
     str_init(&model, 65536);
     str_init(&frontend, 65536);
     str_init(&events, 65536);
+    str_init(&labels, 65536);
     json_writer_init(&w, &model);
     seizure_config_to_json(&m->model, &w, NULL);
     json_writer_init(&w, &frontend);
     put_frontend(&w, &m->frontend);
     json_writer_init(&w, &events);
     events_config_to_json(&m->events, &w, NULL);
+    json_writer_init(&w, &labels);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "format", m->labels);
+    json_end(&w, '}');
     str_format(hop, sizeof hop, "%lld", (long long)m->hop);
     str_format(step, sizeof step, "%lld", (long long)m->step);
     str_format(epoch, sizeof epoch, "%lld", (long long)m->epoch);
@@ -50,7 +55,7 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
         {"brr.model", str_cstr(&model)},
         {"brr.frontend", str_cstr(&frontend)},
         {"brr.events", str_cstr(&events)},
-        {"brr.labels", m->labels},
+        {"brr.labels", str_cstr(&labels)},
         {"brr.hop", hop},
         {"brr.step", step},
         {"brr.epoch", epoch},
@@ -63,10 +68,11 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
     str_done(&model);
     str_done(&frontend);
     str_done(&events);
+    str_done(&labels);
     return rc;
 }
 
-/* A JSON value of the metadata; NULL parses as an empty object. */
+/* A JSON value of the metadata. */
 static int parse(const struct safetensors *st, const char *key, const char *path, struct json **ret, struct err *err) {
     const char *text = safetensors_metadata(st, key);
     if (!text)
@@ -85,42 +91,62 @@ static int read_frontend(const struct json *j, struct modelfile *m, struct err *
     return modelfile_set_frontend(m, &f, err);
 }
 
-static int read_metadata(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
-    struct json *model = NULL, *frontend = NULL, *events = NULL;
-    const char *kind = safetensors_metadata(st, "brr.kind");
-    if (!kind || strcmp(kind, "seizure"))
-        return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
+/* The montage must give the channels that the network takes. */
+static int check_channels(const struct modelfile *m, const char *path, struct err *err) {
+    int channels = 0;
+    int rc = montage_channels(m->montage, NULL, &channels, err);
+    if (!rc && channels != m->model.in_channels)
+        rc = err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d", path, m->model.in_channels,
+                     m->montage, channels);
+    return rc;
+}
+
+static int read_objects(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
+    struct json *model = NULL, *frontend = NULL, *events = NULL, *labels = NULL;
     int rc = parse(st, "brr.model", path, &model, err);
     if (!rc)
         rc = parse(st, "brr.frontend", path, &frontend, err);
     if (!rc)
         rc = parse(st, "brr.events", path, &events, err);
     if (!rc)
+        rc = parse(st, "brr.labels", path, &labels, err);
+    if (!rc)
         rc = seizure_config_from_json(model, &m->model, err);
     if (!rc)
         rc = read_frontend(frontend, m, err);
     if (!rc)
         rc = events_config_from_json(events, &m->events, err);
+    if (!rc)
+        rc = check_channels(m, path, err);
+    str_copy(m->labels, sizeof m->labels, json_str(json_get(labels, "format"), "auto"));
     json_free(model);
     json_free(frontend);
     json_free(events);
-    const char *hop = safetensors_metadata(st, "brr.hop"), *step = safetensors_metadata(st, "brr.step"),
-               *epoch = safetensors_metadata(st, "brr.epoch");
-    const char *prior = safetensors_metadata(st, "brr.prior"), *labels = safetensors_metadata(st, "brr.labels");
-    const char *manifest = safetensors_metadata(st, "brr.manifest");
+    json_free(labels);
+    return rc;
+}
+
+static int read_metadata(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
+    const char *kind = safetensors_metadata(st, "brr.kind"), *hop = safetensors_metadata(st, "brr.hop");
+    const char *step = safetensors_metadata(st, "brr.step"), *epoch = safetensors_metadata(st, "brr.epoch");
+    const char *prior = safetensors_metadata(st, "brr.prior"), *manifest = safetensors_metadata(st, "brr.manifest");
+    if (!kind || strcmp(kind, "seizure"))
+        return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
+    int rc = read_objects(st, path, m, err);
+    if (rc)
+        return rc;
+    if (!hop || !str_to_i64(hop, &m->hop) || m->hop < 1 || m->hop > m->model.window)
+        return err_set(err, ERR_INVALID, "%s: metadata brr.hop is '%s'; expected samples up to the window of %lld", path,
+                       hop ? hop : "missing", (long long)m->model.window);
     m->prior = NAN;
-    if (!rc && (!hop || !str_to_i64(hop, &m->hop) || m->hop < 1 || m->hop > m->model.window))
-        rc = err_set(err, ERR_INVALID, "%s: metadata brr.hop is '%s'; expected samples up to the window", path,
-                     hop ? hop : "missing");
     if (step)
         str_to_i64(step, &m->step);
     if (epoch)
         str_to_i64(epoch, &m->epoch);
     if (prior)
         str_to_f64(prior, &m->prior);
-    str_copy(m->labels, sizeof m->labels, labels ? labels : "auto");
     str_copy(m->manifest, sizeof m->manifest, manifest ? manifest : "");
-    return rc;
+    return 0;
 }
 
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {

@@ -1,5 +1,7 @@
 /* modelfile: the configuration that travels inside a model file's metadata, so that a checkpoint alone is enough to detect with:
- * network, montage and filters, window hop, event thresholds, label rules, training step and data. Keys `brr.*`. Any thread. */
+ * network, montage and filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"),
+ * `brr.model`, `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior`
+ * (numbers), `brr.manifest`. Any thread. */
 #ifndef BRR_RUN_MODELFILE_H
 #define BRR_RUN_MODELFILE_H
 #include <stdint.h>

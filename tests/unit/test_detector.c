@@ -1,0 +1,240 @@
+/* Model files and detectors: what is saved comes back, batching and interleaving change nothing, bad files are refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "run/timeline.h"
+#include "unit/eeg_fixture.h"
+
+enum { C = 3, WINDOW = 512, HOP = 128, SECONDS = 13, N = SECONDS * 256, STREAMS = 3 };
+
+static const char *const labels[] = {"Fp1", "F3", "C3"};
+static const struct frontend_source source = {labels, C, 256};
+
+struct model {
+    char folder[256], path[512];
+    struct device *dev;
+    struct stream *s;
+    struct seizure_net *net;
+    struct modelfile file;
+    char sha[65];
+};
+
+static void net_new(struct model *f, int batch) {
+    struct seizure_options o = {.max_batch = batch, .precision = DTYPE_F32};
+    assert_int_equal(seizure_new(f->dev, &f->file.model, &o, &f->net, NULL), 0);
+    assert_int_equal(seizure_init(f->net, f->s, 11, 0.3, NULL), 0);
+}
+
+static int setup(void **state) {
+    struct model *f = calloc(1, sizeof *f);
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70}, 1.5};
+    assert_int_equal(seizure_preset("tiny", C, &f->file.model, NULL), 0);
+    f->file.model.window = WINDOW;
+    memcpy(f->file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof f->file.model.encoder_channels);
+    f->file.model.mamba_layers = 1;
+    f->file.model.headdim = 8;
+    f->file.hop = HOP;
+    f->file.step = 123;
+    f->file.epoch = 4;
+    f->file.prior = 0.0625;
+    events_config_default(&f->file.events);
+    f->file.events.on = 0.31;
+    f->file.events.off = 0.29;
+    snprintf(f->file.labels, sizeof f->file.labels, "bids-tsv");
+    snprintf(f->file.manifest, sizeof f->file.manifest, "abc");
+    assert_int_equal(modelfile_set_frontend(&f->file, &frontend, NULL), 0);
+    fixture_folder(f->folder, sizeof f->folder);
+    snprintf(f->path, sizeof f->path, "%s/model.safetensors", f->folder);
+    assert_int_equal(device_open("cpu", 0, &f->dev, NULL), 0);
+    assert_int_equal(stream_open(f->dev, STREAM_NORMAL, &f->s, NULL), 0);
+    net_new(f, 4);
+    struct err err;
+    if (modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, &err))
+        fail_msg("%s", err.message);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct model *f = *state;
+    seizure_free(f->net);
+    stream_close(f->s);
+    device_close(f->dev);
+    fixture_remove(f->folder);
+    free(f);
+    return 0;
+}
+
+static void a_model_file_brings_back_everything_detection_needs(void **state) {
+    struct model *f = *state;
+    struct modelfile m;
+    struct err err;
+    if (modelfile_read(f->path, &m, &err))
+        fail_msg("%s", err.message);
+    assert_string_equal(m.frontend.montage, "custom:Fp1,F3,C3");
+    assert_ptr_equal(m.frontend.montage, m.montage);
+    assert_true(m.frontend.notch_hz == 60 && m.frontend.bandpass_hz[0] == 1 && m.frontend.bandpass_hz[1] == 70);
+    assert_true(m.frontend.fill_gap_s == 1.5);
+    assert_true(m.hop == HOP && m.step == 123 && m.epoch == 4 && m.prior == 0.0625);
+    assert_true(m.events.on == 0.31 && m.events.off == 0.29);
+    assert_string_equal(m.labels, "bids-tsv");
+    assert_string_equal(m.manifest, "abc");
+    assert_true(m.model.in_channels == C && m.model.window == WINDOW && m.model.encoder_channels[2] == 16);
+    struct detector *d = NULL;
+    assert_int_equal(detector_open(f->dev, f->path, 2, &d, &err), 0);
+    const struct detector_info *info = detector_info(d);
+    assert_string_equal(info->sha256, f->sha);
+    assert_string_equal(info->checkpoint, f->path);
+    assert_int_equal(info->parameters, seizure_parameter_count(&m.model));
+    assert_ptr_equal(info->file.frontend.montage, info->file.montage);
+    detector_close(d);
+}
+
+static void files_that_are_no_models_are_refused_with_the_reason(void **state) {
+    struct model *f = *state;
+    struct modelfile m;
+    struct err err = {0};
+    struct detector *d = NULL;
+    assert_int_equal(modelfile_read("/nonexistent/model", &m, &err), ERR_NOT_FOUND);
+    struct seizure_config right = f->file.model;
+    f->file.model.in_channels = 4; /* not what the montage gives */
+    seizure_free(f->net);
+    net_new(f, 1);
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 1, &d, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "takes 4 channels"));
+    f->file.model = right;
+    seizure_free(f->net);
+    net_new(f, 1);
+    f->file.model.encoder_channels[0] = 12; /* metadata of another network than the tensors' */
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 1, &d, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "encoder."));
+    f->file.model = right;
+    f->file.hop = WINDOW + 1;
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+    assert_int_equal(modelfile_read(f->path, &m, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "brr.hop"));
+}
+
+struct trace {
+    float p[N + 256];
+    int64_t n;
+};
+
+static int keep(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct trace *t = ctx;
+    (void)err;
+    assert_int_equal(first, t->n);
+    memcpy(t->p + first, p, (size_t)n * sizeof *p);
+    t->n = first + n;
+    return 0;
+}
+
+static struct timeline *open_stream(const struct detector *d, struct trace *to) {
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = HOP};
+    struct timeline_sink sink = {.ctx = to, .probabilities = keep};
+    to->n = 0;
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    return t;
+}
+
+/* Samples [at, at + n) of stream k. */
+static void send(struct timeline *t, int k, int64_t at, int64_t n) {
+    static float buffer[C][N];
+    const float *uv[C];
+    for (int c = 0; c < C; c++) {
+        uv[c] = buffer[c];
+        for (int64_t i = 0; i < n; i++)
+            buffer[c][i] = (float)fixture_sample(c + 5 * k, at + i, 256);
+    }
+    assert_int_equal(timeline_push(t, uv, n, NULL), 0);
+}
+
+static void batched_and_interleaved_streams_equal_each_alone(void **state) {
+    struct model *f = *state;
+    static struct trace alone[STREAMS], together[STREAMS];
+    struct detector *single = NULL, *batched = NULL;
+    assert_int_equal(detector_open(f->dev, f->path, 1, &single, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 4, &batched, NULL), 0);
+    for (int k = 0; k < STREAMS; k++) { /* offline: everything at once, one window per batch */
+        struct timeline *t = open_stream(single, &alone[k]);
+        send(t, k, 0, N);
+        assert_int_equal(timeline_finish(t, NULL), 0);
+        assert_int_equal(detector_run(single, f->s, &t, 1, 0, NULL, NULL), 0);
+        assert_true(timeline_done(t));
+        assert_int_equal(alone[k].n, N);
+        timeline_free(t);
+    }
+    struct timeline *t[STREAMS];
+    int64_t at[STREAMS] = {0}, windows = 0, ran = 0, total = 0;
+    for (int k = 0; k < STREAMS; k++)
+        t[k] = open_stream(batched, &together[k]);
+    for (bool more = true; more;) { /* chunks of different sizes; at most 3 windows per turn */
+        more = false;
+        for (int k = 0; k < STREAMS; k++) {
+            int64_t n = 100 + 77 * k;
+            n = at[k] + n > N ? N - at[k] : n;
+            if (n)
+                send(t[k], k, at[k], n);
+            at[k] += n;
+            more |= n > 0;
+        }
+        assert_int_equal(detector_run(batched, f->s, t, STREAMS, 3, &ran, NULL), 0);
+        assert_true(ran <= 3);
+        total += ran;
+    }
+    for (int k = 0; k < STREAMS; k++)
+        assert_int_equal(timeline_finish(t[k], NULL), 0);
+    assert_int_equal(detector_run(batched, f->s, t, STREAMS, 0, &ran, NULL), 0);
+    for (int k = 0; k < STREAMS; k++) {
+        assert_true(timeline_done(t[k]));
+        windows += timeline_windows(t[k]);
+        assert_int_equal(together[k].n, N);
+        assert_memory_equal(together[k].p, alone[k].p, N * sizeof(float));
+        timeline_free(t[k]);
+    }
+    assert_int_equal(total + ran, windows);
+    assert_true(memcmp(alone[0].p, alone[1].p, N * sizeof(float)) != 0);
+    detector_close(single);
+    detector_close(batched);
+}
+
+static void a_wrapped_net_gives_what_its_file_gives(void **state) {
+    struct model *f = *state;
+    static struct trace wrapped, opened;
+    struct detector *d[2] = {NULL, NULL};
+    struct trace *to[2] = {&wrapped, &opened};
+    assert_int_equal(detector_wrap(f->dev, f->net, &f->file, 4, &d[0], NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 4, &d[1], NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        struct timeline *t = open_stream(d[i], to[i]);
+        send(t, 0, 0, 3000);
+        assert_int_equal(timeline_finish(t, NULL), 0);
+        assert_int_equal(detector_run(d[i], f->s, &t, 1, 0, NULL, NULL), 0);
+        timeline_free(t);
+        detector_close(d[i]);
+    }
+    assert_int_equal(wrapped.n, 3000);
+    assert_memory_equal(wrapped.p, opened.p, 3000 * sizeof(float));
+    for (int i = 0; i < 3000; i++)
+        assert_true(wrapped.p[i] > 0 && wrapped.p[i] < 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_model_file_brings_back_everything_detection_needs, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
+        cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_wrapped_net_gives_what_its_file_gives, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
