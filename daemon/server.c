@@ -19,7 +19,8 @@ enum { TICK_MS = 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
 
 /* The server with what only its own file touches. */
 struct daemon {
-    struct server server;
+    struct services services;
+    const struct config *config;
     uv_loop_t loop;
     uv_async_t reports;
     uv_signal_t signals[3];
@@ -39,11 +40,11 @@ static int64_t now_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static struct metric *series(struct server *s, const char *name, const char *labels) {
+static struct metric *series(struct services *s, const char *name, const char *labels) {
     return metrics_series(s->metrics, name, labels);
 }
 
-static void count_jobs(struct server *s) {
+static void count_jobs(struct services *s) {
     int counts[JOB_STATE_COUNT] = {0};
     for (int i = 0; i < sched_count(s->sched); i++)
         counts[sched_at(s->sched, i)->state]++;
@@ -52,15 +53,15 @@ static void count_jobs(struct server *s) {
 }
 
 static void drop_train_gauges(struct daemon *d) {
-    metrics_drop(d->server.metrics, "brrd_train_loss", d->running);
-    metrics_drop(d->server.metrics, "brrd_train_learning_rate", d->running);
-    metrics_drop(d->server.metrics, "brrd_train_gradient_norm", d->running);
+    metrics_drop(d->services.metrics, "brrd_train_loss", d->running);
+    metrics_drop(d->services.metrics, "brrd_train_learning_rate", d->running);
+    metrics_drop(d->services.metrics, "brrd_train_gradient_norm", d->running);
     d->running[0] = '\0';
 }
 
 static void on_job_changed(void *ctx, const struct job *job) {
     struct daemon *d = ctx;
-    struct server *s = &d->server;
+    struct services *s = &d->services;
     const struct task_progress *p = &job->progress;
     if (job->state == JOB_RUNNING && p->step > 0) {
         if (strcmp(d->running, job->id)) {
@@ -94,7 +95,7 @@ static void on_job_log(void *ctx, const struct job *job, const char *level, cons
 }
 
 static void on_call_ended(void *ctx, const char *path, int code, double seconds) {
-    struct server *s = ctx;
+    struct services *s = ctx;
     char labels[256];
     str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
     metric_add(series(s, "brrd_rpc_requests_total", labels), 1);
@@ -111,7 +112,7 @@ static void close_handles(struct daemon *d) {
 }
 
 static void finish_if_idle(struct daemon *d) {
-    if (d->stopping && d->rpc_stopped && sched_idle(d->server.sched) && !uv_is_closing((uv_handle_t *)&d->tick))
+    if (d->stopping && d->rpc_stopped && sched_idle(d->services.sched) && !uv_is_closing((uv_handle_t *)&d->tick))
         close_handles(d);
 }
 
@@ -123,7 +124,7 @@ static void on_rpc_stopped(void *ctx) {
 
 /* Running jobs checkpoint first; then the listeners go. */
 static void stop_rpc_if_idle(struct daemon *d) {
-    if (d->stopping && sched_idle(d->server.sched) && d->rpc) {
+    if (d->stopping && sched_idle(d->services.sched) && d->rpc) {
         struct rpc_server *rpc = d->rpc;
         rpc_server_stop(rpc, on_rpc_stopped, d);
     }
@@ -134,11 +135,11 @@ static void begin_stop(struct daemon *d) {
     if (d->stopping)
         return;
     d->stopping = true;
-    atomic_store(&d->server.serving, false);
-    metric_set(series(&d->server, "brrd_ready", "daemon"), 0);
+    atomic_store(&d->services.serving, false);
+    metric_set(series(&d->services, "brrd_ready", "daemon"), 0);
     log_info("stopping: running jobs checkpoint first", NULL);
     sd_notify(0, "STOPPING=1");
-    sched_drain(d->server.sched);
+    sched_drain(d->services.sched);
     stop_rpc_if_idle(d);
 }
 
@@ -150,14 +151,14 @@ static void on_signal(uv_signal_t *handle, int signum) {
 
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
-    sched_turn(d->server.sched);
+    sched_turn(d->services.sched);
     if (d->stopping)
         stop_rpc_if_idle(d);
 }
 
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
-    struct server *s = &d->server;
+    struct services *s = &d->services;
     sched_turn(s->sched);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
@@ -167,7 +168,7 @@ static void on_tick(uv_timer_t *timer) {
 }
 
 static int prepare_paths(struct daemon *d, struct err *err) {
-    const struct config *c = d->server.config;
+    const struct config *c = d->config;
     char lock[4096];
     int rc = fsio_mkdirs(c->cache, err);
     if (!rc)
@@ -189,8 +190,8 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
 }
 
 static int open_parts(struct daemon *d, struct err *err) {
-    struct server *s = &d->server;
-    const struct config *c = s->config;
+    struct services *s = &d->services;
+    const struct config *c = d->config;
     struct worker_config worker = {
         .device = c->device, .threads = (int)c->cpu_threads, .cache_dir = c->cache, .wake = wake_loop, .wake_ctx = &d->reports};
     struct sched_config sched = {.database = c->database,
@@ -215,8 +216,8 @@ static int open_parts(struct daemon *d, struct err *err) {
 
 static void close_parts(struct daemon *d) {
     http_stop(d->http);
-    worker_stop(d->server.worker);
-    sched_close(d->server.sched);
+    worker_stop(d->services.worker);
+    sched_close(d->services.sched);
     if (d->rpc)
         rpc_server_free(d->rpc);
     if (d->cache_lock >= 0)
@@ -237,7 +238,7 @@ static void start_handles(struct daemon *d) {
 }
 
 static void announce(struct daemon *d) {
-    struct server *s = &d->server;
+    struct services *s = &d->services;
     char labels[160];
     struct device_info info;
     worker_device(s->worker, &info);
@@ -247,8 +248,8 @@ static void announce(struct daemon *d) {
     atomic_store(&s->serving, true);
     count_jobs(s);
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
-             info.description, s->config->unix_path ? s->config->unix_path : "none", s->config->tcp ? s->config->tcp : "none",
-             s->config->http ? s->config->http : "none");
+             info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
+             d->config->http ? d->config->http : "none");
     sd_notify(0, "READY=1");
     sched_turn(s->sched);
 }
@@ -258,13 +259,16 @@ int server_run(const struct config *config, struct err *err) {
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
-    d->server.config = config;
-    d->server.start_ms = now_ms();
-    d->server.metrics = metrics_new(metrics_families, metrics_family_count, MAX_SERIES);
+    d->config = config;
+    d->services.start_ms = now_ms();
+    d->services.version = versions_own();
+    d->services.revision = versions_revision();
+    d->services.notice = BRR_NOTICE;
+    d->services.n_libraries = versions_list(d->services.libraries, SERVICES_MAX_LIBRARIES);
+    d->services.metrics = metrics_new(metrics_families, metrics_family_count, MAX_SERIES);
     uv_loop_init(&d->loop);
-    d->server.loop = &d->loop;
     start_handles(d);
-    int rc = d->server.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    int rc = d->services.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
     if (rc)
         close_handles(d);
     else
@@ -272,7 +276,7 @@ int server_run(const struct config *config, struct err *err) {
     uv_run(&d->loop, UV_RUN_DEFAULT);
     close_parts(d);
     uv_loop_close(&d->loop);
-    metrics_free(d->server.metrics);
+    metrics_free(d->services.metrics);
     free(d);
     if (!rc)
         log_info("stopped", NULL);

@@ -5,28 +5,12 @@
 
 #include "base/metrics.h"
 #include "daemon/config.h"
-#include "daemon/jobs/sched.h"
-#include "daemon/rpc/rpc.h"
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
-
-/* What services see (rpc_context). */
-struct server {
-    const struct config *config;
-    uv_loop_t *loop;
-    struct worker *worker;
-    struct sched *sched;
-    struct metrics *metrics;
-    struct watch *watches; /* open Watch calls, rpc/svc_jobs.c */
-    atomic_bool serving;
-    int64_t start_ms;
-};
 
 /* Runs until SIGTERM or SIGINT; 0 after a clean stop. */
 int server_run(const struct config *config, struct err *err);
 
-/* Tell every watcher of this job. */
-void svc_jobs_changed(struct server *server, const struct job *job);
 /* Families of /metrics. */
 extern const struct metric_family metrics_families[];
 extern const size_t metrics_family_count;

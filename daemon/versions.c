@@ -12,7 +12,7 @@
 const char *versions_own(void) { return BRR_VERSION; }
 const char *versions_revision(void) { return BRR_REVISION; }
 
-size_t versions_list(struct version_row *rows, size_t max) {
+size_t versions_list(struct service_library *rows, size_t max) {
     const dnnl_version_t *dnnl = dnnl_version();
     char onednn[64];
     str_format(onednn, sizeof onednn, "%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch);

@@ -56,9 +56,7 @@ void device_close(struct device *dev) {
     free(dev);
 }
 
-void device_describe(const struct device *dev, struct device_info *ret) {
-    *ret = dev->info;
-}
+void device_describe(const struct device *dev, struct device_info *ret) { *ret = dev->info; }
 
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     int rc = dev->backend->alloc(dev, bytes, ret, err);
@@ -123,10 +121,6 @@ int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, stru
     return s->device->backend->copy(s, dst, src, bytes, err);
 }
 
-int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
-    return s->device->backend->zero(s, dst, bytes, err);
-}
+int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
 
-int stream_sync(struct stream *s, struct err *err) {
-    return s->device->backend->sync(s, err);
-}
+int stream_sync(struct stream *s, struct err *err) { return s->device->backend->sync(s, err); }

@@ -69,9 +69,7 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
 #define DIM(...)                                                                                                                   \
     { __VA_ARGS__ }
 #define WANT(n, r, dims, ...)                                                                                                      \
-    (struct want) {                                                                                                                \
-        .name = n, .rank = r, .dim = dims, ##__VA_ARGS__                                                                           \
-    }
+    (struct want) { .name = n, .rank = r, .dim = dims, ##__VA_ARGS__ }
 
 int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
     CHECKER(conv1d);

@@ -2,12 +2,8 @@
 
 #include <string.h>
 
-size_t dtype_bytes(enum dtype dtype) {
-    return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_BF16 ? 2 : 1;
-}
-const char *dtype_name(enum dtype dtype) {
-    return dtype == DTYPE_F32 ? "f32" : dtype == DTYPE_BF16 ? "bf16" : "u8";
-}
+size_t dtype_bytes(enum dtype dtype) { return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_BF16 ? 2 : 1; }
+const char *dtype_name(enum dtype dtype) { return dtype == DTYPE_F32 ? "f32" : dtype == DTYPE_BF16 ? "bf16" : "u8"; }
 
 int64_t tensor_count(const struct tensor *t) {
     int64_t n = 1;
@@ -28,9 +24,7 @@ size_t tensor_span_bytes(const struct tensor *t) {
     return rows && last ? (size_t)((rows - 1) * t->ld + last) * dtype_bytes(t->dtype) : 0;
 }
 
-bool tensor_dense(const struct tensor *t) {
-    return t->rank < 2 || t->ld == t->dim[t->rank - 1];
-}
+bool tensor_dense(const struct tensor *t) { return t->rank < 2 || t->ld == t->dim[t->rank - 1]; }
 
 struct tensor tensor_1d(void *data, enum dtype dtype, int64_t n) {
     return (struct tensor){.data = data, .dtype = dtype, .rank = 1, .dim = {n}, .ld = n};

@@ -23,9 +23,7 @@ struct tensor {
 
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype); /* "f32" "bf16" "u8" */
-static inline bool tensor_present(const struct tensor *t) {
-    return t->data != NULL;
-}
+static inline bool tensor_present(const struct tensor *t) { return t->data != NULL; }
 int64_t tensor_count(const struct tensor *t);     /* product of dims */
 int64_t tensor_rows(const struct tensor *t);      /* product of all dims but the last */
 size_t tensor_span_bytes(const struct tensor *t); /* bytes from first to one past last element */

@@ -9,6 +9,8 @@ import sys
 FILE_LINES, FUNCTION_LINES, PARAMETERS = 800, 120, 6
 # Callbacks of third-party libraries whose signature is not ours.
 FOREIGN_SIGNATURES = {"on_request"}
+# Inner loops compiled once per instruction set: operands are parameters, so that they stay in registers.
+INNER_LOOPS = ("_body.h",)
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets)\s*\(")
 EXITS = re.compile(r"\b(exit|_exit|abort|longjmp)\s*\(")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
@@ -64,7 +66,7 @@ def check(path):
     for name, count, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"
-        product = path.startswith(("lib/", "kernels/", "client/", "daemon/"))
+        product = path.startswith(("lib/", "kernels/", "client/", "daemon/")) and not path.endswith(INNER_LOOPS)
         err_last = 1 if re.search(r"struct err \*\w+\s*$", "".join(re.findall(rf"\b{name}\s*\(([^;{{}}]*)\)", code)[:1])) else 0
         if product and count - err_last > PARAMETERS and name not in FOREIGN_SIGNATURES:
             yield f"{path}:{start}: {name}() takes {count - err_last} parameters besides err; at most {PARAMETERS}"

@@ -202,10 +202,10 @@ static char *absolute_override(const char *assignment) {
         const char *rest = assignment + strlen(keys[i]);
         if (!str_starts(assignment, keys[i]) || *rest == '/' || !*rest || str_starts(rest, "job:"))
             continue;
-        if (!fsio_absolute(path, sizeof path, rest, NULL) && (out = malloc(strlen(keys[i]) + strlen(path) + 1)))
-            memcpy(stpcpy(out, keys[i]), path, strlen(path) + 1);
+        if (!fsio_absolute(path, sizeof path, rest, NULL) && asprintf(&out, "%s%s", keys[i], path) >= 0)
+            return out;
     }
-    return out ? out : strdup(assignment);
+    return strdup(assignment);
 }
 
 static int queue_file(const struct options *o, char *text, char *id, size_t id_size) {

@@ -1,16 +1,15 @@
 /* grpc.health.v1: Check answers; Watch sends the present status and stays open. */
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
-#include "daemon/server.h"
 #include "grpc/health/v1/health.pb-c.h"
 
 static void status(struct rpc_call *call, const uint8_t *data, size_t len, bool last) {
-    struct server *server = rpc_context(call);
+    struct services *services = rpc_context(call);
     if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
         return;
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    out.status = server->serving ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-                                 : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
+    out.status = services->serving ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+                                   : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
     if (last)
         convert_answer(call, &out.base);
     else

@@ -1,7 +1,32 @@
-/* services: the method tables of rpc/svc_*.c and health.c, one row per RPC. What is in no table is answered UNIMPLEMENTED. */
+/* services: the method tables of rpc/svc_*.c and health.c, one row per RPC, and what they see of the daemon. What is in no table is
+ * answered UNIMPLEMENTED. Loop thread, but for the atomics. */
 #ifndef BRR_DAEMON_RPC_SERVICES_H
 #define BRR_DAEMON_RPC_SERVICES_H
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "daemon/jobs/sched.h"
 #include "daemon/rpc/rpc.h"
+
+enum { SERVICES_MAX_LIBRARIES = 16 };
+
+struct service_library {
+    const char *name;
+    char version[64];
+};
+
+/* rpc_context of every call; filled by the daemon, which owns all of it. */
+struct services {
+    struct worker *worker;
+    struct sched *sched;
+    struct metrics *metrics;
+    struct watch *watches; /* open Watch calls, svc_jobs.c */
+    atomic_bool serving;
+    int64_t start_ms;
+    const char *version, *revision, *notice;
+    struct service_library libraries[SERVICES_MAX_LIBRARIES];
+    size_t n_libraries;
+};
 
 extern const struct rpc_method svc_jobs[];
 extern const size_t svc_jobs_count;
@@ -9,5 +34,8 @@ extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
 extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
+
+/* Tell every watcher of this job. */
+void svc_jobs_changed(struct services *services, const struct job *job);
 
 #endif

@@ -6,10 +6,8 @@
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
-#include "daemon/server.h"
-#include "daemon/versions.h"
 
-static struct server *server_of(const struct rpc_call *call) { return rpc_context(call); }
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -20,23 +18,21 @@ static int64_t now_ms(void) {
 static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__version_request__descriptor, data, len))
         return;
-    enum { MAX = 16 };
-    struct version_row rows[MAX];
-    Brr__V1__Pair pairs[MAX], *list[MAX];
+    const struct services *services = services_of(call);
+    Brr__V1__Pair pairs[SERVICES_MAX_LIBRARIES], *list[SERVICES_MAX_LIBRARIES];
     Brr__V1__VersionResponse out = BRR__V1__VERSION_RESPONSE__INIT;
-    size_t n = versions_list(rows, MAX);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < services->n_libraries; i++) {
         brr__v1__pair__init(&pairs[i]);
-        pairs[i].key = (char *)(uintptr_t)rows[i].name;
-        pairs[i].value = rows[i].version;
+        pairs[i].key = (char *)(uintptr_t)services->libraries[i].name;
+        pairs[i].value = (char *)(uintptr_t)services->libraries[i].version;
         list[i] = &pairs[i];
     }
-    out.version = (char *)(uintptr_t)versions_own();
-    out.revision = (char *)(uintptr_t)versions_revision();
+    out.version = (char *)(uintptr_t)services->version;
+    out.revision = (char *)(uintptr_t)services->revision;
     out.libraries = list;
-    out.n_libraries = n;
-    out.uptime_ms = now_ms() - server_of(call)->start_ms;
-    out.notice = (char *)(uintptr_t)BRR_NOTICE;
+    out.n_libraries = services->n_libraries;
+    out.uptime_ms = now_ms() - services->start_ms;
+    out.notice = (char *)(uintptr_t)services->notice;
     convert_answer(call, &out.base);
 }
 
@@ -46,15 +42,15 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct device_info info;
     Brr__V1__Device device = BRR__V1__DEVICE__INIT, *list[] = {&device};
     Brr__V1__DevicesResponse out = BRR__V1__DEVICES_RESPONSE__INIT;
-    worker_device(server_of(call)->worker, &info);
+    worker_device(services_of(call)->worker, &info);
     device.name = info.name;
     device.description = info.description;
     device.total_bytes = info.total_bytes;
     device.free_bytes = info.free_bytes;
     device.isa = (char *)(uintptr_t)device_isa();
-    for (int i = 0; i < sched_count(server_of(call)->sched); i++)
-        if (job_is_active(sched_at(server_of(call)->sched, i)->state))
-            device.occupant = (char *)(uintptr_t)sched_at(server_of(call)->sched, i)->id;
+    for (int i = 0; i < sched_count(services_of(call)->sched); i++)
+        if (job_is_active(sched_at(services_of(call)->sched, i)->state))
+            device.occupant = (char *)(uintptr_t)sched_at(services_of(call)->sched, i)->id;
     out.devices = list;
     out.n_devices = 1;
     convert_answer(call, &out.base);
@@ -88,7 +84,7 @@ static void metrics_get(struct rpc_call *call, const uint8_t *data, size_t len) 
     c.items = arena_alloc(c.arena, c.max * sizeof *c.items);
     Brr__V1__MetricsResponse out = BRR__V1__METRICS_RESPONSE__INIT;
     if (c.items)
-        metrics_visit(server_of(call)->metrics, add_sample, &c);
+        metrics_visit(services_of(call)->metrics, add_sample, &c);
     out.time_ms = now_ms();
     out.samples = c.items;
     out.n_samples = c.n;

@@ -6,9 +6,8 @@
 #include "base/str.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
-#include "daemon/server.h"
 
-static struct server *server_of(const struct rpc_call *call) { return rpc_context(call); }
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
 /* A Watch call: the job it follows. */
 struct watch {
@@ -21,7 +20,7 @@ struct watch {
 static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
 
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
-    return convert_job(rpc_arena(call), job, sched_position(server_of(call)->sched, job));
+    return convert_job(rpc_arena(call), job, sched_position(services_of(call)->sched, job));
 }
 
 static void answer_job(struct rpc_call *call, const struct job *job) {
@@ -59,7 +58,7 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
                                     .request_id = in->request_id,
                                     .overrides = (const char *const *)in->file->overrides,
                                     .n_overrides = (int)in->file->n_overrides};
-    if (sched_submit(server_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
+    if (sched_submit(services_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
         fail(call, &err);
         return;
     }
@@ -71,7 +70,7 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 static const struct job *find(struct rpc_call *call, const char *id) {
-    const struct job *job = sched_get(server_of(call)->sched, id);
+    const struct job *job = sched_get(services_of(call)->sched, id);
     struct err err;
     if (!job) {
         err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
@@ -96,7 +95,7 @@ static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
 
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ListJobsRequest *in = convert_unpack(call, &brr__v1__list_jobs_request__descriptor, data, len);
-    struct sched *sched = server_of(call)->sched;
+    struct sched *sched = services_of(call)->sched;
     if (!in)
         return;
     Brr__V1__ListJobsResponse out = BRR__V1__LIST_JOBS_RESPONSE__INIT;
@@ -114,7 +113,7 @@ static void send_update(struct watch *w, const struct job *job) {
     struct arena arena;
     arena_init(&arena, 1u << 20);
     Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
-    out.job = convert_job(&arena, job, sched_position(server_of(w->call)->sched, job));
+    out.job = convert_job(&arena, job, sched_position(services_of(w->call)->sched, job));
     out.final = job_is_over(job->state);
     w->stale = out.job && !convert_send(w->call, &out.base);
     if (out.final)
@@ -128,18 +127,18 @@ static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct watch *w = job ? calloc(1, sizeof *w) : NULL;
     if (!w)
         return;
-    struct server *server = server_of(call);
+    struct services *services = services_of(call);
     w->call = call;
     str_copy(w->id, sizeof w->id, job->id);
-    w->next = server->watches;
-    server->watches = w;
+    w->next = services->watches;
+    services->watches = w;
     rpc_set_state(call, w);
     send_update(w, job);
 }
 
 static void watch_end(struct rpc_call *call) {
-    struct server *server = server_of(call);
-    struct watch *w = rpc_state(call), **link = &server->watches;
+    struct services *services = services_of(call);
+    struct watch *w = rpc_state(call), **link = &services->watches;
     while (w && *link && *link != w)
         link = &(*link)->next;
     if (w && *link)
@@ -149,13 +148,13 @@ static void watch_end(struct rpc_call *call) {
 
 static void watch_writable(struct rpc_call *call) {
     struct watch *w = rpc_state(call);
-    const struct job *job = w && w->stale ? sched_get(server_of(call)->sched, w->id) : NULL;
+    const struct job *job = w && w->stale ? sched_get(services_of(call)->sched, w->id) : NULL;
     if (job)
         send_update(w, job);
 }
 
-void svc_jobs_changed(struct server *server, const struct job *job) {
-    for (struct watch *w = server->watches, *next; w; w = next) {
+void svc_jobs_changed(struct services *services, const struct job *job) {
+    for (struct watch *w = services->watches, *next; w; w = next) {
         next = w->next;
         if (strcmp(w->id, job->id))
             continue;
@@ -201,7 +200,7 @@ static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct err err;
     if (!in)
         return;
-    if (sched_cancel(server_of(call)->sched, in->id, &job, &err))
+    if (sched_cancel(services_of(call)->sched, in->id, &job, &err))
         fail(call, &err);
     else
         answer_job(call, job);
@@ -213,12 +212,12 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct err err;
     if (!in)
         return;
-    if (sched_resume(server_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
+    if (sched_resume(services_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
         fail(call, &err);
         return;
     }
     answer_job(call, job);
-    sched_turn(server_of(call)->sched);
+    sched_turn(services_of(call)->sched);
 }
 
 const struct rpc_method svc_jobs[] = {

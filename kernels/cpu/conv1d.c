@@ -203,7 +203,7 @@ static int find_prim(struct dnn_cache *c, const struct conv_key *key, struct con
     int oldest = 0;
     c->clock++;
     for (int i = 0; i < c->n_prims; i++) {
-        if (!memcmp(&c->prims[i]->key, key, sizeof *key)) {
+        if (!memcmp(&c->prims[i]->key, key, sizeof *key)) { // NOLINT(bugprone-suspicious-memory-comparison): keys are zeroed first
             c->prims[i]->last_use = c->clock;
             *ret = c->prims[i];
             return 0;
@@ -297,9 +297,7 @@ static void copy_rows(float *dst, int64_t ld_dst, const float *src, int64_t ld_s
         memcpy(dst + r * ld_dst, src + r * ld_src, (size_t)cols * sizeof *dst);
 }
 
-static size_t round_up(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
+static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* Stride 1: y row by row; slices go through scratch. */
 static int conv_forward(struct stream *s, const struct conv1d_args *a, const struct conv_key *key, void *scratch_tail,

@@ -81,9 +81,7 @@ static int cpu_open(struct device *dev, int ordinal, int threads, struct err *er
     return 0;
 }
 
-static void cpu_close(struct device *dev) {
-    (void)dev;
-}
+static void cpu_close(struct device *dev) { (void)dev; }
 
 static int cpu_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     size_t total = (bytes + sizeof(struct block) + 63) / 64 * 64;

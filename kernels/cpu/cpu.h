@@ -23,9 +23,7 @@ struct cpu_stream {
     struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
     int threads;
 };
-static inline struct cpu_stream *cpu_stream(struct stream *s) {
-    return s->state;
-}
+static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
 
 /* Scratch of at least `bytes`, 64-byte aligned, valid until the next op; grows and then stays, so that steady-state steps
  * allocate nothing. NULL (with *err) when memory is short. */
@@ -45,11 +43,7 @@ struct gemm {
 };
 int cpu_gemm(const struct gemm *g, struct err *err);
 
-static inline const float *cf(const struct tensor *t) {
-    return t->data;
-}
-static inline float *mf(const struct tensor *t) {
-    return t->data;
-}
+static inline const float *cf(const struct tensor *t) { return t->data; }
+static inline float *mf(const struct tensor *t) { return t->data; }
 
 #endif

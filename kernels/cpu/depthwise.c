@@ -7,9 +7,7 @@
 
 enum { ROWS = 32, BLOCK = 128 }; /* as in depthwise_body.h */
 
-static struct scan_view view_of(const struct tensor *t) {
-    return (struct scan_view){t->data, t->ld, 0};
-}
+static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
 
 /* The transposed weights w[k][c], flipped for reverse, and back. */
 static void pack_weights(const float *w, float *packed, int64_t d, int taps, bool reverse) {
@@ -32,9 +30,7 @@ static struct depthwise_job job_of(const struct tensor *x, const struct tensor *
     };
 }
 
-static size_t padded(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
+static size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();

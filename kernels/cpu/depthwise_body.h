@@ -14,9 +14,7 @@ enum {
     DEPTHWISE_AT_ONCE = 4, /* outputs that share their loads */
 };
 
-static int64_t row_length(const struct depthwise_job *j, int64_t row) {
-    return j->lengths ? j->lengths[row] : j->length;
-}
+static int64_t row_length(const struct depthwise_job *j, int64_t row) { return j->lengths ? j->lengths[row] : j->length; }
 
 /* Whether tokens t and u (which may lie outside the row: the carried state) belong to one segment. */
 static bool same_segment(const struct depthwise_job *j, int64_t row, int64_t t, int64_t u) {

@@ -6,9 +6,7 @@
 
 enum { ROWS = 16 }; /* rows of one forward work item */
 
-static struct scan_view view_of(const struct tensor *t) {
-    return (struct scan_view){t->data, t->ld, 0};
-}
+static struct scan_view view_of(const struct tensor *t) { return (struct scan_view){t->data, t->ld, 0}; }
 
 int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();

@@ -24,9 +24,7 @@ static struct scan_view view_of(const struct tensor *t, int64_t per_group) {
     return (struct scan_view){t->data, t->ld, per_group};
 }
 
-static const float *floats(const struct tensor *t) {
-    return t->data;
-}
+static const float *floats(const struct tensor *t) { return t->data; }
 
 static void cut_blocks(struct scan_job *j, int lanes) {
     int64_t per_group = j->channels / j->groups, most = j->share < SCAN_BLOCK ? SCAN_BLOCK / j->share * j->share : j->share;
@@ -117,9 +115,7 @@ static void pack(struct scan_job *j, const struct scan_kernels *kernels, float *
     j->packed_a = packed;
 }
 
-static int pool_threads(struct stream *s) {
-    return cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
-}
+static int pool_threads(struct stream *s) { return cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1; }
 
 static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();

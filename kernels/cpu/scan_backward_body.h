@@ -24,9 +24,7 @@ struct back {
     int64_t n_tiles;
 };
 
-static int64_t most_tiles(const struct scan_job *j) {
-    return j->resets ? j->length : (j->length + SCAN_TILE - 1) / SCAN_TILE;
-}
+static int64_t most_tiles(const struct scan_job *j) { return j->resets ? j->length : (j->length + SCAN_TILE - 1) / SCAN_TILE; }
 
 static struct back back_carve(const struct scan_job *j, struct carver *c) {
     struct back w = {.t = stage_carve(j, c)};
@@ -88,17 +86,21 @@ INLINE void sweep(const struct back *w, int64_t at, int64_t n0, const float *a2,
         vf delta = vf_load(t->delta + i * t->width + at), dx = vf_load(t->dx + i * t->width + at), a = {0}, y = {0};
         if (kind == DECAY_HEAD)
             a = vf_load(t->decay + i * t->width + at);
+        vf x[NB], e[NB];
+        if (kind != DECAY_HEAD) {
+#pragma GCC unroll 8
+            for (int n = 0; n < NB; n++)
+                e[n] = x[n] = delta * vf_load(a2 + n * VW);
+            vf_exp2_many(e, NB);
+        }
 #pragma GCC unroll 8
         for (int n = 0; n < NB; n++) {
             vf in = dx * b[n];
-            if (kind != DECAY_HEAD) {
-                vf x = delta * vf_load(a2 + n * VW);
-                a = vf_exp2(x);
-                vf_store(w->keep_a + (i * NB + n) * VW, a);
-                if (kind == DECAY_ZOH)
-                    in *= zoh_phi(x * 0.693147181f, a);
-            }
-            vf ah = a * h[n];
+            if (kind == DECAY_ZOH)
+                in *= zoh_phi(x[n] * 0.693147181f, e[n]);
+            vf ah = (kind == DECAY_HEAD ? a : e[n]) * h[n];
+            if (kind != DECAY_HEAD)
+                vf_store(w->keep_a + (i * NB + n) * VW, e[n]);
             vf_store(w->keep_h + (i * NB + n) * VW, ah);
             h[n] = ah + in;
             if (gated)

@@ -26,21 +26,11 @@ typedef uint16_t vh __attribute__((vector_size(2 * VW)));
 typedef float vf_mem __attribute__((vector_size(4 * VW), aligned(1), may_alias));
 typedef uint16_t vh_mem __attribute__((vector_size(2 * VW), aligned(1), may_alias));
 
-INLINE vf vf_all(float x) {
-    return x - (vf){0};
-}
-INLINE vf vf_load(const float *p) {
-    return *(const vf_mem *)p;
-}
-INLINE void vf_store(float *p, vf x) {
-    *(vf_mem *)p = x;
-}
-INLINE vf vf_pick(vi mask, vf yes, vf no) {
-    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
-}
-INLINE vf vf_abs(vf x) {
-    return (vf)((vi)x & 0x7fffffff);
-}
+INLINE vf vf_all(float x) { return x - (vf){0}; }
+INLINE vf vf_load(const float *p) { return *(const vf_mem *)p; }
+INLINE void vf_store(float *p, vf x) { *(vf_mem *)p = x; }
+INLINE vf vf_pick(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+INLINE vf vf_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 
 INLINE float vf_sum(vf x) {
 #if defined(__AVX512F__)
@@ -55,9 +45,7 @@ INLINE float vf_sum(vf x) {
 }
 
 /* bf16 widened; narrowed to nearest even, NaN kept quiet. */
-INLINE vf vf_from_bf16(vh x) {
-    return (vf)(__builtin_convertvector(x, vu) << 16);
-}
+INLINE vf vf_from_bf16(vh x) { return (vf)(__builtin_convertvector(x, vu) << 16); }
 INLINE vh vf_to_bf16(vf x) {
     vu bits = (vu)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40;
     vi number = x == x;
@@ -174,9 +162,7 @@ INLINE vf vf_sigmoid(vf x) {
     return vf_pick(x < 0.0f, e * r, r);
 }
 /* x·σ(x); for x below −88 the exact value is smaller than 1e-36. */
-INLINE vf vf_silu(vf x) {
-    return x / (1.0f + vf_exp(-x));
-}
+INLINE vf vf_silu(vf x) { return x / (1.0f + vf_exp(-x)); }
 INLINE vf vf_silu_grad(vf x) {
     vf s = vf_sigmoid(x);
     return s + x * s * (1.0f - s);

@@ -145,12 +145,8 @@ struct act_row {
 INLINE struct act_row act_row(const struct scan_view *v, int64_t row, int64_t first, bool bf16) {
     return (struct act_row){v->data, row * v->row + first, bf16};
 }
-INLINE vf act_at(struct act_row r, int64_t c, int64_t left) {
-    return act_load(r.base, r.bf16, r.at + c, left);
-}
-INLINE void act_put(struct act_row r, int64_t c, int64_t left, vf x) {
-    act_store(r.base, r.bf16, r.at + c, left, x);
-}
+INLINE vf act_at(struct act_row r, int64_t c, int64_t left) { return act_load(r.base, r.bf16, r.at + c, left); }
+INLINE void act_put(struct act_row r, int64_t c, int64_t left, vf x) { act_store(r.base, r.bf16, r.at + c, left, x); }
 
 /* body(c, left): whole vectors first, with `left` a constant, then the rest. */
 #define EACH_VECTOR(count, body)                                                                                                   \
@@ -282,9 +278,7 @@ static void store_state(const struct scan_job *j, const struct block *k, const f
             to[c * j->states + n] = packed[(c / VW * j->states_padded + n) * VW + c % VW];
 }
 
-static int64_t packed_floats(const struct scan_job *j) {
-    return j->block_vectors * j->states_padded * VW;
-}
+static int64_t packed_floats(const struct scan_job *j) { return j->block_vectors * j->states_padded * VW; }
 
 static void pack_a(const struct scan_job *j, int64_t block, float *packed) {
     struct block k = block_at(j, 0, block);

@@ -12,9 +12,7 @@ struct loss_terms {
 };
 
 /* Stable log(1 + e^x). */
-static double softplus(double x) {
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
 /* Loss of one logit and its derivative. With bce = w·softplus(−x) for y = 1 and softplus(x) for y = 0, p_t = σ(±x) and
  * focal = a_t·(1 − p_t)^g·bce: d/dx = a_t·[(1−p_t)^g·bce' ∓ g·(1−p_t)^(g−1)·p_t(1−p_t)·bce]. */

@@ -35,9 +35,7 @@ static inline float vm_sigmoid(float x) {
     return x < 0 ? e * s : s;
 }
 
-static inline float vm_silu(float x) {
-    return x * vm_sigmoid(x);
-}
+static inline float vm_silu(float x) { return x * vm_sigmoid(x); }
 
 /* d silu / dx */
 static inline float vm_silu_grad(float x) {

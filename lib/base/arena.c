@@ -14,9 +14,7 @@ struct arena_block {
     _Alignas(ALIGN) unsigned char data[];
 };
 
-void arena_init(struct arena *arena, size_t limit_bytes) {
-    *arena = (struct arena){.limit_bytes = limit_bytes};
-}
+void arena_init(struct arena *arena, size_t limit_bytes) { *arena = (struct arena){.limit_bytes = limit_bytes}; }
 
 void arena_done(struct arena *arena) {
     while (arena->head) {
@@ -28,7 +26,7 @@ void arena_done(struct arena *arena) {
 }
 
 void *arena_alloc(struct arena *arena, size_t size) {
-    if (size > SIZE_MAX - ALIGN)
+    if (size > SIZE_MAX / 2)
         return NULL;
     size = (size + ALIGN - 1) / ALIGN * ALIGN;
     if (size > arena->limit_bytes - arena->used_bytes || arena->used_bytes > arena->limit_bytes)
@@ -62,9 +60,7 @@ char *arena_strndup(struct arena *arena, const char *text, size_t len) {
     return copy;
 }
 
-char *arena_strdup(struct arena *arena, const char *text) {
-    return arena_strndup(arena, text, strlen(text));
-}
+char *arena_strdup(struct arena *arena, const char *text) { return arena_strndup(arena, text, strlen(text)); }
 
 char *arena_printf(struct arena *arena, const char *fmt, ...) {
     va_list ap, again;

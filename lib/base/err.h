@@ -47,7 +47,7 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
 #define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 /* Like err_set, from an errno value: picks the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED,
- * EACCES → DENIED, EEXIST → EXISTS, else INTERNAL) and appends ": strerror". */
+ * EACCES → DENIED, EEXIST → EXISTS and their kin, else INTERNAL) and appends ": strerror"; a full volume also the mend. */
 int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 #define err_errno(err, errnum, ...) err_errno_at((err), __FILE__, __LINE__, (errnum), __VA_ARGS__)

@@ -162,9 +162,7 @@ int fsio_mkdirs(const char *path, struct err *err) {
     return 0;
 }
 
-bool fsio_exists(const char *path) {
-    return access(path, F_OK) == 0;
-}
+bool fsio_exists(const char *path) { return access(path, F_OK) == 0; }
 
 bool fsio_is_dir(const char *path) {
     struct stat st;
@@ -207,9 +205,7 @@ static int remove_at(int parent, const char *name, int depth, struct err *err) {
     return rc;
 }
 
-int fsio_remove_tree(const char *path, struct err *err) {
-    return remove_at(AT_FDCWD, path, 0, err);
-}
+int fsio_remove_tree(const char *path, struct err *err) { return remove_at(AT_FDCWD, path, 0, err); }
 
 int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err) {
     const char *separator = str_ends(dir, "/") ? "" : "/";

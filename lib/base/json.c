@@ -7,12 +7,8 @@
 #include <string.h>
 
 /* struct json is json_t under another name: nobody above sees jansson. */
-static const json_t *tree(const struct json *j) {
-    return (const json_t *)(const void *)j;
-}
-static const struct json *node(const json_t *j) {
-    return (const struct json *)(const void *)j;
-}
+static const json_t *tree(const struct json *j) { return (const json_t *)(const void *)j; }
+static const struct json *node(const json_t *j) { return (const struct json *)(const void *)j; }
 
 static bool too_deep(const char *text, size_t len) {
     int depth = 0;
@@ -114,13 +110,9 @@ int64_t json_i64(const struct json *j, int64_t fallback) {
     return json_kind(j) == JSON_KIND_INTEGER ? json_integer_value(tree(j)) : fallback;
 }
 
-bool json_bool(const struct json *j, bool fallback) {
-    return json_kind(j) == JSON_KIND_BOOL ? json_is_true(tree(j)) : fallback;
-}
+bool json_bool(const struct json *j, bool fallback) { return json_kind(j) == JSON_KIND_BOOL ? json_is_true(tree(j)) : fallback; }
 
-void json_writer_init(struct json_writer *w, struct str *out) {
-    *w = (struct json_writer){.out = out};
-}
+void json_writer_init(struct json_writer *w, struct str *out) { *w = (struct json_writer){.out = out}; }
 
 static void put_quoted(struct str *out, const char *text) {
     str_puts(out, "\"");
@@ -157,12 +149,8 @@ static void open_level(struct json_writer *w, const char *key, const char *brack
     w->has_item &= ~(1ull << (w->depth & 63));
 }
 
-void json_begin_object(struct json_writer *w, const char *key) {
-    open_level(w, key, "{");
-}
-void json_begin_array(struct json_writer *w, const char *key) {
-    open_level(w, key, "[");
-}
+void json_begin_object(struct json_writer *w, const char *key) { open_level(w, key, "{"); }
+void json_begin_array(struct json_writer *w, const char *key) { open_level(w, key, "["); }
 
 void json_end(struct json_writer *w, char close) {
     w->depth--;
@@ -202,9 +190,7 @@ void json_put_bool(struct json_writer *w, const char *key, bool value) {
     str_puts(w->out, value ? "true" : "false");
 }
 
-void json_put_null(struct json_writer *w, const char *key) {
-    json_put_str(w, key, NULL);
-}
+void json_put_null(struct json_writer *w, const char *key) { json_put_str(w, key, NULL); }
 
 void json_put_raw(struct json_writer *w, const char *key, const char *json_text) {
     before_item(w, key);

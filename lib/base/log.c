@@ -22,13 +22,9 @@ void log_setup(enum log_level level, bool json) {
     atomic_store(&sink_json, json);
 }
 
-void log_set_level(enum log_level level) {
-    atomic_store(&sink_level, (int)level);
-}
+void log_set_level(enum log_level level) { atomic_store(&sink_level, (int)level); }
 
-void log_hook(void (*hook)(enum log_level level)) {
-    atomic_store(&sink_hook, hook);
-}
+void log_hook(void (*hook)(enum log_level level)) { atomic_store(&sink_hook, hook); }
 
 bool log_level_parse(const char *text, enum log_level *ret) {
     for (int i = 0; i < 4; i++) {

@@ -84,9 +84,7 @@ bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout
     return true;
 }
 
-bool mailbox_post(struct mailbox *box, struct message *msg) {
-    return mailbox_post_wait(box, msg, 0);
-}
+bool mailbox_post(struct mailbox *box, struct message *msg) { return mailbox_post_wait(box, msg, 0); }
 
 struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
     struct timespec deadline = deadline_in(timeout_ms > 0 ? timeout_ms : 0);

@@ -130,9 +130,7 @@ void *map_remove(struct map *map, const char *key) {
     return e->value;
 }
 
-size_t map_count(const struct map *map) {
-    return map->live;
-}
+size_t map_count(const struct map *map) { return map->live; }
 
 int map_next(const struct map *map, size_t *cursor, const char **ret_key, void **ret_value) {
     while (*cursor < map->used) {

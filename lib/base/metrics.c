@@ -175,9 +175,7 @@ void metric_observe(struct metric *series, double value) {
     add(&series->value, value);
 }
 
-double metric_value(const struct metric *series) {
-    return series ? get(&series->value) : NAN;
-}
+double metric_value(const struct metric *series) { return series ? get(&series->value) : NAN; }
 
 static void visit_histogram(const struct metric *s, metrics_visit_fn *visit, void *ctx) {
     char name[160], labels[4400];

@@ -20,12 +20,8 @@ struct rng_block {
 };
 struct rng_block rng_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index);
 
-static inline float rng_unit_f32(uint32_t bits) {
-    return (float)(bits >> 8) * 0x1p-24f;
-} /* [0,1) */
-static inline double rng_unit_f64(uint32_t hi, uint32_t lo) {
-    return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
-}
+static inline float rng_unit_f32(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; } /* [0,1) */
+static inline double rng_unit_f64(uint32_t hi, uint32_t lo) { return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53; }
 
 /* A sequential reader of one (seed, stream, step) for host code. */
 struct rng {

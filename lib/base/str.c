@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void str_init(struct str *s, size_t max) {
-    *s = (struct str){.max = max};
-}
+void str_init(struct str *s, size_t max) { *s = (struct str){.max = max}; }
 
 void str_done(struct str *s) {
     free(s->data);
@@ -24,13 +22,11 @@ void str_clear(struct str *s) {
         s->data[0] = '\0';
 }
 
-const char *str_cstr(const struct str *s) {
-    return s->data ? s->data : "";
-}
+const char *str_cstr(const struct str *s) { return s->data ? s->data : ""; }
 
 /* Room for `extra` more bytes and the NUL; false marks the overflow. */
 static bool reserve(struct str *s, size_t extra) {
-    if (extra > s->max - s->len) {
+    if (extra > s->max - s->len || extra > SIZE_MAX / 4 || s->len > SIZE_MAX / 4) {
         s->overflow = true;
         return false;
     }
@@ -56,16 +52,15 @@ void str_append(struct str *s, const void *bytes, size_t len) {
     size_t fits = len > s->max - s->len ? s->max - s->len : len;
     if (!reserve(s, fits))
         return;
-    memcpy(s->data + s->len, bytes, fits);
+    if (fits)
+        memcpy(s->data + s->len, bytes, fits);
     s->len += fits;
     s->data[s->len] = '\0';
     if (fits < len)
         s->overflow = true;
 }
 
-void str_puts(struct str *s, const char *text) {
-    str_append(s, text, strlen(text));
-}
+void str_puts(struct str *s, const char *text) { str_append(s, text, strlen(text)); }
 
 void str_vprintf(struct str *s, const char *fmt, va_list ap) {
     char small[512];
@@ -122,13 +117,26 @@ bool str_format(char *dst, size_t size, const char *fmt, ...) {
     return len >= 0 && (size_t)len < size;
 }
 
-bool str_starts(const char *text, const char *prefix) {
-    return !strncmp(text, prefix, strlen(prefix));
-}
+bool str_starts(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
 bool str_ends(const char *text, const char *suffix) {
     size_t a = strlen(text), b = strlen(suffix);
     return a >= b && !strcmp(text + a - b, suffix);
+}
+
+int str_utf8_step(const char *text) {
+    const unsigned char *p = (const unsigned char *)text;
+    if (p[0] < 0x80)
+        return p[0] != 0;
+    if (p[0] < 0xC2 || p[0] > 0xF4)
+        return 0;
+    int n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
+    bool outside = (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF4 && p[1] > 0x8F); /* surrogates, past U+10FFFF */
+    return overlong || outside ? 0 : n;
 }
 
 bool str_to_i64(const char *text, int64_t *ret) {
@@ -155,14 +163,14 @@ bool str_to_u64(const char *text, uint64_t *ret) {
     return true;
 }
 
-static locale_t c_locale(void) {
-    static locale_t locale; /* made once; a lost race leaks one small object */
-    locale_t have = __atomic_load_n(&locale, __ATOMIC_ACQUIRE);
-    if (!have) {
-        have = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-        __atomic_store_n(&locale, have, __ATOMIC_RELEASE);
-    }
-    return have;
+/* strtod with '.' as the decimal point whatever the locale of the thread; false when there is no memory for it. */
+static bool c_strtod(const char *text, double *ret, char **ret_end) {
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!c)
+        return false;
+    *ret = strtod_l(text, ret_end, c);
+    freelocale(c);
+    return true;
 }
 
 /* A number at the start of text, in the C locale; *ret_end past it. Finite, no leading blanks, no hex. */
@@ -171,8 +179,8 @@ static bool leading_f64(const char *text, double *ret, const char **ret_end) {
     if (!(isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1]))) || (p[0] == '0' && (p[1] | 32) == 'x'))
         return false;
     char *end;
-    double value = strtod_l(text, &end, c_locale());
-    if (end == text || !isfinite(value))
+    double value;
+    if (!c_strtod(text, &value, &end) || end == text || !isfinite(value))
         return false;
     *ret = value;
     *ret_end = end;

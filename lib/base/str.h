@@ -18,9 +18,7 @@ struct str {
 void str_init(struct str *s, size_t max);
 void str_done(struct str *s);
 void str_clear(struct str *s);
-static inline bool str_ok(const struct str *s) {
-    return !s->overflow;
-}
+static inline bool str_ok(const struct str *s) { return !s->overflow; }
 /* The text, never NULL. Valid until the next change. */
 const char *str_cstr(const struct str *s);
 void str_append(struct str *s, const void *bytes, size_t len);
@@ -36,6 +34,8 @@ bool str_copy(char *dst, size_t size, const char *src);
 bool str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
+/* Bytes of the UTF-8 character at text, 1 to 4; 0 at the NUL and where the bytes are no UTF-8. */
+int str_utf8_step(const char *text);
 /* Whole-string parses: no leading/trailing rubbish, range-checked. false leaves *ret untouched. */
 bool str_to_i64(const char *text, int64_t *ret);
 bool str_to_u64(const char *text, uint64_t *ret);

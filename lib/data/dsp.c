@@ -276,9 +276,7 @@ void resampler_push(struct resampler *r, const double *rows, int64_t n, bool mar
     r->count += n;
 }
 
-void resampler_end(struct resampler *r) {
-    r->ended = true;
-}
+void resampler_end(struct resampler *r) { r->ended = true; }
 
 static void advance(struct resampler *r) {
     r->next++;

@@ -367,13 +367,9 @@ void edf_close(struct edf *edf) {
 
 /* ---- access ---- */
 
-const struct edf_info *edf_info(const struct edf *edf) {
-    return &edf->header.info;
-}
+const struct edf_info *edf_info(const struct edf *edf) { return &edf->header.info; }
 
-const char *edf_path(const struct edf *edf) {
-    return edf->header.name;
-}
+const char *edf_path(const struct edf *edf) { return edf->header.name; }
 
 int edf_segments(const struct edf *edf, const struct edf_segment **ret) {
     *ret = edf->header.info.segments;

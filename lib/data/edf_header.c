@@ -60,9 +60,7 @@ static bool number_f64(const char *text, double *ret) {
     return str_to_f64(copy, ret);
 }
 
-static bool number_i64(const char *text, int64_t *ret) {
-    return str_to_i64(*text == '+' ? text + 1 : text, ret);
-}
+static bool number_i64(const char *text, int64_t *ret) { return str_to_i64(*text == '+' ? text + 1 : text, ret); }
 
 static int refuse(const struct edf_header *h, struct err *err, const char *field, const char *text, const char *expected) {
     return err_set(err, ERR_INVALID, "%s: header field '%s' holds '%s'; expected %s: the file is damaged or no EDF/BDF", h->name,
@@ -197,9 +195,7 @@ static double unit_factor(const char *unit) {
     return 0;
 }
 
-static const char *keep(struct edf_header *h, const char *text) {
-    return *text ? arena_strdup(h->arena, text) : "";
-}
+static const char *keep(struct edf_header *h, const char *text) { return *text ? arena_strdup(h->arena, text) : ""; }
 
 /* Calibration of an ordinary signal: gain and offset, or the reason why it cannot be used. */
 static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t *block, int index, struct err *err) {

@@ -173,13 +173,9 @@ static int load_csv(struct request *q, const char *suffix, bool *ret_found, stru
     return rc;
 }
 
-static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
-    return load_csv(q, ".csv", ret_found, err);
-}
+static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) { return load_csv(q, ".csv", ret_found, err); }
 
-static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
-    return load_csv(q, ".csv_bi", ret_found, err);
-}
+static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) { return load_csv(q, ".csv_bi", ret_found, err); }
 
 /* ---- CHB-MIT summary ---- */
 

@@ -173,9 +173,7 @@ static int run_workers(struct opening *o, manifest_progress_fn *progress, void *
     return n || !o->manifest->count ? 0 : err_errno(err, errnum, "cannot start a worker thread");
 }
 
-static int compare_keys(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int compare_keys(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* The hash, the channel count, and the texts of the bad files. */
 static int finish(struct manifest *m, const struct opening *o, struct err *err) {
@@ -268,26 +266,18 @@ void manifest_close(struct manifest *m) {
     free(m);
 }
 
-int64_t manifest_count(const struct manifest *m) {
-    return m->count;
-}
+int64_t manifest_count(const struct manifest *m) { return m->count; }
 
-const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index) {
-    return &m->entries[index];
-}
+const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index) { return &m->entries[index]; }
 
-const char *manifest_hash(const struct manifest *m) {
-    return m->hash;
-}
+const char *manifest_hash(const struct manifest *m) { return m->hash; }
 
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop) {
     *ret_window = m->window;
     *ret_hop = m->hop;
 }
 
-int manifest_channels(const struct manifest *m) {
-    return m->channels;
-}
+int manifest_channels(const struct manifest *m) { return m->channels; }
 
 int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size) {
     struct str text;

@@ -174,9 +174,7 @@ int montage_channels(const char *montage, const char *const **ret_names, int *re
     return rc;
 }
 
-void montage_channels_free(const char *const *names) {
-    free((void *)(uintptr_t)names);
-}
+void montage_channels_free(const char *const *names) { free((void *)(uintptr_t)names); }
 
 /* What a montage is being made from: a row of weights over all labels for each of the 19 electrodes that can be had. */
 struct resolver {

@@ -260,15 +260,11 @@ void recording_close(struct recording *rec) {
     free(rec);
 }
 
-void recording_info(const struct recording *rec, struct recording_info *ret) {
-    *ret = rec->info;
-}
+void recording_info(const struct recording *rec, struct recording_info *ret) { *ret = rec->info; }
 
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {
     const uint16_t *rows = (const uint16_t *)(const void *)(rec->map.data + HEAD_SIZE);
     return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.channels;
 }
 
-const char *recording_key(const struct recording *rec) {
-    return rec->key;
-}
+const char *recording_key(const struct recording *rec) { return rec->key; }

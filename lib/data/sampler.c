@@ -113,9 +113,7 @@ void sampler_free(struct sampler *s) {
     free(s);
 }
 
-int64_t sampler_epoch_windows(const struct sampler *s) {
-    return s->total;
-}
+int64_t sampler_epoch_windows(const struct sampler *s) { return s->total; }
 
 void sampler_counts(const struct sampler *s, struct balance_counts *ret_found, struct balance_counts *ret_used) {
     if (ret_found)

@@ -119,9 +119,7 @@ int table_next(struct table *t, bool *ret_more, struct err *err) {
     return 0;
 }
 
-const char *table_field(const struct table *t, int column) {
-    return column >= 0 && column < t->n_fields ? t->fields[column] : "";
-}
+const char *table_field(const struct table *t, int column) { return column >= 0 && column < t->n_fields ? t->fields[column] : ""; }
 
 int table_number(const struct table *t, int column, bool optional, double *ret, struct err *err) {
     const char *text = table_field(t, column);

@@ -4,9 +4,7 @@
 
 enum { MARK_TEXT = 0x14, MARK_DURATION = 0x15 };
 
-static bool is_digit(uint8_t c) {
-    return c >= '0' && c <= '9';
-}
+static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
 static const double MAX_SECONDS = 1e10; /* three centuries: sample numbers stay far inside 63 bits */
 
@@ -115,9 +113,7 @@ static bool is_utf8(const uint8_t *p, const uint8_t *end) {
     return true;
 }
 
-static bool is_blank(uint8_t c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static bool is_blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 size_t tal_text(char *out, size_t size, const uint8_t *bytes, size_t len, bool *ret_foreign) {
     const uint8_t *p = bytes, *end = bytes;

@@ -20,9 +20,7 @@ struct window_kernel {
 };
 extern const struct window_kernel window_kernel_baseline, window_kernel_avx2, window_kernel_avx512;
 
-static inline float window_clip(double z) {
-    return (float)(z > 10 ? 10 : z < -10 ? -10 : z);
-}
+static inline float window_clip(double z) { return (float)(z > 10 ? 10 : z < -10 ? -10 : z); }
 
 #ifdef WINDOW_KERNEL_BODY
 typedef double window_d8 __attribute__((vector_size(64), aligned(8), may_alias));

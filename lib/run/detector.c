@@ -112,9 +112,7 @@ void detector_close(struct detector *d) {
     free(d);
 }
 
-const struct detector_info *detector_info(const struct detector *d) {
-    return &d->info;
-}
+const struct detector_info *detector_info(const struct detector *d) { return &d->info; }
 
 /* Windows of one batch; returns how many were taken. */
 static int gather(struct detector *d, struct timeline *const *timelines, int n, int room) {

@@ -332,9 +332,7 @@ void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const c
         visit(ctx, "BRR_MAMBA_FORCE_FALLBACK is set: model.mixer is conv instead of mamba2");
 }
 
-void jobfile_print_keys(FILE *out) {
-    options_print(&job_table, out);
-}
+void jobfile_print_keys(FILE *out) { options_print(&job_table, out); }
 
 enum dtype jobfile_precision(const struct jobfile *job, const struct device_info *device) {
     if (job->training.precision == JOB_PRECISION_AUTO)

@@ -368,9 +368,7 @@ static int train_slice(struct train *t, struct err *err) {
     return rc;
 }
 
-static bool better(const struct train *t, double metric) {
-    return isnan(t->at.best_metric) || metric > t->at.best_metric;
-}
+static bool better(const struct train *t, double metric) { return isnan(t->at.best_metric) || metric > t->at.best_metric; }
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {

@@ -196,9 +196,7 @@ static int try_candidate(struct validation *v, struct err *err) {
     return 0;
 }
 
-static double f1_of(const struct candidate *c) {
-    return isnan(c->score.f1) ? 0 : c->score.f1;
-}
+static double f1_of(const struct candidate *c) { return isnan(c->score.f1) ? 0 : c->score.f1; }
 
 /* Best F1 within the wanted false alarms if any candidate keeps them; in the middle of a plateau. */
 static const struct candidate *choose(const struct validation *v) {

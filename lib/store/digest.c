@@ -7,9 +7,7 @@
 #include "base/fsio.h"
 
 /* An EVP_MD_CTX under our own name. */
-static EVP_MD_CTX *ctx_of(struct digest *d) {
-    return (EVP_MD_CTX *)(void *)d;
-}
+static EVP_MD_CTX *ctx_of(struct digest *d) { return (EVP_MD_CTX *)(void *)d; }
 
 struct digest *digest_new(void) {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();

@@ -24,12 +24,8 @@ static const struct {
 #undef SAFETENSORS_ROW
 };
 
-const char *safetensors_dtype_name(enum safetensors_dtype dtype) {
-    return dtypes[dtype].name;
-}
-size_t safetensors_dtype_bytes(enum safetensors_dtype dtype) {
-    return dtypes[dtype].bytes;
-}
+const char *safetensors_dtype_name(enum safetensors_dtype dtype) { return dtypes[dtype].name; }
+size_t safetensors_dtype_bytes(enum safetensors_dtype dtype) { return dtypes[dtype].bytes; }
 
 static int dtype_of(const char *name) {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -140,9 +136,7 @@ void safetensors_close(struct safetensors *st) {
     free(st);
 }
 
-size_t safetensors_count(const struct safetensors *st) {
-    return st->count;
-}
+size_t safetensors_count(const struct safetensors *st) { return st->count; }
 
 const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index) {
     return index < st->count ? &st->entries[index] : NULL;

@@ -15,8 +15,8 @@ static void on_progress(void *ctx, const struct task_progress *p) {
     (void)ctx;
     newest = *p;
     if (p->step % 20 == 0 && !strcmp(p->phase, "train"))
-        fprintf(stderr, "step %lld/%lld loss %.5f lr %.2e |g| %.3f %.1f windows/s wait %.0f %%\n", (long long)p->step, (long long)p->steps, p->loss,
-                p->learning_rate, p->gradient_norm, p->windows_per_s, 100 * p->data_wait_ratio);
+        fprintf(stderr, "step %lld/%lld loss %.5f lr %.2e |g| %.3f %.1f windows/s wait %.0f %%\n", (long long)p->step,
+                (long long)p->steps, p->loss, p->learning_rate, p->gradient_norm, p->windows_per_s, 100 * p->data_wait_ratio);
 }
 
 static void on_log(void *ctx, enum task_level level, const char *text) {
@@ -86,7 +86,12 @@ int main(int argc, char **argv) {
         rc = device_open("cpu", 0, &dev, &err);
     if (!rc) {
         const char *root = str_starts(job.data.source, "file://") ? job.data.source + 7 : job.data.source;
-        struct task_env env = {.device = dev, .directory = argv[2], .cache_dir = argv[3], .data_root = root, .progress = on_progress, .log = on_log,
+        struct task_env env = {.device = dev,
+                               .directory = argv[2],
+                               .cache_dir = argv[3],
+                               .data_root = root,
+                               .progress = on_progress,
+                               .log = on_log,
                                .checkpoint = on_checkpoint};
         rc = run(&job, &env, stop_after, &err);
     }

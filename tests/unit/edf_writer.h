@@ -29,14 +29,10 @@ static inline void edf_field(struct str *out, const char *text, int width) {
     str_append(out, padded, (size_t)width);
 }
 
-static inline const char *or_text(const char *text, const char *fallback) {
-    return text ? text : fallback;
-}
+static inline const char *or_text(const char *text, const char *fallback) { return text ? text : fallback; }
 
 /* Sample i of signal s in record r. */
-static inline int written_sample(int s, int r, int i) {
-    return (s * 1000 + r * 37 + i * 11) % 4001 - 2000;
-}
+static inline int written_sample(int s, int r, int i) { return (s * 1000 + r * 37 + i * 11) % 4001 - 2000; }
 
 static inline void edf_write_header(const struct written_file *f, bool bdf, struct str *out) {
     char number[32];

@@ -24,9 +24,7 @@ static inline void fixture_folder(char *path, size_t size) {
         abort();
 }
 
-static inline void fixture_remove(const char *path) {
-    fsio_remove_tree(path, NULL);
-}
+static inline void fixture_remove(const char *path) { fsio_remove_tree(path, NULL); }
 
 /* Sample i of channel c in µV (integers, so that the file holds them exactly). */
 static inline double fixture_sample(int c, int64_t i, double rate) {

@@ -15,9 +15,7 @@ static inline uint32_t noise_u32(uint32_t *state) {
     return *state = x;
 }
 /* Uniform in [-1, 1). */
-static inline float noise_unit(uint32_t *state) {
-    return (float)(int32_t)noise_u32(state) * 0x1p-31f;
-}
+static inline float noise_unit(uint32_t *state) { return (float)(int32_t)noise_u32(state) * 0x1p-31f; }
 
 /* LANES independent 1/f noises of unit variance: first-order low-passes two octaves apart share one white input. */
 struct pink {

@@ -12,13 +12,9 @@ enum {
     QUIET_AROUND_SEIZURE_S = 4,
 };
 
-static float between(struct rng *rng, float low, float high) {
-    return low + (high - low) * (float)rng_uniform(rng);
-}
+static float between(struct rng *rng, float low, float high) { return low + (high - low) * (float)rng_uniform(rng); }
 
-static float log_between(struct rng *rng, float low, float high) {
-    return low * powf(high / low, (float)rng_uniform(rng));
-}
+static float log_between(struct rng *rng, float low, float high) { return low * powf(high / low, (float)rng_uniform(rng)); }
 
 /* Streams of one patient: step 0 holds the traits, 1 the placing of seizures, 2 + r what happens in recording r. */
 static void patient_rng(struct rng *rng, const struct patient *p, uint32_t step) {
@@ -84,14 +80,14 @@ static void spike_wave(struct rng *rng, struct event *e) {
 }
 
 static void draw_seizure(struct rng *rng, const struct patient *p, struct event *e) {
-    float x = p->focus_x + between(rng, -0.15f, 0.15f), y = p->focus_y + between(rng, -0.15f, 0.15f);
-    e->amplitude_uv = p->rms_uv * log_between(rng, 0.7f, 2.5f);
-    e->hz[0] = p->seizure_hz[0] * between(rng, 0.92f, 1.08f);
-    e->hz[1] = p->seizure_hz[1] * between(rng, 0.92f, 1.08f);
-    e->growth = between(rng, 0.3f, 0.6f);
+    float x = p->focus_x + between(rng, -0.3f, 0.3f), y = p->focus_y + between(rng, -0.3f, 0.3f);
+    e->amplitude_uv = p->rms_uv * between(rng, 0.7f, 2.5f);
+    e->hz[0] = p->seizure_hz[0] * between(rng, 0.88f, 1.12f);
+    e->hz[1] = p->seizure_hz[1] * between(rng, 0.88f, 1.12f);
+    e->growth = between(rng, 0.4f, 0.7f);
     spike_wave(rng, e);
-    scalp_weights(x, y, between(rng, 0.3f, 0.45f), e->weight[0]);
-    scalp_weights(x, y, between(rng, 0.8f, 1.5f), e->weight[1]);
+    scalp_weights(x, y, between(rng, 0.35f, 0.55f), e->weight[0]);
+    scalp_weights(x, y, between(rng, 1, 1.8f), e->weight[1]);
     for (int c = 0; c < ELECTRODES; c++)
         e->lag[c] = 0.12f * scalp_distance(c, x, y);
     e->noise = rng_u32(rng);

@@ -93,9 +93,7 @@ struct renderer *render_new(const struct patient *patient, const struct recordin
     return r;
 }
 
-void render_free(struct renderer *r) {
-    free(r);
-}
+void render_free(struct renderer *r) { free(r); }
 
 /* ---- background ---- */
 

@@ -15,9 +15,7 @@ const int DOUBLE_BANANA[BIPOLAR][2] = {
     {F4, C4},  {C4, P4}, {P4, O2}, {FP2, F8}, {F8, T4},  {T4, T6}, {T6, O2}, {FZ, CZ}, {CZ, PZ},
 };
 
-float scalp_distance(int electrode, float x, float y) {
-    return hypotf(SCALP[electrode].x - x, SCALP[electrode].y - y);
-}
+float scalp_distance(int electrode, float x, float y) { return hypotf(SCALP[electrode].x - x, SCALP[electrode].y - y); }
 
 void scalp_weights(float x, float y, float sigma, float weights[ELECTRODES]) {
     float largest = 0;

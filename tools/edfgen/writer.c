@@ -8,13 +8,9 @@
 
 enum { ANNOTATION_SAMPLES = 16, HEADER_MAX = 256 * (WRITER_MAX_SIGNALS + 2) };
 
-static void put_field(struct str *out, int width, const char *text) {
-    str_printf(out, "%-*.*s", width, width, text);
-}
+static void put_field(struct str *out, int width, const char *text) { str_printf(out, "%-*.*s", width, width, text); }
 
-static void put_number(struct str *out, int width, int64_t number) {
-    str_printf(out, "%-*lld", width, (long long)number);
-}
+static void put_number(struct str *out, int width, int64_t number) { str_printf(out, "%-*lld", width, (long long)number); }
 
 /* One column of the signal headers: the same text for all EEG signals, another for the annotations. */
 static void put_column(struct str *out, int n_signals, int width, const char *eeg, const char *annotation) {
@@ -83,10 +79,6 @@ int writer_second(struct edf_writer *w, const float *const *uv, struct err *err)
     return fsio_writer_write(&w->file, record, at + ANNOTATION_SAMPLES * 2, err);
 }
 
-int writer_commit(struct edf_writer *w, struct err *err) {
-    return fsio_writer_commit(&w->file, err);
-}
+int writer_commit(struct edf_writer *w, struct err *err) { return fsio_writer_commit(&w->file, err); }
 
-void writer_abort(struct edf_writer *w) {
-    fsio_writer_abort(&w->file);
-}
+void writer_abort(struct edf_writer *w) { fsio_writer_abort(&w->file); }
