@@ -1,0 +1,277 @@
+/* Pictures: well-formed whatever the texts and values, bounded whatever the length, everything drawn where it belongs. With
+ * BRR_PLOT_DIR set the pictures stay there to be looked at. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "run/plot.h"
+#include "unit/eeg_fixture.h"
+
+enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };
+
+struct folder {
+    char path[256], file[512];
+    bool keep;
+};
+
+static int setup(void **state) {
+    struct folder *f = calloc(1, sizeof *f);
+    const char *dir = getenv("BRR_PLOT_DIR");
+    if (dir) {
+        snprintf(f->path, sizeof f->path, "%s", dir);
+        f->keep = true;
+    } else {
+        fixture_folder(f->path, sizeof f->path);
+    }
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct folder *f = *state;
+    if (!f->keep)
+        fixture_remove(f->path);
+    free(f);
+    return 0;
+}
+
+static char *read_text(const char *path) {
+    struct fsio_map map;
+    assert_int_equal(fsio_map_open(&map, path, NULL), 0);
+    char *text = calloc(1, map.len + 1);
+    memcpy(text, map.data, map.len);
+    fsio_map_close(&map);
+    return text;
+}
+
+/* Tags balance, attributes are quoted, no stray '<' or '&'. */
+static void check_xml(const char *text) {
+    char stack[16][16];
+    int depth = 0, elements = 0;
+    for (const char *at = text; *at;) {
+        if (*at == '&') {
+            const char *end = strchr(at, ';');
+            assert_true(at[1] == '#' && end && end - at < 7);
+            at = end + 1;
+            continue;
+        }
+        if (*at != '<') {
+            assert_true(*at != '>' && (depth > 0 || *at == '\n'));
+            at++;
+            continue;
+        }
+        bool closing = at[1] == '/';
+        char name[16] = "";
+        assert_int_equal(sscanf(at + 1 + closing, "%15[a-z]", name), 1);
+        bool quoted = false;
+        for (at++; *at && (quoted || *at != '>'); at++)
+            if (*at == '"')
+                quoted = !quoted;
+            else
+                assert_true(*at != '<');
+        assert_true(*at == '>' && !quoted);
+        if (closing) {
+            assert_true(depth > 0);
+            assert_string_equal(stack[--depth], name);
+        } else if (at[-1] != '/') {
+            assert_true(depth < 16);
+            memcpy(stack[depth++], name, sizeof name);
+        }
+        elements += !closing;
+        at++;
+    }
+    assert_int_equal(depth, 0);
+    assert_true(elements > 10);
+}
+
+static int count_of(const char *text, const char *what) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+static const struct plot_span seizures[] = {{600, 662}, {2400, 2431}}, found[] = {{604, 668}, {1500, 1509}, {2405, 2436}};
+static const double alarms[] = {610, 1505, 2410};
+
+/* An hour of noise with rhythmic seizures, a gap, and the probability that goes with it. */
+static void make_recording(struct plot_trace *channels, struct plot_trace *probability) {
+    static float uv[RATE], p[RATE];
+    struct rng rng;
+    rng_init(&rng, 3, RNG_SYNTH, 0);
+    for (int c = 0; c < CHANNELS; c++)
+        plot_trace_init(&channels[c], ((const char *[]){"Fp1", "C3", "O1", "Fp2", "C4", "O2"})[c], HOUR_S, RATE);
+    plot_trace_init(probability, "p", HOUR_S, RATE);
+    for (int s = 0; s < HOUR_S; s++) {
+        if (s >= 3000 && s < 3060)
+            continue;
+        bool ictal = (s >= 600 && s < 662) || (s >= 2400 && s < 2431);
+        for (int c = 0; c < CHANNELS; c++) {
+            for (int i = 0; i < RATE; i++)
+                uv[i] = (float)((ictal ? 70 * sin(2 * M_PI * 3 * i / RATE) : 0) + (12 + c) * rng_normal(&rng));
+            plot_trace_add(&channels[c], (int64_t)s * RATE, uv, RATE);
+        }
+        double level = ictal && s % 600 > 4 ? 0.93 : s >= 1500 && s < 1510 ? 0.85 : 0.06;
+        for (int i = 0; i < RATE; i++)
+            p[i] = (float)fmin(1, fmax(0, level + 0.04 * rng_normal(&rng)));
+        plot_trace_add(probability, (int64_t)s * RATE, p, RATE);
+    }
+}
+
+static void a_recording_is_drawn_with_everything_it_has(void **state) {
+    struct folder *f = *state;
+    static struct plot_trace channels[CHANNELS], probability;
+    const struct plot_trace *list[CHANNELS];
+    make_recording(channels, &probability);
+    for (int c = 0; c < CHANNELS; c++)
+        list[c] = &channels[c];
+    struct plot_recording r = {.title = "sub-01_run-03_eeg.edf",
+                               .subtitle = "model tiny, step 1,200 · referential-19 · event F1 0.80, 24 false alarms per 24 h",
+                               .duration_s = HOUR_S,
+                               .channels = list,
+                               .n_channels = CHANNELS,
+                               .probability = &probability,
+                               .on = 0.6,
+                               .off = 0.5,
+                               .detected = found,
+                               .n_detected = 3,
+                               .reference = seizures,
+                               .n_reference = 2,
+                               .has_reference = true,
+                               .alarms_s = alarms,
+                               .n_alarms = 3};
+    snprintf(f->file, sizeof f->file, "%s/recording.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(count_of(text, "class=\"detected\"><title>"), 3);
+    assert_int_equal(count_of(text, "class=\"reference\"><title>"), 2);
+    assert_int_equal(count_of(text, "class=\"shade\""), 2);
+    assert_int_equal(count_of(text, "<title>alarm at"), 3);
+    assert_int_equal(count_of(text, "class=\"eeg\""), CHANNELS);
+    assert_non_null(strstr(text, "<title>10:04 to 11:08, 64.0 s</title>"));
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    assert_true(strlen(text) < 200000);
+    free(text);
+}
+
+static void an_unlabelled_recording_without_events_and_a_day_long_one_are_drawn_too(void **state) {
+    struct folder *f = *state;
+    static struct plot_trace probability;
+    plot_trace_init(&probability, "p", 86400, 1);
+    static float p[86400];
+    for (int i = 0; i < 86400; i++)
+        p[i] = i < 40000 || i > 50000 ? (float)(0.3 + 0.1 * sin(i / 3000.0)) : NAN;
+    plot_trace_add(&probability, 0, p, 86400);
+    struct plot_recording r = {.title = "night", .duration_s = 86400, .probability = &probability};
+    snprintf(f->file, sizeof f->file, "%s/day.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(count_of(text, "class=\"reference\""), 0);
+    assert_non_null(strstr(text, ">12:00:00<"));
+    free(text);
+    struct plot_recording bare = {.title = "nothing", .duration_s = 0.4};
+    snprintf(f->file, sizeof f->file, "%s/bare.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &bare, NULL), 0);
+    text = read_text(f->file);
+    check_xml(text);
+    free(text);
+}
+
+static void texts_cannot_break_the_picture(void **state) {
+    struct folder *f = *state;
+    struct plot_recording r = {
+        .title = "a<script>alert(\"&\")</script>\n", .subtitle = "M\xfcller \xc3\xbc \xed\xa0\x80 \xe2\x82", .duration_s = 10};
+    snprintf(f->file, sizeof f->file, "%s/texts.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_null(strstr(text, "<script"));
+    assert_non_null(strstr(text, "a&#60;script&#62;alert(&#34;&#38;&#34;)&#60;/script&#62;?"));
+    assert_non_null(strstr(text, "M?ller \xc3\xbc ?"
+                                 "?"
+                                 "? ?"
+                                 "?<"));
+    free(text);
+}
+
+static void envelopes_keep_extremes_and_leave_gaps_open(void **state) {
+    (void)state;
+    static struct plot_trace t;
+    float values[2000];
+    plot_trace_init(&t, "x", 1000, 2); /* two samples a column */
+    for (int i = 0; i < 2000; i++)
+        values[i] = (float)(i % 2 ? i : -i);
+    values[11] = NAN;
+    values[20] = values[21] = NAN;
+    plot_trace_add(&t, 1000, values + 1000, 1000);
+    plot_trace_add(&t, 0, values, 1000);
+    plot_trace_add(&t, -5, values, 5);
+    plot_trace_add(&t, 2000, values, 2000);
+    assert_true(t.low[5] == -10 && t.high[5] == -10);
+    assert_true(t.low[10] > t.high[10]);
+    assert_true(t.low[0] == 0 && t.high[0] == 1 && t.sum[0] == 1 && t.count[0] == 2);
+    assert_true(t.low[999] == -1998 && t.high[999] == 1999);
+}
+
+static void impossible_recordings_are_refused(void **state) {
+    struct folder *f = *state;
+    struct err err = {0};
+    struct plot_recording r = {.title = "x"};
+    snprintf(f->file, sizeof f->file, "%s/none.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &r, &err), ERR_INVALID);
+    r.duration_s = 10;
+    r.n_channels = PLOT_MAX_CHANNELS + 1;
+    assert_int_equal(plot_recording(f->file, &r, &err), ERR_INVALID);
+    assert_false(fsio_exists(f->file));
+    struct plot_training t = {.title = "x"};
+    assert_int_equal(plot_training(f->file, &t, &err), ERR_INVALID);
+}
+
+static void a_training_shows_loss_and_scores(void **state) {
+    struct folder *f = *state;
+    enum { STEPS = 5000, VALIDATIONS = 10 };
+    static struct plot_point loss[STEPS], validation[VALIDATIONS], f1[VALIDATIONS], auroc[VALIDATIONS];
+    struct rng rng;
+    rng_init(&rng, 5, RNG_SYNTH, 0);
+    for (int i = 0; i < STEPS; i++)
+        loss[i] = (struct plot_point){i + 1, i == 700 ? NAN : 0.08 + 0.35 * exp(-i / 900.0) + 0.02 * rng_normal(&rng)};
+    for (int i = 0; i < VALIDATIONS; i++) {
+        double step = STEPS * (i + 1) / VALIDATIONS;
+        validation[i] = (struct plot_point){step, 0.11 + 0.3 * exp(-step / 1000) + 0.003 * i};
+        f1[i] = (struct plot_point){step, 0.85 - 0.8 * exp(-step / 1500)};
+        auroc[i] = (struct plot_point){step, 0.97 - 0.4 * exp(-step / 800)};
+    }
+    const struct plot_curve losses[] = {{"training loss", loss, STEPS}, {"validation loss", validation, VALIDATIONS}};
+    const struct plot_curve scores[] = {{"event F1", f1, VALIDATIONS}, {"AUROC", auroc, VALIDATIONS}};
+    struct plot_training t = {"tiny", "13 h of EEG, 5 patients", losses, scores, 2, 2, 4000};
+    snprintf(f->file, sizeof f->file, "%s/training.svg", f->path);
+    assert_int_equal(plot_training(f->file, &t, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(count_of(text, "<path class=\"line"), 4);
+    assert_null(strstr(text, "nan"));
+    assert_true(strlen(text) < 40000);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_recording_is_drawn_with_everything_it_has, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_unlabelled_recording_without_events_and_a_day_long_one_are_drawn_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_cannot_break_the_picture, setup, teardown),
+        cmocka_unit_test_setup_teardown(envelopes_keep_extremes_and_leave_gaps_open, setup, teardown),
+        cmocka_unit_test_setup_teardown(impossible_recordings_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
