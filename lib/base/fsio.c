@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,54 +15,67 @@
 
 #include "base/str.h"
 
-enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000 };
+enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000, MAX_TEMPORARIES = 10000 };
+
+/* What fd holds up to its end; its size in stat is only a first guess (0 for pipes and /proc). */
+static int read_all(int fd, const char *path, size_t max_bytes, struct str *out, struct err *err) {
+    char block[64 * 1024];
+    str_init(out, max_bytes);
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof block);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(err, errno, "cannot read %s", path);
+        if (n == 0)
+            return 0;
+        bool room = (size_t)n <= max_bytes - out->len;
+        str_append(out, block, (size_t)n);
+        if (!str_ok(out))
+            return room ? err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path)
+                        : err_set(err, ERR_EXHAUSTED, "%s has more than the %zu bytes that are accepted", path, max_bytes);
+    }
+}
 
 int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
     struct stat st;
-    int rc = 0;
-    char *data = NULL;
-    size_t len = 0;
+    struct str text = {0};
+    int rc;
     if (fstat(fd, &st) < 0)
         rc = err_errno(err, errno, "cannot read %s", path);
     else if (S_ISDIR(st.st_mode))
         rc = err_set(err, ERR_INVALID, "%s is a directory; expected a file", path);
-    else if ((uint64_t)st.st_size > max_bytes)
+    else if (st.st_size > 0 && (uint64_t)st.st_size > max_bytes)
         rc = err_set(err, ERR_EXHAUSTED, "%s has %lld bytes; at most %zu are accepted", path, (long long)st.st_size, max_bytes);
-    else if (!(data = malloc((size_t)st.st_size + 1)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-    while (!rc && len < (size_t)st.st_size) {
-        ssize_t n = read(fd, data + len, (size_t)st.st_size - len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            rc = err_errno(err, errno, "cannot read %s", path);
-        if (n <= 0)
-            break;
-        len += (size_t)n;
-    }
+    else
+        rc = read_all(fd, path, max_bytes, &text, err);
     close(fd);
-    if (rc) {
-        free(data);
-        return rc;
+    size_t len = text.len;
+    char *data = rc ? NULL : str_take(&text);
+    if (rc || !data) {
+        str_done(&text);
+        return rc ? rc : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
     }
-    data[len] = '\0';
     *ret_data = data;
     *ret_len = len;
     return 0;
 }
 
 int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err) {
-    static atomic_uint serial;
     w->fd = -1;
     w->written_bytes = 0;
     w->tmp_path[0] = '\0';
     if (!str_copy(w->path, sizeof w->path, path))
         return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
-    str_format(w->tmp_path, sizeof w->tmp_path, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-    w->fd = open(w->tmp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    for (int n = 0; n < MAX_TEMPORARIES && w->fd < 0; n++) { /* a dead process of the same id may have left some */
+        str_format(w->tmp_path, sizeof w->tmp_path, "%s.tmp-%ld-%d", path, (long)getpid(), n);
+        w->fd = open(w->tmp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (w->fd < 0 && errno != EEXIST)
+            break;
+    }
     if (w->fd < 0) {
         int saved = errno;
         w->tmp_path[0] = '\0';
@@ -205,7 +217,12 @@ static int remove_at(int parent, const char *name, int depth, struct err *err) {
     return rc;
 }
 
-int fsio_remove_tree(const char *path, struct err *err) { return remove_at(AT_FDCWD, path, 0, err); }
+int fsio_remove_tree(const char *path, struct err *err) {
+    int rc = remove_at(AT_FDCWD, path, 0, err);
+    if (rc)
+        err_wrap(err, "cannot remove %s and what is below it", path);
+    return rc;
+}
 
 int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err) {
     const char *separator = str_ends(dir, "/") ? "" : "/";
@@ -296,8 +313,9 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
             continue; /* it vanished, or points nowhere */
         if (S_ISREG(st.st_mode))
             rc = walk_add(walk, name, st.st_size, err);
-        else if (S_ISDIR(link.st_mode) && depth < WALK_MAX_DEPTH)
-            rc = walk_dir(walk, root, name, depth + 1, err);
+        else if (S_ISDIR(link.st_mode))
+            rc = depth < WALK_MAX_DEPTH ? walk_dir(walk, root, name, depth + 1, err)
+                                        : err_set(err, ERR_RANGE, "%s: directories nested deeper than %d", path, WALK_MAX_DEPTH);
     }
     closedir(dir);
     return rc;
@@ -322,7 +340,7 @@ int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err)
 }
 
 int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO without a writer is refused below, not waited for */
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
     struct stat st;

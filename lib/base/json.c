@@ -36,7 +36,7 @@ int json_parse(const char *text, size_t len, const char *name, struct json **ret
     if (too_deep(text, len))
         return err_set(err, ERR_INVALID, "%s: JSON nested deeper than 64", name);
     json_error_t error;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root)
         return err_set(err, ERR_INVALID, "%s:%d:%d: not valid JSON: %s", name, error.line, error.column, error.text);
     *ret = (struct json *)(void *)root;
@@ -97,6 +97,19 @@ const struct json *json_member(const struct json *object, size_t index, const ch
     return node(json_object_iter_value(iter));
 }
 
+bool json_next(const struct json *object, struct json_cursor *cursor, const char **ret_key, const struct json **ret_value) {
+    if (json_kind(object) != JSON_KIND_OBJECT)
+        return false;
+    json_t *mutable = (json_t *)(uintptr_t)tree(object); /* as in json_member */
+    cursor->at = cursor->started ? json_object_iter_next(mutable, cursor->at) : json_object_iter(mutable);
+    cursor->started = true;
+    if (!cursor->at)
+        return false;
+    *ret_key = json_object_iter_key(cursor->at);
+    *ret_value = node(json_object_iter_value(cursor->at));
+    return true;
+}
+
 const char *json_str(const struct json *j, const char *fallback) {
     return json_kind(j) == JSON_KIND_STRING ? json_string_value(tree(j)) : fallback;
 }
@@ -114,20 +127,34 @@ bool json_bool(const struct json *j, bool fallback) { return json_kind(j) == JSO
 
 void json_writer_init(struct json_writer *w, struct str *out) { *w = (struct json_writer){.out = out}; }
 
+/* One byte that cannot stand in a JSON string as it is. */
+static void put_escaped(struct str *out, unsigned char c) {
+    if (c == '"' || c == '\\')
+        str_printf(out, "\\%c", c);
+    else if (c == '\n')
+        str_puts(out, "\\n");
+    else if (c == '\t')
+        str_puts(out, "\\t");
+    else if (c < 0x20)
+        str_printf(out, "\\u%04x", c);
+    else
+        str_puts(out, "\xEF\xBF\xBD"); /* U+FFFD */
+}
+
 static void put_quoted(struct str *out, const char *text) {
+    const char *plain = text, *p = text;
     str_puts(out, "\"");
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p == '"' || *p == '\\')
-            str_printf(out, "\\%c", *p);
-        else if (*p == '\n')
-            str_puts(out, "\\n");
-        else if (*p == '\t')
-            str_puts(out, "\\t");
-        else if (*p < 0x20)
-            str_printf(out, "\\u%04x", *p);
-        else
-            str_append(out, p, 1);
+    while (*p) {
+        int step = str_utf8_step(p);
+        if (step && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\') {
+            p += step;
+            continue;
+        }
+        str_append(out, plain, (size_t)(p - plain));
+        put_escaped(out, (unsigned char)*p);
+        plain = ++p;
     }
+    str_append(out, plain, (size_t)(p - plain));
     str_puts(out, "\"");
 }
 

@@ -15,6 +15,9 @@ static atomic_int sink_level = LOG_INFO;
 static atomic_bool sink_json;
 static void (*_Atomic sink_hook)(enum log_level);
 
+/* The longest line has room for message and fields with every byte escaped. */
+enum { MESSAGE_MAX = 1024, FIELDS_MAX = 2048, LINE_BYTES = 32 * 1024 };
+
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_setup(enum log_level level, bool json) {
@@ -61,13 +64,38 @@ static void fields_to_json(struct json_writer *w, char *fields) {
     }
 }
 
+static void text_line(struct str *line, const char *stamp, enum log_level level, const char *message, const char *fields) {
+    str_printf(line, "time=%s level=%s msg=\"", stamp, level_names[level]);
+    for (const char *p = message; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            str_puts(line, "\\");
+        str_append(line, p, 1);
+    }
+    str_printf(line, "\"%s%s", *fields ? " " : "", fields);
+    for (size_t i = 0; i < line->len; i++) /* one line, and nothing a terminal would obey */
+        if ((unsigned char)line->data[i] < 0x20 || line->data[i] == 0x7f)
+            line->data[i] = ' ';
+}
+
+static void json_line(struct str *line, const char *stamp, enum log_level level, const char *message, char *fields) {
+    struct json_writer w;
+    json_writer_init(&w, line);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "time", stamp);
+    json_put_str(&w, "level", level_names[level]);
+    json_put_str(&w, "message", message);
+    fields_to_json(&w, fields);
+    json_end(&w, '}');
+}
+
 void log_write(enum log_level level, const char *message, const char *fields, ...) {
     void (*hook)(enum log_level) = atomic_load(&sink_hook);
     if (hook)
         hook(level);
     if ((int)level < atomic_load(&sink_level))
         return;
-    char text[2048] = "";
+    char what[MESSAGE_MAX], text[FIELDS_MAX] = "", stamp[40];
+    str_copy(what, sizeof what, message);
     if (fields) {
         va_list ap;
         va_start(ap, fields);
@@ -78,29 +106,17 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     struct tm utc;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
-    char stamp[40];
     size_t len = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
     str_format(stamp + len, sizeof stamp - len, ".%03ldZ", now.tv_nsec / 1000000);
 
     struct str line;
-    str_init(&line, 4096);
-    if (atomic_load(&sink_json)) {
-        struct json_writer w;
-        json_writer_init(&w, &line);
-        json_begin_object(&w, NULL);
-        json_put_str(&w, "time", stamp);
-        json_put_str(&w, "level", level_names[level]);
-        json_put_str(&w, "message", message);
-        fields_to_json(&w, text);
-        json_end(&w, '}');
-    } else {
-        str_printf(&line, "time=%s level=%s msg=\"%s\"%s%s", stamp, level_names[level], message, *text ? " " : "", text);
-        for (size_t i = 0; i < line.len; i++)
-            if (line.data[i] == '\n')
-                line.data[i] = ' ';
-    }
+    str_init(&line, LINE_BYTES);
+    if (atomic_load(&sink_json))
+        json_line(&line, stamp, level, what, text);
+    else
+        text_line(&line, stamp, level, what, text);
     str_puts(&line, "\n");
-    ssize_t unused = write(STDERR_FILENO, str_cstr(&line), line.len);
-    (void)unused; /* nowhere left to report it */
+    ssize_t unused = write(STDERR_FILENO, str_cstr(&line), line.len); /* one write: lines of threads do not mix */
+    (void)unused;                                                     /* nowhere left to report it */
     str_done(&line);
 }

@@ -10,7 +10,7 @@ void log_setup(enum log_level level, bool json);
 void log_set_level(enum log_level level);
 bool log_level_parse(const char *text, enum log_level *ret);
 /* fields is "job=%s step=%lld"-style printf text of key=value pairs, or NULL. Quote values that may hold
- * blanks with "%s" inside double quotes. */
+ * blanks with "%s" inside double quotes. Control characters become blanks; a message is cut at 1 KiB, its fields at 2 KiB. */
 void log_write(enum log_level level, const char *message, const char *fields, ...) __attribute__((format(printf, 3, 4)));
 #define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)

@@ -94,10 +94,17 @@ static char *format_labels(const struct metric_family *family, const char *value
     while (*name) {
         size_t n = strcspn(name, ","), v = strcspn(values, "\x1f");
         str_printf(&s, "%s%.*s=\"", s.len ? "," : "", (int)n, name);
-        for (size_t i = 0; i < v; i++) {
+        for (size_t i = 0; i < v;) {
+            int step = str_utf8_step(values + i);
             if (values[i] == '\\' || values[i] == '"')
                 str_puts(&s, "\\");
-            str_append(&s, values[i] == '\n' ? " " : &values[i], 1);
+            if (values[i] == '\n')
+                str_puts(&s, "\\n");
+            else if (step)
+                str_append(&s, values + i, (size_t)step);
+            else
+                str_puts(&s, "\xEF\xBF\xBD"); /* U+FFFD: a scraper refuses the whole page otherwise */
+            i += step ? (size_t)step : 1;
         }
         str_puts(&s, "\"");
         name += n + (name[n] == ',');
@@ -214,13 +221,18 @@ void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx) {
 
 static void print_sample(void *ctx, const char *name, const char *labels, double value) {
     struct str *out = ctx;
-    str_printf(out, *labels ? "%s{%s} " : "%s%s ", name, labels);
-    if (isnan(value))
-        str_puts(out, "NaN\n");
-    else if (isinf(value))
-        str_puts(out, value > 0 ? "+Inf\n" : "-Inf\n");
-    else
-        str_printf(out, value == floor(value) && fabs(value) < 1e15 ? "%.0f\n" : "%.9g\n", value);
+    char text[40] = "NaN";
+    if (isinf(value))
+        str_copy(text, sizeof text, value > 0 ? "+Inf" : "-Inf");
+    else if (value == floor(value) && fabs(value) < 1e15)
+        str_format(text, sizeof text, "%.0f", value);
+    else if (!isnan(value))
+        for (int digits = 6; digits <= 17; digits++) { /* the fewest that read back equal */
+            str_format(text, sizeof text, "%.*g", digits, value);
+            if (strtod(text, NULL) == value)
+                break;
+        }
+    str_printf(out, *labels ? "%s{%s} %s\n" : "%s%s %s\n", name, labels, text);
 }
 
 void metrics_print(struct metrics *m, struct str *out) {

@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,18 +18,18 @@ struct reading {
     struct err *err;
 };
 
-/* "file:line:col: " of a node, or "--set: " for one that came from the command line. */
+/* "file:line:col" of a node, or "file: --set" for one that came from the command line. */
 static void where_of(const struct yaml_node *node, const char *file, char *buf, size_t size) {
     int line = node->key_line ? node->key_line : node->line;
     int column = node->key_line ? node->key_column : node->column;
     if (line)
-        str_format(buf, size, "%s:%d:%d", file, line, column);
+        str_format(buf, size, "%.300s:%d:%d", file, line, column);
     else
-        str_format(buf, size, "%s: --set", file);
+        str_format(buf, size, "%.300s: --set", file);
 }
 
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...) {
-    char where[256], text[400];
+    char where[340], text[400];
     where_of(node, file, where, sizeof where);
     va_list ap;
     va_start(ap, fmt);
@@ -131,6 +132,17 @@ static int read_string_list(struct reading *r, const struct option *o, const str
     return 0;
 }
 
+/* "300" and "3e2"; the second form only where a double holds every whole number. */
+static bool whole_number(const char *text, int64_t *ret) {
+    double value;
+    if (str_to_i64(text, ret))
+        return true;
+    if (!str_to_f64(text, &value) || !(value >= -0x1p53 && value <= 0x1p53) || value != (double)(int64_t)value)
+        return false;
+    *ret = (int64_t)value;
+    return true;
+}
+
 static int read_scalar(struct reading *r, const struct option *o, const struct yaml_node *node, void *out) {
     const char *text = node->text;
     bool null = yaml_is_null(node);
@@ -145,14 +157,10 @@ static int read_scalar(struct reading *r, const struct option *o, const struct y
             return bad_value(r, o, node);
         *(bool *)out = !strcmp(text, "true");
         return 0;
-    case OPTION_I64: {
-        double value;
-        if (node->quoted || (!str_to_i64(text, out) && (!str_to_f64(text, &value) || value != (double)(int64_t)value)))
+    case OPTION_I64:
+        if (node->quoted || !whole_number(text, out))
             return bad_value(r, o, node);
-        if (!str_to_i64(text, out))
-            *(int64_t *)out = (int64_t)value;
         return check_range(r, o, node, (double)*(int64_t *)out);
-    }
     case OPTION_F64:
         if (node->quoted || !str_to_f64(text, out))
             return bad_value(r, o, node);
@@ -209,23 +217,34 @@ static bool is_group(const struct option_table *table, const char *name) {
     return false;
 }
 
+/* How far `name` is from the row or group `candidate`; the right last part in the wrong place is near. */
+static int distance_to(const char *candidate, const char *name) {
+    const char *last = strrchr(candidate, '.'), *mine = strrchr(name, '.');
+    int distance = str_distance(candidate, name);
+    bool misplaced = !strcmp(last ? last + 1 : candidate, mine ? mine + 1 : name);
+    return misplaced && distance > 2 ? 2 : distance;
+}
+
 static int unknown_key(struct reading *r, const struct yaml_node *node, const char *name) {
-    const char *nearest = NULL;
-    int best = 9;
+    char nearest[192] = "";
+    int best = INT_MAX;
     for (size_t i = 0; i < r->table->count; i++) {
-        const char *candidate = r->table->rows[i].name;
-        const char *last = strrchr(candidate, '.'), *mine = strrchr(name, '.');
-        int distance = str_distance(candidate, name);
-        if (!strcmp(last ? last + 1 : candidate, mine ? mine + 1 : name)) /* right key, wrong place */
-            distance = distance < 2 ? distance : 2;
-        if (distance < best) {
-            best = distance;
-            nearest = candidate;
+        const char *row = r->table->rows[i].name;
+        for (const char *dot = row; dot;) { /* "data", then "data.split", then "data.split.train" */
+            char candidate[192];
+            dot = strchr(dot + (dot != row), '.');
+            if (!str_format(candidate, sizeof candidate, "%.*s", dot ? (int)(dot - row) : (int)strlen(row), row))
+                break;
+            int distance = distance_to(candidate, name);
+            if (distance < best) {
+                best = distance;
+                str_copy(nearest, sizeof nearest, candidate);
+            }
         }
     }
-    if (nearest)
-        return options_error(node, r->file, r->err, "unknown key '%s'; the nearest known key is '%s'", name, nearest);
-    return options_error(node, r->file, r->err, "unknown key '%s'", name);
+    if (!*nearest)
+        return options_error(node, r->file, r->err, "unknown key '%.100s'", name);
+    return options_error(node, r->file, r->err, "unknown key '%.100s'; the nearest known key is '%s'", name, nearest);
 }
 
 /* Check that every key of the tree is a row or a group of rows. */

@@ -39,17 +39,19 @@ struct option {
     enum option_type type;
     size_t offset;        /* into the target struct; ignored for NOTICE */
     const char *fallback; /* default as it would stand in YAML; NULL = required */
-    double min, max;      /* numbers, durations in ms, bytes; both 0 = unlimited. Lists: each element */
+    double min, max;      /* numbers, durations in ms, bytes; both 0 = unlimited, max 0 under a positive min = no upper limit.
+                             Lists: each element */
     const char *choices;  /* ENUM: "a|b|c" */
     const char *help;     /* one line */
 };
 
-/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for
- * strings (NULL), durations and sizes (-1). */
 struct option_table {
     const struct option *rows;
     size_t count;
 };
+
+/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for
+ * strings (NULL), durations and sizes (-1); a required key that is null is missing. */
 int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
                  void *target, struct err *err);
 /* Calls visit for each NOTICE key present in the tree. */

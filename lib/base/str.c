@@ -163,9 +163,10 @@ bool str_to_u64(const char *text, uint64_t *ret) {
     return true;
 }
 
-/* strtod with '.' as the decimal point whatever the locale of the thread; false when there is no memory for it. */
+/* strtod with '.' as the decimal point whatever the locale of the thread; false when there is no memory for it
+ * (glibc hands out its built-in C locale: no allocation). */
 static bool c_strtod(const char *text, double *ret, char **ret_end) {
-    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!c)
         return false;
     *ret = strtod_l(text, ret_end, c);

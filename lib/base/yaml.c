@@ -5,12 +5,13 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { MAX_DEPTH = 32 };
+enum { MAX_DEPTH = 32, MAX_KEYS = 10000 };
 
 struct reader {
     struct arena *arena;
     yaml_parser_t parser;
-    const char *file;
+    const char *file, *text;
+    size_t len;
     struct err *err;
 };
 
@@ -22,7 +23,15 @@ static int next_event(struct reader *r, yaml_event_t *event) {
     if (yaml_parser_parse(&r->parser, event))
         return 0;
     const char *problem = r->parser.problem ? r->parser.problem : "not valid YAML";
-    return fail_at(r, r->parser.problem_mark, problem);
+    yaml_mark_t mark = r->parser.problem_mark;
+    if (r->parser.error == YAML_READER_ERROR) { /* bad encoding: libyaml tells the offset only */
+        mark = (yaml_mark_t){0};
+        for (size_t i = 0; i < r->parser.problem_offset && i < r->len; i++) {
+            mark.column = r->text[i] == '\n' ? 0 : mark.column + 1;
+            mark.line += r->text[i] == '\n';
+        }
+    }
+    return fail_at(r, mark, problem);
 }
 
 static int read_node(struct reader *r, const yaml_event_t *event, int depth, struct yaml_node **ret);
@@ -34,7 +43,18 @@ static struct yaml_node *make_node(struct reader *r, enum yaml_type type, yaml_m
     return node;
 }
 
+static int check_plain(struct reader *r, const yaml_event_t *event, const yaml_char_t *anchor, const yaml_char_t *tag) {
+    if (anchor)
+        return fail_at(r, event->start_mark, "anchors are not accepted; write the value out where it is needed");
+    if (tag)
+        return fail_at(r, event->start_mark, "tags are not accepted; quote a value to make it text");
+    return 0;
+}
+
 static int read_scalar(struct reader *r, const yaml_event_t *event, struct yaml_node **ret) {
+    int rc = check_plain(r, event, event->data.scalar.anchor, event->data.scalar.tag);
+    if (rc)
+        return rc;
     struct yaml_node *node = make_node(r, YAML_SCALAR, event->start_mark);
     char *text = node ? arena_strndup(r->arena, (const char *)event->data.scalar.value, event->data.scalar.length) : NULL;
     if (!text)
@@ -51,7 +71,7 @@ static int read_scalar(struct reader *r, const yaml_event_t *event, struct yaml_
 static int read_children(struct reader *r, struct yaml_node *parent, int depth) {
     struct yaml_node **tail = &parent->child;
     yaml_event_type_t end = parent->type == YAML_SEQUENCE ? YAML_SEQUENCE_END_EVENT : YAML_MAPPING_END_EVENT;
-    for (;;) {
+    for (int n_keys = 0;;) {
         yaml_event_t event;
         struct yaml_node *key = NULL, *child = NULL;
         int rc = next_event(r, &event);
@@ -64,6 +84,8 @@ static int read_children(struct reader *r, struct yaml_node *parent, int depth) 
         if (parent->type == YAML_MAPPING) {
             rc = event.type == YAML_SCALAR_EVENT ? read_scalar(r, &event, &key)
                                                  : fail_at(r, event.start_mark, "a key must be plain text");
+            if (!rc && ++n_keys > MAX_KEYS)
+                rc = fail_at(r, event.start_mark, "more than 10000 keys in one mapping");
             if (!rc && yaml_get(parent, key->text))
                 rc = err_set(r->err, ERR_INVALID, "%s:%d:%d: key '%s' appears twice", r->file, key->line, key->column, key->text);
             yaml_event_delete(&event);
@@ -94,10 +116,14 @@ static int read_node(struct reader *r, const yaml_event_t *event, int depth, str
     bool sequence = event->type == YAML_SEQUENCE_START_EVENT;
     if (!sequence && event->type != YAML_MAPPING_START_EVENT)
         return fail_at(r, event->start_mark, "expected a value");
+    int rc = sequence ? check_plain(r, event, event->data.sequence_start.anchor, event->data.sequence_start.tag)
+                      : check_plain(r, event, event->data.mapping_start.anchor, event->data.mapping_start.tag);
+    if (rc)
+        return rc;
     struct yaml_node *node = make_node(r, sequence ? YAML_SEQUENCE : YAML_MAPPING, event->start_mark);
     if (!node)
         return err_set(r->err, ERR_EXHAUSTED, "%s: the document is too large", r->file);
-    int rc = read_children(r, node, depth);
+    rc = read_children(r, node, depth);
     if (!rc)
         *ret = node;
     return rc;
@@ -124,14 +150,20 @@ static int read_document(struct reader *r, struct yaml_node **ret) {
     }
 }
 
-int yaml_parse(struct arena *arena, const char *text, size_t len, const char *file, struct yaml_node **ret, struct err *err) {
-    struct reader r = {.arena = arena, .file = file, .err = err};
-    struct yaml_node *root = NULL;
+/* The root node of the text; *ret stays NULL when it has none (blanks, comments). */
+static int read_text(struct arena *arena, const char *text, size_t len, const char *file, struct yaml_node **ret, struct err *err) {
+    struct reader r = {.arena = arena, .file = file, .text = text, .len = len, .err = err};
     if (!yaml_parser_initialize(&r.parser))
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", file);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
-    int rc = read_document(&r, &root);
+    int rc = read_document(&r, ret);
     yaml_parser_delete(&r.parser);
+    return rc;
+}
+
+int yaml_parse(struct arena *arena, const char *text, size_t len, const char *file, struct yaml_node **ret, struct err *err) {
+    struct yaml_node *root = NULL;
+    int rc = read_text(arena, text, len, file, &root, err);
     if (rc)
         return rc;
     if (!root || yaml_is_null(root)) {
@@ -194,16 +226,14 @@ int yaml_set(struct arena *arena, struct yaml_node *root, const char *assignment
     int rc = 0;
     str_format(name, sizeof name, "--set %.*s", (int)(equals - assignment), assignment);
     if (!equals[1]) {
-        value = arena_alloc(arena, sizeof *value);
-        if (value)
-            *value = (struct yaml_node){.type = YAML_SCALAR, .text = ""};
-    } else if ((rc = yaml_parse(arena, equals + 1, strlen(equals + 1), name, &value, err))) {
+        if (!(value = arena_alloc(arena, sizeof *value)))
+            return err_set(err, ERR_EXHAUSTED, "%s: the document is too large", name);
+        *value = (struct yaml_node){.type = YAML_SCALAR, .text = ""};
+    } else if ((rc = read_text(arena, equals + 1, strlen(equals + 1), name, &value, err))) {
         return rc;
+    } else if (!value) {
+        return err_set(err, ERR_INVALID, "%s: '%s' holds no value; quote it if it is meant as text", name, equals + 1);
     }
-    if (!value)
-        return err_set(err, ERR_EXHAUSTED, "%s: the document is too large", name);
-    if (value->type == YAML_MAPPING && !value->child && equals[1] && equals[1] != '{')
-        *value = (struct yaml_node){.type = YAML_SCALAR, .text = "null"};
     forget_lines(value);
     struct yaml_node *at = root;
     for (const char *p = assignment;;) {
