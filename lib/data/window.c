@@ -15,7 +15,7 @@ static const struct window_kernel *kernel(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
         return &window_kernel_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2")) /* every CPU with AVX2 converts halves (F16C) too */
         return &window_kernel_avx2;
 #endif
     return &window_kernel_baseline;

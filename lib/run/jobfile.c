@@ -176,7 +176,7 @@ static int read_model(struct raw *raw, const char *file, struct err *err) {
     if ((rc = montage_channels(job->data.montage, NULL, &channels, err)))
         return rc;
     struct seizure_config *m = &job->model;
-    if ((rc = seizure_preset(job->preset, channels, m, err)))
+    if (seizure_preset(job->preset, channels, m, err))
         return err_wrap(err, "%s: model.preset", file);
     m->window = (int64_t)llround(job->data.window_s * FRONTEND_RATE_HZ);
     if (raw->encoder_channels.count && raw->encoder_channels.count != 4)

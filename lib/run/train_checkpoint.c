@@ -186,7 +186,7 @@ int train_restore(struct train *t, bool *ret_found, struct err *err) {
         int rc = pair_paths(t, steps[i], model, state, err);
         if (rc)
             return rc;
-        if (!(rc = restore_pair(t, model, state, &why))) {
+        if (!restore_pair(t, model, state, &why)) {
             *ret_found = true;
             return 0;
         }
