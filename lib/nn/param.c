@@ -58,8 +58,8 @@ int param_set_alloc(struct param_set *set, struct device *dev, bool training, st
         rc = device_alloc(dev, bytes, &grad, err);
     if (!rc && training)
         rc = device_alloc(dev, (size_t)set->data_count, &decay, err);
-    if (!rc)
-        rc = device_alloc(dev, (size_t)(set->buffer_count ? set->buffer_count : 1) * sizeof(float), &buffers, err);
+    if (!rc && set->buffer_count)
+        rc = device_alloc(dev, (size_t)set->buffer_count * sizeof(float), &buffers, err);
     set->device = dev;
     set->data = data;
     set->grad = grad;
