@@ -125,10 +125,11 @@ static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     if (!scratch)
         return ERR_EXHAUSTED;
     pack(j, kernels, (float *)(void *)(scratch + each * (size_t)threads));
+    int64_t run = j->batch * j->blocks / (8 * threads) + 1; /* neighbours in one thread: an item prepares the next */
 #pragma omp parallel num_threads(threads)
     {
         char *own = scratch + each * (size_t)omp_get_thread_num();
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic, run)
         for (int64_t i = 0; i < j->batch * j->blocks; i++)
             kernels->forward(j, i, own);
     }

@@ -15,7 +15,7 @@ struct back {
     float *gy, *s1, *s2;        /* staged rows like t.delta */
     float *state, *lambda;      /* packed */
     float *spans, *tiles;       /* checkpoints: first level, and the tiles of the current span */
-    float *keep_a, *keep_h;     /* a and a·h_{t−1} of one vector: [step][NB][lane] */
+    float *keep_a, *keep_h;     /* a and, from h before the tile on, h of one vector: [step][NB][lane] */
     float *gather_b, *gather_c; /* [step][NB][lane] */
     float *row_b, *row_c;       /* [step][states_padded] */
     float *sum_skip, *sum_bias; /* this item's partial sums in the job */
@@ -37,7 +37,7 @@ static struct back back_carve(const struct scan_job *j, struct carver *c) {
     w.spans = carve(c, packed_floats(j) * ((tiles + SCAN_SPAN - 1) / SCAN_SPAN));
     w.tiles = carve(c, packed_floats(j) * (tiles < SCAN_SPAN ? tiles : SCAN_SPAN));
     w.keep_a = carve(c, vector);
-    w.keep_h = carve(c, vector);
+    w.keep_h = carve(c, vector + SCAN_NB * VW);
     w.gather_b = carve(c, vector);
     w.gather_c = carve(c, vector);
     w.row_b = carve(c, j->states_padded * SCAN_TILE);
@@ -77,15 +77,25 @@ INLINE void sweep(const struct back *w, int64_t at, int64_t n0, const float *a2,
                   const enum decay kind, const bool gated) {
     const struct stage *t = &w->t;
     enum { NB = SCAN_NB };
+    /* local, so that no store can be thought to change them */
+    const int steps = t->steps;
+    const int64_t width = t->width, b_stride = t->b_stride, c_stride = t->c_stride;
+    const float *const tb = t->b + n0, *const tc = t->c + n0, *const tdelta = t->delta + at, *const tdx = t->dx + at;
+    const float *const tdecay = t->decay + at, *const wgy = w->gy + at;
+    float *const keep_a = w->keep_a, *const keep_h = w->keep_h, *const gather_b = w->gather_b, *const gather_c = w->gather_c;
+    float *const ws1 = w->s1 + at, *const ws2 = w->s2 + at, *const ty = t->y + at;
     vf h[NB];
 #pragma GCC unroll 8
     for (int n = 0; n < NB; n++)
         h[n] = vf_load(start + n * VW);
-    for (int i = 0; i < t->steps; i++) {
-        const float *b = t->b + i * t->b_stride + n0, *c = t->c + i * t->c_stride + n0;
-        vf delta = vf_load(t->delta + i * t->width + at), dx = vf_load(t->dx + i * t->width + at), a = {0}, y = {0};
+#pragma GCC unroll 8
+    for (int n = 0; n < NB; n++)
+        vf_store(keep_h + n * VW, h[n]);
+    for (int i = 0; i < steps; i++) {
+        const float *b = tb + i * b_stride, *c = tc + i * c_stride;
+        vf delta = vf_load(tdelta + i * width), dx = vf_load(tdx + i * width), a = {0}, y = {0};
         if (kind == DECAY_HEAD)
-            a = vf_load(t->decay + i * t->width + at);
+            a = vf_load(tdecay + i * width);
         vf x[NB], e[NB];
         if (kind != DECAY_HEAD) {
 #pragma GCC unroll 8
@@ -98,16 +108,15 @@ INLINE void sweep(const struct back *w, int64_t at, int64_t n0, const float *a2,
             vf in = dx * b[n];
             if (kind == DECAY_ZOH)
                 in *= zoh_phi(x[n] * 0.693147181f, e[n]);
-            vf ah = (kind == DECAY_HEAD ? a : e[n]) * h[n];
             if (kind != DECAY_HEAD)
-                vf_store(w->keep_a + (i * NB + n) * VW, e[n]);
-            vf_store(w->keep_h + (i * NB + n) * VW, ah);
-            h[n] = ah + in;
+                vf_store(keep_a + (i * NB + n) * VW, e[n]);
+            h[n] = (kind == DECAY_HEAD ? a : e[n]) * h[n] + in;
+            vf_store(keep_h + ((i + 1) * NB + n) * VW, h[n]);
             if (gated)
                 y += h[n] * c[n];
         }
         if (gated) {
-            float *row = t->y + i * t->width + at;
+            float *row = ty + i * width;
             vf_store(row, n0 ? vf_load(row) + y : y);
         }
     }
@@ -117,48 +126,41 @@ INLINE void sweep(const struct back *w, int64_t at, int64_t n0, const float *a2,
         l[n] = vf_load(lambda + n * VW);
         da[n] = (vf){0};
     }
-    for (int i = t->steps - 1; i >= 0; i--) {
-        const float *b = t->b + i * t->b_stride + n0, *c = t->c + i * t->c_stride + n0;
-        int64_t row = i * t->width + at;
-        vf delta = vf_load(t->delta + row), dx = vf_load(t->dx + row), gy = vf_load(w->gy + row), a = {0}, u = {0};
-        vf s1 = vf_load(w->s1 + row), s2 = vf_load(w->s2 + row);
+    for (int i = steps - 1; i >= 0; i--) {
+        const float *b = tb + i * b_stride, *c = tc + i * c_stride;
+        int64_t row = i * width;
+        vf delta = vf_load(tdelta + row), dx = vf_load(tdx + row), gy = vf_load(wgy + row), a = {0}, u = {0};
+        if (n0 == 0)
+            fetch_ahead(t, at, i);
+        vf s1 = vf_load(ws1 + row), s2 = vf_load(ws2 + row);
         if (kind == DECAY_HEAD)
-            a = vf_load(t->decay + row);
+            a = vf_load(tdecay + row);
         if (kind == DECAY_ZOH)
             u = dx / vf_pick(delta == 0.0f, vf_all(1.0f), delta);
 #pragma GCC unroll 8
         for (int n = 0; n < NB; n++) {
-            float *gb = w->gather_b + (i * NB + n) * VW, *gc = w->gather_c + (i * NB + n) * VW;
-            vf ah = vf_load(w->keep_h + (i * NB + n) * VW);
+            float *gb = gather_b + (i * NB + n) * VW, *gc = gather_c + (i * NB + n) * VW;
             if (kind != DECAY_HEAD)
-                a = vf_load(w->keep_a + (i * NB + n) * VW);
-            vf phi = vf_all(1.0f), dxp = dx, v = {0};
-            if (kind == DECAY_ZOH) {
-                v = delta * vf_load(a2 + n * VW) * 0.693147181f;
-                phi = zoh_phi(v, a);
-                dxp = dx * phi;
-            }
-            l[n] += gy * c[n];
-            vf_store(gc, vf_load(gc) + gy * (ah + dxp * b[n]));
-            vf_store(gb, vf_load(gb) + l[n] * dxp);
-            vf lah = l[n] * ah;
-            if (kind == DECAY_HEAD) {
-                s1 += l[n] * b[n];
-                s2 += lah;
-            } else if (kind == DECAY_STATE) {
-                s1 += l[n] * b[n];
-                s2 += lah * vf_load(a2 + n * VW);
-                da[n] += lah * delta;
-            } else { /* s1 = Σ λφB; s2 = Σ λ(A·ah + a·B·x) − x·s1, so that dΔ = s2 + x·s1 as in the other forms */
-                vf lb = l[n] * b[n];
+                a = vf_load(keep_a + (i * NB + n) * VW);
+            vf lam = l[n] + gy * c[n], next = lam * a, lah = next * vf_load(keep_h + (i * NB + n) * VW); /* λ·(a·h_{t−1}) */
+            vf_store(gc, vf_load(gc) + gy * vf_load(keep_h + ((i + 1) * NB + n) * VW));
+            if (kind != DECAY_ZOH) {
+                vf_store(gb, vf_load(gb) + lam * dx);
+                s1 += lam * b[n];
+                s2 += kind == DECAY_HEAD ? lah : lah * vf_load(a2 + n * VW);
+                if (kind == DECAY_STATE)
+                    da[n] += lah * delta;
+            } else { /* s1 = Σ λφB; s2 = Σ λ(A·a·h + a·B·x) − x·s1, so that dΔ = s2 + x·s1 as in the other forms */
+                vf v = delta * vf_load(a2 + n * VW) * 0.693147181f, phi = zoh_phi(v, a), lb = lam * b[n];
+                vf_store(gb, vf_load(gb) + lam * dx * phi);
                 s1 += lb * phi;
                 s2 += lah * vf_load(a2 + n * VW) + lb * u * (a - phi) * 1.44269504f;
                 da[n] += lah * delta + lb * dx * delta * zoh_phi_grad(v, a);
             }
-            l[n] = l[n] * a;
+            l[n] = next;
         }
-        vf_store(w->s1 + row, s1);
-        vf_store(w->s2 + row, s2);
+        vf_store(ws1 + row, s1);
+        vf_store(ws2 + row, s2);
     }
 #pragma GCC unroll 8
     for (int n = 0; n < NB; n++) {
@@ -342,6 +344,12 @@ static void checkpoint(const struct scan_job *j, const struct block *k, struct b
         if (i + every - (i - span[0]) % every >= span[1])
             return; /* nothing later is kept */
         stage_tile(j, k, step, &w->t);
+        w->t.n_ahead = 0;
+        if (i + 1 < span[1]) {
+            look_ahead(j, k, w->starts[i + 1], &j->x, &w->t);
+            if (!j->per_head)
+                look_ahead(j, k, w->starts[i + 1], &j->delta, &w->t);
+        }
         recur_only(j, &w->t, k, w->state);
     }
 }
@@ -353,6 +361,18 @@ static void backward_tile(const struct scan_job *j, const struct block *k, struc
         stage_gradient(j, k, step, w, true);
     else
         stage_gradient(j, k, step, w, false);
+    w->t.n_ahead = 0;
+    look_ahead(j, k, step, &j->dx, &w->t);
+    look_ahead(j, k, step, &j->dz, &w->t);
+    if (!j->per_head)
+        look_ahead(j, k, step, &j->ddelta, &w->t);
+    if (tile > 0) {
+        look_ahead(j, k, w->starts[tile - 1], &j->x, &w->t);
+        look_ahead(j, k, w->starts[tile - 1], &j->dy, &w->t);
+        look_ahead(j, k, w->starts[tile - 1], &j->z, &w->t);
+        if (!j->per_head)
+            look_ahead(j, k, w->starts[tile - 1], &j->delta, &w->t);
+    }
     sweep_any(j, k, w, start);
     if (j->per_head && j->bf16)
         finish_heads(j, k, step, w, true);
@@ -391,7 +411,7 @@ static void backward_item(const struct scan_job *j, int64_t item, char *scratch)
     int64_t slice = item / j->blocks, block = item % j->blocks;
     struct carver carver = {scratch, 0};
     struct back w = back_carve(j, &carver);
-    int64_t width = w.t.width, a_floats = j->per_head ? width : packed_floats(j);
+    int64_t width = w.t.lanes, a_floats = j->per_head ? width : packed_floats(j);
     w.sum_a = j->part_a + item * a_floats;
     w.sum_skip = j->part_skip + item * width;
     w.sum_bias = j->part_bias + item * width;

@@ -90,6 +90,23 @@ static void clear_tail(const struct scan_job *j, const struct block *k, const st
         memset((char *)v->data + (size_t)((k->row * j->length + t) * v->row + first) * bytes, 0, (size_t)count * bytes);
 }
 
+/* This tile's output and the inputs of the tile after it, or of the first of the next item, which this thread will most likely do.
+ */
+static void forward_ahead(const struct scan_job *j, const struct block *k, int64_t item, int64_t step, struct stage *t) {
+    struct block next = *k;
+    t->n_ahead = 0;
+    look_ahead(j, k, step - t->steps, &j->y, t);
+    if (step >= k->length) {
+        step = 0;
+        if (item + 1 < j->batch * j->blocks)
+            next = block_at(j, (item + 1) / j->blocks, (item + 1) % j->blocks);
+    }
+    look_ahead(j, &next, step, &j->x, t);
+    if (!j->per_head)
+        look_ahead(j, &next, step, &j->delta, t);
+    look_ahead(j, &next, step, &j->z, t);
+}
+
 static void forward_item(const struct scan_job *j, int64_t item, char *scratch) {
     struct block k = block_at(j, item / j->blocks, item % j->blocks);
     struct carver carver = {scratch, 0};
@@ -101,6 +118,7 @@ static void forward_item(const struct scan_job *j, int64_t item, char *scratch) 
         if (starts_anew(j, &k, step))
             load_state(j, &k, NULL, state);
         stage_tile(j, &k, step, &t);
+        forward_ahead(j, &k, item, step + t.steps, &t);
         recur_out(j, &t, &k, state);
         if (j->bf16)
             finish_typed(j, &k, step, &t, true);

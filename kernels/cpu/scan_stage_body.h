@@ -49,15 +49,19 @@ static int tile_steps(const struct scan_job *j, const struct block *k, int64_t s
     return n;
 }
 
-/* A staged tile; float rows of `width` (a multiple of VW), B and C rows of their own stride. */
+/* A staged tile; float rows of `lanes`, `width` apart, B and C rows of their own stride. */
 struct stage {
-    int64_t width, b_stride, c_stride;
+    int64_t lanes, width, b_stride, c_stride;
     int steps;
     float *delta, *dx, *decay, *y; /* decay only per_head */
     const float *b, *c;
     float *b_own, *c_own;
     float *head_delta, *head_decay; /* per_head: one value per head, rows of head_width */
     int64_t head_width;
+    /* Rows that will be read or written next: fetched while the recurrence runs, one line per stream, step and vector. */
+    uintptr_t ahead[8];
+    intptr_t ahead_row[8]; /* bytes from step to step */
+    int n_ahead, act_bytes;
     float *skip; /* D per lane */
     float *bias; /* per lane (Mamba-1) or per head */
     float *head_a;
@@ -75,7 +79,8 @@ static float *carve(struct carver *c, int64_t floats) {
 }
 
 static struct stage stage_carve(const struct scan_job *j, struct carver *c) {
-    struct stage t = {.width = j->block_vectors * VW};
+    struct stage t = {.lanes = j->block_vectors * VW};
+    t.width = t.lanes + VW; /* not a power of two: rows of a tile must not share cache sets */
     int64_t heads = j->per_head ? (j->block_channels / j->share + VW - 1) / VW * VW : 0;
     t.head_width = heads;
     t.delta = carve(c, t.width * SCAN_TILE + VW);
@@ -86,16 +91,16 @@ static struct stage stage_carve(const struct scan_job *j, struct carver *c) {
     t.c_own = carve(c, j->states_padded * SCAN_TILE);
     t.head_delta = carve(c, heads * SCAN_TILE);
     t.head_decay = carve(c, heads * SCAN_TILE);
-    t.skip = carve(c, t.width);
-    t.bias = carve(c, j->per_head ? heads : t.width);
+    t.skip = carve(c, t.lanes);
+    t.bias = carve(c, j->per_head ? heads : t.lanes);
     t.head_a = carve(c, heads);
     return t;
 }
 
 /* Per-block constants. */
 static void stage_block(const struct scan_job *j, const struct block *k, struct stage *t) {
-    int64_t biases = j->per_head ? t->head_width : t->width;
-    memset(t->skip, 0, (size_t)t->width * sizeof(float));
+    int64_t biases = j->per_head ? t->head_width : t->lanes;
+    memset(t->skip, 0, (size_t)t->lanes * sizeof(float));
     memset(t->bias, 0, (size_t)biases * sizeof(float));
     for (int64_t i = 0; i < k->count && j->dskip; i++)
         t->skip[i] = j->dskip[(k->first + i) / j->share];
@@ -261,6 +266,19 @@ static void stage_tile(const struct scan_job *j, const struct block *k, int64_t 
         stage_channels_typed(j, k, step, t, false);
 }
 
+static void look_ahead(const struct scan_job *j, const struct block *k, int64_t step, const struct scan_view *v, struct stage *t) {
+    int64_t bytes = j->bf16 ? 2 : 4;
+    if (!v->data)
+        return;
+    t->act_bytes = (int)bytes;
+    t->ahead[t->n_ahead] = (uintptr_t)v->data + (uintptr_t)((row_of(j, k, step) * v->row + k->first) * bytes);
+    t->ahead_row[t->n_ahead++] = (j->reverse ? -v->row : v->row) * bytes;
+}
+INLINE void fetch_ahead(const struct stage *t, int64_t at, int step) {
+    for (int i = 0; i < t->n_ahead; i++)
+        __builtin_prefetch((const void *)(t->ahead[i] + (uintptr_t)(step * t->ahead_row[i] + at * t->act_bytes)));
+}
+
 /* (D,N) ↔ packed, one block; outside NULL reads as zeros. */
 static void load_state(const struct scan_job *j, const struct block *k, const float *outside, float *packed) {
     memset(packed, 0, (size_t)(k->vectors * j->states_padded * VW) * sizeof(float));
@@ -321,15 +339,23 @@ enum decay { DECAY_STATE, DECAY_ZOH, DECAY_HEAD };
 INLINE void recur(const struct stage *t, int64_t at, int64_t n0, const float *a2, float *packed, const int nb,
                   const enum decay kind, const bool out) {
     vf h[16];
+    /* local, so that no store can be thought to change them */
+    const int steps = t->steps;
+    const int64_t width = t->width, b_stride = t->b_stride, c_stride = t->c_stride;
+    const float *const tb = t->b + n0, *const tc = t->c + n0, *const tdelta = t->delta + at, *const tdx = t->dx + at;
+    const float *const tdecay = t->decay + at;
+    float *const ty = t->y + at;
 #pragma GCC unroll 16
     for (int n = 0; n < nb; n++)
         h[n] = vf_load(packed + n * VW);
-    for (int i = 0; i < t->steps; i++) {
-        const float *b = t->b + i * t->b_stride + n0, *c = t->c + i * t->c_stride + n0;
-        vf delta = vf_load(t->delta + i * t->width + at), dx = vf_load(t->dx + i * t->width + at), a = {0};
+    for (int i = 0; i < steps; i++) {
+        const float *b = tb + i * b_stride, *c = tc + i * c_stride;
+        vf delta = vf_load(tdelta + i * width), dx = vf_load(tdx + i * width), a = {0};
         if (kind == DECAY_HEAD)
-            a = vf_load(t->decay + i * t->width + at);
+            a = vf_load(tdecay + i * width);
         vf y0 = {0}, y1 = {0};
+        if (n0 == 0)
+            fetch_ahead(t, at, i);
 #pragma GCC unroll 16
         for (int first = 0; first < nb; first += SCAN_NB) {
             vf x[SCAN_NB], e[SCAN_NB];
@@ -353,7 +379,7 @@ INLINE void recur(const struct stage *t, int64_t at, int64_t n0, const float *a2
             }
         }
         if (out) {
-            float *y = t->y + i * t->width + at;
+            float *y = ty + i * width;
             vf_store(y, n0 ? vf_load(y) + (y0 + y1) : y0 + y1);
         }
     }
