@@ -94,16 +94,24 @@ static double at_time(const struct plot_recording *r, double seconds) {
     return LEFT + PLOT_COLUMNS * fmin(fmax(seconds / r->duration_s, 0), 1);
 }
 
-static void draw_spans(struct svg *g, const struct plot_recording *r, const struct plot_span *spans, int n, double y, double height,
-                       const char *class) {
-    bool tips = height <= ROW;
-    for (int i = 0; i < n; i++) {
+/* Events as bars from y on. */
+struct bars {
+    const struct plot_span *spans;
+    int n;
+    double y, height;
+    const char *class;
+};
+
+static void draw_bars(struct svg *g, const struct plot_recording *r, const struct bars *b) {
+    bool tips = b->height <= ROW;
+    for (int i = 0; i < b->n; i++) {
+        const struct plot_span *s = &b->spans[i];
         char from[32], to[32], tip[96];
-        svg_time(from, sizeof from, spans[i].onset_s, 1);
-        svg_time(to, sizeof to, spans[i].end_s, 1);
-        str_format(tip, sizeof tip, "%s to %s, %.1f s", from, to, spans[i].end_s - spans[i].onset_s);
-        double x = at_time(r, spans[i].onset_s);
-        svg_rect(g, x, y, at_time(r, spans[i].end_s) - x, height, class, tips ? tip : NULL);
+        svg_time(from, sizeof from, s->onset_s, 1);
+        svg_time(to, sizeof to, s->end_s, 1);
+        str_format(tip, sizeof tip, "%s to %s, %.1f s", from, to, s->end_s - s->onset_s);
+        double x = at_time(r, s->onset_s);
+        svg_rect(g, &(struct svg_box){x, b->y, at_time(r, s->end_s) - x, b->height}, b->class, tips ? tip : NULL);
     }
 }
 
@@ -180,7 +188,7 @@ static void draw_time_axis(struct svg *g, const struct plot_recording *r, double
 
 static void draw_row(struct svg *g, double y, const char *name) {
     svg_text(g, LEFT - 10, y + 11, "name", "end", name);
-    svg_rect(g, LEFT, y, PLOT_COLUMNS, BAR, "track", NULL);
+    svg_rect(g, &(struct svg_box){LEFT, y, PLOT_COLUMNS, BAR}, "track", NULL);
 }
 
 static void draw_alarms(struct svg *g, const struct plot_recording *r, double y) {
@@ -221,11 +229,11 @@ static void draw_legend(struct svg *g, const struct plot_recording *r) {
         x -= 66;
     }
     svg_text(g, x, 30, "muted", "end", "detected");
-    svg_rect(g, x - 70, 20, 12, 10, "detected", NULL);
+    svg_rect(g, &(struct svg_box){x - 70, 20, 12, 10}, "detected", NULL);
     x -= 92;
     if (r->has_reference) {
         svg_text(g, x, 30, "muted", "end", "true");
-        svg_rect(g, x - 42, 20, 12, 10, "reference", NULL);
+        svg_rect(g, &(struct svg_box){x - 42, 20, 12, 10}, "reference", NULL);
         x -= 64;
     }
     if (r->probability && r->on > 0) {
@@ -252,14 +260,14 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
     draw_channels(&g, r);
     if (r->probability)
         draw_probability(&g, r, probability);
-    draw_spans(&g, r, r->reference, r->n_reference, TOP, rows - TOP - 7, "shade");
+    draw_bars(&g, r, &(struct bars){r->reference, r->n_reference, TOP, rows - TOP - 7, "shade"});
     if (r->has_reference) {
         draw_row(&g, y, "true");
-        draw_spans(&g, r, r->reference, r->n_reference, y, BAR, "reference");
+        draw_bars(&g, r, &(struct bars){r->reference, r->n_reference, y, BAR, "reference"});
         y += ROW;
     }
     draw_row(&g, y, "detected");
-    draw_spans(&g, r, r->detected, r->n_detected, y, BAR, "detected");
+    draw_bars(&g, r, &(struct bars){r->detected, r->n_detected, y, BAR, "detected"});
     y += ROW;
     if (r->n_alarms) {
         draw_row(&g, y, "alarms");

@@ -69,9 +69,9 @@ void svg_line(struct svg *g, double x1, double y1, double x2, double y2, const c
     str_printf(&g->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, class);
 }
 
-void svg_rect(struct svg *g, double x, double y, double width, double height, const char *class, const char *tip) {
-    str_printf(&g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s\"", x, y, fmax(width, 1.5), height,
-               class);
+void svg_rect(struct svg *g, const struct svg_box *box, const char *class, const char *tip) {
+    str_printf(&g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s\"", box->x, box->y,
+               fmax(box->width, 1.5), box->height, class);
     if (!tip) {
         str_puts(&g->out, "/>\n");
         return;

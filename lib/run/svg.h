@@ -23,7 +23,10 @@ void svg_escape(struct svg *g, const char *text);
 void svg_text(struct svg *g, double x, double y, const char *class, const char *anchor, const char *text);
 void svg_line(struct svg *g, double x1, double y1, double x2, double y2, const char *class);
 /* At least 1.5 wide, so that short things stay visible; tip (NULL = none) is shown when pointed at. */
-void svg_rect(struct svg *g, double x, double y, double width, double height, const char *class, const char *tip);
+struct svg_box {
+    double x, y, width, height;
+};
+void svg_rect(struct svg *g, const struct svg_box *box, const char *class, const char *tip);
 
 /* A path from points in tenths of a pixel, written as differences. */
 struct svg_path {

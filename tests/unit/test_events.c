@@ -206,7 +206,8 @@ static int64_t find(const struct events_config *c, const float *p, int64_t n, st
     int64_t count = 0;
     assert_int_equal(events_find(c, p, n, &events, &count, NULL), 0);
     assert_true(count <= 8);
-    memcpy(ret, events, (size_t)count * sizeof *ret);
+    for (int64_t i = 0; i < count; i++)
+        ret[i] = events[i];
     free(events);
     return count;
 }
