@@ -204,7 +204,7 @@ void json_put_f64(struct json_writer *w, const char *key, double value) {
         if (strtod(text, NULL) == value)
             break;
     }
-    str_puts(w->out, text);
+    str_puts(w->out, value == 0 && signbit(value) ? "-0.0" : text); /* "-0" would read back as the integer 0 */
 }
 
 void json_put_i64(struct json_writer *w, const char *key, int64_t value) {

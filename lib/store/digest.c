@@ -1,50 +1,83 @@
 #include "store/digest.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/fsio.h"
-
-/* An EVP_MD_CTX under our own name. */
-static EVP_MD_CTX *ctx_of(struct digest *d) { return (EVP_MD_CTX *)(void *)d; }
+struct digest {
+    EVP_MD_CTX *ctx;
+    bool failed;
+};
 
 struct digest *digest_new(void) {
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    if (ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) {
-        EVP_MD_CTX_free(ctx);
-        ctx = NULL;
-    }
-    return (struct digest *)(void *)ctx;
+    struct digest *d = calloc(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->ctx = EVP_MD_CTX_new();
+    if (d->ctx && EVP_DigestInit_ex(d->ctx, EVP_sha256(), NULL) == 1)
+        return d;
+    EVP_MD_CTX_free(d->ctx);
+    free(d);
+    return NULL;
 }
 
 void digest_update(struct digest *d, const void *data, size_t len) {
-    if (d)
-        EVP_DigestUpdate(ctx_of(d), data, len);
+    if (d && len && EVP_DigestUpdate(d->ctx, data, len) != 1)
+        d->failed = true;
 }
 
-void digest_finish(struct digest *d, char ret_hex[DIGEST_HEX_SIZE]) {
-    unsigned char sum[EVP_MAX_MD_SIZE] = {0};
+bool digest_finish(struct digest *d, char ret_hex[DIGEST_HEX_SIZE]) {
+    unsigned char sum[EVP_MAX_MD_SIZE];
     unsigned int len = 0;
-    if (d)
-        EVP_DigestFinal_ex(ctx_of(d), sum, &len);
-    EVP_MD_CTX_free(d ? ctx_of(d) : NULL);
-    for (int i = 0; i < 32; i++)
+    ret_hex[0] = '\0';
+    if (!d)
+        return false;
+    bool ok = EVP_DigestFinal_ex(d->ctx, sum, &len) == 1 && len == 32 && !d->failed;
+    EVP_MD_CTX_free(d->ctx);
+    free(d);
+    for (int i = 0; ok && i < 32; i++)
         snprintf(ret_hex + 2 * i, 3, "%02x", sum[i]);
+    return ok;
 }
 
-void digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]) {
+bool digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]) {
     struct digest *d = digest_new();
     digest_update(d, data, len);
-    digest_finish(d, ret_hex);
+    return digest_finish(d, ret_hex);
 }
 
 int digest_file(const char *path, char ret_hex[DIGEST_HEX_SIZE], struct err *err) {
-    struct fsio_map map;
-    int rc = fsio_map_open(&map, path, err);
-    if (rc)
-        return rc;
-    digest_bytes(map.data, map.len, ret_hex);
-    fsio_map_close(&map);
-    return 0;
+    enum { BLOCK = 1 << 20 };
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    struct digest *d = digest_new();
+    void *block = malloc(BLOCK);
+    int rc = d && block ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory for its digest", path);
+    while (!rc) {
+        ssize_t n = read(fd, block, BLOCK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = err_errno(err, errno, "cannot read %s", path);
+        if (n <= 0)
+            break;
+        digest_update(d, block, (size_t)n);
+    }
+    free(block);
+    close(fd);
+    char hex[DIGEST_HEX_SIZE];
+    if (!digest_finish(d, hex) && !rc)
+        rc = err_set(err, ERR_INTERNAL, "%s: OpenSSL could not compute its SHA-256", path);
+    if (!rc)
+        memcpy(ret_hex, hex, sizeof hex);
+    return rc;
+}
+
+bool digest_is_hex(const char *text) {
+    return strspn(text, "0123456789abcdef") == DIGEST_HEX_SIZE - 1 && text[DIGEST_HEX_SIZE - 1] == '\0';
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -13,6 +14,7 @@ struct safetensors {
     struct safetensors_entry *entries;
     size_t count;
     struct map *by_name;
+    struct arena copies; /* of tensors that do not stand aligned in the file */
 };
 
 static const struct {
@@ -34,8 +36,10 @@ static int dtype_of(const char *name) {
     return -1;
 }
 
-/* Bytes of a shape; false on overflow or a negative dimension. */
+/* Bytes of a shape; false on overflow, a negative dimension, or a rank or dtype there is not. */
 static bool shape_bytes(const struct safetensors_entry *e, size_t *ret) {
+    if (e->rank < 0 || e->rank > SAFETENSORS_MAX_RANK || (size_t)e->dtype >= sizeof dtypes / sizeof *dtypes)
+        return false;
     size_t bytes = dtypes[e->dtype].bytes;
     for (int i = 0; i < e->rank; i++)
         if (e->shape[i] < 0 || __builtin_mul_overflow(bytes, (size_t)e->shape[i], &bytes))
@@ -67,15 +71,81 @@ static int read_entry(struct safetensors *st, const char *path, const char *name
         return err_set(err, ERR_DATA_LOSS, "%s: tensor '%s' ends at byte %lld of %lld: the file is truncated", path, name,
                        (long long)end, (long long)room);
     e->data = st->file.data + data_start + first;
+    if (e->bytes && (uintptr_t)e->data % dtypes[dtype].bytes) {
+        void *copy = arena_alloc(&st->copies, e->bytes);
+        if (!copy)
+            return err_set(err, ERR_EXHAUSTED, "%s: out of memory for tensor '%s'", path, name);
+        e->data = memcpy(copy, e->data, e->bytes);
+    }
     if (map_put(st->by_name, name, e, NULL))
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     st->count++;
     return 0;
 }
 
-static int by_data(const void *a, const void *b) {
-    const struct safetensors_entry *x = a, *y = b;
-    return x->data < y->data ? -1 : x->data > y->data;
+/* Where a tensor stands in the data, while the layout is checked. */
+struct extent {
+    size_t first, end, index;
+};
+
+static int by_first(const void *a, const void *b) {
+    const struct extent *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* The tensors must cover the data one after another: no overlap, no byte that belongs to none. */
+static int check_layout(const struct safetensors *st, const char *path, struct extent *extents, size_t data_bytes,
+                        struct err *err) {
+    size_t at = 0;
+    qsort(extents, st->count, sizeof *extents, by_first);
+    for (size_t i = 0; i < st->count; i++) {
+        const char *name = st->entries[extents[i].index].name;
+        if (extents[i].first < at)
+            return err_set(err, ERR_INVALID, "%s: tensors '%s' and '%s' overlap", path, st->entries[extents[i - 1].index].name,
+                           name);
+        if (extents[i].first > at)
+            return err_set(err, ERR_INVALID, "%s: %zu bytes before tensor '%s' belong to no tensor", path, extents[i].first - at,
+                           name);
+        at = extents[i].end;
+    }
+    if (at != data_bytes)
+        return err_set(err, ERR_INVALID, "%s: %zu bytes after the last tensor; expected the file to end there", path,
+                       data_bytes - at);
+    return 0;
+}
+
+static int check_metadata(const struct json *metadata, const char *path, struct err *err) {
+    struct json_cursor cursor = {0};
+    const struct json *value;
+    const char *key;
+    if (json_kind(metadata) != JSON_KIND_OBJECT)
+        return err_set(err, ERR_INVALID, "%s: __metadata__ is not an object", path);
+    while (json_next(metadata, &cursor, &key, &value))
+        if (json_kind(value) != JSON_KIND_STRING)
+            return err_set(err, ERR_INVALID, "%s: __metadata__ maps '%s' to something other than a string", path, key);
+    return 0;
+}
+
+/* Every member of the header, then the layout as a whole. */
+static int read_members(struct safetensors *st, const char *path, size_t data_start, struct extent *extents, struct err *err) {
+    struct json_cursor cursor = {0};
+    const struct json *value;
+    const char *name;
+    int rc = 0;
+    while (!rc && json_next(st->header, &cursor, &name, &value)) {
+        if (!strcmp(name, "__metadata__")) {
+            rc = check_metadata(value, path, err);
+            continue;
+        }
+        size_t index = st->count;
+        if (!(rc = read_entry(st, path, name, value, data_start, err))) {
+            size_t first = (size_t)json_i64(json_at(json_get(value, "data_offsets"), 0), 0);
+            extents[index] = (struct extent){first, first + st->entries[index].bytes, index};
+        }
+    }
+    return rc ? rc : check_layout(st, path, extents, st->file.len - data_start, err);
 }
 
 static int read_header(struct safetensors *st, const char *path, struct err *err) {
@@ -90,25 +160,17 @@ static int read_header(struct safetensors *st, const char *path, struct err *err
     int rc = json_parse((const char *)st->file.data + 8, len, path, &st->header, err);
     if (rc)
         return rc;
+    if (json_kind(st->header) != JSON_KIND_OBJECT)
+        return err_set(err, ERR_INVALID, "%s: not a safetensors file (the header is no JSON object)", path);
     size_t members = json_count(st->header);
+    struct extent *extents = calloc(members + 1, sizeof *extents);
     st->entries = calloc(members + 1, sizeof *st->entries);
     st->by_name = map_new(members + 1);
-    if (!st->entries || !st->by_name)
-        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    for (size_t i = 0; i < members; i++) {
-        const char *name = NULL;
-        const struct json *value = json_member(st->header, i, &name);
-        if (strcmp(name, "__metadata__") && (rc = read_entry(st, path, name, value, 8 + len, err)))
-            return rc;
-    }
-    qsort(st->entries, st->count, sizeof *st->entries, by_data);
-    for (size_t i = 0; i < st->count; i++) {
-        if (i && (const char *)st->entries[i].data < (const char *)st->entries[i - 1].data + st->entries[i - 1].bytes)
-            return err_set(err, ERR_INVALID, "%s: tensors '%s' and '%s' overlap", path, st->entries[i - 1].name,
-                           st->entries[i].name);
-        map_put(st->by_name, st->entries[i].name, &st->entries[i], NULL);
-    }
-    return 0;
+    arena_init(&st->copies, st->file.len + 16 * members);
+    rc = extents && st->entries && st->by_name ? read_members(st, path, 8 + len, extents, err)
+                                               : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    free(extents);
+    return rc;
 }
 
 int safetensors_open(const char *path, struct safetensors **ret, struct err *err) {
@@ -131,6 +193,7 @@ void safetensors_close(struct safetensors *st) {
         return;
     map_free(st->by_name, NULL);
     free(st->entries);
+    arena_done(&st->copies);
     json_free(st->header);
     fsio_map_close(&st->file);
     free(st);
@@ -150,26 +213,58 @@ const char *safetensors_metadata(const struct safetensors *st, const char *key) 
     return json_str(json_get(json_get(st->header, "__metadata__"), key), NULL);
 }
 
-static int make_header(const char *path, const struct safetensors_content *content, struct str *out, struct err *err) {
-    struct json_writer w;
+/* Names are unique and no reserved word, sizes fit their shapes. */
+static int check_content(const char *path, const struct safetensors_content *content, struct err *err) {
     struct map *names = map_new(content->n_entries + 1);
-    size_t offset = 0;
     int rc = names ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    json_writer_init(&w, out);
-    json_begin_object(&w, NULL);
-    if (content->n_metadata) {
-        json_begin_object(&w, "__metadata__");
-        for (size_t i = 0; i < content->n_metadata; i++)
-            json_put_str(&w, content->metadata[i].key, content->metadata[i].value);
-        json_end(&w, '}');
-    }
     for (size_t i = 0; !rc && i < content->n_entries; i++) {
         const struct safetensors_entry *e = &content->entries[i];
         size_t bytes;
         if (!shape_bytes(e, &bytes) || bytes != e->bytes)
             rc = err_set(err, ERR_INVALID, "%s: tensor '%s' has %zu bytes, which do not fit its shape", path, e->name, e->bytes);
-        else if (map_get(names, e->name) || map_put(names, e->name, names, NULL))
+        else if (!strcmp(e->name, "__metadata__"))
+            rc = err_set(err, ERR_INVALID, "%s: a tensor cannot be called __metadata__", path);
+        else if (map_get(names, e->name))
             rc = err_set(err, ERR_INVALID, "%s: tensor '%s' is given twice", path, e->name);
+        else if (map_put(names, e->name, names, NULL))
+            rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    }
+    map_free(names, NULL);
+    for (size_t i = 0; !rc && i < content->n_metadata; i++)
+        for (size_t k = 0; !rc && k < i; k++)
+            if (!strcmp(content->metadata[i].key, content->metadata[k].key))
+                rc = err_set(err, ERR_INVALID, "%s: metadata '%s' is given twice", path, content->metadata[i].key);
+    return rc;
+}
+
+/* The k-th entry to write: wide elements first, so that each tensor stands aligned behind the one before. */
+static size_t *write_order(const struct safetensors_content *content) {
+    size_t *order = calloc(content->n_entries + 1, sizeof *order), n = 0;
+    for (size_t width = 8; order && width; width /= 2)
+        for (size_t i = 0; i < content->n_entries; i++)
+            if (dtypes[content->entries[i].dtype].bytes == width)
+                order[n++] = i;
+    return order;
+}
+
+static void put_metadata(struct json_writer *w, const struct safetensors_content *content) {
+    if (!content->n_metadata)
+        return;
+    json_begin_object(w, "__metadata__");
+    for (size_t i = 0; i < content->n_metadata; i++)
+        json_put_str(w, content->metadata[i].key, content->metadata[i].value);
+    json_end(w, '}');
+}
+
+static int make_header(const char *path, const struct safetensors_content *content, const size_t *order, struct str *out,
+                       struct err *err) {
+    struct json_writer w;
+    size_t offset = 0;
+    json_writer_init(&w, out);
+    json_begin_object(&w, NULL);
+    put_metadata(&w, content);
+    for (size_t i = 0; i < content->n_entries; i++) {
+        const struct safetensors_entry *e = &content->entries[order[i]];
         json_begin_object(&w, e->name);
         json_put_str(&w, "dtype", dtypes[e->dtype].name);
         json_begin_array(&w, "shape");
@@ -184,12 +279,9 @@ static int make_header(const char *path, const struct safetensors_content *conte
         offset += e->bytes;
     }
     json_end(&w, '}');
-    while (out->len % 8)
+    while (str_ok(out) && out->len % 8)
         str_puts(out, " ");
-    map_free(names, NULL);
-    if (!rc && !str_ok(out))
-        rc = err_set(err, ERR_EXHAUSTED, "%s: the header exceeds %d bytes", path, SAFETENSORS_MAX_HEADER);
-    return rc;
+    return str_ok(out) ? 0 : err_set(err, ERR_EXHAUSTED, "%s: the header exceeds %d bytes", path, SAFETENSORS_MAX_HEADER);
 }
 
 static int put(struct fsio_writer *w, struct digest *d, const void *data, size_t len, struct err *err) {
@@ -197,30 +289,24 @@ static int put(struct fsio_writer *w, struct digest *d, const void *data, size_t
     return fsio_writer_write(w, data, len, err);
 }
 
-int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
-                      struct err *err) {
-    struct str header;
+static int write_file(const char *path, const struct safetensors_content *content, const size_t *order, const struct str *header,
+                      char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
     struct fsio_writer w;
-    str_init(&header, SAFETENSORS_MAX_HEADER);
-    int rc = make_header(path, content, &header, err);
-    if (!rc)
-        rc = fsio_writer_open(&w, path, err);
-    if (rc) {
-        str_done(&header);
-        return rc;
-    }
     unsigned char len[8];
     for (int i = 0; i < 8; i++)
-        len[i] = (unsigned char)((uint64_t)header.len >> (8 * i));
+        len[i] = (unsigned char)((uint64_t)header->len >> (8 * i));
+    int rc = fsio_writer_open(&w, path, err);
+    if (rc)
+        return rc;
     struct digest *d = digest_new();
-    rc = d ? put(&w, d, len, sizeof len, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    rc = put(&w, d, len, sizeof len, err);
     if (!rc)
-        rc = put(&w, d, header.data, header.len, err);
+        rc = put(&w, d, str_cstr(header), header->len, err);
     for (size_t i = 0; !rc && i < content->n_entries; i++)
-        rc = put(&w, d, content->entries[i].data, content->entries[i].bytes, err);
-    str_done(&header);
+        rc = put(&w, d, content->entries[order[i]].data, content->entries[order[i]].bytes, err);
     char hex[DIGEST_HEX_SIZE];
-    digest_finish(d, hex);
+    if (!digest_finish(d, hex) && !rc)
+        rc = err_set(err, ERR_INTERNAL, "%s: OpenSSL could not compute its SHA-256", path);
     if (rc) {
         fsio_writer_abort(&w);
         return rc;
@@ -229,4 +315,20 @@ int safetensors_write(const char *path, const struct safetensors_content *conten
         return rc;
     memcpy(ret_sha256, hex, sizeof hex);
     return 0;
+}
+
+int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
+                      struct err *err) {
+    struct str header;
+    int rc = check_content(path, content, err);
+    if (rc)
+        return rc;
+    size_t *order = write_order(content);
+    str_init(&header, SAFETENSORS_MAX_HEADER);
+    rc = order ? make_header(path, content, order, &header, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    if (!rc)
+        rc = write_file(path, content, order, &header, ret_sha256, err);
+    str_done(&header);
+    free(order);
+    return rc;
 }

@@ -1,0 +1,303 @@
+#include "store/local.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { MAX_DEPTH = 64, MAX_ENTRIES = 4 * 1000 * 1000, COPY_BLOCK = 1 << 20 };
+
+struct local {
+    struct store base;
+    char root[PATH_MAX];
+};
+
+static struct local *local_of(struct store *store) { return (struct local *)(void *)store; }
+
+static int path_of(struct store *store, const char *key, char path[PATH_MAX], struct err *err) {
+    return fsio_join(path, PATH_MAX, local_of(store)->root, key, err);
+}
+
+static void describe(const struct stat *st, struct store_item *item) {
+    item->size_bytes = st->st_size;
+    item->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    str_format(item->tag, sizeof item->tag, "%llx-%llx-%llx", (unsigned long long)st->st_ino, (unsigned long long)item->size_bytes,
+               (unsigned long long)item->mtime_ns);
+}
+
+/* The object opened for reading and its state; NOT_FOUND also for a directory. */
+static int open_object(struct store *store, const char *key, int *ret_fd, struct stat *st, struct err *err) {
+    char path[PATH_MAX];
+    int rc = path_of(store, key, path, err);
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if (fstat(fd, st) < 0)
+        rc = err_errno(err, errno, "cannot read %s", path);
+    else if (!S_ISREG(st->st_mode))
+        rc = err_set(err, ERR_NOT_FOUND, "%s is not a file", path);
+    if (rc)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+/* What one directory holds. Names of directories end in '/', so that sorted names give keys in byte order. */
+struct names {
+    char **items;
+    size_t count, cap;
+};
+
+static void names_done(struct names *names) {
+    for (size_t i = 0; i < names->count; i++)
+        free(names->items[i]);
+    free(names->items);
+}
+
+static bool names_add(struct names *names, const char *name, bool directory) {
+    if (names->count == names->cap) {
+        size_t cap = names->cap ? 2 * names->cap : 64;
+        char **items = cap <= MAX_ENTRIES ? realloc(names->items, cap * sizeof *items) : NULL;
+        if (!items)
+            return false;
+        names->items = items;
+        names->cap = cap;
+    }
+    char *copy = malloc(strlen(name) + 2);
+    if (!copy)
+        return false;
+    str_format(copy, strlen(name) + 2, "%s%s", name, directory ? "/" : "");
+    names->items[names->count++] = copy;
+    return true;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* "x.tmp-123-0": a write in progress (fsio), which is no object yet. */
+static bool is_temporary(const char *name) {
+    const char *last = NULL;
+    for (const char *p = name; (p = strstr(p, ".tmp-")); p++)
+        last = p + strlen(".tmp-");
+    if (!last || !isdigit((unsigned char)*last))
+        return false;
+    last += strspn(last, "0123456789");
+    return *last == '-' && last[1] && last[1 + strspn(last + 1, "0123456789")] == '\0';
+}
+
+static int read_names(const char *path, struct names *names, struct err *err) {
+    DIR *dir = opendir(path);
+    if (!dir)
+        return err_errno(err, errno, "cannot open directory %s", path);
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(dir));) {
+        struct stat link, st;
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || is_temporary(e->d_name))
+            continue;
+        if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
+            continue; /* it vanished, or points nowhere */
+        if ((S_ISREG(st.st_mode) || S_ISDIR(link.st_mode)) && !names_add(names, e->d_name, S_ISDIR(link.st_mode)))
+            rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory, or more than %d names", path, MAX_ENTRIES);
+    }
+    closedir(dir);
+    if (names->count)
+        qsort(names->items, names->count, sizeof *names->items, by_name);
+    return rc;
+}
+
+struct listing {
+    struct store *store;
+    const char *prefix, *after;
+    struct store_page *page;
+    struct err *err;
+};
+
+/* Whether a directory ("a/b/") can hold keys that are wanted: not all before `after`, and not all outside the prefix. */
+static bool worth_entering(const struct listing *l, const char *dir) {
+    size_t n = strlen(dir), m = strlen(l->prefix);
+    return !strncmp(dir, l->prefix, n < m ? n : m) && strncmp(dir, l->after, n) >= 0;
+}
+
+static int add_item(struct listing *l, const char *key) {
+    char path[PATH_MAX];
+    struct stat st;
+    if (l->page->count == STORE_PAGE_MAX) {
+        l->page->more = true;
+        return 0;
+    }
+    int rc = path_of(l->store, key, path, l->err);
+    if (rc || stat(path, &st) < 0)
+        return rc; /* or it vanished */
+    struct store_item *item = &l->page->items[l->page->count];
+    describe(&st, item);
+    if (!(item->key = arena_strdup(&l->page->memory, key)))
+        return err_set(l->err, ERR_EXHAUSTED, "%s: out of memory listing keys", local_of(l->store)->root);
+    l->page->count++;
+    return 0;
+}
+
+static int list_dir(struct listing *l, const char *dir, int depth) {
+    char path[PATH_MAX];
+    struct names names = {0};
+    if (depth > MAX_DEPTH)
+        return err_set(l->err, ERR_RANGE, "%s/%s: directories nested deeper than %d", local_of(l->store)->root, dir, MAX_DEPTH);
+    int rc = path_of(l->store, dir, path, l->err);
+    if (!rc)
+        rc = read_names(path, &names, l->err);
+    for (size_t i = 0; !rc && !l->page->more && i < names.count; i++) {
+        char key[STORE_KEY_SIZE];
+        if (!str_format(key, sizeof key, "%s%s", dir, names.items[i])) {
+            rc = err_set(l->err, ERR_RANGE, "%s: a path below it has more than %d bytes", path, STORE_KEY_SIZE - 1);
+            break;
+        }
+        if (str_ends(key, "/"))
+            rc = worth_entering(l, key) ? list_dir(l, key, depth + 1) : 0;
+        else if (str_starts(key, l->prefix) && strcmp(key, l->after) > 0)
+            rc = add_item(l, key);
+    }
+    names_done(&names);
+    return rc;
+}
+
+static int local_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
+    struct listing l = {store, prefix, after, page, err};
+    return list_dir(&l, "", 0);
+}
+
+static int local_stat(struct store *store, const char *key, struct store_item *ret, struct err *err) {
+    struct stat st;
+    int fd, rc = open_object(store, key, &fd, &st, err);
+    if (rc)
+        return rc;
+    close(fd);
+    describe(&st, ret);
+    ret->key = key;
+    return 0;
+}
+
+static int local_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err) {
+    struct stat st;
+    size_t done = 0;
+    int fd, rc = open_object(store, key, &fd, &st, err);
+    if (rc)
+        return rc;
+    while (done < *len) {
+        ssize_t n = pread(fd, (char *)buf + done, *len - done, (off_t)(offset + (int64_t)done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = err_errno(err, errno, "cannot read %s/%s", local_of(store)->root, key);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    close(fd);
+    if (!rc)
+        *len = done;
+    return rc;
+}
+
+/* Everything of fd into w; total is what stat said. */
+static int copy_all(int fd, const char *from, int64_t total, struct fsio_writer *w, const struct store_watch *watch,
+                    struct err *err) {
+    char *block = malloc(COPY_BLOCK);
+    int rc = block ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory copying %s", from);
+    while (!rc) {
+        if (watch->progress && !watch->progress(watch->ctx, w->written_bytes, total)) {
+            rc = err_set(err, ERR_CANCELLED, "copying %s was cancelled at byte %lld", from, (long long)w->written_bytes);
+            break;
+        }
+        ssize_t n = read(fd, block, COPY_BLOCK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = err_errno(err, errno, "cannot read %s", from);
+        if (n <= 0)
+            break;
+        rc = fsio_writer_write(w, block, (size_t)n, err);
+    }
+    free(block);
+    return rc;
+}
+
+/* Durable copy of an open file; ABORTED when it changed under the copy. */
+static int copy_file(int fd, const struct stat *before, const char *from, const char *to, const struct store_watch *watch,
+                     struct err *err) {
+    struct fsio_writer w;
+    struct stat after;
+    int rc = fsio_writer_open(&w, to, err);
+    if (rc)
+        return rc;
+    rc = copy_all(fd, from, before->st_size, &w, watch, err);
+    if (!rc && (fstat(fd, &after) < 0 || after.st_size != before->st_size || w.written_bytes != before->st_size ||
+                after.st_mtim.tv_sec != before->st_mtim.tv_sec || after.st_mtim.tv_nsec != before->st_mtim.tv_nsec))
+        rc = err_set(err, ERR_ABORTED, "%s changed while it was copied; try again when nobody writes it", from);
+    if (!rc)
+        return fsio_writer_commit(&w, err);
+    fsio_writer_abort(&w);
+    return rc;
+}
+
+static int local_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
+    struct stat st;
+    int fd, rc = open_object(store, key, &fd, &st, err);
+    if (rc)
+        return rc;
+    rc = copy_file(fd, &st, key, path, watch, err);
+    close(fd);
+    return rc;
+}
+
+static int local_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {
+    char to[PATH_MAX], dir[PATH_MAX];
+    struct stat st;
+    int rc = path_of(store, key, to, err);
+    if (rc)
+        return rc;
+    str_copy(dir, sizeof dir, to);
+    *strrchr(dir, '/') = '\0';
+    if (*dir && (rc = fsio_mkdirs(dir, err)))
+        return rc;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if (fstat(fd, &st) < 0)
+        rc = err_errno(err, errno, "cannot read %s", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = err_set(err, ERR_INVALID, "%s is not a file", path);
+    else
+        rc = copy_file(fd, &st, path, to, watch, err);
+    close(fd);
+    return rc;
+}
+
+static void local_close(struct store *store) { free(local_of(store)); }
+
+static const struct store_ops local_ops = {
+    .list = local_list, .stat = local_stat, .read = local_read, .get = local_get, .put = local_put, .close = local_close};
+
+int local_open(const char *directory, struct store **ret, struct err *err) {
+    struct local *local = calloc(1, sizeof *local);
+    if (!local)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", directory);
+    local->base.ops = &local_ops;
+    int rc = fsio_absolute(local->root, sizeof local->root, directory, err);
+    if (!rc && !fsio_is_dir(local->root))
+        rc = err_set(err, ERR_NOT_FOUND, "%s is not a directory; create it, or correct the store's url", directory);
+    if (rc) {
+        free(local);
+        return rc;
+    }
+    *ret = &local->base;
+    return 0;
+}

@@ -1,0 +1,10 @@
+/* local: a directory as a store. Files are objects, their paths below the directory are the keys. Symbolic links to files are
+ * followed, links to directories are not listed; whoever may write the directory decides what is in it. */
+#ifndef BRR_STORE_LOCAL_H
+#define BRR_STORE_LOCAL_H
+#include "store/store.h"
+
+/* directory must exist. */
+int local_open(const char *directory, struct store **ret, struct err *err);
+
+#endif

@@ -1,0 +1,73 @@
+/* store: objects under keys, where recordings come from and results go: a local directory behind a table of operations that an
+ * object store fills as well.
+ * A key is a relative path of 1 to 1024 bytes with '/' between its parts; no part is empty, "." or ".."; no control characters.
+ * Calls block: use them from reader threads, never from the loop. One store may be used by several threads at once. */
+#ifndef BRR_STORE_STORE_H
+#define BRR_STORE_STORE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+enum { STORE_KEY_SIZE = 1025, STORE_TAG_SIZE = 72, STORE_PAGE_MAX = 1000 };
+
+struct store_item {
+    const char *key; /* in the page's arena, or the caller's own of store_stat */
+    int64_t size_bytes;
+    int64_t mtime_ns;         /* since 1970 */
+    char tag[STORE_TAG_SIZE]; /* changes whenever the content does */
+};
+
+/* Up to STORE_PAGE_MAX items in ascending byte order of their keys. */
+struct store_page {
+    struct store_item *items;
+    size_t count;
+    bool more;           /* ask again with after = the last key */
+    struct arena memory; /* of keys and items */
+};
+
+/* Called now and then while an object is copied; false cancels the copy (ERR_CANCELLED). */
+typedef bool store_progress_fn(void *ctx, int64_t done_bytes, int64_t total_bytes);
+struct store_watch {
+    store_progress_fn *progress; /* NULL: nobody watches */
+    void *ctx;
+};
+
+struct store;
+
+/* What a kind of store does. Keys arrive checked, prefixes too. Errors name the object as people know it. */
+struct store_ops {
+    /* One page of the keys that start with prefix ("" = all) and sort after `after` ("" = from the start). The page is empty. */
+    int (*list)(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err);
+    /* Size, time and tag of one object; NOT_FOUND. */
+    int (*stat)(struct store *store, const char *key, struct store_item *ret, struct err *err);
+    /* Up to *len bytes from offset into buf; *len becomes what was read, short only at the end, 0 past it. */
+    int (*read)(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err);
+    /* The whole object as the local file path, which is replaced at once or not at all. ABORTED if it changed meanwhile. */
+    int (*get)(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
+    /* The local file path as the whole object: others see the old or the new one, never a part. */
+    int (*put)(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
+    /* End of everything the kind holds; store itself included. */
+    void (*close)(struct store *store);
+};
+
+/* The first member of every kind's own struct. */
+struct store {
+    const struct store_ops *ops;
+};
+
+/* url: "file:///DIRECTORY" (must exist). UNSUPPORTED for s3://, INVALID for anything else; the message says what is accepted. */
+int store_open(const char *url, struct store **ret, struct err *err);
+void store_close(struct store *store); /* NULL is fine */
+
+/* The operations above, with keys and prefixes checked (INVALID). */
+int store_list(struct store *store, const char *prefix, const char *after, struct store_page *ret, struct err *err);
+void store_page_done(struct store_page *page);
+int store_stat(struct store *store, const char *key, struct store_item *ret, struct err *err);
+int store_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err);
+int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
+int store_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
+
+#endif
