@@ -1,0 +1,216 @@
+/* brr-bench [BENCH [CASE]]: medians of kernels against the floor of this very machine, one line per case.
+ *   --dtype f32|bf16  --device cpu|cuda  --threads N  --seconds S (per case)  --json FILE  --compare OLD.json
+ * --compare prints the ratio to each case of an earlier --json file and exits 1 when a median grew by more than 15 %. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/json.h"
+#include "brr-bench/bench.h"
+
+enum { MAX_SAMPLES = 4096, WARM_UP = 3, LEAST_SAMPLES = 10 };
+static const double regression = 1.15;
+
+struct options {
+    const char *bench, *name, *device, *json, *compare;
+    int64_t threads;
+    double seconds;
+    enum dtype dtype;
+};
+
+struct report {
+    struct str json;
+    struct json_writer writer;
+    struct json *old;
+    int regressions;
+};
+
+static const struct bench_case *const tables[] = {bench_scan_cases};
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorted milliseconds; returns how many. */
+static int measure(const struct bench_case *c, void *state, struct stream *s, double seconds, double *samples, struct err *err) {
+    double end = bench_seconds() + seconds;
+    int n = 0;
+    for (int i = -WARM_UP; i < MAX_SAMPLES && (n < LEAST_SAMPLES || bench_seconds() < end); i++) {
+        double start = bench_seconds();
+        int rc = c->run(state, s, err);
+        if (!rc)
+            rc = stream_sync(s, err);
+        if (rc)
+            return rc;
+        if (i >= 0)
+            samples[n++] = (bench_seconds() - start) * 1e3;
+    }
+    qsort(samples, (size_t)n, sizeof *samples, by_value);
+    return n;
+}
+
+static double old_median(const struct json *old, const struct bench_case *c, const struct options *o) {
+    const struct json *results = json_get(old, "results");
+    for (size_t i = 0; i < json_count(results); i++) {
+        const struct json *r = json_at(results, i);
+        if (!strcmp(json_str(json_get(r, "bench"), ""), c->bench) && !strcmp(json_str(json_get(r, "case"), ""), c->name) &&
+            !strcmp(json_str(json_get(r, "device"), ""), o->device) &&
+            !strcmp(json_str(json_get(r, "dtype"), ""), dtype_name(o->dtype)) && json_i64(json_get(r, "batch"), 0) == c->batch)
+            return json_f64(json_get(r, "median_ms"), 0);
+    }
+    return 0;
+}
+
+static void report_case(const struct bench_case *c, const struct options *o, const struct bench_rates *rates, struct report *r,
+                        const double quantile_ms[3], struct bench_work w) {
+    double floor_s = w.bytes / rates->bytes, exp_s = w.exponentials / rates->exponentials, flop_s = w.flops / rates->flops;
+    floor_s = exp_s > floor_s ? exp_s : floor_s;
+    floor_s = flop_s > floor_s ? flop_s : floor_s;
+    double median = quantile_ms[0], rate = w.flops > 0 ? w.flops / median * 1e-6 : w.bytes / median * 1e-6;
+    const char *unit = w.flops > 0 ? "gflops" : "gbps";
+    printf("%s, %s, %s, %s, %d, %.4f, %.4f, %.4f, %.4f, %.2f, %.1f, %s", c->bench, c->name, o->device, dtype_name(o->dtype),
+           c->batch, median, quantile_ms[1], quantile_ms[2], floor_s * 1e3, median / (floor_s * 1e3), rate, unit);
+    double before = r->old ? old_median(r->old, c, o) : 0;
+    if (before > 0) {
+        printf(", %.2fx of before", median / before);
+        r->regressions += median > before * regression;
+    }
+    printf("\n");
+    fflush(stdout);
+    struct json_writer *j = &r->writer;
+    json_begin_object(j, NULL);
+    json_put_str(j, "bench", c->bench);
+    json_put_str(j, "case", c->name);
+    json_put_str(j, "device", o->device);
+    json_put_str(j, "dtype", dtype_name(o->dtype));
+    json_put_i64(j, "batch", c->batch);
+    json_put_f64(j, "median_ms", median);
+    json_put_f64(j, "p10_ms", quantile_ms[1]);
+    json_put_f64(j, "p90_ms", quantile_ms[2]);
+    json_put_f64(j, "floor_ms", floor_s * 1e3);
+    json_put_f64(j, "ratio_to_floor", median / (floor_s * 1e3));
+    json_put_f64(j, unit, rate);
+    json_put_str(j, "unit", unit);
+    json_end(j, '}');
+}
+
+static int run_case(const struct bench_case *c, const struct bench_context *x, const struct options *o,
+                    const struct bench_rates *rates, struct report *r, struct err *err) {
+    static double samples[MAX_SAMPLES];
+    void *state = NULL;
+    int rc = c->open(c, x, &state, err);
+    if (rc)
+        return rc;
+    int n = measure(c, state, x->stream, o->seconds, samples, err);
+    c->close(state, x->device);
+    if (n < 0)
+        return n;
+    report_case(c, o, rates, r, (double[]){samples[n / 2], samples[n / 10], samples[n * 9 / 10]}, c->work(c, x));
+    return 0;
+}
+
+static int run_all(const struct options *o, struct report *r, struct err *err) {
+    struct bench_context x = {.dtype = o->dtype};
+    int rc = device_open(o->device, (int)o->threads, &x.device, err), ran = 0;
+    if (!rc)
+        rc = stream_open(x.device, STREAM_NORMAL, &x.stream, err);
+    if (!rc) {
+        struct device_info info;
+        device_describe(x.device, &info);
+        struct bench_rates rates = bench_measure_rates(info.threads > 0 ? info.threads : 1);
+        printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s\n", info.description, rates.bytes * 1e-9,
+               rates.exponentials * 1e-9, rates.flops * 1e-9);
+        printf("bench, case, device, dtype, batch, median_ms, p10_ms, p90_ms, floor_ms, ratio_to_floor, rate, unit\n");
+        for (size_t t = 0; t < sizeof tables / sizeof *tables && !rc; t++)
+            for (const struct bench_case *c = tables[t]; c->name && !rc; c++) {
+                if ((o->bench && strcmp(o->bench, c->bench)) || (o->name && strcmp(o->name, c->name)) ||
+                    (c->f32_only && o->dtype != DTYPE_F32))
+                    continue;
+                rc = run_case(c, &x, o, &rates, r, err);
+                ran++;
+            }
+    }
+    stream_close(x.stream);
+    device_close(x.device);
+    if (!rc && !ran)
+        rc = err_set(err, ERR_NOT_FOUND, "no case '%s%s%s'; run brr-bench without arguments to see all", o->bench ? o->bench : "",
+                     o->name ? " " : "", o->name ? o->name : "");
+    return rc;
+}
+
+static int parse(int argc, char **argv, struct options *o, struct err *err) {
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2)) {
+            const char **slot = !o->bench ? &o->bench : !o->name ? &o->name : NULL;
+            if (!slot)
+                return err_set(err, ERR_INVALID, "unexpected argument '%s'; expected [BENCH [CASE]]", argv[i]);
+            *slot = argv[i];
+            continue;
+        }
+        const char *key = argv[i], *value = i + 1 < argc ? argv[++i] : NULL;
+        if (!value)
+            return err_set(err, ERR_INVALID, "%s needs a value", key);
+        bool ok = true;
+        if (!strcmp(key, "--dtype") && (!strcmp(value, "f32") || !strcmp(value, "bf16")))
+            o->dtype = strcmp(value, "f32") ? DTYPE_BF16 : DTYPE_F32;
+        else if (!strcmp(key, "--device"))
+            o->device = strcmp(value, "cuda") ? value : "cuda:0";
+        else if (!strcmp(key, "--threads"))
+            ok = str_to_i64(value, &o->threads) && o->threads >= 0 && o->threads <= 1024;
+        else if (!strcmp(key, "--seconds"))
+            ok = str_to_f64(value, &o->seconds) && o->seconds >= 0 && o->seconds <= 600;
+        else if (!strcmp(key, "--json"))
+            o->json = value;
+        else if (!strcmp(key, "--compare"))
+            o->compare = value;
+        else
+            ok = false;
+        if (!ok)
+            return err_set(
+                err, ERR_INVALID,
+                "%s %s is not understood; options: --dtype f32|bf16 --device cpu|cuda --threads N --seconds S --json FILE "
+                "--compare OLD.json",
+                key, value);
+    }
+    return 0;
+}
+
+static int load_old(const char *path, struct report *r, struct err *err) {
+    char *text = NULL;
+    size_t length = 0;
+    int rc = fsio_read(path, 16 << 20, &text, &length, err);
+    if (!rc)
+        rc = json_parse(text, length, path, &r->old, err);
+    free(text);
+    return rc;
+}
+
+int main(int argc, char **argv) {
+    struct err err = {0};
+    struct options o = {.device = "cpu", .seconds = 1, .dtype = DTYPE_F32};
+    struct report r = {0};
+    str_init(&r.json, 16 << 20);
+    json_writer_init(&r.writer, &r.json);
+    json_begin_object(&r.writer, NULL);
+    json_begin_array(&r.writer, "results");
+    int rc = parse(argc, argv, &o, &err);
+    if (!rc && o.compare)
+        rc = load_old(o.compare, &r, &err);
+    if (!rc)
+        rc = run_all(&o, &r, &err);
+    json_end(&r.writer, ']');
+    json_end(&r.writer, '}');
+    if (!rc && o.json)
+        rc = fsio_write_atomic(o.json, str_cstr(&r.json), r.json.len, &err);
+    if (rc) {
+        char text[800];
+        fprintf(stderr, "brr-bench: %s\n", err_text(&err, text, sizeof text));
+    }
+    if (r.regressions)
+        fprintf(stderr, "brr-bench: %d cases are more than 15 %% slower than in %s\n", r.regressions, o.compare);
+    json_free(r.old);
+    str_done(&r.json);
+    return rc || r.regressions ? 1 : 0;
+}

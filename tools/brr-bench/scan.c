@@ -1,0 +1,253 @@
+/* The selective scans and the causal convolution: the batch of short sequences (32,60,512,16) and one EEG window of 960 tokens.
+ * "scalar loop" is the same function as plain C with one expf per state and step, one thread. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum kind { SCAN1, SSD, CONV };
+struct shape {
+    enum kind kind;
+    bool backward, scalar_loop, seed;
+    int64_t l, d, n, heads;
+};
+
+enum { MAX_TENSORS = 32 };
+struct scan_state {
+    struct shape shape;
+    void *memory[MAX_TENSORS];
+    int n_memory;
+    struct device *device;
+    struct stream *stream;
+    enum dtype dtype;
+    struct err *err;
+    int rc;
+    uint64_t random;
+    union {
+        struct scan1_backward_args scan1;
+        struct ssd_backward_args ssd;
+        struct conv1d_depthwise_backward_args conv;
+    };
+    struct tensor conv_y;
+};
+
+static float uniform(struct scan_state *s, double low, double high) {
+    s->random = s->random * 6364136223846793005ull + 1442695040888963407ull;
+    return (float)(low + (high - low) * (double)(s->random >> 11) * 0x1p-53);
+}
+
+/* A tensor of uniform values; rank from the number of dimensions that are not zero. */
+struct range {
+    double low, high;
+};
+static struct tensor fill(struct scan_state *s, enum dtype dtype, const int64_t dim[3], struct range r) {
+    struct tensor t = {.dtype = dtype, .rank = dim[2] ? 3 : dim[1] ? 2 : 1, .dim = {dim[0], dim[1], dim[2]}};
+    t.ld = t.rank > 1 ? t.dim[t.rank - 1] : 0;
+    size_t count = (size_t)tensor_count(&t), bytes = count * dtype_bytes(dtype);
+    if (!s->rc)
+        s->rc = device_alloc(s->device, bytes, &t.data, s->err);
+    if (s->rc)
+        return t;
+    s->memory[s->n_memory++] = t.data;
+    char *host = malloc(bytes);
+    for (size_t i = 0; host && i < count; i++) {
+        float f = uniform(s, r.low, r.high);
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        uint16_t half = (uint16_t)(bits >> 16);
+        memcpy(host + i * dtype_bytes(dtype), dtype == DTYPE_F32 ? (void *)&f : (void *)&half, dtype_bytes(dtype));
+    }
+    s->rc =
+        host ? stream_to_device(s->stream, t.data, host, bytes, s->err) : err_set(s->err, ERR_EXHAUSTED, "bench: out of memory");
+    if (!s->rc)
+        s->rc = stream_sync(s->stream, s->err);
+    free(host);
+    return t;
+}
+#define ACT(b, l, c, low, high) fill(s, s->dtype, (const int64_t[3]){b, l, c}, (struct range){low, high})
+#define PAR(a, b, low, high)    fill(s, DTYPE_F32, (const int64_t[3]){a, b, 0}, (struct range){low, high})
+
+static void open_scan1(struct scan_state *s, int64_t b) {
+    int64_t l = s->shape.l, d = s->shape.d, n = s->shape.n;
+    bool seed = s->shape.seed;
+    struct scan1_args f = {.u = ACT(b, l, d, -1, 1), .A = PAR(d, n, -16, -1), .Bm = ACT(b, l, n, -1, 1), .Cm = ACT(b, l, n, -1, 1)};
+    f.delta = seed ? ACT(b, l, d, -0.01, 0.11) : ACT(b, l, d, -2, 2);
+    f.out = ACT(b, l, d, 0, 0);
+    if (seed) {
+        f.clamp_lo = 1e-3f;
+        f.clamp_hi = 0.1f;
+    } else {
+        f.softplus = true;
+        f.Dskip = PAR(d, 0, -1, 1);
+        f.dbias = PAR(d, 0, -6, -2);
+        f.z = ACT(b, l, d, -2, 2);
+    }
+    s->scan1 = (struct scan1_backward_args){.fwd = f};
+    if (!s->shape.backward)
+        return;
+    s->scan1.dout = ACT(b, l, d, -1, 1);
+    s->scan1.du = ACT(b, l, d, 0, 0);
+    s->scan1.ddelta = ACT(b, l, d, 0, 0);
+    s->scan1.dA = PAR(d, n, 0, 0);
+    s->scan1.dBm = ACT(b, l, n, 0, 0);
+    s->scan1.dCm = ACT(b, l, n, 0, 0);
+    if (seed)
+        return;
+    s->scan1.dz = ACT(b, l, d, 0, 0);
+    s->scan1.dDskip = PAR(d, 0, 0, 0);
+    s->scan1.ddbias = PAR(d, 0, 0, 0);
+}
+
+static void open_ssd(struct scan_state *s, int64_t b) {
+    int64_t l = s->shape.l, d = s->shape.d, n = s->shape.n, h = s->shape.heads;
+    s->ssd = (struct ssd_backward_args){.fwd = {.x = ACT(b, l, d, -1, 1),
+                                                .delta = ACT(b, l, h, -2, 2),
+                                                .A = PAR(h, 0, -16, -1),
+                                                .Bm = ACT(b, l, n, -1, 1),
+                                                .Cm = ACT(b, l, n, -1, 1),
+                                                .Dskip = PAR(h, 0, -1, 1),
+                                                .dbias = PAR(h, 0, -6, -2),
+                                                .y = ACT(b, l, d, 0, 0),
+                                                .heads = (int)h,
+                                                .groups = 1,
+                                                .softplus = true}};
+    if (!s->shape.backward)
+        return;
+    s->ssd.dy = ACT(b, l, d, -1, 1);
+    s->ssd.dx = ACT(b, l, d, 0, 0);
+    s->ssd.ddelta = ACT(b, l, h, 0, 0);
+    s->ssd.dA = PAR(h, 0, 0, 0);
+    s->ssd.dBm = ACT(b, l, n, 0, 0);
+    s->ssd.dCm = ACT(b, l, n, 0, 0);
+    s->ssd.dDskip = PAR(h, 0, 0, 0);
+    s->ssd.ddbias = PAR(h, 0, 0, 0);
+}
+
+static void open_conv(struct scan_state *s, int64_t b) {
+    int64_t l = s->shape.l, d = s->shape.d, k = s->shape.n;
+    s->conv = (struct conv1d_depthwise_backward_args){
+        .x = ACT(b, l, d, -1, 1), .w = PAR(d, k, -1, 1), .bias = PAR(d, 0, -1, 1), .pad_left = (int)k - 1, .silu = true};
+    s->conv_y = ACT(b, l, d, 0, 0);
+    if (!s->shape.backward)
+        return;
+    s->conv.dy = ACT(b, l, d, -1, 1);
+    s->conv.dx = ACT(b, l, d, 0, 0);
+    s->conv.dw = PAR(d, k, 0, 0);
+    s->conv.dbias = PAR(d, 0, 0, 0);
+}
+
+static void scan_close(void *state, struct device *dev) {
+    struct scan_state *s = state;
+    for (int i = 0; s && i < s->n_memory; i++)
+        device_free(dev, s->memory[i]);
+    free(s);
+}
+
+static int scan_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    struct scan_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->shape = *(const struct shape *)c->parameters;
+    s->device = x->device;
+    s->stream = x->stream;
+    s->dtype = x->dtype;
+    s->err = err;
+    s->random = 1;
+    if (s->shape.kind == SCAN1)
+        open_scan1(s, c->batch);
+    else if (s->shape.kind == SSD)
+        open_ssd(s, c->batch);
+    else
+        open_conv(s, c->batch);
+    int rc = s->rc;
+    if (rc)
+        scan_close(s, x->device);
+    else
+        *ret = s;
+    return rc;
+}
+
+/* Nothing but the formula. */
+__attribute__((noinline, optimize("no-tree-vectorize"))) static void scalar_scan1(const struct scan1_args *a) {
+    int64_t b = a->u.dim[0], l = a->u.dim[1], d = a->u.dim[2], n = a->A.dim[1];
+    const float *u = a->u.data, *delta = a->delta.data, *decay = a->A.data, *bm = a->Bm.data, *cm = a->Cm.data;
+    float *out = a->out.data, h[256];
+    for (int64_t row = 0; row < b; row++)
+        for (int64_t c = 0; c < d; c++) {
+            memset(h, 0, sizeof h);
+            for (int64_t t = row * l; t < (row + 1) * l; t++) {
+                float step = delta[t * d + c], y = 0;
+                step = step < a->clamp_lo ? a->clamp_lo : step > a->clamp_hi ? a->clamp_hi : step;
+                for (int64_t k = 0; k < n; k++) {
+                    h[k] = expf(step * decay[c * n + k]) * h[k] + step * u[t * d + c] * bm[t * n + k];
+                    y += h[k] * cm[t * n + k];
+                }
+                out[t * d + c] = y;
+            }
+        }
+}
+
+static int scan_run(void *state, struct stream *stream, struct err *err) {
+    struct scan_state *s = state;
+    if (s->shape.scalar_loop) {
+        scalar_scan1(&s->scan1.fwd);
+        return 0;
+    }
+    if (s->shape.kind == SCAN1)
+        return s->shape.backward ? op_scan1_backward(stream, &s->scan1, err) : op_scan1(stream, &s->scan1.fwd, err);
+    if (s->shape.kind == SSD)
+        return s->shape.backward ? op_ssd_backward(stream, &s->ssd, err) : op_ssd(stream, &s->ssd.fwd, err);
+    if (s->shape.backward)
+        return op_conv1d_depthwise_backward(stream, &s->conv, err);
+    struct conv1d_depthwise_args f = {
+        .x = s->conv.x, .w = s->conv.w, .bias = s->conv.bias, .y = s->conv_y, .pad_left = s->conv.pad_left, .silu = true};
+    return op_conv1d_depthwise(stream, &f, err);
+}
+
+/* Every activation is read or written once per direction; backward computes every decay twice (states are kept only at tile
+ * starts). Per state and step: 5 operations forward, 5 + 16 backward. */
+static struct bench_work scan_work(const struct bench_case *c, const struct bench_context *x) {
+    const struct shape *s = c->parameters;
+    double tokens = (double)c->batch * (double)s->l, channels = tokens * (double)s->d, each = (double)dtype_bytes(x->dtype);
+    double updates = s->kind == CONV ? 0 : channels * (double)s->n;
+    int wide = s->kind == SCAN1 ? (s->seed ? 3 : 4) : 2; /* activations as wide as x: u delta out (z); x y */
+    if (s->backward)
+        wide += s->kind == SCAN1 ? (s->seed ? 2 : 3) : 1;
+    double narrow = s->kind == CONV ? 0 : tokens * 2 * (double)s->n + (s->kind == SSD ? tokens * (double)s->heads : 0);
+    struct bench_work w = {.bytes = (wide * channels + narrow * (s->backward ? 2 : 1)) * each};
+    if (s->kind == CONV) {
+        w.exponentials = channels;
+        w.flops = channels * 2 * (double)s->n * (s->backward ? 3 : 1);
+        return w;
+    }
+    w.exponentials =
+        s->kind == SCAN1 ? updates * (s->backward ? 2 : 1) + (s->seed ? 0 : 2 * channels) : tokens * (double)s->heads * 2;
+    w.flops = updates * (s->backward ? 21 : 5);
+    return w;
+}
+
+static const struct shape seed_fwd = {SCAN1, false, false, true, 60, 512, 16, 0},
+                          seed_bwd = {SCAN1, true, false, true, 60, 512, 16, 0},
+                          seed_scalar = {SCAN1, false, true, true, 60, 512, 16, 0},
+                          eeg1_fwd = {SCAN1, false, false, false, 960, 1024, 16, 0},
+                          eeg1_bwd = {SCAN1, true, false, false, 960, 1024, 16, 0},
+                          eeg2_fwd = {SSD, false, false, false, 960, 1024, 16, 16},
+                          eeg2_bwd = {SSD, true, false, false, 960, 1024, 16, 16},
+                          conv_fwd = {CONV, false, false, false, 960, 1056, 4, 0},
+                          conv_bwd = {CONV, true, false, false, 960, 1056, 4, 0};
+
+#define CASE(bench_, name_, batch_, only, shape)                                                                                   \
+    { bench_, name_, batch_, only, scan_work, scan_open, scan_run, scan_close, &shape }
+const struct bench_case bench_scan_cases[] = {
+    CASE("scan", "seed fwd", 32, false, seed_fwd),
+    CASE("scan", "seed bwd", 32, false, seed_bwd),
+    CASE("scan", "eeg fwd", 1, false, eeg1_fwd),
+    CASE("scan", "eeg bwd", 1, false, eeg1_bwd),
+    CASE("scan", "seed fwd scalar loop", 32, true, seed_scalar),
+    CASE("ssd", "eeg fwd", 1, false, eeg2_fwd),
+    CASE("ssd", "eeg bwd", 1, false, eeg2_bwd),
+    CASE("conv", "eeg fwd", 1, false, conv_fwd),
+    CASE("conv", "eeg bwd", 1, false, conv_bwd),
+    {.name = NULL},
+};
