@@ -7,44 +7,84 @@
 #include "base/fsio.h"
 #include "base/options.h"
 #include "base/str.h"
+#include "kernels/device.h"
 
 struct raw {
     struct config c;
-    const struct yaml_node *tls, *auth, *stores, *serve, *limits;
+    const struct yaml_node *tls, *auth, *stores, *serve;
     struct option_list devices;
-    int64_t cache_max, wall_clock, keep_finished;
+    const char *memory;
+    int64_t cache_max, resume_ttl_ms, message_control, message_data;
 };
 
 #define C(field) offsetof(struct raw, c.field)
 #define R(field) offsetof(struct raw, field)
+#define ROWS(rows)                                                                                                                 \
+    { rows, sizeof rows / sizeof *rows }
 
 static const struct option rows[] = {
-    {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket, mode 0600"},
+    {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket, mode 0600; none = off"},
     {"listen.tcp", OPTION_STRING, C(tcp), "none", 0, 0, NULL, "host:port of a loopback address; elsewhere needs tls and auth"},
     {"tls", OPTION_NODE, R(tls), "null", 0, 0, NULL, "cert, key, client_ca (unsupported yet)"},
     {"auth", OPTION_NODE, R(auth), "null", 0, 0, NULL, "tokens_file (unsupported yet)"},
     {"http.listen", OPTION_STRING, C(http), "127.0.0.1:9464", 0, 0, NULL,
      "/metrics /healthz /readyz and the status page; none = off"},
-    {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL, "auto, cpu, or one cuda:N"},
+    {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL, "auto (cuda:0, else cpu), cpu, or one cuda:N"},
     {"devices_cpu_threads", OPTION_I64, C(cpu_threads), "0", 0, 1024, NULL, "threads of the CPU device; 0 = all"},
     {"paths.data", OPTION_STRING, C(data), "/data", 0, 0, NULL, "read-only recordings"},
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
     {"paths.results", OPTION_STRING, C(results), "/results", 0, 0, NULL, "job output and checkpoints"},
     {"cache.max_size", OPTION_BYTES, R(cache_max), "none", 1, 0, NULL, "eviction threshold (unsupported yet: nothing is evicted)"},
-    {"stores", OPTION_NODE, R(stores), "null", 0, 0, NULL, "object stores (unsupported yet)"},
+    {"stores", OPTION_NODE, R(stores), "null", 0, 0, NULL,
+     "NAME: {url: file:///dir} for store://NAME/prefix (s3:// is unsupported yet)"},
     {"local_paths", OPTION_BOOL, C(local_paths), "false", 0, 0, NULL, "jobs may name any file:// path the daemon can read"},
     {"jobs.database", OPTION_STRING, C(database), "null", 0, 0, NULL, "SQLite file; default paths.results/jobs.sqlite"},
     {"jobs.max_queued", OPTION_I64, C(max_queued), "1000", 1, 100000, NULL, "jobs that may wait"},
-    {"jobs.default_wall_clock", OPTION_DURATION, R(wall_clock), "none", 1000, 0, NULL,
-     "limit of jobs without one (unsupported yet)"},
-    {"jobs.keep_finished", OPTION_DURATION, R(keep_finished), "90d", 1000, 0, NULL, "how long ended jobs are listed"},
-    {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL, "models loaded at start (unsupported yet)"},
-    {"limits", OPTION_NODE, R(limits), "null", 0, 0, NULL,
-     "sessions, session_idle, resume_ttl, message sizes, memory (unsupported yet)"},
+    {"jobs.default_wall_clock", OPTION_DURATION, C(default_wall_clock_ms), "none", 1000, 0, NULL,
+     "limits.wall_clock of jobs that set none"},
+    {"jobs.keep_finished", OPTION_DURATION, C(keep_finished_ms), "90d", 1000, 0, NULL,
+     "how long ended jobs are listed; their files stay; none = for ever"},
+    {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL, "list of {name, checkpoint}: models loaded at start"},
+    {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "streams at a time"},
+    {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
+     "a stream without samples for so long ends; none = never"},
+    {"limits.resume_ttl", OPTION_DURATION, R(resume_ttl_ms), "120s", 0, 0, NULL, "only the default yet: streams cannot be resumed"},
+    {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default yet"},
+    {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default yet"},
+    {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},
     {"log.level", OPTION_ENUM, C(log_level), "info", 0, 0, "debug|info|warn|error", "least severe line that is written"},
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
 };
-static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+static const struct option_table table = ROWS(rows);
+
+struct store_raw {
+    const char *url, *endpoint, *region, *credentials;
+    bool path_style, anonymous, requester_pays;
+};
+#define S(field) offsetof(struct store_raw, field)
+static const struct option store_rows[] = {
+    {"url", OPTION_STRING, S(url), NULL, 0, 0, NULL, "file:///dir, or s3://bucket/prefix (unsupported yet)"},
+    {"endpoint", OPTION_STRING, S(endpoint), "null", 0, 0, NULL, "of an S3 store"},
+    {"region", OPTION_STRING, S(region), "null", 0, 0, NULL, "of an S3 store"},
+    {"path_style", OPTION_BOOL, S(path_style), "false", 0, 0, NULL, "of an S3 store"},
+    {"anonymous", OPTION_BOOL, S(anonymous), "false", 0, 0, NULL, "of an S3 store"},
+    {"requester_pays", OPTION_BOOL, S(requester_pays), "false", 0, 0, NULL, "of an S3 store"},
+    {"credentials", OPTION_STRING, S(credentials), "null", 0, 0, NULL, "of an S3 store"},
+};
+static const struct option_table store_table = ROWS(store_rows);
+
+struct serve_raw {
+    const char *name, *checkpoint;
+    const struct yaml_node *max_delay_ms, *alarm_hop_s;
+};
+#define V(field) offsetof(struct serve_raw, field)
+static const struct option serve_rows[] = {
+    {"name", OPTION_STRING, V(name), NULL, 0, 0, NULL, "served name"},
+    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID or a model file"},
+    {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
+    {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
+};
+static const struct option_table serve_table = ROWS(serve_rows);
 
 static int refuse(const struct yaml_node *node, const char *file, const char *key, struct err *err) {
     if (!node || yaml_is_null(node))
@@ -57,28 +97,116 @@ static bool loopback(const char *address) {
     return str_starts(address, "127.") || str_starts(address, "localhost:") || str_starts(address, "[::1]:");
 }
 
-static int check_address(const char *key, const char *address, struct err *err) {
+/* An error that points at the key where it stands. */
+static int blame(const struct yaml_node *root, const char *file, const char *key, int code, const char *text, struct err *err) {
+    const struct yaml_node *node = yaml_path(root, key);
+    if (!node)
+        return err_set(err, code, "%s: %s: %s", file, key, text);
+    options_error(node, file, err, "%s: %s", key, text);
+    if (err)
+        err->code = code;
+    return code;
+}
+
+static int check_address(const struct yaml_node *root, const char *file, const char *key, const char *address, struct err *err) {
     const char *colon = address ? strrchr(address, ':') : NULL;
+    char text[300];
     int64_t port;
     if (!address)
         return 0;
-    if (!colon || !str_to_i64(colon + 1, &port) || port < 0 || port > 65535)
-        return err_set(err, ERR_INVALID, "%s is '%s'; expected host:port with a port up to 65535", key, address);
-    if (!loopback(address))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s %s is not a loopback address; listening there needs tls and auth, which are unsupported yet", key,
-                       address);
+    if (!colon || !str_to_i64(colon + 1, &port) || port < 0 || port > 65535) {
+        str_format(text, sizeof text, "'%.100s'; expected host:port with a port up to 65535", address);
+        return blame(root, file, key, ERR_INVALID, text, err);
+    }
+    if (loopback(address))
+        return 0;
+    str_format(text, sizeof text, "%.100s is not a loopback address; listening there needs tls and auth, which are unsupported yet",
+               address);
+    return blame(root, file, key, ERR_UNSUPPORTED, text, err);
+}
+
+static int pick_device(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
+    enum { MAX_DEVICES = 17 };
+    struct device_info infos[MAX_DEVICES];
+    char text[300];
+    if (raw->devices.count != 1)
+        return blame(root, file, "devices", ERR_UNSUPPORTED, "one device is supported yet; name one", err);
+    const char *name = raw->devices.items[0];
+    if (strcmp(name, "auto") && strcmp(name, "cpu") && !str_starts(name, "cuda:")) {
+        str_format(text, sizeof text, "'%.100s'; expected auto, cpu or cuda:N", name);
+        return blame(root, file, "devices", ERR_INVALID, text, err);
+    }
+    int n = device_list(infos, MAX_DEVICES);
+    if (!strcmp(name, "auto"))
+        name = infos[n > 1 ? 1 : 0].name;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(name, infos[i].name))
+            return (raw->c.device = arena_strdup(arena, name)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    str_format(text, sizeof text, "%.60s is not usable here: this build or this machine has no such device; use cpu", name);
+    return blame(root, file, "devices", ERR_UNSUPPORTED, text, err);
+}
+
+static int read_store(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
+    struct store_raw store = {0};
+    if (raw->c.n_stores == CONFIG_MAX_STORES)
+        return options_error(node, file, err, "more than %d stores", CONFIG_MAX_STORES);
+    if (node->type != YAML_MAPPING)
+        return options_error(node, file, err, "store %s: expected a mapping with url", node->key);
+    int rc = options_read(&store_table, node, file, arena, &store, err);
+    if (rc)
+        return rc;
+    if (str_starts(store.url, "s3://")) {
+        options_error(node, file, err, "store %s: S3 is unsupported yet; use a file:///dir url", node->key);
+        return err->code = ERR_UNSUPPORTED;
+    }
+    if (!str_starts(store.url, "file:///"))
+        return options_error(node, file, err, "store %s: url '%s'; expected file:///dir", node->key, store.url);
+    raw->c.stores[raw->c.n_stores++] = (struct config_store){node->key, store.url + 7};
     return 0;
 }
 
-static int pick_device(struct raw *raw, struct err *err) {
-    if (raw->devices.count != 1)
-        return err_set(err, ERR_UNSUPPORTED, "devices: %zu devices; one is supported yet", raw->devices.count);
-    raw->c.device = raw->devices.items[0];
-    if (!strcmp(raw->c.device, "auto"))
-        raw->c.device = "cpu";
-    if (strcmp(raw->c.device, "cpu") && !str_starts(raw->c.device, "cuda:"))
-        return err_set(err, ERR_INVALID, "devices is '%s'; expected auto, cpu or cuda:N", raw->c.device);
+static int read_served(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
+    struct serve_raw served = {0};
+    if (raw->c.n_served == CONFIG_MAX_SERVED)
+        return options_error(node, file, err, "more than %d models to serve", CONFIG_MAX_SERVED);
+    if (node->type != YAML_MAPPING)
+        return options_error(node, file, err, "serve: expected a list of {name, checkpoint}");
+    int rc = options_read(&serve_table, node, file, arena, &served, err);
+    if (!rc)
+        rc = refuse(served.max_delay_ms, file, "serve[].max_delay_ms", err);
+    if (!rc)
+        rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err);
+    if (!rc)
+        raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint};
+    return rc;
+}
+
+static int read_lists(struct raw *raw, const char *file, struct arena *arena, struct err *err) {
+    int rc = 0;
+    if (raw->stores && !yaml_is_null(raw->stores) && raw->stores->type != YAML_MAPPING)
+        return options_error(raw->stores, file, err, "stores: expected NAME: {url: …}");
+    if (raw->serve && !yaml_is_null(raw->serve) && raw->serve->type != YAML_SEQUENCE)
+        return options_error(raw->serve, file, err, "serve: expected a list of {name, checkpoint}");
+    for (const struct yaml_node *n = raw->stores ? raw->stores->child : NULL; n && !rc; n = n->next)
+        rc = read_store(raw, n, file, arena, err);
+    for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n && !rc; n = n->next)
+        rc = read_served(raw, n, file, arena, err);
+    return rc;
+}
+
+/* Values that are accepted because they are what the daemon does anyway. */
+static int check_fixed(const struct raw *raw, const struct yaml_node *root, const char *file, struct err *err) {
+    const struct {
+        const char *key;
+        int64_t value, only;
+    } fixed[] = {{"limits.resume_ttl", raw->resume_ttl_ms, 120 * 1000},
+                 {"limits.message_control", raw->message_control, 256 * 1024},
+                 {"limits.message_data", raw->message_data, 4 * 1024 * 1024},
+                 {"cache.max_size", raw->cache_max, -1}};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (fixed[i].value != fixed[i].only)
+            return blame(root, file, fixed[i].key, ERR_UNSUPPORTED,
+                         "another value than the default is unsupported yet; leave it out", err);
     return 0;
 }
 
@@ -88,27 +216,23 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     if (!rc)
         rc = refuse(raw->auth, file, "auth", err);
     if (!rc)
-        rc = refuse(raw->stores, file, "stores", err);
+        rc = check_fixed(raw, root, file, err);
     if (!rc)
-        rc = refuse(raw->serve, file, "serve", err);
-    if (!rc)
-        rc = refuse(raw->limits, file, "limits", err);
-    if (!rc && raw->cache_max >= 0)
-        rc = refuse(yaml_path(root, "cache.max_size"), file, "cache.max_size", err);
-    if (!rc && raw->wall_clock >= 0)
-        rc = refuse(yaml_path(root, "jobs.default_wall_clock"), file, "jobs.default_wall_clock", err);
+        rc = read_lists(raw, file, arena, err);
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))
             *addresses[i] = NULL;
     if (!rc)
-        rc = check_address("listen.tcp", c->tcp, err);
+        rc = check_address(root, file, "listen.tcp", c->tcp, err);
     if (!rc)
-        rc = check_address("http.listen", c->http, err);
+        rc = check_address(root, file, "http.listen", c->http, err);
     if (!rc && !c->tcp && !c->unix_path)
         rc = err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
+    if (!rc && raw->memory && strcmp(raw->memory, "auto") && (!str_to_bytes(raw->memory, &c->memory_bytes) || c->memory_bytes < 1))
+        rc = blame(root, file, "limits.memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
     if (!rc)
-        rc = pick_device(raw, err);
+        rc = pick_device(raw, root, file, arena, err);
     if (!rc && !c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     return rc;

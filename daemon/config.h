@@ -8,6 +8,16 @@
 #include "base/arena.h"
 #include "base/err.h"
 
+enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16 };
+
+/* A store is a directory so far (url file:///dir). */
+struct config_store {
+    const char *name, *dir;
+};
+struct config_served {
+    const char *name, *checkpoint;
+};
+
 struct config {
     const char *unix_path, *tcp; /* NULL = none */
     const char *http;            /* host:port, NULL = none */
@@ -15,9 +25,15 @@ struct config {
     int64_t cpu_threads;
     const char *data, *cache, *results, *database;
     bool local_paths;
-    int log_level;  /* enum log_level */
-    int log_format; /* 0 text, 1 JSON */
-    int64_t max_queued;
+    int log_level;                                               /* enum log_level */
+    int log_format;                                              /* 0 text, 1 JSON */
+    int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
+    struct config_store stores[CONFIG_MAX_STORES];
+    int n_stores;
+    struct config_served served[CONFIG_MAX_SERVED];
+    int n_served;
+    int64_t max_sessions, session_idle_ms;
+    int64_t memory_bytes; /* of one job on the device; 0 = nine tenths of it */
 };
 
 /* FILE plus overrides ("a.b=value"). What is not built yet is UNSUPPORTED, with its place in the file. */

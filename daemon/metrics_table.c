@@ -2,6 +2,9 @@
 #include "daemon/server.h"
 
 static const double rpc_buckets[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30};
+static const double compute_buckets[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2};
+static const double lag_buckets[] = {.01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60};
+static const double batch_buckets[] = {1, 2, 4, 8, 16, 32, 64};
 static const double step_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5};
 static const double run_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 43200, 86400, 172800};
 
@@ -23,5 +26,23 @@ const struct metric_family metrics_families[] = {
     {"brrd_train_loss", METRIC_GAUGE, "Running loss of the job that trains.", "job_id", NULL, 0},
     {"brrd_train_learning_rate", METRIC_GAUGE, "Learning rate of the job that trains.", "job_id", NULL, 0},
     {"brrd_train_gradient_norm", METRIC_GAUGE, "Gradient norm of the job that trains.", "job_id", NULL, 0},
+    {"brrd_stream_sessions", METRIC_GAUGE, "Streams that are open.", "", NULL, 0},
+    {"brrd_stream_sessions_opened_total", METRIC_COUNTER, "Streams opened.", "model", NULL, 0},
+    {"brrd_stream_sessions_closed_total", METRIC_COUNTER, "Streams ended, by how.", "model,reason", NULL, 0},
+    {"brrd_stream_samples_received_total", METRIC_COUNTER, "Samples of streams, per channel, at the source rate.", "model", NULL,
+     0},
+    {"brrd_stream_samples_lost_total", METRIC_COUNTER, "Samples that never came or were dropped unseen.", "model,cause", NULL, 0},
+    {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Chunks with samples that had come before.", "model", NULL, 0},
+    {"brrd_stream_buffered_samples", METRIC_GAUGE, "Samples of all streams that wait for the device.", "", NULL, 0},
+    {"brrd_stream_result_lag_seconds", METRIC_HISTOGRAM, "From the newest chunk of a window to its result, live streams.", "model",
+     BUCKETS(lag_buckets)},
+    {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Seizure events found in streams.", "model", NULL, 0},
+    {"brrd_inference_windows_total", METRIC_COUNTER, "Windows of streams: done, or dropped because the client went away.",
+     "model,result", NULL, 0},
+    {"brrd_inference_compute_duration_seconds", METRIC_HISTOGRAM, "Duration of a batch of windows.", "model",
+     BUCKETS(compute_buckets)},
+    {"brrd_inference_batch_windows", METRIC_HISTOGRAM, "Windows in a batch.", "model", BUCKETS(batch_buckets)},
+    {"brrd_model_loaded", METRIC_GAUGE, "1 while a model is loaded.", "model", NULL, 0},
+    {"brrd_model_load_duration_seconds", METRIC_HISTOGRAM, "Time to load a model.", "model", BUCKETS(rpc_buckets)},
 };
 const size_t metrics_family_count = sizeof metrics_families / sizeof *metrics_families;

@@ -151,7 +151,15 @@ static void on_signal(uv_signal_t *handle, int signum) {
 
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
-    sched_turn(d->services.sched);
+    struct services *s = &d->services;
+    for (struct live_report *r; (r = worker_take_live(s->worker));) {
+        if (r->stream)
+            sessions_report(s->sessions, r);
+        else
+            models_report(s->models, r);
+        live_report_free(r);
+    }
+    sched_turn(s->sched);
     if (d->stopping)
         stop_rpc_if_idle(d);
 }
@@ -160,6 +168,7 @@ static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
     sched_turn(s->sched);
+    sessions_tick(s->sessions);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
     sd_notify(0, "WATCHDOG=1");
@@ -181,19 +190,45 @@ static int prepare_paths(struct daemon *d, struct err *err) {
 }
 
 static void collect_methods(struct daemon *d, size_t *ret_n) {
-    const struct rpc_method *tables[] = {svc_jobs, svc_admin, svc_health};
-    size_t counts[] = {svc_jobs_count, svc_admin_count, svc_health_count}, n = 0;
-    for (size_t i = 0; i < 3; i++)
+    const struct rpc_method *tables[] = {svc_jobs, svc_stream, svc_admin, svc_health};
+    size_t counts[] = {svc_jobs_count, svc_stream_count, svc_admin_count, svc_health_count}, n = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (size_t k = 0; k < counts[i] && n < MAX_METHODS; k++)
             d->methods[n++] = &tables[i][k];
     *ret_n = n;
 }
 
+static int open_streams(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    struct models_config models = {
+        .sched = s->sched, .worker = s->worker, .results_dir = c->results, .data_dir = c->data, .local_paths = c->local_paths};
+    struct sessions_config sessions = {
+        .worker = s->worker, .metrics = s->metrics, .max_sessions = (int)c->max_sessions, .idle_ms = c->session_idle_ms};
+    if (!(s->sessions = sessions_new(&sessions)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
+    int rc = models_new(&models, &s->models, err);
+    for (int i = 0; !rc && i < c->n_served; i++) {
+        const struct served_model *now = models_find(s->models, c->served[i].name);
+        if (now && !strcmp(now->ref, c->served[i].checkpoint))
+            continue;
+        if ((rc = models_serve(s->models, c->served[i].name, c->served[i].checkpoint, NULL, NULL, err)))
+            err_wrap(err, "serve: model '%s' cannot be loaded", c->served[i].name);
+    }
+    return rc;
+}
+
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    struct worker_config worker = {
-        .device = c->device, .threads = (int)c->cpu_threads, .cache_dir = c->cache, .wake = wake_loop, .wake_ctx = &d->reports};
+    struct worker_config worker = {.device = c->device,
+                                   .threads = (int)c->cpu_threads,
+                                   .cache_dir = c->cache,
+                                   .default_wall_clock_ms = c->default_wall_clock_ms,
+                                   .memory_limit_bytes = c->memory_bytes,
+                                   .metrics = s->metrics,
+                                   .wake = wake_loop,
+                                   .wake_ctx = &d->reports};
     struct sched_config sched = {.database = c->database,
                                  .results_dir = c->results,
                                  .data_dir = c->data,
@@ -209,6 +244,8 @@ static int open_parts(struct daemon *d, struct err *err) {
         rc = worker_start(&worker, &s->worker, err);
     if (!rc)
         rc = sched_open(&sched, s->worker, &s->sched, err);
+    if (!rc)
+        rc = open_streams(d, err);
     if (!rc && c->http)
         rc = http_start(c->http, s->metrics, &s->serving, &d->http, err);
     return rc ? rc : rpc_server_start(&d->loop, &rpc, &d->rpc, err);
@@ -217,6 +254,8 @@ static int open_parts(struct daemon *d, struct err *err) {
 static void close_parts(struct daemon *d) {
     http_stop(d->http);
     worker_stop(d->services.worker);
+    sessions_free(d->services.sessions);
+    models_free(d->services.models);
     sched_close(d->services.sched);
     if (d->rpc)
         rpc_server_free(d->rpc);
@@ -260,6 +299,7 @@ int server_run(const struct config *config, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
     d->config = config;
+    d->services.loop = &d->loop;
     d->services.start_ms = now_ms();
     d->services.version = versions_own();
     d->services.revision = versions_revision();

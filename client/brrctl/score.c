@@ -51,6 +51,22 @@ static bool find_hypothesis(const struct pairs *p, const char *relative, char *b
     return str_format(buf, size, "%s/%s", p->hyp, fsio_basename(relative)) && fsio_exists(buf);
 }
 
+/* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE; that is said. */
+static void read_hypothesis(const char *path, struct score_recording *r) {
+    struct score_event *events = NULL;
+    struct err err = {0};
+    double duration = NAN;
+    int n = 0;
+    if (!read_events(path, &events, &n, &duration, &err) && floor(duration) != floor(r->duration_s) && !isnan(duration)) {
+        err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, duration, r->duration_s);
+        n = 0;
+    }
+    if (err.code)
+        fprintf(stderr, "brrctl: counted as empty: %s\n", err.message);
+    r->hyp = events;
+    r->n_hyp = n;
+}
+
 static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
     char hyp_path[4096];
     struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
@@ -58,8 +74,7 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     p->items = items;
     struct score_recording *r = &items[p->n];
-    struct score_event *ref = NULL, *hyp = NULL;
-    double duration = NAN;
+    struct score_event *ref = NULL;
     *r = (struct score_recording){.name = strdup(relative), .subject = subject_of(relative)};
     p->n++;
     int rc = read_events(ref_path, &ref, &r->n_ref, &r->duration_s, err);
@@ -67,8 +82,7 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
     if (!rc && isnan(r->duration_s))
         rc = err_set(err, ERR_INVALID, "%s: no recordingDuration; scores need the recording's length", ref_path);
     if (!rc && find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
-        rc = read_events(hyp_path, &hyp, &r->n_hyp, &duration, err); /* a missing one counts as no event */
-    r->hyp = hyp;
+        read_hypothesis(hyp_path, r); /* a missing one counts as no event */
     return rc;
 }
 

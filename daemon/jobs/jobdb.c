@@ -24,6 +24,8 @@ static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; 
                              "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 "
                              "TEXT, bytes INTEGER, metric REAL,"
                              " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
+                             "CREATE TABLE IF NOT EXISTS pins(job_id TEXT, step INTEGER, PRIMARY KEY(job_id, step));"
+                             "CREATE TABLE IF NOT EXISTS served(name TEXT PRIMARY KEY, path TEXT, ref TEXT);"
                              "PRAGMA user_version=1;";
 
 static int failed(struct jobdb *db, const char *what, struct err *err) {
@@ -182,7 +184,8 @@ int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *c
                       struct err *err) {
     sqlite3_stmt *st = NULL;
     const char *sql =
-        *job_id ? "SELECT * FROM checkpoints WHERE job_id=? ORDER BY step" : "SELECT * FROM checkpoints ORDER BY created_ms";
+        *job_id ? "SELECT c.*, p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE job_id=? ORDER BY c.step"
+                : "SELECT c.*, p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) ORDER BY created_ms";
     if (sqlite3_prepare_v2(db->db, sql, -1, &st, NULL) != SQLITE_OK)
         return failed(db, "cannot read checkpoints", err);
     if (*job_id)
@@ -199,11 +202,63 @@ int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *c
         c.c.metric = sqlite3_column_type(st, 6) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 6);
         str_copy(c.c.metric_name, sizeof c.c.metric_name, column(st, 7));
         c.c.best = sqlite3_column_int(st, 8) != 0;
+        c.pinned = sqlite3_column_type(st, 10) != SQLITE_NULL;
         if (fsio_exists(c.c.path))
             rc = visit(ctx, &c);
     }
     sqlite3_finalize(st);
     return rc;
+}
+
+/* A statement of texts (NULL-terminated) after an integer, or without one. */
+static int execute(struct jobdb *db, const char *sql, const int64_t *number, const char *const *texts, struct err *err) {
+    sqlite3_stmt *st = NULL;
+    int at = 1;
+    if (sqlite3_prepare_v2(db->db, sql, -1, &st, NULL) != SQLITE_OK)
+        return failed(db, "cannot change a record", err);
+    if (number)
+        sqlite3_bind_int64(st, at++, *number);
+    for (int i = 0; texts[i]; i++)
+        bind_text(st, at++, texts[i]);
+    return finish(db, st, "cannot change a record", err);
+}
+
+int jobdb_remove_checkpoint(struct jobdb *db, const char *job_id, int64_t step, struct err *err) {
+    return execute(db, "DELETE FROM checkpoints WHERE step=? AND job_id=?", &step, (const char *const[]){job_id, NULL}, err);
+}
+
+int jobdb_pin(struct jobdb *db, const char *job_id, int64_t step, const char *path, bool pinned, struct err *err) {
+    const char *sql =
+        pinned ? "INSERT OR REPLACE INTO pins(step, job_id) VALUES(?,?)" : "DELETE FROM pins WHERE step=? AND job_id=?";
+    int rc = execute(db, sql, &step, (const char *const[]){job_id, NULL}, err);
+    return rc ? rc
+              : execute(db, "UPDATE checkpoints SET path=?2 WHERE step=?1 AND job_id=?3", &step,
+                        (const char *const[]){path, job_id, NULL}, err);
+}
+
+int jobdb_remove_job(struct jobdb *db, const char *job_id, struct err *err) {
+    const char *const id[] = {job_id, NULL};
+    int rc = execute(db, "DELETE FROM checkpoints WHERE job_id=?", NULL, id, err);
+    return rc ? rc : execute(db, "DELETE FROM jobs WHERE id=?", NULL, id, err);
+}
+
+int jobdb_serve(struct jobdb *db, const char *name, const char *path, const char *ref, struct err *err) {
+    return execute(db, "INSERT OR REPLACE INTO served VALUES(?,?,?)", NULL, (const char *const[]){name, path, ref, NULL}, err);
+}
+
+int jobdb_unserve(struct jobdb *db, const char *name, struct err *err) {
+    return execute(db, "DELETE FROM served WHERE name=?", NULL, (const char *const[]){name, NULL}, err);
+}
+
+int jobdb_served(struct jobdb *db, void (*visit)(void *ctx, const char *name, const char *path, const char *ref), void *ctx,
+                 struct err *err) {
+    sqlite3_stmt *st = NULL;
+    if (sqlite3_prepare_v2(db->db, "SELECT name, path, ref FROM served ORDER BY name", -1, &st, NULL) != SQLITE_OK)
+        return failed(db, "cannot read served models", err);
+    while (sqlite3_step(st) == SQLITE_ROW)
+        visit(ctx, column(st, 0), column(st, 1), column(st, 2));
+    sqlite3_finalize(st);
+    return 0;
 }
 
 const char *jobdb_library_version(void) { return sqlite3_libversion(); }

@@ -18,9 +18,20 @@ struct jobdb_checkpoint {
     char job_id[JOB_ID_SIZE];
     struct task_checkpoint c;
     int64_t created_ms;
+    bool pinned;
 };
 int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                       struct err *err);
+int jobdb_remove_checkpoint(struct jobdb *db, const char *job_id, int64_t step, struct err *err);
+/* Pinned or not; path is where its file is from now on. */
+int jobdb_pin(struct jobdb *db, const char *job_id, int64_t step, const char *path, bool pinned, struct err *err);
+/* Forget a job and its checkpoints. */
+int jobdb_remove_job(struct jobdb *db, const char *job_id, struct err *err);
+/* Served names: model file and the REF it came from. */
+int jobdb_serve(struct jobdb *db, const char *name, const char *path, const char *ref, struct err *err);
+int jobdb_unserve(struct jobdb *db, const char *name, struct err *err);
+int jobdb_served(struct jobdb *db, void (*visit)(void *ctx, const char *name, const char *path, const char *ref), void *ctx,
+                 struct err *err);
 const char *jobdb_library_version(void);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 
-enum { REPORTS_MAX = 4096, NICE = 10, WALL_MARGIN_MS = 3000 };
+enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
 
 /* A copy of the job for the thread. */
 struct order {
@@ -26,7 +26,9 @@ struct worker {
     struct worker_config config;
     struct device *device;
     struct device_info info;
-    struct mailbox *orders, *reports;
+    struct mailbox *orders, *reports, *live_reports;
+    struct live *live; /* the thread's */
+    bool preparing;
     atomic_int stop;      /* enum worker_stop */
     atomic_bool stop_now; /* for the task's preparation */
     atomic_bool busy;
@@ -72,6 +74,28 @@ static void post(struct worker *w, struct worker_report *r) {
         worker_report_free(r);
 }
 
+/* Orders that came in; at most one job's order is among them, and it begins when this returns. */
+static void take_orders(struct worker *w) {
+    for (struct message *m; (m = mailbox_take(w->orders));) {
+        if (m->kind == ORDER_JOB)
+            w->order = (struct order *)m; /* message is the first member */
+        else
+            live_order(w->live, (struct live_order *)m);
+    }
+}
+
+/* Live windows until none waits, then replays; with a job at hand those get a slice of the time only. */
+static void serve_streams(struct worker *w) {
+    int64_t end_ms = clock_ms() + REPLAY_SLICE_MS;
+    for (;;) {
+        take_orders(w);
+        enum live_step ran = live_step(w->live);
+        if (ran == LIVE_IDLE || (ran == LIVE_RAN_REPLAY && w->order && clock_ms() >= end_ms))
+            return;
+        atomic_fetch_add(&w->beats, 1);
+    }
+}
+
 static void on_progress(void *ctx, const struct task_progress *p) {
     struct worker *w = ctx;
     struct worker_report *r = report_new(w, WORKER_PROGRESS);
@@ -79,6 +103,8 @@ static void on_progress(void *ctx, const struct task_progress *p) {
         r->progress = *p;
     atomic_fetch_add(&w->beats, 1);
     post(w, r);
+    if (w->preparing)
+        serve_streams(w);
 }
 
 static void on_log(void *ctx, enum task_level level, const char *text) {
@@ -115,11 +141,13 @@ static int parse_order(const struct order *o, struct arena *arena, struct jobfil
 /* Steps until the task is done, fails or must stop. */
 static int drive(struct worker *w, const struct jobfile *job, const struct task_kind *kind, void *task, int64_t start_ms,
                  struct err *err) {
-    int64_t limit = job->limits.wall_clock_ms, margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
+    int64_t limit = job->limits.wall_clock_ms > 0 ? job->limits.wall_clock_ms : w->config.default_wall_clock_ms;
+    int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
     enum task_status status = TASK_MORE;
     int rc = 0;
     w->checkpoint_ms = clock_ms();
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
+        serve_streams(w);
         rc = kind->step(task, &status, err);
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
@@ -152,7 +180,7 @@ static void run_order(struct worker *w) {
                            .directory = w->order->directory,
                            .cache_dir = w->config.cache_dir,
                            .data_root = w->order->data_root,
-                           .memory_limit_bytes = w->info.total_bytes * 9 / 10,
+                           .memory_limit_bytes = w->config.memory_limit_bytes,
                            .stop = &w->stop_now,
                            .ctx = w,
                            .progress = on_progress,
@@ -162,8 +190,10 @@ static void run_order(struct worker *w) {
     const struct task_kind *kind = rc ? NULL : task_kind_find(job.kind_name);
     if (!rc && !kind)
         rc = err_set(&err, ERR_UNSUPPORTED, "kind '%s' is unsupported yet", job.kind_name);
+    w->preparing = true;
     if (!rc)
         rc = kind->open(&job, &env, &task, &err);
+    w->preparing = false;
     if (!rc) {
         post(w, report_new(w, WORKER_RUNNING));
         rc = drive(w, &job, kind, task, start_ms, &err);
@@ -204,18 +234,34 @@ static void *worker_main(void *arg) {
     int rc = device_open(w->config.device, w->config.threads, &w->device, &w->start_err);
     if (!rc)
         device_describe(w->device, &w->info);
+    if (!rc && !(w->live = live_new(w->device, w->live_reports, w->config.metrics))) {
+        device_close(w->device);
+        rc = err_set(&w->start_err, ERR_EXHAUSTED, "out of memory for the streams of %s", w->config.device);
+    }
+    if (!w->config.memory_limit_bytes)
+        w->config.memory_limit_bytes = w->info.total_bytes * 9 / 10;
     pthread_mutex_lock(&w->lock);
     w->ready = true;
     pthread_cond_signal(&w->started);
     pthread_mutex_unlock(&w->lock);
     if (rc)
         return NULL;
-    for (struct message *m; (m = mailbox_wait(w->orders, -1));) {
-        w->order = (struct order *)m; /* message is the first member */
+    for (;;) {
+        struct message *m = live_waiting(w->live) ? mailbox_take(w->orders) : mailbox_wait(w->orders, -1);
+        if (m && m->kind != ORDER_JOB)
+            live_order(w->live, (struct live_order *)m);
+        else if (m)
+            w->order = (struct order *)m;
+        else if (!live_waiting(w->live))
+            break; /* closed and empty */
+        serve_streams(w);
+        if (!w->order)
+            continue;
         run_order(w);
         order_free(w->order);
         w->order = NULL;
     }
+    live_free(w->live);
     device_close(w->device);
     return NULL;
 }
@@ -225,13 +271,15 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
     if (!w)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the device worker");
     w->config = *config;
-    w->orders = mailbox_new(4, NULL, NULL);
+    w->orders = mailbox_new(ORDERS_MAX, NULL, NULL);
     w->reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
+    w->live_reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->started, NULL);
-    if (!w->orders || !w->reports || pthread_create(&w->thread, NULL, worker_main, w)) {
+    if (!w->orders || !w->reports || !w->live_reports || pthread_create(&w->thread, NULL, worker_main, w)) {
         mailbox_free(w->orders);
         mailbox_free(w->reports);
+        mailbox_free(w->live_reports);
         free(w);
         return err_set(err, ERR_EXHAUSTED, "cannot start the device worker");
     }
@@ -255,11 +303,16 @@ void worker_stop(struct worker *w) {
         return;
     worker_interrupt(w, WORKER_STOP_SHUTDOWN);
     mailbox_close(w->orders);
+    mailbox_close(w->reports); /* nobody takes any more: posts fail at once */
+    mailbox_close(w->live_reports);
     pthread_join(w->thread, NULL);
     for (struct worker_report *r; (r = worker_take(w));)
         worker_report_free(r);
+    for (struct live_report *r; (r = worker_take_live(w));)
+        live_report_free(r);
     mailbox_free(w->orders);
     mailbox_free(w->reports);
+    mailbox_free(w->live_reports);
     pthread_cond_destroy(&w->started);
     pthread_mutex_destroy(&w->lock);
     free(w);
@@ -277,6 +330,8 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
         str_copy(o->directory, sizeof o->directory, job->directory);
         str_copy(o->data_root, sizeof o->data_root, job->data_root);
     }
+    if (o)
+        o->message.kind = ORDER_JOB;
     atomic_store(&w->stop, WORKER_STOP_NONE);
     atomic_store(&w->stop_now, false);
     atomic_store(&w->busy, true);
@@ -299,3 +354,8 @@ struct worker_report *worker_take(struct worker *w) {
 }
 void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
 int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }
+
+bool worker_post(struct worker *w, struct live_order *o) { return mailbox_post(w->orders, &o->message); }
+struct live_report *worker_take_live(struct worker *w) {
+    return (struct live_report *)mailbox_take(w->live_reports);
+}

@@ -1,9 +1,10 @@
-/* worker: the thread that owns the device. It drives one task at a time in short steps and tells the loop what happens through a
- * mailbox. Commands: start, and stop (cancel, time limit, shutdown). Nice +10. */
+/* worker: the thread that owns the device. It drives one task at a time in short steps, runs the windows of streams before and
+ * between them (jobs/live.h), and tells the loop what happens through mailboxes. Nice +10. All functions belong to the loop thread,
+ * but worker_beats. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
-#include "base/mailbox.h"
 #include "daemon/jobs/job.h"
+#include "daemon/jobs/live.h"
 
 enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
 
@@ -33,7 +34,10 @@ struct worker_config {
     const char *device;
     int threads;
     const char *cache_dir;
-    mailbox_wake_fn *wake; /* called on the worker's thread when reports wait */
+    int64_t default_wall_clock_ms; /* of jobs without a limit; -1 = none */
+    int64_t memory_limit_bytes;    /* of one job; 0 = nine tenths of the device */
+    struct metrics *metrics;       /* may be NULL */
+    mailbox_wake_fn *wake;         /* called on the worker's thread when reports wait */
     void *wake_ctx;
 };
 struct worker;
@@ -45,7 +49,10 @@ void worker_stop(struct worker *w);
 int worker_run(struct worker *w, const struct job *job, struct err *err);
 /* Ask the running task to end soon; a checkpoint comes first except for a cancel. */
 void worker_interrupt(struct worker *w, enum worker_stop why);
-struct worker_report *worker_take(struct worker *w); /* NULL when none waits; loop thread */
+struct worker_report *worker_take(struct worker *w); /* NULL when none waits */
+/* An order for the streams; false when the device has too many waiting already (the order is still the caller's). */
+bool worker_post(struct worker *w, struct live_order *o);
+struct live_report *worker_take_live(struct worker *w); /* NULL when none waits */
 void worker_device(const struct worker *w, struct device_info *ret);
 /* Steps and slices done since start, for the watchdog. */
 int64_t worker_beats(const struct worker *w);

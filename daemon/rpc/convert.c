@@ -13,15 +13,71 @@ static void arena_keep(void *ctx, void *data) {
     (void)data; /* freed with the call */
 }
 
-void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len) {
-    ProtobufCAllocator allocator = {arena_take, arena_keep, rpc_arena(call)};
-    void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
-    if (!message) {
-        struct err err;
-        err_set(&err, ERR_INVALID, "the request is no valid %s, or too large", descriptor->name);
-        rpc_finish(call, err.code, &err);
+/* UTF-8 without control characters that matter to nobody: NUL cannot occur inside a C string, so only the encoding is checked. */
+static bool valid_utf8(const char *text) {
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p) {
+        int more = *p < 0x80 ? 0 : (*p & 0xE0) == 0xC0 ? 1 : (*p & 0xF0) == 0xE0 ? 2 : (*p & 0xF8) == 0xF0 ? 3 : -1;
+        unsigned code = more < 1 ? *p : *p & (0x3Fu >> more);
+        if (more < 0)
+            return false;
+        for (p++; more > 0; more--, p++) {
+            if ((*p & 0xC0) != 0x80)
+                return false;
+            code = code << 6 | (*p & 0x3Fu);
+        }
+        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+            return false;
     }
-    return message;
+    return true;
+}
+
+/* Text fields of a message and of those within it; the schema has no recursive type. NULL = all fine, else the field's name. */
+static const char *bad_text(const ProtobufCMessage *m) {
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        const char *at = (const char *)m + f->offset, *bad = NULL;
+        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        size_t n = 1;
+        if (repeated)
+            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
+            continue;
+        if ((f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) || !n)
+            continue;
+        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
+        for (size_t k = 0; k < n && !bad; k++) {
+            if (!items[k])
+                continue;
+            if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+                bad = bad_text(items[k]);
+            else if (!valid_utf8(items[k]))
+                bad = f->name;
+        }
+        if (bad)
+            return bad;
+    }
+    return NULL;
+}
+
+void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor,
+                          const uint8_t *data, size_t len) {
+    ProtobufCAllocator allocator = {arena_take, arena_keep, arena};
+    void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
+    const char *bad = message ? bad_text(message) : NULL;
+    if (message && !bad)
+        return message;
+    struct err err;
+    if (bad)
+        err_set(&err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
+    else
+        err_set(&err, ERR_INVALID, "the request is no valid %s, or too large", descriptor->name);
+    rpc_finish(call, err.code, &err);
+    return NULL;
+}
+
+void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len) {
+    return convert_unpack_into(rpc_arena(call), call, descriptor, data, len);
 }
 
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {

@@ -10,6 +10,9 @@
 
 /* NULL after the call was finished with INVALID. Lives as long as the call. */
 void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len);
+/* The same into an arena of the caller, for calls of many messages. */
+void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor,
+                          const uint8_t *data, size_t len);
 /* Pack and queue; what rpc_send says. */
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message);
 /* Queue the answer of a unary call and end it. */

@@ -1,5 +1,6 @@
 #include "daemon/rpc/rpc.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -19,6 +20,7 @@
 #include <uv.h>
 
 #include "base/str.h"
+#include "brr/v1/common.pb-c.h"
 
 /* What a completion-queue event means. A tag is one outstanding operation of one call. */
 enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
@@ -42,17 +44,19 @@ struct rpc_call {
     grpc_call_details details;
     grpc_metadata_array metadata;
     grpc_byte_buffer *received;
-    int cancelled;
-    int tags; /* outstanding operations */
+    int cancelled; /* written by grpc until TAG_CLOSED */
+    int tags;      /* outstanding operations */
     struct arena arena;
     void *state;
     struct answer *first, *last;
     int queued;
     bool sending, receiving, held, full, finishing, status_sent, ended;
+    bool gone; /* the client went away, as the loop knows it */
     int code;
     struct err err;
+    char reason[48];
+    int64_t retry_after_ms;
     uint64_t start_ns;
-    struct rpc_call *prev, *next_call;
 };
 
 struct rpc_server {
@@ -154,7 +158,7 @@ static void end_call(struct rpc_call *c) {
         c->method->end(c);
     if (c->server->config.observe) {
         double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
-        c->server->config.observe(c->server->config.ctx, c->method->path, c->cancelled && !c->status_sent ? ERR_CANCELLED : c->code,
+        c->server->config.observe(c->server->config.ctx, c->method->path, c->gone && !c->status_sent ? ERR_CANCELLED : c->code,
                                   seconds);
     }
 }
@@ -185,21 +189,39 @@ static void receive(struct rpc_call *c) {
     c->receiving = start(c, &op, 1, TAG_RECV);
 }
 
+/* brr.v1.ErrorDetail, for trailing metadata. */
+static grpc_slice pack_detail(const struct rpc_call *c) {
+    Brr__V1__ErrorDetail detail = BRR__V1__ERROR_DETAIL__INIT;
+    detail.reason = (char *)(uintptr_t)c->reason;
+    detail.message = (char *)(uintptr_t)c->err.message;
+    detail.cause = (char *)(uintptr_t)c->err.cause;
+    detail.retry_after_ms = c->retry_after_ms;
+    grpc_slice slice = grpc_slice_malloc(brr__v1__error_detail__get_packed_size(&detail));
+    brr__v1__error_detail__pack(&detail, GRPC_SLICE_START_PTR(slice));
+    return slice;
+}
+
 static void send_status(struct rpc_call *c) {
     char text[800] = "";
-    if (c->code)
+    grpc_metadata detail = {.key = grpc_slice_from_static_string("brr-error-bin"), .value = grpc_empty_slice()};
+    if (c->code) {
         err_text(&c->err, text, sizeof text);
+        detail.value = pack_detail(c);
+    }
     grpc_slice details = grpc_slice_from_copied_string(text);
     grpc_op op = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
     op.data.send_status_from_server.status = (grpc_status_code)-c->code;
     op.data.send_status_from_server.status_details = &details;
+    op.data.send_status_from_server.trailing_metadata = &detail;
+    op.data.send_status_from_server.trailing_metadata_count = c->code ? 1 : 0;
     c->status_sent = start(c, &op, 1, TAG_STATUS);
     grpc_slice_unref(details);
+    grpc_slice_unref(detail.value);
 }
 
 /* Send the next answer, or the status when nothing is left and the call is finishing. */
 static void pump(struct rpc_call *c) {
-    if (c->sending || c->status_sent || c->cancelled)
+    if (c->sending || c->status_sent || c->gone)
         return;
     if (!c->first) {
         if (c->finishing)
@@ -240,10 +262,10 @@ static void on_new(struct rpc_call *c, bool ok) {
     c->sending = true;
     if (!c->method) {
         char *path = grpc_slice_to_c_string(c->details.method);
-        err_set(&c->err, ERR_UNSUPPORTED, "%s is unsupported yet", path);
+        struct err err;
+        err_set(&err, ERR_UNSUPPORTED, "%s is unsupported yet", path);
         gpr_free(path);
-        c->code = ERR_UNSUPPORTED;
-        c->finishing = true;
+        rpc_finish(c, err.code, &err);
         return;
     }
     receive(c);
@@ -303,7 +325,8 @@ static void on_tag(struct tag *tag) {
         on_sent(c, tag->ok);
         break;
     case TAG_CLOSED: /* the client went away, or the status has been delivered */
-        if (c->cancelled)
+        c->gone = c->cancelled != 0;
+        if (c->gone)
             end_call(c);
         break;
     case TAG_STATUS:
@@ -495,13 +518,19 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     return !c->full;
 }
 
-void rpc_finish(struct rpc_call *c, int code, const struct err *err) {
+void rpc_finish(struct rpc_call *c, int code, const struct err *err) { rpc_refuse(c, code, err, NULL, 0); }
+
+void rpc_refuse(struct rpc_call *c, int code, const struct err *err, const char *reason, int64_t retry_after_ms) {
     if (c->finishing || c->ended)
         return;
     c->finishing = true;
     c->code = code;
     if (code && err)
         c->err = *err;
+    str_copy(c->reason, sizeof c->reason, reason ? reason : err_name(code));
+    for (char *p = c->reason; *p; p++)
+        *p = (char)toupper((unsigned char)*p);
+    c->retry_after_ms = retry_after_ms;
     pump(c);
 }
 

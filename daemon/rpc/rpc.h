@@ -57,6 +57,9 @@ void rpc_set_state(struct rpc_call *call, void *state);
 bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 /* End the call: 0, or an error whose text and code travel to the client. Queued answers leave first. */
 void rpc_finish(struct rpc_call *call, int code, const struct err *err);
+/* The same with a stable reason code for programs (brr.v1.ErrorDetail, in the trailing metadata brr-error-bin; NULL = the code's
+ * name) and, when trying again may help, after which time. */
+void rpc_refuse(struct rpc_call *call, int code, const struct err *err, const char *reason, int64_t retry_after_ms);
 /* The client stream may go on: the next message is read only after the one before was consumed. message() consumes it by
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);

@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
-#include "daemon/jobs/sched.h"
+#include "daemon/jobs/models.h"
+#include "daemon/jobs/session.h"
 #include "daemon/rpc/rpc.h"
 
 enum { SERVICES_MAX_LIBRARIES = 16 };
@@ -17,8 +18,11 @@ struct service_library {
 
 /* rpc_context of every call; filled by the daemon, which owns all of it. */
 struct services {
+    uv_loop_t *loop;
     struct worker *worker;
     struct sched *sched;
+    struct models *models;
+    struct sessions *sessions;
     struct metrics *metrics;
     struct watch *watches; /* open Watch calls, svc_jobs.c */
     atomic_bool serving;
@@ -32,6 +36,8 @@ extern const struct rpc_method svc_jobs[];
 extern const size_t svc_jobs_count;
 extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
+extern const struct rpc_method svc_stream[];
+extern const size_t svc_stream_count;
 extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
 

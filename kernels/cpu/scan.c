@@ -125,7 +125,7 @@ static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     if (!scratch)
         return ERR_EXHAUSTED;
     pack(j, kernels, (float *)(void *)(scratch + each * (size_t)threads));
-    int64_t run = j->batch * j->blocks / (8 * threads) + 1; /* neighbours in one thread: an item prepares the next */
+    int64_t items = j->batch * j->blocks, run = items / (8 * threads) + 1; /* neighbours in one thread: an item prepares the next */
 #pragma omp parallel num_threads(threads)
     {
         char *own = scratch + each * (size_t)omp_get_thread_num();

@@ -1,5 +1,6 @@
 /* scan_body: the kernels of scan_job.h written once over scan_simd.h; each scan_<isa>.c compiles them for its instruction set. */
 #include "kernels/cpu/depthwise_body.h"
+#include "kernels/cpu/probe_body.h"
 #include "kernels/cpu/rmsnorm_body.h"
 #include "kernels/cpu/scan_backward_body.h"
 #include "kernels/cpu/scan_forward_body.h"
@@ -23,4 +24,6 @@ const struct scan_kernels SCAN_KERNELS = {
     .depthwise_backward = depthwise_backward_item,
     .rmsnorm = rmsnorm_rows,
     .rmsnorm_backward = rmsnorm_backward_slice,
+    .probe_exponentials = probe_exponentials,
+    .probe_multiply_adds = probe_multiply_adds,
 };

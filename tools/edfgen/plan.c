@@ -179,13 +179,13 @@ static bool near_seizure(const struct recording_plan *plan, int64_t first, int64
 static void draw_run(struct rng *rng, const struct patient *p, struct event *e) {
     float x = between(rng, -0.8f, 0.8f), y = between(rng, -0.8f, 0.8f), content = between(rng, 0, 0.55f);
     e->hz[0] = e->hz[1] = rng_uniform(rng) < 0.75 ? log_between(rng, 2.6f, 7.8f) : between(rng, 8, 11.5f);
-    e->amplitude_uv = p->rms_uv * log_between(rng, 0.5f, 2.6f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.6f, 2.8f);
     e->growth = rng_uniform(rng) < 0.4 ? between(rng, 0.4f, 0.9f) : 1;
     for (int h = 0; h < HARMONICS; h++) {
         e->harmonic[h] = powf(content, (float)h);
         e->shift[h] = between(rng, 0, 1);
     }
-    scalp_weights(x, y, between(rng, 0.35f, 1.3f), e->weight[0]);
+    scalp_weights(x, y, log_between(rng, 0.4f, 2), e->weight[0]);
     memcpy(e->weight[1], e->weight[0], sizeof e->weight[0]);
     for (int c = 0; c < ELECTRODES; c++)
         e->lag[c] = 0.12f * scalp_distance(c, x, y);
@@ -235,7 +235,9 @@ static int add_distractors(struct rng *rng, const struct patient *p, struct reco
             e->noise = rng_u32(rng);
             at += length;
         }
-        at += (int64_t)((2 - gap_s * logf(1 - (float)rng_uniform(rng))) * RATE_HZ);
+        /* Often one follows the other at once, so that power stays high for as long as in a seizure. */
+        float pause_s = rng_uniform(rng) < 0.35 ? between(rng, 0.5f, 4) : -1.5f * gap_s * logf(1 - (float)rng_uniform(rng));
+        at += (int64_t)(pause_s * RATE_HZ);
     }
 }
 

@@ -1,0 +1,656 @@
+#include "daemon/jobs/live.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "run/timeline.h"
+
+enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256 };
+
+/* A loaded detector. */
+struct model {
+    struct detector *detector;
+    char path[LIVE_PATH], name[LIVE_NAME];
+    int64_t bytes, mtime_ns; /* of the file when it was loaded */
+    int pins, streams;
+    int64_t used; /* turn of the newest use */
+    struct metric *windows, *dropped, *compute, *batch, *lag;
+};
+
+struct live_stream {
+    void *owner;
+    atomic_bool gone;
+    /* set at birth */
+    char checkpoint[LIVE_PATH], name[LIVE_NAME];
+    char **labels;
+    int n_labels;
+    double rate_hz, scale_uv, alarm_hop_s;
+    enum live_format format;
+    bool realtime, want_probabilities;
+    /* the worker's */
+    struct live *live;
+    struct model *model;
+    struct timeline *timeline;
+    struct message *first, *last; /* orders that wait for the windows before them */
+    bool failed, finishing, summarised;
+    double newest_s;            /* when the newest chunk in the timeline was received */
+    struct live_report *result; /* under construction: its events follow its probabilities */
+    float *scratch;             /* used channels × samples of the newest chunk */
+    int64_t scratch_floats;
+    struct live_stream *next;
+};
+
+struct live {
+    struct device *device;
+    struct stream *stream;
+    struct mailbox *reports;
+    struct metrics *metrics;
+    struct model models[LIVE_MAX_MODELS];
+    struct live_stream *streams;
+    int64_t turns;
+};
+
+static double clock_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int64_t wall_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- orders and reports ---- */
+
+struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream) {
+    struct live_order *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->message.kind = (int)kind;
+    o->stream = stream;
+    return o;
+}
+
+void live_order_free(struct live_order *o) {
+    if (!o)
+        return;
+    free(o->data);
+    free(o);
+}
+
+void live_report_free(struct live_report *r) {
+    if (!r)
+        return;
+    free(r->p);
+    free(r->events);
+    free(r->opened);
+    free(r);
+}
+
+static struct live_report *report_new(enum live_report_kind kind, struct live_stream *s) {
+    struct live_report *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->message.kind = (int)kind;
+    r->stream = s;
+    return r;
+}
+
+static void post(struct live *l, struct live_report *r) {
+    if (r && !mailbox_post_wait(l->reports, &r->message, -1))
+        live_report_free(r);
+}
+
+static void flush_result(struct live_stream *s) {
+    if (s->result)
+        post(s->live, s->result);
+    s->result = NULL;
+}
+
+static void fail(struct live_stream *s, const struct err *err) {
+    if (s->failed)
+        return;
+    s->failed = true;
+    flush_result(s);
+    struct live_report *r = report_new(LIVE_FAILED, s);
+    if (r)
+        r->err = *err;
+    post(s->live, r);
+}
+
+/* ---- a stream's handle ---- */
+
+struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
+    struct live_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->owner = owner;
+    s->rate_hz = open->rate_hz;
+    s->format = open->format;
+    s->scale_uv = open->scale_uv;
+    s->alarm_hop_s = open->alarm_hop_s;
+    s->realtime = open->realtime;
+    s->want_probabilities = open->want_probabilities;
+    str_copy(s->checkpoint, sizeof s->checkpoint, open->checkpoint);
+    str_copy(s->name, sizeof s->name, open->model);
+    s->labels = calloc((size_t)open->n_labels + 1, sizeof *s->labels);
+    for (; s->labels && s->n_labels < open->n_labels; s->n_labels++)
+        if (!(s->labels[s->n_labels] = strdup(open->labels[s->n_labels])))
+            break;
+    if (s->labels && s->n_labels == open->n_labels)
+        return s;
+    live_stream_free(s);
+    return NULL;
+}
+
+void live_stream_free(struct live_stream *s) {
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_labels; i++)
+        free(s->labels[i]);
+    free(s->labels);
+    free(s);
+}
+
+void *live_stream_owner(const struct live_stream *s) { return s->owner; }
+void live_stream_abandon(struct live_stream *s) { atomic_store(&s->gone, true); }
+
+/* ---- detectors ---- */
+
+static struct metric *series(struct live *l, const char *family, const char *name, const char *second) {
+    char labels[LIVE_NAME + 32];
+    if (!l->metrics)
+        return NULL;
+    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", name, second ? second : "");
+    return metrics_series(l->metrics, family, labels);
+}
+
+static void unload(struct live *l, struct model *m) {
+    detector_close(m->detector);
+    if (l->metrics)
+        metrics_drop(l->metrics, "brrd_model_loaded", m->name);
+    *m = (struct model){0};
+}
+
+/* A free place; the detector that nobody has used for longest makes room. */
+static struct model *find_place(struct live *l) {
+    struct model *oldest = NULL;
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct model *m = &l->models[i];
+        if (!m->detector)
+            return m;
+        if (!m->pins && !m->streams && (!oldest || m->used < oldest->used))
+            oldest = m;
+    }
+    if (oldest)
+        unload(l, oldest);
+    return oldest;
+}
+
+static int load(struct live *l, const char *path, const char *name, struct model **ret, struct err *err) {
+    int64_t bytes = 0, mtime_ns = 0;
+    int rc = fsio_size(path, &bytes, &mtime_ns, err);
+    for (int i = 0; !rc && i < LIVE_MAX_MODELS; i++) {
+        struct model *m = &l->models[i];
+        if (m->detector && !strcmp(m->path, path) && m->bytes == bytes && m->mtime_ns == mtime_ns) {
+            *ret = m;
+            return 0;
+        }
+    }
+    struct model *m = rc ? NULL : find_place(l);
+    if (!rc && !m)
+        rc = err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
+    double start_s = clock_s();
+    struct detector *detector = NULL;
+    if (!rc)
+        rc = detector_open(l->device, path, LIVE_MAX_BATCH, &detector, err);
+    if (rc)
+        return rc;
+    m->detector = detector;
+    m->bytes = bytes;
+    m->mtime_ns = mtime_ns;
+    str_copy(m->path, sizeof m->path, path);
+    str_copy(m->name, sizeof m->name, name);
+    m->windows = series(l, "brrd_inference_windows_total", name, "done");
+    m->dropped = series(l, "brrd_inference_windows_total", name, "dropped");
+    m->compute = series(l, "brrd_inference_compute_duration_seconds", name, NULL);
+    m->batch = series(l, "brrd_inference_batch_windows", name, NULL);
+    m->lag = series(l, "brrd_stream_result_lag_seconds", name, NULL);
+    metric_set(series(l, "brrd_model_loaded", name, NULL), 1);
+    metric_observe(series(l, "brrd_model_load_duration_seconds", name, NULL), clock_s() - start_s);
+    *ret = m;
+    return 0;
+}
+
+static struct live_opened *describe(const struct model *m) {
+    struct live_opened *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->info = *detector_info(m->detector);
+    str_copy(o->checkpoint, sizeof o->checkpoint, m->path);
+    o->info.checkpoint = o->checkpoint;
+    o->info.file.frontend.montage = o->info.file.montage;
+    return o;
+}
+
+static void on_load(struct live *l, const struct live_order *o) {
+    struct live_report *r = report_new(LIVE_LOADED, NULL);
+    struct model *m = NULL;
+    if (!r)
+        return;
+    str_copy(r->model, sizeof r->model, o->model);
+    if (!load(l, o->checkpoint, o->model, &m, &r->err)) {
+        m->pins++;
+        r->opened = describe(m);
+    }
+    post(l, r);
+}
+
+static void on_unload(struct live *l, const struct live_order *o) {
+    struct live_report *r = report_new(LIVE_UNLOADED, NULL);
+    if (r)
+        str_copy(r->model, sizeof r->model, o->model);
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct model *m = &l->models[i];
+        if (!m->detector || strcmp(m->path, o->checkpoint) || !m->pins)
+            continue;
+        if (!--m->pins && !m->streams)
+            unload(l, m);
+        break;
+    }
+    post(l, r);
+}
+
+/* ---- what a timeline gives out ---- */
+
+static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    flush_result(s);
+    struct live_report *r = report_new(LIVE_RESULT, s);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    r->first = first;
+    r->samples = n;
+    s->result = r;
+    if (!s->want_probabilities)
+        return 0;
+    r->p = malloc((size_t)n * sizeof *p);
+    if (!r->p)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    memcpy(r->p, p, (size_t)n * sizeof *p);
+    return 0;
+}
+
+static int on_event(void *ctx, const struct event *event, struct err *err) {
+    struct live_stream *s = ctx;
+    if (s->result && s->result->n_events >= MAX_EVENTS_WAITING)
+        flush_result(s);
+    if (!s->result && (s->result = report_new(LIVE_RESULT, s)))
+        s->result->first = timeline_samples(s->timeline);
+    struct event *events = s->result ? realloc(s->result->events, (size_t)(s->result->n_events + 1) * sizeof *events) : NULL;
+    if (!events)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an event");
+    s->result->events = events;
+    events[s->result->n_events++] = *event;
+    return 0;
+}
+
+static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+    struct live_stream *s = ctx;
+    struct live_report *r = report_new(LIVE_ALARM, s);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
+    r->on = kind == ALARM_ON;
+    r->first = sample;
+    r->probability = p;
+    r->wall_ms = wall_ms();
+    post(s->live, r);
+    return 0;
+}
+
+static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    struct live_report *r = report_new(LIVE_PROVISIONAL, s);
+    if (r && s->want_probabilities)
+        r->p = malloc((size_t)n * sizeof *p);
+    if (!r || (s->want_probabilities && !r->p)) {
+        live_report_free(r);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    }
+    r->first = first;
+    r->samples = n;
+    if (r->p)
+        memcpy(r->p, p, (size_t)n * sizeof *p);
+    post(s->live, r);
+    return 0;
+}
+
+/* ---- opening and closing ---- */
+
+static int64_t pick_alarm_hop(const struct live *l, const struct live_stream *s, const struct modelfile *file) {
+    struct device_info info;
+    if (s->alarm_hop_s < 0)
+        return 0;
+    if (s->alarm_hop_s > 0)
+        return (int64_t)llround(s->alarm_hop_s * FRONTEND_RATE_HZ);
+    device_describe(l->device, &info);
+    int64_t hop = strcmp(info.name, "cpu") ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
+    return file->hop % hop == 0 && hop <= file->model.window ? hop : file->hop;
+}
+
+static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct err *err) {
+    struct frontend_source source = {.labels = (const char *const *)s->labels, .n_labels = s->n_labels, .rate_hz = s->rate_hz};
+    struct timeline_sink sink = {
+        .ctx = s, .probabilities = on_probabilities, .event = on_event, .alarm = on_alarm, .provisional = on_provisional};
+    struct timeline_options options = {.alarm_hop = pick_alarm_hop(l, s, &o->info.file)};
+    struct frontend_report report = {.note = ""};
+    const int *sources = NULL;
+    int rc = timeline_new(s->model->detector, &source, &options, &sink, &s->timeline, &report, err);
+    if (rc)
+        return rc;
+    o->n_sources = timeline_sources(s->timeline, &sources);
+    for (int i = 0; i < o->n_sources; i++)
+        o->sources[i] = sources[i];
+    o->alarm_hop = options.alarm_hop;
+    str_copy(o->note, sizeof o->note, report.note);
+    return 0;
+}
+
+static void on_open(struct live *l, struct live_stream *s) {
+    struct live_report *r = report_new(LIVE_OPENED, s);
+    struct err err = {0};
+    s->live = l;
+    s->next = NULL;
+    struct live_stream **end = &l->streams;
+    while (*end)
+        end = &(*end)->next;
+    *end = s;
+    int rc = load(l, s->checkpoint, s->name, &s->model, &err);
+    if (!rc) {
+        s->model->streams++;
+        s->model->used = l->turns;
+    }
+    if (!rc && (!r || !(r->opened = describe(s->model))))
+        rc = err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (!rc)
+        rc = open_timeline(l, s, r->opened, &err);
+    if (rc) {
+        live_report_free(r);
+        fail(s, &err);
+        return;
+    }
+    post(l, r);
+}
+
+static void drop_orders(struct live_stream *s) {
+    while (s->first) {
+        struct live_order *o = (struct live_order *)s->first;
+        s->first = o->message.next;
+        live_order_free(o);
+    }
+    s->last = NULL;
+}
+
+/* Windows that were ready and will never be looked at. */
+static int64_t count_waiting(struct live_stream *s) {
+    const struct seizure_config *c = &detector_info(s->model->detector)->file.model;
+    float *x = malloc((size_t)c->window * (size_t)c->in_channels * sizeof *x);
+    int64_t n = 0;
+    while (x && timeline_take(s->timeline, x))
+        n++;
+    free(x);
+    return n;
+}
+
+static void detach(struct live *l, struct live_stream *s) {
+    struct live_stream **link = &l->streams;
+    while (*link && *link != s)
+        link = &(*link)->next;
+    if (*link)
+        *link = s->next;
+    if (s->model && s->timeline)
+        metric_add(s->model->dropped, (double)count_waiting(s));
+    timeline_free(s->timeline);
+    s->timeline = NULL;
+    if (s->model)
+        s->model->streams--;
+    s->model = NULL;
+    drop_orders(s);
+    live_report_free(s->result);
+    s->result = NULL;
+    free(s->scratch);
+    s->scratch = NULL;
+}
+
+void live_order(struct live *l, struct live_order *o) {
+    struct live_stream *s = o->stream;
+    switch ((enum live_order_kind)o->message.kind) {
+    case LIVE_OPEN:
+        on_open(l, s);
+        break;
+    case LIVE_LOAD:
+        on_load(l, o);
+        break;
+    case LIVE_UNLOAD:
+        on_unload(l, o);
+        break;
+    case LIVE_CLOSE:
+        detach(l, s);
+        post(l, report_new(LIVE_CLOSED, s));
+        break;
+    case LIVE_CHUNK:
+    case LIVE_GAP:
+    case LIVE_FINISH:
+        if (s->failed || atomic_load(&s->gone))
+            break;
+        o->message.next = NULL;
+        if (s->last)
+            s->last->next = &o->message;
+        else
+            s->first = &o->message;
+        s->last = &o->message;
+        return;
+    }
+    live_order_free(o);
+}
+
+/* ---- running ---- */
+
+/* The used channels of a chunk as float rows in s->scratch. */
+static int convert(struct live_stream *s, const struct live_order *o, const float **rows, struct err *err) {
+    const int *sources;
+    int n_sources = timeline_sources(s->timeline, &sources);
+    int64_t n = o->samples - o->skip;
+    if (n_sources * n > s->scratch_floats) {
+        float *scratch = realloc(s->scratch, (size_t)(n_sources * n) * sizeof *scratch);
+        if (!scratch)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a chunk of %lld samples", (long long)n);
+        s->scratch = scratch;
+        s->scratch_floats = n_sources * n;
+    }
+    for (int c = 0; c < n_sources; c++) {
+        float *row = s->scratch + c * n;
+        int64_t at = sources[c] * o->samples + o->skip;
+        rows[c] = row;
+        if (s->format == LIVE_F32_UV) {
+            memcpy(row, o->data + at * 4, (size_t)n * sizeof *row);
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t *b = o->data + (at + i) * 2;
+            row[i] = (float)((double)(int16_t)(b[0] | b[1] << 8) * s->scale_uv);
+        }
+    }
+    return 0;
+}
+
+/* Feed the timeline until a window waits or nothing is left. */
+static void absorb(struct live *l, struct live_stream *s) {
+    const float *rows[FRONTEND_MAX_LABELS];
+    struct err err = {0};
+    while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
+        struct live_order *o = (struct live_order *)s->first;
+        struct live_report *consumed = NULL;
+        int rc = 0;
+        s->first = o->message.next;
+        if (!s->first)
+            s->last = NULL;
+        if (o->message.kind == LIVE_FINISH) {
+            s->finishing = true;
+            rc = timeline_finish(s->timeline, &err);
+        } else if (o->message.kind == LIVE_GAP) {
+            rc = timeline_gap(s->timeline, o->samples, &err);
+            consumed = report_new(LIVE_CONSUMED, s);
+        } else if (!(rc = convert(s, o, rows, &err))) {
+            s->newest_s = o->received_s;
+            rc = timeline_push(s->timeline, rows, o->samples - o->skip, &err);
+            consumed = report_new(LIVE_CONSUMED, s);
+        }
+        if (consumed)
+            consumed->samples = o->samples - o->skip;
+        live_order_free(o);
+        if (rc) {
+            live_report_free(consumed);
+            fail(s, &err);
+        } else {
+            post(l, consumed);
+        }
+    }
+}
+
+/* After windows were completed: results leave, failures and the end are seen. */
+static void settle(struct live *l, struct live_stream *s) {
+    struct err err = {0};
+    flush_result(s);
+    if (timeline_status(s->timeline, &err)) {
+        fail(s, &err);
+    } else if (s->finishing && timeline_done(s->timeline) && !s->summarised) {
+        struct live_report *r = report_new(LIVE_SUMMARY, s);
+        s->summarised = true;
+        if (r) {
+            r->samples = timeline_samples(s->timeline);
+            r->windows = timeline_windows(s->timeline);
+        }
+        post(l, r);
+    }
+}
+
+static bool wants(struct live_stream *s, const struct model *m, bool realtime) {
+    return s->model == m && s->timeline && !s->failed && s->realtime == realtime && !atomic_load(&s->gone);
+}
+
+/* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */
+static int gather(struct live *l, const struct model *m, bool realtime, struct live_stream **who, struct timeline **timelines) {
+    struct err err;
+    int n = 0;
+    for (struct live_stream *s = l->streams; s && n < LIVE_MAX_BATCH; s = s->next) {
+        if (!wants(s, m, realtime))
+            continue;
+        absorb(l, s);
+        if (s->failed)
+            continue;
+        if (timeline_ready(s->timeline, &err)) {
+            who[n] = s;
+            timelines[n++] = s->timeline;
+        } else {
+            settle(l, s);
+        }
+    }
+    return n;
+}
+
+/* Whoever was served goes to the end of the line. */
+static void requeue(struct live *l, struct live_stream *s) {
+    struct live_stream **link = &l->streams;
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
+    s->next = NULL;
+    while (*link)
+        link = &(*link)->next;
+    *link = s;
+}
+
+/* One batch of one model's waiting windows; false when none waits. */
+static bool run_batch(struct live *l, struct model *m, bool realtime) {
+    struct timeline *timelines[LIVE_MAX_BATCH];
+    struct live_stream *who[LIVE_MAX_BATCH];
+    struct err err = {0};
+    int n = gather(l, m, realtime, who, timelines);
+    if (!n)
+        return false;
+    int64_t windows = 0;
+    double start_s = clock_s();
+    int rc = detector_run(m->detector, l->stream, timelines, n, LIVE_MAX_BATCH, &windows, &err);
+    double end_s = clock_s();
+    m->used = l->turns;
+    metric_add(m->windows, (double)windows);
+    metric_observe(m->batch, (double)windows);
+    metric_observe(m->compute, end_s - start_s);
+    for (int i = 0; i < n; i++) {
+        if (rc)
+            fail(who[i], &err);
+        else
+            settle(l, who[i]);
+        if (realtime && !rc)
+            metric_observe(m->lag, end_s - who[i]->newest_s);
+        requeue(l, who[i]);
+    }
+    return true;
+}
+
+static bool run_class(struct live *l, bool realtime) {
+    bool ran = false;
+    for (int i = 0; i < LIVE_MAX_MODELS; i++)
+        if (l->models[i].detector && l->models[i].streams)
+            ran |= run_batch(l, &l->models[i], realtime);
+    return ran;
+}
+
+enum live_step live_step(struct live *l) {
+    l->turns++;
+    if (run_class(l, true))
+        return LIVE_RAN_REALTIME;
+    return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
+}
+
+bool live_waiting(const struct live *l) {
+    struct err err;
+    for (struct live_stream *s = l->streams; s; s = s->next)
+        if (s->timeline && !s->failed && !atomic_load(&s->gone) && (s->first || timeline_ready(s->timeline, &err)))
+            return true;
+    return false;
+}
+
+struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics) {
+    struct live *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->device = device;
+    l->reports = reports;
+    l->metrics = metrics;
+    if (stream_open(device, STREAM_HIGH, &l->stream, NULL)) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void live_free(struct live *l) {
+    if (!l)
+        return;
+    while (l->streams)
+        detach(l, l->streams);
+    for (int i = 0; i < LIVE_MAX_MODELS; i++)
+        if (l->models[i].detector)
+            unload(l, &l->models[i]);
+    stream_close(l->stream);
+    free(l);
+}

@@ -1,0 +1,97 @@
+/* live: detectors and the streams that run under them on one device. The owner of the streams (the loop) sends orders, the device
+ * worker carries them out between the steps of its job and answers with reports. A detector is loaded on first use and shared by
+ * all streams of the same checkpoint. Every order of a stream after OPEN names it; CLOSE is the last one and is answered by CLOSED,
+ * the last report. Bounded by what the owner lets wait (jobs/session.h).
+ * Thread: live_stream_new, _free, _owner and _abandon belong to the owner's thread; live_new, _free, _order, _step, _waiting to the
+ * device worker's. */
+#ifndef BRR_DAEMON_JOBS_LIVE_H
+#define BRR_DAEMON_JOBS_LIVE_H
+#include "base/mailbox.h"
+#include "base/metrics.h"
+#include "model/events.h"
+#include "run/detector.h"
+
+enum { LIVE_PATH = 4096, LIVE_NAME = 96, LIVE_MAX_MODELS = 16, LIVE_MAX_BATCH = 4 };
+
+struct live;
+struct live_stream;
+
+enum live_format { LIVE_F32_UV, LIVE_I16 };
+
+/* What a stream is; copied. */
+struct live_open {
+    const char *checkpoint; /* model file */
+    const char *model;      /* its name in metrics, bounded in number */
+    const char *const *labels;
+    int n_labels;
+    double rate_hz;
+    enum live_format format;
+    double scale_uv;    /* I16: microvolt per unit */
+    double alarm_hop_s; /* 0 = default of the device, negative = no alarms */
+    bool realtime, want_probabilities;
+};
+/* NULL when out of memory. */
+struct live_stream *live_stream_new(const struct live_open *open, void *owner);
+void live_stream_free(struct live_stream *s); /* before OPEN was posted, or after CLOSED */
+void *live_stream_owner(const struct live_stream *s);
+/* Its client is gone: what waits is dropped and counted as soon as the worker looks. CLOSE must follow. */
+void live_stream_abandon(struct live_stream *s);
+
+enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD };
+struct live_order {
+    struct message message; /* kind: enum live_order_kind */
+    struct live_stream *stream;
+    uint8_t *data;         /* CHUNK: channel-major samples of every channel, in the stream's format */
+    int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
+    double received_s;     /* CHUNK: monotonic clock */
+    char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
+};
+struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream);
+void live_order_free(struct live_order *o);
+
+enum live_report_kind {
+    LIVE_OPENED,
+    LIVE_CONSUMED,    /* samples of a chunk or gap that no longer wait */
+    LIVE_RESULT,      /* record trace */
+    LIVE_PROVISIONAL, /* alarm trace */
+    LIVE_ALARM,
+    LIVE_SUMMARY, /* after FINISH: everything was given out */
+    LIVE_FAILED,  /* err; nothing but CLOSED follows */
+    LIVE_CLOSED,
+    LIVE_LOADED,  /* model, opened->info; or err */
+    LIVE_UNLOADED /* model */
+};
+struct live_opened {
+    struct detector_info info;
+    char checkpoint[LIVE_PATH], note[256];
+    int sources[FRONTEND_MAX_LABELS], n_sources;
+    int64_t alarm_hop; /* 256 Hz samples, 0 = none */
+};
+struct live_report {
+    struct message message; /* kind: enum live_report_kind */
+    struct live_stream *stream;
+    int64_t first, samples; /* 256 Hz; CONSUMED: samples at the source rate; SUMMARY: length */
+    int64_t windows;        /* SUMMARY */
+    float *p;               /* RESULT and PROVISIONAL: samples values, or NULL when they were not asked for */
+    struct event *events;   /* RESULT: those that became final */
+    int n_events;
+    bool on; /* ALARM at sample `first` */
+    float probability;
+    int64_t wall_ms;
+    char model[LIVE_NAME];
+    struct live_opened *opened;
+    struct err err;
+};
+void live_report_free(struct live_report *r);
+
+/* reports: where answers go. metrics may be NULL. */
+struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics);
+void live_free(struct live *l); /* NULL is fine; streams that were not closed are let go without a report */
+/* Carry out or queue one order; owns it from now on. */
+void live_order(struct live *l, struct live_order *o);
+/* Run one batch of windows, of live streams if one waits, else of replays. */
+enum live_step { LIVE_IDLE, LIVE_RAN_REALTIME, LIVE_RAN_REPLAY };
+enum live_step live_step(struct live *l);
+bool live_waiting(const struct live *l); /* another step would find work */
+
+#endif

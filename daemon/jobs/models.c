@@ -1,0 +1,318 @@
+#include "daemon/jobs/models.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+
+struct models {
+    struct models_config config;
+    struct served_model *served[MODELS_MAX];
+    int count;
+};
+
+/* ---- REFs ---- */
+
+static bool plain_name(const char *name) {
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    return n > 0 && !name[n] && n < 65 && *name != '.';
+}
+
+static int check_name(const char *name, struct err *err) {
+    return plain_name(name) ? 0 : err_set(err, ERR_INVALID, "'%s' is no model name; expected up to 64 of A-Z a-z 0-9 . _ -", name);
+}
+
+int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
+    int rc = check_name(name, err);
+    if (!rc && !str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.results_dir, name))
+        rc = err_set(err, ERR_RANGE, "paths.results is too long");
+    return rc;
+}
+
+struct wanted {
+    int64_t step;
+    char *path;
+};
+
+static int match_step(void *ctx, const struct jobdb_checkpoint *c) {
+    struct wanted *w = ctx;
+    if (c->c.step == w->step)
+        str_copy(w->path, LIVE_PATH, c->c.path);
+    return 0;
+}
+
+static int resolve_job(struct models *m, const char *ref, char path[LIVE_PATH], struct err *err) {
+    char id[JOB_ID_SIZE + 64];
+    str_copy(id, sizeof id, ref + 4);
+    char *at = strchr(id, '@');
+    if (at)
+        *at++ = '\0';
+    const struct job *job = sched_get(m->config.sched, id);
+    struct wanted w = {.path = path};
+    int rc = 0;
+    path[0] = '\0';
+    if (!job)
+        return err_set(err, ERR_NOT_FOUND, "%s: there is no job '%s'; `brrctl jobs` lists them", ref, id);
+    if (!at)
+        str_copy(path, LIVE_PATH, *job->best ? job->best : job->last);
+    else if (!strcmp(at, "best"))
+        str_copy(path, LIVE_PATH, job->best);
+    else if (!strcmp(at, "last"))
+        str_copy(path, LIVE_PATH, job->last);
+    else if (str_to_i64(at, &w.step))
+        rc = jobdb_checkpoints(sched_db(m->config.sched), id, match_step, &w, err);
+    else
+        return err_set(err, ERR_INVALID, "%s: expected job:ID, job:ID@best, job:ID@last or job:ID@STEP", ref);
+    if (!rc && (!*path || !fsio_exists(path)))
+        rc = err_set(err, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,
+                     job_state_name(job->state), id);
+    return rc;
+}
+
+static bool below(const char *path, const char *dir) {
+    char absolute[LIVE_PATH];
+    if (!dir || fsio_absolute(absolute, sizeof absolute, dir, NULL))
+        return false;
+    size_t len = strlen(absolute);
+    return !strncmp(path, absolute, len) && path[len] == '/';
+}
+
+static int resolve_path(const struct models *m, const char *ref, char path[LIVE_PATH], struct err *err) {
+    char real[LIVE_PATH], *resolved;
+    int rc = fsio_absolute(path, LIVE_PATH, str_starts(ref, "file://") ? ref + 7 : ref, err);
+    if (rc)
+        return rc;
+    if ((resolved = realpath(path, NULL))) {
+        bool fits = str_copy(real, sizeof real, resolved);
+        free(resolved);
+        if (!fits)
+            return err_set(err, ERR_RANGE, "the path of model %s is too long", ref);
+    } else {
+        str_copy(real, sizeof real, path);
+    }
+    if (!m->config.local_paths && !below(real, m->config.results_dir) && !below(real, m->config.data_dir))
+        return err_set(err, ERR_DENIED,
+                       "model %s lies outside paths.results and paths.data; put it there, upload it, or set "
+                       "local_paths: true",
+                       path);
+    if (!resolved)
+        return err_set(err, ERR_NOT_FOUND, "there is no model file %s", path);
+    str_copy(path, LIVE_PATH, real);
+    return 0;
+}
+
+int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err) {
+    const struct served_model *served = models_find(m, ref);
+    int rc = 0;
+    if (!*ref)
+        return err_set(err, ERR_INVALID, "no model named; expected a served name, job:ID or a model file");
+    if (served) {
+        str_copy(path, LIVE_PATH, served->path);
+        str_copy(name, LIVE_NAME, ref);
+        return 0;
+    }
+    if (str_starts(ref, "job:")) {
+        if ((rc = resolve_job(m, ref, path, err)))
+            return rc;
+        size_t id = strcspn(ref, "@");
+        str_format(name, LIVE_NAME, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
+        return 0;
+    }
+    if (plain_name(ref) && !(rc = models_upload_path(m, ref, path, err)) && fsio_exists(path)) {
+        str_copy(name, LIVE_NAME, ref);
+        return 0;
+    }
+    if (!strchr(ref, '/'))
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file",
+                       ref);
+    str_copy(name, LIVE_NAME, "file"); /* never a path in a metric */
+    return resolve_path(m, ref, path, err);
+}
+
+int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
+                struct err *err) {
+    char dir[LIVE_PATH], tmp[LIVE_PATH];
+    if (!str_format(dir, sizeof dir, "%s/%s", m->config.results_dir, folder) ||
+        !str_format(path, LIVE_PATH, "%.3900s/%s.safetensors", dir, name) || !str_format(tmp, sizeof tmp, "%.4000s.tmp", path))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    int rc = fsio_mkdirs(dir, err);
+    if (rc)
+        return rc;
+    if (!strcmp(from, path))
+        return 0;
+    unlink(tmp);
+    if (link(from, tmp) < 0) { /* another volume, or one without links: the file itself is used */
+        if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == ENOTSUP) {
+            str_copy(path, LIVE_PATH, from);
+            return 0;
+        }
+        return err_errno(err, errno, "cannot keep %s", from);
+    }
+    if (rename(tmp, path) < 0)
+        return err_errno(err, errno, "cannot keep %s as %s", from, path);
+    unlink(tmp); /* rename does nothing when both are the same file already */
+    return 0;
+}
+
+/* ---- served names ---- */
+
+const struct served_model *models_find(const struct models *m, const char *name) {
+    for (int i = 0; i < m->count; i++)
+        if (!strcmp(m->served[i]->name, name))
+            return m->served[i];
+    return NULL;
+}
+
+int models_count(const struct models *m) { return m->count; }
+const struct served_model *models_at(const struct models *m, int index) { return m->served[index]; }
+
+static void served_free(struct served_model *s) {
+    free(s->opened);
+    free(s);
+}
+
+static bool order(struct models *m, enum live_order_kind kind, const char *path, const char *name) {
+    struct live_order *o = live_order_new(kind, NULL);
+    if (!o)
+        return false;
+    str_copy(o->checkpoint, sizeof o->checkpoint, path);
+    str_copy(o->model, sizeof o->model, name);
+    if (worker_post(m->config.worker, o))
+        return true;
+    live_order_free(o);
+    return false;
+}
+
+static void drop(struct models *m, struct served_model *s) {
+    int i = 0;
+    while (m->served[i] != s)
+        i++;
+    memmove(m->served + i, m->served + i + 1, (size_t)(m->count - i - 1) * sizeof *m->served);
+    m->count--;
+    if (s->opened)
+        order(m, LIVE_UNLOAD, s->path, s->name);
+    served_free(s);
+}
+
+/* A row whose file is being loaded. */
+static int add(struct models *m, const char *name, const char *path, const char *ref, struct served_model **ret, struct err *err) {
+    struct served_model *s = m->count < MODELS_MAX ? calloc(1, sizeof *s) : NULL;
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "%d models are served already; unload one first", m->count);
+    str_copy(s->name, sizeof s->name, name);
+    str_copy(s->path, sizeof s->path, path);
+    str_copy(s->ref, sizeof s->ref, ref);
+    if (!order(m, LIVE_LOAD, path, name)) {
+        free(s);
+        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
+    }
+    m->served[m->count++] = s;
+    *ret = s;
+    return 0;
+}
+
+int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
+    char from[LIVE_PATH], path[LIVE_PATH], label[LIVE_NAME];
+    struct modelfile file;
+    struct served_model *s = NULL;
+    int rc = check_name(name, err);
+    if (!rc)
+        rc = models_resolve(m, ref, from, label, err);
+    if (!rc)
+        rc = modelfile_read(from, &file, err); /* before anything that served is touched */
+    if (!rc)
+        rc = models_keep(m, "served", name, from, path, err);
+    struct served_model *old = rc ? NULL : (struct served_model *)(uintptr_t)models_find(m, name);
+    if (!rc && old && !old->opened && !old->err.code)
+        rc = err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name);
+    if (!rc && old)
+        drop(m, old);
+    if (!rc)
+        rc = add(m, name, path, ref, &s, err);
+    if (!rc)
+        rc = jobdb_serve(sched_db(m->config.sched), name, path, ref, err);
+    if (rc)
+        return rc;
+    s->done = done;
+    s->ctx = ctx;
+    return 0;
+}
+
+void models_forget(struct models *m, void *ctx) {
+    for (int i = 0; i < m->count; i++)
+        if (m->served[i]->ctx == ctx)
+            m->served[i]->done = NULL;
+}
+
+int models_unserve(struct models *m, const char *name, struct err *err) {
+    struct served_model *s = (struct served_model *)(uintptr_t)models_find(m, name);
+    if (!s)
+        return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
+    if (!s->opened && !s->err.code)
+        return err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name);
+    int rc = jobdb_unserve(sched_db(m->config.sched), name, err);
+    if (rc)
+        return rc;
+    char kept[LIVE_PATH];
+    if (str_format(kept, sizeof kept, "%s/served/%s.safetensors", m->config.results_dir, name))
+        unlink(kept);
+    drop(m, s);
+    return 0;
+}
+
+void models_report(struct models *m, const struct live_report *r) {
+    struct served_model *s = r->message.kind == LIVE_LOADED ? (struct served_model *)(uintptr_t)models_find(m, r->model) : NULL;
+    if (!s)
+        return;
+    s->err = r->err;
+    if (r->opened && (s->opened = malloc(sizeof *s->opened))) {
+        *s->opened = *r->opened;
+        s->opened->info.checkpoint = s->opened->checkpoint;
+        s->opened->info.file.frontend.montage = s->opened->info.file.montage;
+        log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
+    } else {
+        if (!s->err.code)
+            err_set(&s->err, ERR_EXHAUSTED, "out of memory for a model");
+        log_error("model cannot serve", "model=%s error=\"%s\"", s->name, s->err.message);
+    }
+    models_done_fn *done = s->done;
+    s->done = NULL;
+    if (done)
+        done(s->ctx, s->opened, s->opened ? NULL : &s->err);
+}
+
+static void reload(void *ctx, const char *name, const char *path, const char *ref) {
+    struct models *m = ctx;
+    struct served_model *s;
+    struct err err;
+    if (add(m, name, path, ref, &s, &err))
+        log_error("model cannot serve", "model=%s error=\"%s\"", name, err.message);
+}
+
+int models_new(const struct models_config *config, struct models **ret, struct err *err) {
+    struct models *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for models");
+    m->config = *config;
+    int rc = jobdb_served(sched_db(config->sched), reload, m, err);
+    if (rc) {
+        models_free(m);
+        return rc;
+    }
+    *ret = m;
+    return 0;
+}
+
+void models_free(struct models *m) {
+    if (!m)
+        return;
+    for (int i = 0; i < m->count; i++)
+        served_free(m->served[i]);
+    free(m);
+}

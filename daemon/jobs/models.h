@@ -1,0 +1,49 @@
+/* models: what a model REF means, and the models that serve under a name. REF is a served name, "job:ID" (best, else last),
+ * "job:ID@best", "job:ID@last", "job:ID@STEP", the name of an upload, or a path the daemon may open. Served models are kept loaded,
+ * survive a restart, and own a hard link of their file, so that a job's pruning cannot take it away. Loop thread. */
+#ifndef BRR_DAEMON_JOBS_MODELS_H
+#define BRR_DAEMON_JOBS_MODELS_H
+#include "daemon/jobs/sched.h"
+
+enum { MODELS_MAX = LIVE_MAX_MODELS };
+
+struct models_config {
+    struct sched *sched;
+    struct worker *worker;
+    const char *results_dir, *data_dir;
+    bool local_paths;
+};
+struct models;
+/* Loads what was served before. */
+int models_new(const struct models_config *config, struct models **ret, struct err *err);
+void models_free(struct models *m);
+
+/* The file of a REF, and the bounded name its metrics go under. NOT_FOUND or DENIED say what was tried. */
+int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err);
+/* Where uploads live: PATH of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
+int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
+/* Directory for links that keep a file alive: "served", "pinned". */
+int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
+                struct err *err);
+
+/* Serve REF under a name (replacing what had it); done(ctx, opened or NULL, err) is called once, later, on the loop. */
+typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
+int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
+/* The caller of models_serve is gone: its done must not be called. */
+void models_forget(struct models *m, void *ctx);
+int models_unserve(struct models *m, const char *name, struct err *err);
+
+struct served_model {
+    char name[LIVE_NAME], path[LIVE_PATH], ref[256];
+    struct live_opened *opened; /* NULL while it loads or after it failed */
+    struct err err;             /* why it failed */
+    models_done_fn *done;
+    void *ctx;
+};
+int models_count(const struct models *m);
+const struct served_model *models_at(const struct models *m, int index);
+const struct served_model *models_find(const struct models *m, const char *name); /* NULL when nothing is served under it */
+/* LOADED and UNLOADED of the worker. */
+void models_report(struct models *m, const struct live_report *r);
+
+#endif

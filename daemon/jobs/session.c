@@ -1,0 +1,327 @@
+#include "daemon/jobs/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/str.h"
+
+enum { MAX_SAMPLE_BITS = 53 };
+
+struct session {
+    struct sessions *all;
+    char id[SESSION_ID_SIZE], model[LIVE_NAME];
+    struct live_stream *stream;
+    const struct session_sink *sink; /* NULL after session_close */
+    void *owner;
+    int channels, width; /* bytes of a sample */
+    double rate_hz;
+    int64_t next, consumed;           /* source samples */
+    int64_t waiting_samples, waiting; /* chunks and gaps the worker has not consumed */
+    int64_t gaps, duplicates;
+    struct event *events;
+    int n_events;
+    bool opened, over;
+    int64_t newest_ms;
+    struct session *next_session;
+};
+
+struct sessions {
+    struct sessions_config config;
+    struct session *first;
+    int count; /* with those that are closing */
+};
+
+static int64_t clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void count(struct session *s, const char *family, const char *second, double n) {
+    char labels[LIVE_NAME + 64];
+    if (!s->all->config.metrics)
+        return;
+    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", s->model, second ? second : "");
+    metric_add(metrics_series(s->all->config.metrics, family, labels), n);
+}
+
+struct sessions *sessions_new(const struct sessions_config *config) {
+    struct sessions *all = calloc(1, sizeof *all);
+    if (all)
+        all->config = *config;
+    return all;
+}
+
+static void session_free(struct session *s) {
+    live_stream_free(s->stream);
+    free(s->events);
+    free(s);
+}
+
+void sessions_free(struct sessions *all) {
+    if (!all)
+        return;
+    while (all->first) {
+        struct session *next = all->first->next_session;
+        session_free(all->first);
+        all->first = next;
+    }
+    free(all);
+}
+
+int sessions_count(const struct sessions *all) { return all->count; }
+
+static bool post(struct session *s, enum live_order_kind kind) {
+    struct live_order *o = live_order_new(kind, s->stream);
+    if (o && worker_post(s->all->config.worker, o))
+        return true;
+    live_order_free(o);
+    return false;
+}
+
+static void make_id(char id[SESSION_ID_SIZE]) {
+    unsigned char bytes[16] = {0};
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        memset(bytes, 0, sizeof bytes);
+    for (int i = 0; i < 16; i++)
+        str_format(id + 2 * i, 3, "%02x", bytes[i]);
+}
+
+int session_open(struct sessions *all, const struct live_open *open, const struct session_sink *sink, void *owner,
+                 struct session **ret, struct err *err) {
+    if (all->count >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
+    struct session *s = calloc(1, sizeof *s);
+    if (!s || !(s->stream = live_stream_new(open, s))) {
+        free(s);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    }
+    s->all = all;
+    s->sink = sink;
+    s->owner = owner;
+    s->channels = open->n_labels;
+    s->width = open->format == LIVE_I16 ? 2 : 4;
+    s->rate_hz = open->rate_hz;
+    s->newest_ms = clock_ms();
+    str_copy(s->model, sizeof s->model, open->model);
+    make_id(s->id);
+    if (!post(s, LIVE_OPEN)) {
+        session_free(s);
+        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
+    }
+    s->next_session = all->first;
+    all->first = s;
+    all->count++;
+    count(s, "brrd_stream_sessions_opened_total", NULL, 1);
+    *ret = s;
+    return 0;
+}
+
+const char *session_id(const struct session *s) { return s->id; }
+
+void session_close(struct session *s, const char *reason) {
+    if (s->waiting_samples)
+        count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
+    count(s, "brrd_stream_sessions_closed_total", reason, 1);
+    s->sink = NULL;
+    s->owner = NULL;
+    s->over = true;
+    live_stream_abandon(s->stream);
+    post(s, LIVE_CLOSE); /* freed when CLOSED comes, or with all sessions */
+}
+
+/* ---- what comes in ---- */
+
+static int check_index(const struct session *s, int64_t first, int64_t samples, struct err *err) {
+    if (s->over)
+        return err_set(err, ERR_PRECONDITION, "the stream has ended; open a new one");
+    if (first < 0 || samples < 0 || first > INT64_C(1) << MAX_SAMPLE_BITS || samples > INT64_C(1) << MAX_SAMPLE_BITS)
+        return err_set(err, ERR_INVALID, "samples %lld and %lld more; expected counts from 0 that stay below 2^53",
+                       (long long)first, (long long)samples);
+    if ((double)(first + samples - s->next) > SESSION_MAX_GAP_S * s->rate_hz)
+        return err_set(err, ERR_RANGE,
+                       "samples to %lld when %lld were received: a gap longer than %d h; open a new stream after it",
+                       (long long)(first + samples), (long long)s->next, SESSION_MAX_GAP_S / 3600);
+    return 0;
+}
+
+/* Hand an order that carries `samples` new ones to the worker. */
+static int send(struct session *s, struct live_order *o, int64_t samples, struct err *err) {
+    if (!o || !worker_post(s->all->config.worker, o)) {
+        live_order_free(o);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for samples of a stream");
+    }
+    s->next += samples;
+    s->waiting_samples += samples;
+    s->waiting++;
+    s->newest_ms = clock_ms();
+    return 0;
+}
+
+int session_gap(struct session *s, int64_t end, const char *cause, struct err *err) {
+    int rc = check_index(s, 0, end, err);
+    if (rc || end <= s->next)
+        return rc;
+    struct live_order *o = live_order_new(LIVE_GAP, s->stream);
+    int64_t missing = end - s->next;
+    if (o)
+        o->samples = missing;
+    if ((rc = send(s, o, missing, err)))
+        return rc;
+    s->gaps++;
+    count(s, "brrd_stream_samples_lost_total", cause, (double)missing);
+    return 0;
+}
+
+static int send_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {
+    struct live_order *o = live_order_new(LIVE_CHUNK, s->stream);
+    struct timespec t;
+    if (o && !(o->data = malloc(len))) {
+        live_order_free(o);
+        o = NULL;
+    }
+    if (o) {
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        memcpy(o->data, data, len);
+        o->samples = samples;
+        o->skip = s->next - first;
+        o->received_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    }
+    return send(s, o, first + samples - s->next, err);
+}
+
+int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {
+    int rc = check_index(s, first, samples, err);
+    if (rc)
+        return rc;
+    if (!samples || len / (size_t)(s->channels * s->width) != (size_t)samples || len % (size_t)(s->channels * s->width))
+        return err_set(err, ERR_INVALID, "a chunk of %lld samples has %zu bytes; expected %d channels of %d bytes each",
+                       (long long)samples, len, s->channels, s->width);
+    if (first > s->next && (rc = session_gap(s, first, "hole", err)))
+        return rc;
+    int64_t known = s->next - first < samples ? s->next - first : samples;
+    if (known > 0) {
+        s->duplicates += known;
+        count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
+    }
+    count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
+    return known == samples ? 0 : send_chunk(s, first, samples, data, len, err);
+}
+
+int session_finish(struct session *s, struct err *err) {
+    if (s->over)
+        return err_set(err, ERR_PRECONDITION, "the stream has ended already");
+    s->over = true;
+    return post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
+}
+
+bool session_room(const struct session *s) {
+    return s->opened && s->waiting < SESSION_MAX_ORDERS && s->waiting_samples * s->channels * s->width < SESSION_BACKLOG_BYTES;
+}
+
+int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
+    return (int64_t)(message_bytes - 256) / (s->channels * s->width);
+}
+
+void session_counts(const struct session *s, struct session_counts *ret) {
+    *ret = (struct session_counts){.received_through = s->next,
+                                   .consumed_through = s->consumed,
+                                   .gaps = s->gaps,
+                                   .duplicate_samples = s->duplicates,
+                                   .events = s->events,
+                                   .n_events = s->n_events};
+}
+
+/* ---- what comes out ---- */
+
+static void keep_events(struct session *s, const struct live_report *r) {
+    if (!r->n_events || s->n_events + r->n_events > SESSION_MAX_EVENTS)
+        return;
+    struct event *events = realloc(s->events, (size_t)(s->n_events + r->n_events) * sizeof *events);
+    if (!events)
+        return;
+    memcpy(events + s->n_events, r->events, (size_t)r->n_events * sizeof *events);
+    s->events = events;
+    s->n_events += r->n_events;
+    count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
+}
+
+static void forget(struct sessions *all, struct session *s) {
+    struct session **link = &all->first;
+    while (*link != s)
+        link = &(*link)->next_session;
+    *link = s->next_session;
+    all->count--;
+    session_free(s);
+}
+
+static void fail(struct session *s, const struct err *err, const char *reason) {
+    s->over = true;
+    if (s->sink)
+        s->sink->failed(s->owner, err, reason);
+}
+
+void sessions_report(struct sessions *all, const struct live_report *r) {
+    struct session *s = live_stream_owner(r->stream);
+    enum live_report_kind kind = (enum live_report_kind)r->message.kind;
+    if (kind == LIVE_CLOSED) {
+        forget(all, s);
+        return;
+    }
+    if (kind == LIVE_CONSUMED) {
+        s->waiting--;
+        s->waiting_samples -= r->samples;
+        s->consumed += r->samples;
+    }
+    if (!s->sink)
+        return;
+    switch (kind) {
+    case LIVE_OPENED:
+        s->opened = true;
+        s->sink->opened(s->owner, r->opened);
+        break;
+    case LIVE_CONSUMED:
+        s->sink->progress(s->owner);
+        break;
+    case LIVE_RESULT:
+        keep_events(s, r);
+        s->sink->result(s->owner, r);
+        break;
+    case LIVE_PROVISIONAL:
+        s->sink->provisional(s->owner, r);
+        break;
+    case LIVE_ALARM:
+        s->sink->alarm(s->owner, r);
+        break;
+    case LIVE_SUMMARY:
+        s->sink->summary(s->owner, r);
+        break;
+    case LIVE_FAILED:
+        fail(s, &r->err, NULL);
+        break;
+    case LIVE_CLOSED:
+    case LIVE_LOADED:
+    case LIVE_UNLOADED:
+        break;
+    }
+}
+
+void sessions_tick(struct sessions *all) {
+    int64_t now = clock_ms(), buffered = 0;
+    for (struct session *s = all->first, *next; s; s = next) {
+        next = s->next_session;
+        buffered += s->waiting_samples;
+        if (s->over || s->waiting || !s->sink || all->config.idle_ms <= 0 || now - s->newest_ms < all->config.idle_ms)
+            continue;
+        struct err err;
+        err_set(&err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream",
+                (long long)(all->config.idle_ms / 1000));
+        fail(s, &err, "SESSION_EXPIRED");
+    }
+    if (all->config.metrics) {
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), all->count);
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
+    }
+}

@@ -1,0 +1,69 @@
+/* session: the streams of clients: who sends what, in which order, and what came of it. The sample index is the sequence number:
+ * duplicates are dropped and counted, overlaps trimmed, a hole is a gap. Filtering and inference happen on the device worker
+ * (jobs/live.h). Bounded: sessions, the samples that wait per session, the length of a gap. Loop thread. */
+#ifndef BRR_DAEMON_JOBS_SESSION_H
+#define BRR_DAEMON_JOBS_SESSION_H
+#include "daemon/jobs/worker.h"
+
+enum {
+    SESSION_ID_SIZE = 33,
+    SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,
+    SESSION_MAX_ORDERS = 64,
+    SESSION_MAX_GAP_S = 24 * 3600,
+    SESSION_MAX_EVENTS = 65536,
+};
+
+struct sessions;
+struct session;
+
+struct sessions_config {
+    struct worker *worker;
+    struct metrics *metrics; /* may be NULL */
+    int max_sessions;
+    int64_t idle_ms; /* without a sample while nothing waits: the session expires */
+};
+struct sessions *sessions_new(const struct sessions_config *config);
+/* After worker_stop. NULL is fine. */
+void sessions_free(struct sessions *all);
+int sessions_count(const struct sessions *all);
+
+/* What a session tells its owner, on the loop. After failed or summary only session_close may follow. */
+struct session_sink {
+    void (*opened)(void *owner, const struct live_opened *o);
+    void (*result)(void *owner, const struct live_report *r); /* record trace */
+    void (*provisional)(void *owner, const struct live_report *r);
+    void (*alarm)(void *owner, const struct live_report *r);
+    void (*progress)(void *owner); /* samples were consumed: session_ack and session_room changed */
+    void (*summary)(void *owner, const struct live_report *r);
+    void (*failed)(void *owner, const struct err *err, const char *reason);
+};
+
+/* EXHAUSTED when there are max_sessions already. */
+int session_open(struct sessions *all, const struct live_open *open, const struct session_sink *sink, void *owner,
+                 struct session **ret, struct err *err);
+/* The owner is gone or done: it is told nothing more and must not use the session again. reason: of the metric, e.g. "done". */
+void session_close(struct session *s, const char *reason);
+const char *session_id(const struct session *s);
+
+/* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */
+int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err);
+/* Samples up to `end` do not exist. */
+int session_gap(struct session *s, int64_t end, const char *cause, struct err *err);
+int session_finish(struct session *s, struct err *err); /* no more samples; summary follows */
+bool session_room(const struct session *s);             /* whether the next message should be read */
+int64_t session_max_chunk(const struct session *s, size_t message_bytes);
+
+struct session_counts {
+    int64_t received_through, consumed_through; /* source samples */
+    int64_t gaps, duplicate_samples;
+    const struct event *events; /* all so far */
+    int n_events;
+};
+void session_counts(const struct session *s, struct session_counts *ret);
+
+/* A report of the worker about a stream. */
+void sessions_report(struct sessions *all, const struct live_report *r);
+/* Once a second: idle sessions expire, gauges are set. */
+void sessions_tick(struct sessions *all);
+
+#endif

@@ -1,0 +1,342 @@
+/* brr.v1.Stream over sessions (jobs/session.h): translation, and back-pressure both ways. The next message is read only when the
+ * session has room and the client has read its answers. */
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/str.h"
+#include "brr/v1/stream.pb-c.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+
+enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536 };
+
+struct stream_call {
+    struct rpc_call *call;
+    struct session *session; /* NULL before Open and after the end */
+    uv_timer_t ack_timer;
+    bool ack_waiting, held, full, half_closed, opened, ended;
+    double rate_hz;
+    int64_t result_seq;
+    const char *outcome; /* how it ended, for the metric */
+};
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+static void refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms) {
+    c->outcome = "refused";
+    rpc_refuse(c->call, err->code, err, reason, retry_ms);
+}
+
+static void reply(struct stream_call *c, Brr__V1__ServerMessage *m) { c->full = !convert_send(c->call, &m->base); }
+
+static void send_ack(uv_timer_t *timer) {
+    struct stream_call *c = timer->data;
+    c->ack_waiting = false;
+    if (!c->session)
+        return;
+    struct session_counts counts;
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Ack ack = BRR__V1__ACK__INIT;
+    session_counts(c->session, &counts);
+    ack.received_through = counts.received_through;
+    ack.durable_through = counts.consumed_through;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ACK;
+    m.ack = &ack;
+    reply(c, &m);
+}
+
+/* One Ack for all chunks of the next few milliseconds. */
+static void ack_soon(struct stream_call *c) {
+    if (c->ack_waiting || c->ended)
+        return;
+    c->ack_waiting = true;
+    uv_timer_start(&c->ack_timer, send_ack, ACK_DELAY_MS, 0);
+}
+
+/* Read on, or not. */
+static void steer(struct stream_call *c) {
+    bool hold = !c->session || c->full || !session_room(c->session);
+    if (hold && !c->held)
+        rpc_hold(c->call);
+    bool release = !hold && c->held;
+    c->held = hold;
+    if (release)
+        rpc_release(c->call);
+}
+
+/* ---- what the session says ---- */
+
+static void on_opened(void *owner, const struct live_opened *o) {
+    struct stream_call *c = owner;
+    const struct modelfile *file = &o->info.file;
+    const char *const *names = NULL;
+    int n = 0;
+    struct err err;
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Opened opened = BRR__V1__OPENED__INIT;
+    int64_t max_chunk = session_max_chunk(c->session, RPC_DATA_BYTES);
+    if (montage_channels(file->montage, &names, &n, &err)) {
+        refuse(c, &err, NULL, 0);
+        return;
+    }
+    c->opened = true;
+    opened.session_id = (char *)(uintptr_t)session_id(c->session);
+    opened.max_chunk_samples = max_chunk > INT32_MAX ? INT32_MAX : (int32_t)max_chunk;
+    opened.montage = (char **)(uintptr_t)names;
+    opened.n_montage = (size_t)n;
+    opened.used_channels = (int32_t *)(uintptr_t)o->sources;
+    opened.n_used_channels = (size_t)o->n_sources;
+    opened.note = (char *)(uintptr_t)o->note;
+    opened.hop_s = (double)file->hop / FRONTEND_RATE_HZ;
+    opened.alarm_hop_s = (double)o->alarm_hop / FRONTEND_RATE_HZ;
+    opened.window_s = (double)file->model.window / FRONTEND_RATE_HZ;
+    opened.threshold_on = file->events.on;
+    opened.threshold_off = file->events.off;
+    opened.model_sha256 = (char *)(uintptr_t)o->info.sha256;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_OPENED;
+    m.opened = &opened;
+    reply(c, &m);
+    montage_channels_free(names);
+    if (c->half_closed && session_finish(c->session, &err))
+        refuse(c, &err, NULL, 0);
+    steer(c);
+}
+
+static Brr__V1__Event *pack_events(const struct event *events, int n, Brr__V1__Event **list) {
+    Brr__V1__Event *out = calloc((size_t)n + 1, sizeof *out);
+    for (int i = 0; out && i < n; i++) {
+        brr__v1__event__init(&out[i]);
+        out[i].first_sample = events[i].first;
+        out[i].end_sample = events[i].end;
+        out[i].confidence = (double)events[i].confidence;
+        list[i] = &out[i];
+    }
+    return out;
+}
+
+static void on_result(void *owner, const struct live_report *r) {
+    struct stream_call *c = owner;
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Result result = BRR__V1__RESULT__INIT;
+    Brr__V1__Event **list = calloc((size_t)r->n_events + 1, sizeof *list);
+    Brr__V1__Event *events = list ? pack_events(r->events, r->n_events, list) : NULL;
+    result.result_seq = c->result_seq++;
+    result.first_sample = r->first;
+    result.samples = (int32_t)r->samples;
+    result.probabilities.data = (uint8_t *)r->p;
+    result.probabilities.len = r->p ? (size_t)r->samples * sizeof *r->p : 0;
+    result.events = list;
+    result.n_events = events ? (size_t)r->n_events : 0;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_RESULT;
+    m.result = &result;
+    reply(c, &m);
+    free(events);
+    free(list);
+    steer(c);
+}
+
+static void on_provisional(void *owner, const struct live_report *r) {
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Provisional p = BRR__V1__PROVISIONAL__INIT;
+    p.first_sample = r->first;
+    p.samples = (int32_t)r->samples;
+    p.probabilities.data = (uint8_t *)r->p;
+    p.probabilities.len = r->p ? (size_t)r->samples * sizeof *r->p : 0;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_PROVISIONAL;
+    m.provisional = &p;
+    reply(owner, &m);
+    steer(owner);
+}
+
+static void on_alarm(void *owner, const struct live_report *r) {
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Alarm alarm = BRR__V1__ALARM__INIT;
+    alarm.on = r->on;
+    alarm.sample = r->first;
+    alarm.probability = (double)r->probability;
+    alarm.wall_time_ms = r->wall_ms;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
+    m.alarm = &alarm;
+    reply(owner, &m);
+    steer(owner);
+}
+
+static void on_progress(void *owner) {
+    ack_soon(owner);
+    steer(owner);
+}
+
+static void on_summary(void *owner, const struct live_report *r) {
+    struct stream_call *c = owner;
+    struct session_counts counts;
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Summary s = BRR__V1__SUMMARY__INIT;
+    session_counts(c->session, &counts);
+    Brr__V1__Event **list = calloc((size_t)counts.n_events + 1, sizeof *list);
+    Brr__V1__Event *events = list ? pack_events(counts.events, counts.n_events, list) : NULL;
+    s.source_samples = counts.received_through;
+    s.samples = r->samples;
+    s.windows = r->windows;
+    s.gaps = counts.gaps;
+    s.duplicate_samples = counts.duplicate_samples;
+    s.events = list;
+    s.n_events = events ? (size_t)counts.n_events : 0;
+    for (int i = 0; i < counts.n_events; i++)
+        s.seizure_seconds += (double)(counts.events[i].end - counts.events[i].first) / FRONTEND_RATE_HZ;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_SUMMARY;
+    m.summary = &s;
+    send_ack(&c->ack_timer);
+    reply(c, &m);
+    free(events);
+    free(list);
+    c->outcome = "done";
+    rpc_finish(c->call, 0, NULL);
+}
+
+static void on_failed(void *owner, const struct err *err, const char *reason) {
+    struct stream_call *c = owner;
+    if (!reason && !c->opened && err->code == ERR_PRECONDITION)
+        reason = "MONTAGE_MISMATCH";
+    c->outcome = reason && !strcmp(reason, "SESSION_EXPIRED") ? "idle" : "failed";
+    rpc_refuse(c->call, err->code, err, reason, 0);
+}
+
+static const struct session_sink sink = {.opened = on_opened,
+                                         .result = on_result,
+                                         .provisional = on_provisional,
+                                         .alarm = on_alarm,
+                                         .progress = on_progress,
+                                         .summary = on_summary,
+                                         .failed = on_failed};
+
+/* ---- what the client says ---- */
+
+static int check_open(const Brr__V1__Open *in, struct err *err) {
+    if (*in->resume_token)
+        return err_set(err, ERR_UNSUPPORTED, "resuming a stream is unsupported yet; leave resume_token empty");
+    if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
+        return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
+    if (!(in->rate_hz >= 1 && in->rate_hz <= MAX_RATE_HZ))
+        return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
+    if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)
+        return err_set(err, ERR_INVALID, "Open.format is %d; expected F32_UV or I16", (int)in->format);
+    if (in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 && !(in->scale_uv > 0 && in->scale_uv < 1e6))
+        return err_set(err, ERR_INVALID, "Open.scale_uv is %g; I16 needs the microvolt of one unit", in->scale_uv);
+    return 0;
+}
+
+static void open_session(struct stream_call *c, const Brr__V1__Open *in) {
+    struct services *services = services_of(c->call);
+    char path[LIVE_PATH], name[LIVE_NAME];
+    struct err err;
+    if (check_open(in, &err) || models_resolve(services->models, in->model, path, name, &err)) {
+        refuse(c, &err, NULL, 0);
+        return;
+    }
+    struct live_open open = {.checkpoint = path,
+                             .model = name,
+                             .labels = (const char *const *)in->channels,
+                             .n_labels = (int)in->n_channels,
+                             .rate_hz = in->rate_hz,
+                             .format = in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 ? LIVE_I16 : LIVE_F32_UV,
+                             .scale_uv = in->scale_uv,
+                             .alarm_hop_s = in->alarm_hop_s,
+                             .realtime = in->realtime,
+                             .want_probabilities = in->want_probabilities};
+    if (!atomic_load(&services->serving)) {
+        err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");
+        refuse(c, &err, "DRAINING", OVERLOAD_RETRY_MS);
+    } else if (session_open(services->sessions, &open, &sink, c, &c->session, &err)) {
+        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
+    } else {
+        c->rate_hz = in->rate_hz;
+    }
+}
+
+static void on_samples(struct stream_call *c, const Brr__V1__ClientMessage *m) {
+    struct err err = {0};
+    int rc;
+    if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_CHUNK)
+        rc = session_chunk(c->session, m->chunk->first_sample, m->chunk->samples, m->chunk->data.data, m->chunk->data.len, &err);
+    else
+        rc = session_gap(c->session, m->gap->end, "client", &err);
+    if (rc)
+        refuse(c, &err, rc == ERR_RANGE ? "GAP_TOO_LARGE" : NULL, 0);
+    else
+        ack_soon(c);
+}
+
+static struct stream_call *state_of(struct rpc_call *call) {
+    struct stream_call *c = rpc_state(call);
+    if (c || !(c = calloc(1, sizeof *c)))
+        return c;
+    c->call = call;
+    c->outcome = "client_gone";
+    uv_timer_init(services_of(call)->loop, &c->ack_timer);
+    c->ack_timer.data = c;
+    rpc_set_state(call, c);
+    return c;
+}
+
+static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct arena arena;
+    struct err err;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    struct stream_call *c = state_of(call);
+    Brr__V1__ClientMessage *m = c ? convert_unpack_into(&arena, call, &brr__v1__client_message__descriptor, data, len) : NULL;
+    if (m) {
+        bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
+        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != !c->session) {
+            err_set(&err, ERR_INVALID, "%s",
+                    is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
+            refuse(c, &err, NULL, 0);
+        } else if (is_open) {
+            open_session(c, m->open);
+        } else {
+            on_samples(c, m);
+        }
+        steer(c);
+    }
+    arena_done(&arena);
+}
+
+static void half_close(struct rpc_call *call) {
+    struct stream_call *c = state_of(call);
+    struct err err;
+    if (!c)
+        return;
+    c->half_closed = true;
+    if (!c->session) {
+        err_set(&err, ERR_INVALID, "the stream ended without an Open");
+        refuse(c, &err, NULL, 0);
+    } else if (c->opened && session_finish(c->session, &err)) {
+        refuse(c, &err, NULL, 0);
+    }
+}
+
+static void writable(struct rpc_call *call) {
+    struct stream_call *c = rpc_state(call);
+    if (!c)
+        return;
+    c->full = false;
+    steer(c);
+}
+
+static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
+
+static void end(struct rpc_call *call) {
+    struct stream_call *c = rpc_state(call);
+    if (!c)
+        return;
+    c->ended = true;
+    if (c->session)
+        session_close(c->session, c->outcome);
+    c->session = NULL;
+    uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);
+}
+
+const struct rpc_method svc_stream[] = {
+    {"/brr.v1.Stream/Run", true, RPC_DATA_BYTES, message, half_close, writable, end},
+};
+const size_t svc_stream_count = sizeof svc_stream / sizeof *svc_stream;
