@@ -123,7 +123,7 @@ int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char
         str_format(name, LIVE_NAME, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
         return 0;
     }
-    if (plain_name(ref) && !(rc = models_upload_path(m, ref, path, err)) && fsio_exists(path)) {
+    if (plain_name(ref) && !models_upload_path(m, ref, path, err) && fsio_exists(path)) {
         str_copy(name, LIVE_NAME, ref);
         return 0;
     }

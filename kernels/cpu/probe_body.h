@@ -28,10 +28,11 @@ static float probe_multiply_adds(int64_t rounds) {
 #pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         x[i] = vf_all((float)i);
-    for (int64_t r = 0; r < rounds; r++)
+    for (int64_t r = 0; r < rounds; r++) {
 #pragma GCC unroll 12
         for (int i = 0; i < 12; i++)
             x[i] = x[i] * factor + term;
+    }
 #pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         sum += x[i];

@@ -125,12 +125,13 @@ static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     if (!scratch)
         return ERR_EXHAUSTED;
     pack(j, kernels, (float *)(void *)(scratch + each * (size_t)threads));
-    int64_t items = j->batch * j->blocks, run = items / (8 * threads) + 1; /* neighbours in one thread: an item prepares the next */
+    int64_t items = j->batch * j->blocks;
 #pragma omp parallel num_threads(threads)
     {
         char *own = scratch + each * (size_t)omp_get_thread_num();
-#pragma omp for schedule(dynamic, run)
-        for (int64_t i = 0; i < j->batch * j->blocks; i++)
+        /* neighbours in one thread: an item prepares the next */
+#pragma omp for schedule(dynamic, items / (8 * threads) + 1)
+        for (int64_t i = 0; i < items; i++)
             kernels->forward(j, i, own);
     }
     return 0;

@@ -6,7 +6,7 @@ import time
 
 from daemon import MINI, Daemon, make_corpus, temporary
 
-STEPS = 60
+STEPS = 120
 
 
 def weights(path):
@@ -16,7 +16,7 @@ def weights(path):
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=int(time.time()) % 100000)
-        sets = [*MINI, f"data.source=file://{tmp}/eeg", f"training.max_steps={STEPS}", "training.validate_every=20", "checkpoint.every=1s"]
+        sets = [*MINI, f"data.source=file://{tmp}/eeg", f"training.max_steps={STEPS}", "training.validate_every=40", "checkpoint.every=1s"]
         d = Daemon(tmp).start()
         code, plain, err = d.submit(*sets)
         assert code == 0 and plain["state"] == "succeeded", (plain, err)
@@ -40,7 +40,7 @@ def main():
         assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
         print("SIGTERM and restart: bit-identical")
 
-        code, job, err = d.submit(*sets, "limits.wall_clock=2s")
+        code, job, err = d.submit(*sets, "limits.wall_clock=1s")
         assert job["state"] == "interrupted" and job["reason"] == "time_limit" and code == 0, (job, err)
         code, out, err = d.ctl("resume", job["job"], "--set", "limits.wall_clock=none")
         assert code == 0, err

@@ -20,7 +20,7 @@ def main():
         source = f"data.source=file://{tmp}/eeg"
 
         code, _, err = d.submit(f"data.source=file://{tmp}/nowhere", watch=False)
-        assert code == 1
+        assert code == 3, (code, err)
         expect(err, "nowhere", "no directory")
 
         job = f"{tmp}/job.yaml"
