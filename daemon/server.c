@@ -190,8 +190,10 @@ static int prepare_paths(struct daemon *d, struct err *err) {
 }
 
 static void collect_methods(struct daemon *d, size_t *ret_n) {
-    const struct rpc_method *tables[] = {svc_jobs, svc_stream, svc_admin, svc_health};
-    size_t counts[] = {svc_jobs_count, svc_stream_count, svc_admin_count, svc_health_count}, n = 0;
+    const struct rpc_method *tables[] = {svc_jobs, svc_validate, svc_stream, svc_models, svc_checkpoints, svc_admin, svc_health};
+    size_t counts[] = {svc_jobs_count,        svc_validate_count, svc_stream_count, svc_models_count,
+                       svc_checkpoints_count, svc_admin_count,    svc_health_count},
+           n = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (size_t k = 0; k < counts[i] && n < MAX_METHODS; k++)
             d->methods[n++] = &tables[i][k];
@@ -218,6 +220,12 @@ static int open_streams(struct daemon *d, struct err *err) {
     return rc;
 }
 
+static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
+    struct daemon *d = ctx;
+    char name[LIVE_NAME];
+    return models_resolve(d->services.models, ref, path, name, err);
+}
+
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -234,6 +242,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .data_dir = c->data,
                                  .local_paths = c->local_paths,
                                  .max_queued = c->max_queued,
+                                 .resolve_model = resolve_model,
                                  .changed = on_job_changed,
                                  .logged = on_job_log,
                                  .ctx = d};

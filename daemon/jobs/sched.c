@@ -135,7 +135,7 @@ static struct job *next_job(const struct sched *s) {
 }
 
 /* file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
-static int resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
+int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
     char data[4096], path[4096];
     int rc = fsio_absolute(data, sizeof data, s->config.data_dir, err);
     if (rc)
@@ -171,6 +171,25 @@ static char *join_lines(const char *first, const char *const *lines, int n) {
     return text;
 }
 
+/* What the job file calls a model becomes the path it means now, as a further override. */
+static int pin_model(struct sched *s, struct job *job, const char *key, const char *ref, struct err *err) {
+    char path[4096], assignment[4200];
+    if (!ref)
+        return 0;
+    int rc = s->config.resolve_model(s->config.ctx, ref, path, err);
+    if (rc)
+        return err_wrap(err, "%s", key);
+    if (strpbrk(path, "\"\\\n") || !str_format(assignment, sizeof assignment, "%s=\"%s\"", key, path))
+        return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: quotes, backslashes or line ends in it", key, path);
+    const char *line = assignment;
+    char *joined = join_lines(job->overrides, &line, 1);
+    if (!joined)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+    free(job->overrides);
+    job->overrides = joined;
+    return 0;
+}
+
 /* name-of-kind, date and sequence: readable, unique in this database. */
 static void make_id(struct job *job) {
     time_t t = (time_t)(job->created_ms / 1000);
@@ -196,7 +215,11 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
     if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.results_dir, job->id))
         return err_set(err, ERR_RANGE, "paths.results is too long");
-    int rc = resolve_source(s, file->data.source, job->data_root, sizeof job->data_root, err);
+    int rc = sched_resolve_source(s, file->data.source, job->data_root, sizeof job->data_root, err);
+    if (!rc)
+        rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);
+    if (!rc)
+        rc = pin_model(s, job, "model.init_from", file->init_from, err);
     return rc ? rc : fsio_mkdirs(job->directory, err);
 }
 

@@ -11,6 +11,8 @@ struct sched_config {
     const char *database, *results_dir, *data_dir;
     bool local_paths;
     int64_t max_queued;
+    /* The file of a model REF (jobs/models.h), resolved when a job that names one is submitted; path has 4096 bytes. */
+    int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
     /* Told after every change of a job (progress too); may be NULL. */
     void (*changed)(void *ctx, const struct job *job);
     /* A log line of a job. */
@@ -41,6 +43,8 @@ void sched_turn(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
 bool sched_idle(const struct sched *s); /* nothing runs */
+/* data.source as a directory the daemon may read: INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
+int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err);
 struct jobdb *sched_db(struct sched *s);
 
 #endif

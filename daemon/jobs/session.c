@@ -73,6 +73,13 @@ void sessions_free(struct sessions *all) {
 
 int sessions_count(const struct sessions *all) { return all->count; }
 
+int sessions_of_model(const struct sessions *all, const char *model) {
+    int n = 0;
+    for (const struct session *s = all->first; s; s = s->next_session)
+        n += s->sink && !strcmp(s->model, model);
+    return n;
+}
+
 static bool post(struct session *s, enum live_order_kind kind) {
     struct live_order *o = live_order_new(kind, s->stream);
     if (o && worker_post(s->all->config.worker, o))

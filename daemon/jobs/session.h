@@ -26,6 +26,7 @@ struct sessions *sessions_new(const struct sessions_config *config);
 /* After worker_stop. NULL is fine. */
 void sessions_free(struct sessions *all);
 int sessions_count(const struct sessions *all);
+int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
 
 /* What a session tells its owner, on the loop. After failed or summary only session_close may follow. */
 struct session_sink {

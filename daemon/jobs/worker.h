@@ -55,6 +55,7 @@ bool worker_post(struct worker *w, struct live_order *o);
 struct live_report *worker_take_live(struct worker *w); /* NULL when none waits */
 void worker_device(const struct worker *w, struct device_info *ret);
 /* Steps and slices done since start, for the watchdog. */
+int64_t worker_memory_limit(const struct worker *w); /* bytes one job may use */
 int64_t worker_beats(const struct worker *w);
 
 #endif

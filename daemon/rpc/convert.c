@@ -13,23 +13,11 @@ static void arena_keep(void *ctx, void *data) {
     (void)data; /* freed with the call */
 }
 
-/* UTF-8 without control characters that matter to nobody: NUL cannot occur inside a C string, so only the encoding is checked. */
 static bool valid_utf8(const char *text) {
-    const unsigned char *p = (const unsigned char *)text;
-    while (*p) {
-        int more = *p < 0x80 ? 0 : (*p & 0xE0) == 0xC0 ? 1 : (*p & 0xF0) == 0xE0 ? 2 : (*p & 0xF8) == 0xF0 ? 3 : -1;
-        unsigned code = more < 1 ? *p : *p & (0x3Fu >> more);
-        if (more < 0)
-            return false;
-        for (p++; more > 0; more--, p++) {
-            if ((*p & 0xC0) != 0x80)
-                return false;
-            code = code << 6 | (*p & 0x3Fu);
-        }
-        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-            return false;
-    }
-    return true;
+    int step;
+    while ((step = str_utf8_step(text)) > 0)
+        text += step;
+    return !*text;
 }
 
 /* Text fields of a message and of those within it; the schema has no recursive type. NULL = all fine, else the field's name. */

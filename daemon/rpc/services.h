@@ -34,14 +34,25 @@ struct services {
 
 extern const struct rpc_method svc_jobs[];
 extern const size_t svc_jobs_count;
+extern const struct rpc_method svc_validate[];
+extern const size_t svc_validate_count;
 extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
 extern const struct rpc_method svc_stream[];
 extern const size_t svc_stream_count;
+extern const struct rpc_method svc_models[];
+extern const size_t svc_models_count;
+extern const struct rpc_method svc_checkpoints[];
+extern const size_t svc_checkpoints_count;
 extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
 
 /* Tell every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);
+
+/* Load REF under a name and answer with the ModelDescription (Models.Load, Checkpoints.Promote); the call's end must come by
+ * svc_models_load_end. */
+void svc_models_load(struct rpc_call *call, const char *name, const char *ref);
+void svc_models_load_end(struct rpc_call *call);
 
 #endif

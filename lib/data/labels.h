@@ -81,6 +81,10 @@ int labels_write_bids_tsv(const char *path, const struct label_run *runs, size_t
 int labels_write_csv_bi(const char *path, const struct label_run *runs, size_t n_runs, const struct events_header *header,
                         struct err *err);
 
+/* Name of the events file of a recording: "_eeg.edf" (any case, also .bdf), else ".edf", becomes "_events.tsv". ERR_RANGE when it
+ * does not fit. */
+int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err);
+
 /* Patient of a recording from its path relative to the corpus: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21 is the
  * same child as chb01), else the path without its extension. ERR_RANGE when it does not fit. */
 int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err);

@@ -74,3 +74,16 @@ int labels_patient(const char *relative_path, char *buf, size_t size, struct err
         len -= 4;
     return give(buf, size, relative_path, len, err);
 }
+
+int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err) {
+    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf"};
+    size_t len = strlen(edf_path), cut = 0;
+    for (size_t i = 0; !cut && i < sizeof endings / sizeof *endings; i++) {
+        size_t n = strlen(endings[i]);
+        if (len >= n && !strcasecmp(edf_path + len - n, endings[i]))
+            cut = n;
+    }
+    if (!str_format(buf, size, "%.*s_events.tsv", (int)(len - cut), edf_path))
+        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);
+    return 0;
+}

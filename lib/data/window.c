@@ -113,6 +113,17 @@ void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int
         to[groups * period + e] = window_clip(((double)half_to_f32(tail[e]) - mean[e]) * scale[e]);
 }
 
+/* The part of the spans inside a window becomes `value`. */
+static void paint(const struct window_span *spans, int n_spans, int64_t start, int64_t valid, uint8_t value, uint8_t *labels) {
+    for (int i = 0; i < n_spans; i++) {
+        int64_t first = spans[i].first - start, end = spans[i].end - start;
+        first = first < 0 ? 0 : first;
+        end = end > valid ? valid : end;
+        if (first < end)
+            memset(labels + first, value, (size_t)(end - first));
+    }
+}
+
 int window_read(const struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err) {
     struct recording_info info;
@@ -125,13 +136,8 @@ int window_read(const struct recording *rec, int64_t start, int64_t window, floa
     window_normalise(recording_rows(rec, segment, start), valid, info.channels, window, false, x);
     if (labels) {
         memset(labels, 0, (size_t)window);
-        for (int i = 0; i < info.n_seizures; i++) {
-            int64_t first = info.seizures[i].first - start, end = info.seizures[i].end - start;
-            first = first < 0 ? 0 : first;
-            end = end > valid ? valid : end;
-            if (first < end)
-                memset(labels + first, 1, (size_t)(end - first));
-        }
+        paint(info.seizures, info.n_seizures, start, valid, 1, labels);
+        paint(info.held, info.n_held, start, valid, WINDOW_LABEL_HELD, labels);
     }
     *ret_valid = valid;
     return 0;

@@ -48,7 +48,10 @@ int64_t window_overlap(const struct window_span *spans, int n_spans, int64_t sta
 /* Normalise `valid` rows of (valid, C) binary16 into x (window, C) F32, channel-last; the rest is zero. left_pad puts the
  * zeros first (the alarm trace's first minute). Pure function; the only normaliser in the project. */
 void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);
-/* x (window, C) F32 channel-last and labels (window) U8 of the window at start; *ret_valid = valid samples. labels may be NULL. */
+/* Label of a sample that was made by holding over a short gap: it counts in no loss. */
+enum { WINDOW_LABEL_HELD = 2 };
+/* x (window, C) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at start; *ret_valid =
+ * valid samples. labels may be NULL. */
 int window_read(const struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err);
 

@@ -126,6 +126,10 @@ static const struct option job_rows[] = {
 
     {"evaluate.checkpoint", OPTION_STRING, J(evaluate.checkpoint), "null", 0, 0, NULL,
      "evaluate: job:ID, job:ID@best or a model file"},
+    {"evaluate.split", OPTION_ENUM, J(evaluate.split), "all", 0, 0, "all|train|dev|eval", "recordings below this folder, or all"},
+    {"evaluate.alarm_hop_s", OPTION_F64, J(evaluate.alarm_hop_s), "5", 0, 120, NULL,
+     "alarms are scored too, decided this often; 0 = not"},
+    {"evaluate.plots", OPTION_I64, J(evaluate.plots), "20", 0, 100000, NULL, "recordings that get a picture (SVG)"},
 };
 static const struct option_table job_table = {job_rows, sizeof job_rows / sizeof *job_rows};
 
@@ -271,15 +275,38 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
     return rc ? err_wrap(err, "%s: events", file) : 0;
 }
 
+/* What an evaluate job takes from its checkpoint must not seem to be the job's choice. */
+static int check_evaluate(const struct jobfile *job, struct err *err) {
+    static const char *const fixed[] = {"model",
+                                        "training",
+                                        "checkpoint",
+                                        "data.montage",
+                                        "data.window_s",
+                                        "data.hop_s",
+                                        "data.notch_hz",
+                                        "data.bandpass_hz",
+                                        "data.fill_gap_s",
+                                        "data.split",
+                                        "data.balance",
+                                        "events.threshold",
+                                        "events.target_fa_per_24h"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        const struct yaml_node *node = yaml_path(job->root, fixed[i]);
+        if (node)
+            return options_error(node, job->file, err, "%s: an evaluate job takes it from its checkpoint; leave it out", fixed[i]);
+    }
+    return 0;
+}
+
 static int refuse_unsupported(const struct jobfile *job, struct err *err) {
-    if (job->kind > 1)
+    if (job->kind > JOB_KIND_EVALUATE)
         return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train and evaluate", job->file,
                        job->kind_name);
     if (job->checkpoint.upload && strcmp(job->checkpoint.upload, "none"))
         return err_set(err, ERR_UNSUPPORTED, "%s: checkpoint.upload is unsupported yet; leave it out or set it to none", job->file);
-    if (job->kind == 1 && !job->evaluate.checkpoint)
+    if (job->kind == JOB_KIND_EVALUATE && !job->evaluate.checkpoint)
         return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID or a model file)", job->file);
-    return 0;
+    return job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : 0;
 }
 
 int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena,

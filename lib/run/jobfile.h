@@ -15,13 +15,14 @@
 #include "model/events.h"
 #include "model/seizure.h"
 
+enum job_kind { JOB_KIND_TRAIN, JOB_KIND_EVALUATE, JOB_KIND_DETECT, JOB_KIND_BURST, JOB_KIND_GEODESIC };
 enum job_precision { JOB_PRECISION_AUTO, JOB_PRECISION_FP32, JOB_PRECISION_BF16 };
 
 struct jobfile {
     const char *file;             /* name for messages */
     const char *yaml;             /* the text it was read from, before overrides */
     const struct yaml_node *root; /* the tree, overrides applied */
-    int kind;                     /* index into "train|evaluate|detect|burst|geodesic" */
+    int kind;                     /* enum job_kind */
     const char *kind_name;
     const char *name;
     int64_t priority;
@@ -60,8 +61,11 @@ struct jobfile {
     bool auto_threshold;
     double target_fa_per_24h;
     struct {
-        const char *checkpoint, *split;
-    } evaluate; /* evaluate: the model REF, resolved to a path by the owner */
+        const char *checkpoint; /* the model REF, resolved to a path by the owner */
+        int split;              /* "all|train|dev|eval" */
+        double alarm_hop_s;
+        int64_t plots;
+    } evaluate;
 };
 
 /* text + overrides ("a.b=value") → *ret. Errors: INVALID (keys), UNSUPPORTED (detect, burst, geodesic: not yet). */

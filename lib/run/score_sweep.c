@@ -140,7 +140,7 @@ int score_apply(const struct score_trace *traces, int n, const struct events_con
     return 0;
 }
 
-static void find_sensitivities(struct score_sweep *s) {
+void score_sweep_sensitivities(struct score_sweep *s) {
     for (int i = 0; i < SCORE_LIMITS; i++) {
         s->sensitivity_at[i] = NAN;
         for (int k = 0; k < s->n; k++) {
@@ -171,7 +171,7 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
         free(s.points);
         return rc;
     }
-    find_sensitivities(&s);
+    score_sweep_sensitivities(&s);
     *ret = s;
     return 0;
 }
@@ -203,10 +203,15 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
     json_end(w, '}');
 }
 
-/* F1 of a point that may be chosen; −1 of one that may not. */
-static double eligible_f1(const struct score_point *p, double limit) {
-    const struct score *e = &p->scores[SCORE_EVENT];
-    return e->f1 > 0 && e->false_alarms_per_24h <= limit ? e->f1 : -1;
+/* Event F1, and a little of the sample F1 so that pairs that are equal or nearly so are told apart by how well they cover the
+ * seizures; −1 of a point that may not be chosen. */
+static double worth(const struct score_point *p, double limit) {
+    static const double sample_f1_weight = 0.05;
+    const struct score *event = &p->scores[SCORE_EVENT];
+    double sample_f1 = p->scores[SCORE_SAMPLE].f1;
+    if (!(event->f1 > 0) || event->false_alarms_per_24h > limit)
+        return -1;
+    return event->f1 + sample_f1_weight * (isnan(sample_f1) ? 0 : sample_f1);
 }
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
@@ -214,11 +219,11 @@ int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
     int first = -1, last = -1;
     double best = 0;
     for (int i = 0; i < s->n; i++) {
-        double f1 = eligible_f1(&s->points[i], limit);
-        if (f1 > best + 1e-12) {
-            best = f1;
+        double value = worth(&s->points[i], limit);
+        if (value > best + 1e-12) {
+            best = value;
             first = last = i;
-        } else if (first >= 0 && last == i - 1 && fabs(f1 - best) <= 1e-12 && s->points[i].on > s->points[last].on) {
+        } else if (first >= 0 && last == i - 1 && fabs(value - best) <= 1e-12 && s->points[i].on > s->points[last].on) {
             last = i; /* the plateau goes on within one off ratio */
         }
     }

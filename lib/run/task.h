@@ -69,6 +69,7 @@ struct task_kind {
     void (*close)(void *task); /* NULL is fine */
 };
 const struct task_kind *task_train(void);
+const struct task_kind *task_evaluate(void);
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
 
 #endif

@@ -83,7 +83,7 @@ static int open_manifest(struct train *t, struct err *err) {
     if (!(rc = manifest_split(t->manifest, &split, t->role, err)))
         rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
     for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
-        t->validation_recordings += t->role[i] == 2 && manifest_entry(t->manifest, i)->recording;
+        t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;
     return rc;
 }
 
@@ -187,7 +187,7 @@ static void train_close(void *task) {
     struct train *t = task;
     if (!t)
         return;
-    validation_free(t->validation);
+    train_validation_end(t);
     prefetch_stop(t->prefetch);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
@@ -397,13 +397,12 @@ static int conclude_validation(struct train *t, const struct validation_result *
 static int validate_slice(struct train *t, struct err *err) {
     bool done = false;
     struct validation_result r;
-    int rc = validation_step(t->validation, &done, &r, err);
+    int rc = train_validation_step(t, &done, &r, err);
     if (!rc)
         report(t);
     if (rc || !done)
         return rc;
-    validation_free(t->validation);
-    t->validation = NULL;
+    train_validation_end(t);
     return conclude_validation(t, &r, err);
 }
 
@@ -423,7 +422,7 @@ static int train_step(void *task, enum task_status *ret, struct err *err) {
     } else if (t->validation) {
         rc = validate_slice(t, err);
     } else if (validation_due(t)) {
-        rc = validation_start(t, &t->validation, err);
+        rc = train_validation_start(t, err);
     } else if (t->at.step >= t->total_steps) { /* no validation set: the last weights are the result */
         t->at.finished = true;
         rc = train_save(t, false, err);

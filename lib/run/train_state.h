@@ -6,15 +6,15 @@
 #include "data/prefetch.h"
 #include "data/sampler.h"
 #include "nn/optim.h"
-#include "run/detector.h"
-#include "run/score.h"
+#include "run/evaluation.h"
 #include "run/task.h"
-#include "run/timeline.h"
+
+enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
 
 /* What a validation found. */
 struct validation_result {
     double metric; /* of training.early_stopping.metric, higher is better (loss: negated) */
-    double event_f1, auroc, loss, sensitivity_at[4], false_alarms_per_24h;
+    double event_f1, auroc, loss, false_alarms_per_24h;
     struct events_config events; /* with the thresholds chosen */
 };
 
@@ -27,8 +27,6 @@ struct train_counters {
     double best_metric, loss_average;
     bool finished; /* early stopping or end of schedule, final validation done */
 };
-
-struct validation;
 
 struct train {
     const struct jobfile *job;
@@ -48,7 +46,8 @@ struct train {
     int64_t steps_per_epoch, total_steps, validation_recordings;
     double pos_weight, prior;
     struct train_counters at;
-    struct validation *validation; /* running, or NULL */
+    struct evaluation *validation; /* running, or NULL; over the detector */
+    struct detector *detector;
     struct validation_result newest;
     struct task_progress progress;
     double batch_loss, batch_wait_s, batch_start_s;
@@ -60,9 +59,9 @@ double train_clock(void);
 void train_log(struct train *t, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Validation over whole recordings, a few windows per step. */
-int validation_start(struct train *t, struct validation **ret, struct err *err);
-int validation_step(struct validation *v, bool *ret_done, struct validation_result *ret, struct err *err);
-void validation_free(struct validation *v);
+int train_validation_start(struct train *t, struct err *err);
+int train_validation_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err);
+void train_validation_end(struct train *t);
 
 /* checkpoints/step-N.safetensors, .state.safetensors beside it. `validated`: the newest validation belongs to this step. */
 int train_save(struct train *t, bool validated, struct err *err);

@@ -186,7 +186,7 @@ static void a_written_recording_reads_back(void **state) {
     window_normalise(rows + 600, 200, 3, 256, false, expected);
     assert_memory_equal(x, expected, sizeof x);
     for (int i = 0; i < 256; i++)
-        assert_int_equal(labels[i], i >= 50 && i < 150);
+        assert_int_equal(labels[i], i >= 100 && i < 200 ? WINDOW_LABEL_HELD : i >= 50 && i < 150);
     assert_int_equal(window_read(rec, 1044, 256, x, labels, &valid, NULL), 0);
     assert_int_equal(valid, 256);
     window_normalise(rows + 1200 + 3 * 44, 256, 3, 256, false, expected);
@@ -338,6 +338,19 @@ static void gaps_of_a_discontinuous_file_are_held_or_split(void **state) {
     assert_int_equal(info.n_held, 1);
     assert_int_equal(info.held[0].first, 3 * 256);
     assert_int_equal(info.held[0].end, 4 * 256);
+    enum { LENGTH = 8 * 256 };
+    float *x = calloc((size_t)LENGTH * (size_t)info.channels, sizeof *x);
+    uint8_t labels[LENGTH];
+    int64_t valid = 0;
+    assert_non_null(x);
+    assert_int_equal(window_read(rec, 0, LENGTH, x, labels, &valid, NULL), 0);
+    assert_int_equal(valid, 6 * 256);
+    assert_int_equal(labels[255], 0);
+    assert_int_equal(labels[256], 1); /* the seizure, 1 to 3 s */
+    assert_int_equal(labels[3 * 256], WINDOW_LABEL_HELD);
+    assert_int_equal(labels[4 * 256 - 1], WINDOW_LABEL_HELD);
+    assert_int_equal(labels[4 * 256], 0);
+    free(x);
     recording_close(rec);
     fixture_remove(folder);
 }

@@ -1,0 +1,166 @@
+/* brr.v1.Models: which models serve and what they are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
+
+/* What a model file says of itself; `info` may be NULL for one that is not loaded. */
+static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name, const char *path, const struct modelfile *file) {
+    Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
+    const char *const *labels = NULL;
+    int n = 0;
+    if (!m)
+        return NULL;
+    brr__v1__model_description__init(m);
+    m->name = arena_strdup(arena, name);
+    m->checkpoint = arena_strdup(arena, path);
+    m->preset = (char *)(uintptr_t)seizure_preset_name(&file->model);
+    m->mixer = file->model.mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2";
+    m->parameters = seizure_parameter_count(&file->model);
+    m->montage = arena_strdup(arena, file->montage);
+    m->rate_hz = FRONTEND_RATE_HZ;
+    m->window_s = (double)file->model.window / FRONTEND_RATE_HZ;
+    m->hop_s = (double)file->hop / FRONTEND_RATE_HZ;
+    m->threshold_on = file->events.on;
+    m->threshold_off = file->events.off;
+    m->step = file->step;
+    if (!montage_channels(file->montage, &labels, &n, NULL) && (m->channels = arena_alloc(arena, (size_t)n * sizeof *m->channels)))
+        for (int i = 0; i < n; i++)
+            if ((m->channels[m->n_channels] = arena_strdup(arena, labels[i])))
+                m->n_channels++;
+    montage_channels_free(labels);
+    return m->name && m->checkpoint && m->montage ? m : NULL;
+}
+
+static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const struct served_model *s) {
+    struct arena *arena = rpc_arena(call);
+    if (!s->opened) { /* loads, or could not be loaded */
+        Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
+        if (m) {
+            brr__v1__model_description__init(m);
+            m->name = arena_strdup(arena, s->name);
+            m->checkpoint = arena_strdup(arena, s->path);
+        }
+        return m && m->name && m->checkpoint ? m : NULL;
+    }
+    const struct detector_info *info = &s->opened->info;
+    Brr__V1__ModelDescription *m = describe(arena, s->name, s->path, &info->file);
+    if (!m)
+        return NULL;
+    m->sha256 = arena_strdup(arena, info->sha256);
+    m->device = arena_strdup(arena, info->device);
+    m->memory_bytes = info->memory_bytes;
+    m->sessions = sessions_of_model(services_of(call)->sessions, s->name);
+    return m->sha256 && m->device ? m : NULL;
+}
+
+static void answer(struct rpc_call *call, const Brr__V1__ModelDescription *m) {
+    struct err err;
+    if (m) {
+        convert_answer(call, &m->base);
+        return;
+    }
+    err_set(&err, ERR_EXHAUSTED, "out of memory describing a model");
+    fail(call, &err);
+}
+
+static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct models *models = services_of(call)->models;
+    if (!convert_unpack(call, &brr__v1__list_models_request__descriptor, data, len))
+        return;
+    Brr__V1__ModelDescription *items[MODELS_MAX];
+    Brr__V1__ListModelsResponse out = BRR__V1__LIST_MODELS_RESPONSE__INIT;
+    out.models = items;
+    for (int i = 0; i < models_count(models); i++)
+        if ((items[out.n_models] = describe_served(call, models_at(models, i))))
+            out.n_models++;
+    convert_answer(call, &out.base);
+}
+
+static void describe_one(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__DescribeModelRequest *in = convert_unpack(call, &brr__v1__describe_model_request__descriptor, data, len);
+    char path[LIVE_PATH], label[LIVE_NAME];
+    struct modelfile file;
+    struct err err;
+    if (!in)
+        return;
+    const struct served_model *served = models_find(services_of(call)->models, in->name);
+    if (served && served->opened)
+        answer(call, describe_served(call, served));
+    else if (models_resolve(services_of(call)->models, in->name, path, label, &err) || modelfile_read(path, &file, &err))
+        fail(call, &err);
+    else
+        answer(call, describe(rpc_arena(call), in->name, path, &file));
+}
+
+static void on_loaded(void *ctx, const struct live_opened *opened, const struct err *err) {
+    struct rpc_call *call = ctx;
+    const char *name = rpc_state(call);
+    const struct served_model *served = name ? models_find(services_of(call)->models, name) : NULL;
+    if (opened && served)
+        answer(call, describe_served(call, served));
+    else
+        rpc_finish(call, err ? err->code : ERR_INTERNAL, err);
+}
+
+/* A served name from a REF: "job:train-1@best" → "train-1-best", "/a/b/net.safetensors" → "net". */
+static char *name_of_ref(struct arena *arena, const char *ref) {
+    const char *slash = strrchr(ref, '/');
+    char *name = arena_strdup(arena, slash ? slash + 1 : str_starts(ref, "job:") ? ref + 4 : ref);
+    if (!name)
+        return NULL;
+    if (slash && str_ends(name, ".safetensors"))
+        name[strlen(name) - strlen(".safetensors")] = '\0';
+    for (char *p = name; *p; p++)
+        if (*p == '@')
+            *p = '-';
+    return name;
+}
+
+void svc_models_load(struct rpc_call *call, const char *name, const char *ref) {
+    struct err err;
+    char *own = *name ? arena_strdup(rpc_arena(call), name) : name_of_ref(rpc_arena(call), ref);
+    if (!own) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory loading a model");
+        fail(call, &err);
+        return;
+    }
+    rpc_set_state(call, own);
+    if (models_serve(services_of(call)->models, own, ref, on_loaded, call, &err))
+        fail(call, &err);
+}
+
+void svc_models_load_end(struct rpc_call *call) { models_forget(services_of(call)->models, call); }
+
+static void load(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__LoadModelRequest *in = convert_unpack(call, &brr__v1__load_model_request__descriptor, data, len);
+    if (in)
+        svc_models_load(call, in->name, in->ref);
+}
+
+static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__UnloadModelRequest *in = convert_unpack(call, &brr__v1__unload_model_request__descriptor, data, len);
+    struct err err;
+    if (!in)
+        return;
+    const struct served_model *served = models_find(services_of(call)->models, in->name);
+    Brr__V1__ModelDescription *m = served ? describe_served(call, served) : NULL;
+    if (models_unserve(services_of(call)->models, in->name, &err))
+        fail(call, &err);
+    else
+        answer(call, m);
+}
+
+const struct rpc_method svc_models[] = {
+    {"/brr.v1.Models/List", false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
+    {"/brr.v1.Models/Load", false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end},
+    {"/brr.v1.Models/Unload", false, RPC_CONTROL_BYTES, unload, NULL, NULL, NULL},
+    {"/brr.v1.Models/Describe", false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, NULL},
+};
+const size_t svc_models_count = sizeof svc_models / sizeof *svc_models;

@@ -1,0 +1,174 @@
+/* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Headers, labels and the device's speed are looked
+ * at on libuv's thread pool. */
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+#include "run/estimate.h"
+
+enum { MAX_NOTICES = 40, MAX_FACTS = 24 };
+
+struct validate {
+    uv_work_t work;
+    struct rpc_call *call; /* NULL once the client is gone */
+    struct arena arena;    /* outlives the call */
+    struct jobfile job;
+    struct estimate_config config;
+    struct estimate estimate;
+    char data_root[4096], device[32];
+    char *notices[MAX_NOTICES];
+    size_t n_notices;
+    Brr__V1__Pair pairs[MAX_FACTS], *facts[MAX_FACTS];
+    size_t n_facts;
+    struct err err;
+};
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+static void notice(void *ctx, const char *text) {
+    struct validate *v = ctx;
+    if (v->n_notices < MAX_NOTICES && (v->notices[v->n_notices] = arena_strdup(&v->arena, text)))
+        v->n_notices++;
+}
+
+static void fact(struct validate *v, const char *key, const char *value) {
+    Brr__V1__Pair *p = &v->pairs[v->n_facts];
+    if (v->n_facts == MAX_FACTS || !value)
+        return;
+    brr__v1__pair__init(p);
+    p->key = (char *)(uintptr_t)key;
+    p->value = (char *)(uintptr_t)value;
+    v->facts[v->n_facts++] = p;
+}
+
+static void train_facts(struct validate *v) {
+    const struct jobfile *job = &v->job;
+    const struct seizure_config *m = &job->model;
+    const struct estimate *e = &v->estimate;
+    struct arena *a = &v->arena;
+    fact(v, "model",
+         arena_printf(a, "%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers", seizure_preset_name(m), m->encoder_channels[0],
+                      m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks, m->mamba_layers,
+                      m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2"));
+    fact(v, "batch",
+         arena_printf(a, "%lld windows of %g s, %lld at a time", (long long)job->training.batch_size, job->data.window_s,
+                      (long long)job->training.micro_batch_size));
+    if (v->config.data_root) {
+        fact(v, "data", v->config.data_root);
+        fact(v, "hours", arena_printf(a, "%.2f", e->hours));
+        fact(v, "seizures", arena_printf(a, "%lld", (long long)e->seizures));
+        if (e->unreadable)
+            fact(v, "cannot be used", arena_printf(a, "%lld recordings; the job will list them", (long long)e->unreadable));
+    }
+    if (e->windows_per_epoch)
+        fact(v, "an epoch",
+             arena_printf(a, "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)e->steps_per_epoch));
+}
+
+static void work(uv_work_t *request) {
+    struct validate *v = request->data;
+    if (v->job.kind == JOB_KIND_TRAIN && !estimate_train(&v->config, &v->estimate, &v->err))
+        train_facts(v);
+}
+
+static void answer(struct validate *v) {
+    const struct estimate *e = &v->estimate;
+    Brr__V1__ValidateResponse out = BRR__V1__VALIDATE_RESPONSE__INIT;
+    out.kind = (char *)(uintptr_t)v->job.kind_name;
+    out.notices = v->notices;
+    out.n_notices = v->n_notices;
+    out.device = v->device;
+    out.memory_bytes = e->memory_bytes;
+    out.memory_available_bytes = v->config.memory_limit_bytes;
+    out.parameters = e->parameters;
+    out.steps = e->steps;
+    out.seconds_per_step = e->seconds_per_step;
+    out.seconds_total = e->seconds_total;
+    out.recordings = e->recordings;
+    out.windows_per_epoch = e->windows_per_epoch;
+    out.facts = v->facts;
+    out.n_facts = v->n_facts;
+    out.largest_micro_batch = e->largest_micro_batch;
+    convert_answer(v->call, &out.base);
+}
+
+static void release(struct validate *v) {
+    arena_done(&v->arena);
+    free(v);
+}
+
+static void done(uv_work_t *request, int status) {
+    struct validate *v = request->data;
+    (void)status;
+    if (v->call) {
+        rpc_set_state(v->call, NULL);
+        if (v->err.code)
+            rpc_finish(v->call, v->err.code, &v->err);
+        else
+            answer(v);
+    }
+    release(v);
+}
+
+/* The job file and where its data are; data that is not at hand is a notice, not a failure. */
+static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
+    struct services *s = services_of(v->call);
+    struct device_info device;
+    struct err why;
+    const char *name = *in->name ? in->name : "job.yaml";
+    int rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err);
+    if (rc)
+        return rc;
+    if (!task_kind_find(v->job.kind_name))
+        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", name, v->job.kind_name);
+    jobfile_notices(&v->job, notice, v);
+    worker_device(s->worker, &device);
+    str_copy(v->device, sizeof v->device, device.name);
+    v->config = (struct estimate_config){.job = &v->job,
+                                         .device = v->device,
+                                         .threads = device.threads,
+                                         .memory_limit_bytes = worker_memory_limit(s->worker),
+                                         .measure = true};
+    if (!sched_resolve_source(s->sched, v->job.data.source, v->data_root, sizeof v->data_root, &why))
+        v->config.data_root = v->data_root;
+    else
+        notice(v, why.message);
+    if (!sched_idle(s->sched))
+        notice(v, "a job runs now: the time of a step was measured beside it");
+    return 0;
+}
+
+static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
+    struct validate *v = in ? calloc(1, sizeof *v) : NULL;
+    struct err err;
+    if (!v)
+        return;
+    arena_init(&v->arena, 16u << 20);
+    v->work.data = v;
+    v->call = call;
+    int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "Validate without a job file");
+    if (!rc && uv_queue_work(services_of(call)->loop, &v->work, work, done))
+        rc = err_set(&err, ERR_EXHAUSTED, "cannot start a thread to look at the job");
+    if (rc) {
+        rpc_finish(call, rc, &err);
+        release(v);
+        return;
+    }
+    rpc_set_state(call, v);
+}
+
+static void end(struct rpc_call *call) {
+    struct validate *v = rpc_state(call);
+    if (v)
+        v->call = NULL;
+}
+
+const struct rpc_method svc_validate[] = {
+    {"/brr.v1.Jobs/Validate", false, RPC_CONTROL_BYTES, validate, NULL, NULL, end},
+};
+const size_t svc_validate_count = sizeof svc_validate / sizeof *svc_validate;

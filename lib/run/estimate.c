@@ -1,0 +1,231 @@
+#include "run/estimate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/edf.h"
+#include "data/labels.h"
+#include "data/sampler.h"
+#include "nn/optim.h"
+
+enum { MEASURED_STEPS = 2 };
+
+static double clock_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- memory ---- */
+
+static bool fits(const struct jobfile *job, const struct seizure_options *options, int64_t limit, int64_t *ret_need) {
+    struct seizure_memory m;
+    if (seizure_memory(&job->model, options, &m, NULL))
+        return false;
+    *ret_need = m.total + 2 * m.parameters; /* the optimizer's moments */
+    return !limit || *ret_need <= limit;
+}
+
+static int plan_memory(const struct estimate_config *c, const struct device_info *device, struct estimate *e, struct err *err) {
+    struct seizure_options options = {
+        .max_batch = (int)c->job->training.micro_batch_size, .training = true, .precision = jobfile_precision(c->job, device)};
+    struct seizure_memory m;
+    int64_t need = 0;
+    int rc = seizure_memory(&c->job->model, &options, &m, err);
+    if (rc)
+        return rc;
+    e->parameters = seizure_parameter_count(&c->job->model);
+    fits(c->job, &options, 0, &e->memory_bytes);
+    for (options.max_batch = (int)c->job->training.batch_size; options.max_batch > 0; options.max_batch--)
+        if (c->job->training.batch_size % options.max_batch == 0 && fits(c->job, &options, c->memory_limit_bytes, &need))
+            break;
+    e->largest_micro_batch = options.max_batch;
+    return 0;
+}
+
+/* ---- data ---- */
+
+struct survey {
+    const struct estimate_config *config;
+    struct estimate *e;
+    struct balance_counts windows;
+};
+
+static void count_windows(struct survey *s, int64_t samples, const struct labels *labels) {
+    const struct jobfile *job = s->config->job;
+    int64_t hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ), window = job->model.window;
+    struct window_span segment = {0, samples}, *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
+    int64_t n = window_grid(&segment, 1, window, hop, NULL);
+    if (!seizures)
+        return;
+    for (size_t i = 0; i < labels->n_runs; i++)
+        seizures[i] = (struct window_span){(int64_t)llround(labels->runs[i].onset_s * FRONTEND_RATE_HZ),
+                                           (int64_t)llround(labels->runs[i].end_s * FRONTEND_RATE_HZ)};
+    struct recording_info info = {
+        .samples = samples, .segments = &segment, .n_segments = 1, .seizures = seizures, .n_seizures = (int)labels->n_runs};
+    for (int64_t i = 0; i < n; i++) {
+        struct window_count count = manifest_count_window(&info, i * hop, window);
+        if (2 * count.valid < window)
+            continue;
+        s->windows.partial += count.class == WINDOW_PARTIAL;
+        s->windows.full += count.class == WINDOW_FULL;
+        s->windows.none += count.class == WINDOW_NONE;
+    }
+    free(seizures);
+}
+
+static bool is_recording(const char *path) {
+    size_t len = strlen(path);
+    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
+}
+
+/* Header and labels of one file; a file that cannot be used is counted, as training would leave it out. */
+static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    struct survey *s = ctx;
+    const struct jobfile *job = s->config->job;
+    char path[4096];
+    struct edf *edf = NULL;
+    struct labels labels;
+    (void)size_bytes;
+    if (!is_recording(relative_path) || (job->data.max_files && s->e->recordings >= job->data.max_files))
+        return 0;
+    int rc = fsio_join(path, sizeof path, s->config->data_root, relative_path, err);
+    if (rc)
+        return rc;
+    s->e->recordings++;
+    if (edf_open(path, &edf, NULL)) {
+        s->e->unreadable++;
+        return 0;
+    }
+    double seconds = edf_info(edf)->duration_s;
+    if (labels_load(path, job->data.labels, edf, &labels, NULL)) {
+        s->e->unreadable++;
+    } else {
+        if (labels.source == LABELS_NONE && strcmp(job->data.unlabeled, "background") != 0) {
+            s->e->unreadable++;
+        } else {
+            s->e->hours += seconds / 3600;
+            s->e->seizures += (int64_t)labels.n_runs;
+            count_windows(s, (int64_t)llround(seconds * FRONTEND_RATE_HZ), &labels);
+        }
+        labels_done(&labels);
+    }
+    edf_close(edf);
+    return 0;
+}
+
+static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
+    const struct jobfile *job = c->job;
+    struct survey s = {.config = c, .e = e};
+    struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
+    struct balance_counts used;
+    int rc = fsio_walk(c->data_root, look_at, &s, err);
+    if (rc)
+        return rc;
+    balance_plan(&s.windows, &balance, &used);
+    /* which patients validate is drawn when the job runs; their share of the windows is close to their share of patients */
+    e->windows_per_epoch = (int64_t)llround((double)(used.partial + used.full + used.none) * (1 - job->data.validation_fraction));
+    e->steps_per_epoch = e->windows_per_epoch / job->training.batch_size;
+    e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * e->steps_per_epoch;
+    return 0;
+}
+
+/* ---- time ---- */
+
+struct trial {
+    struct device *device;
+    struct stream *stream;
+    struct seizure_net *net;
+    struct optim optim;
+    void *x, *logits, *dlogits;
+    int64_t batch;
+};
+
+static int open_trial(const struct estimate_config *c, struct trial *t, struct err *err) {
+    const struct seizure_config *model = &c->job->model;
+    struct device_info info;
+    struct optim_config optim = {.learning_rate = 1e-6, .total_steps = 100, .constant = true};
+    int rc = device_open(c->device, c->threads, &t->device, err);
+    if (rc)
+        return rc;
+    device_describe(t->device, &info);
+    struct seizure_options options = {.max_batch = (int)t->batch, .training = true, .precision = jobfile_precision(c->job, &info)};
+    size_t n = (size_t)t->batch * (size_t)model->window * sizeof(float);
+    if (!(rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err)) &&
+        !(rc = seizure_new(t->device, model, &options, &t->net, err)) && !(rc = seizure_init(t->net, t->stream, 1, 0.1, err)) &&
+        !(rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err)) &&
+        !(rc = device_alloc(t->device, n * (size_t)model->in_channels, &t->x, err)) &&
+        !(rc = device_alloc(t->device, n, &t->logits, err)))
+        rc = device_alloc(t->device, n, &t->dlogits, err);
+    return rc;
+}
+
+static void close_trial(struct trial *t) {
+    optim_done(&t->optim);
+    device_free(t->device, t->x);
+    device_free(t->device, t->logits);
+    device_free(t->device, t->dlogits);
+    seizure_free(t->net);
+    stream_close(t->stream);
+    device_close(t->device);
+}
+
+/* Forward, backward and the optimizer's step over zeros: the same arithmetic as with data. */
+static int one_step(const struct estimate_config *c, struct trial *t, int64_t step, struct err *err) {
+    const struct seizure_config *model = &c->job->model;
+    struct tensor x = tensor_3d(t->x, DTYPE_F32, t->batch, model->window, model->in_channels),
+                  logits = tensor_2d(t->logits, DTYPE_F32, t->batch, model->window),
+                  dlogits = tensor_2d(t->dlogits, DTYPE_F32, t->batch, model->window);
+    struct seizure_pass pass = {.seed = 1, .step = (uint32_t)step};
+    struct optim_report report;
+    int rc = optim_zero_grad(&t->optim, t->stream, err);
+    if (!rc)
+        rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
+    if (!rc)
+        rc = seizure_backward(t->net, t->stream, &dlogits, &pass, err);
+    if (!rc)
+        rc = optim_step(&t->optim, t->stream, step, &report, err);
+    return rc ? rc : stream_sync(t->stream, err);
+}
+
+/* On the CPU the time of a step is that of its windows, so one window is measured. */
+static int measure(const struct estimate_config *c, struct estimate *e, struct err *err) {
+    bool cpu = !strcmp(c->device, "cpu");
+    struct trial t = {.batch = cpu ? 1 : c->job->training.micro_batch_size};
+    double best = INFINITY;
+    int rc = open_trial(c, &t, err);
+    for (int64_t i = 0; !rc && i <= MEASURED_STEPS; i++) { /* the first warms up */
+        double start = clock_s();
+        if (!(rc = one_step(c, &t, i, err)) && i)
+            best = fmin(best, clock_s() - start);
+    }
+    close_trial(&t);
+    if (!rc)
+        e->seconds_per_step = best * (double)(c->job->training.batch_size / t.batch);
+    return rc;
+}
+
+int estimate_train(const struct estimate_config *c, struct estimate *ret, struct err *err) {
+    struct device_info infos[17], *device = NULL;
+    int n = device_list(infos, 17), rc = 0;
+    *ret = (struct estimate){0};
+    for (int i = 0; i < n; i++)
+        if (!strcmp(infos[i].name, c->device))
+            device = &infos[i];
+    if (!device)
+        return err_set(err, ERR_UNSUPPORTED, "device %s is not usable here", c->device);
+    rc = plan_memory(c, device, ret, err);
+    if (!rc && c->data_root)
+        rc = plan_steps(c, ret, err);
+    else if (!rc)
+        ret->steps = c->job->training.max_steps;
+    if (!rc && c->measure && ret->largest_micro_batch)
+        rc = measure(c, ret, err);
+    ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    return rc;
+}

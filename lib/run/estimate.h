@@ -1,0 +1,31 @@
+/* estimate: what a train job would need and take, without starting it: memory from the plan, steps from the headers and labels of
+ * the recordings (no cache is built), seconds from a short measurement of the device. Any thread; opens the device for itself. */
+#ifndef BRR_RUN_ESTIMATE_H
+#define BRR_RUN_ESTIMATE_H
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/device.h"
+#include "run/jobfile.h"
+
+struct estimate {
+    int64_t parameters, memory_bytes;
+    int64_t largest_micro_batch;    /* within the memory limit; 0 = none fits */
+    int64_t recordings, unreadable; /* EDF and BDF files; those that cannot be used */
+    double hours;
+    int64_t seizures;
+    int64_t windows_per_epoch, steps_per_epoch, steps; /* 0: no data at hand */
+    double seconds_per_step, seconds_total;            /* training alone; 0 = not measured or no steps known */
+};
+
+struct estimate_config {
+    const struct jobfile *job;
+    const char *data_root; /* absolute, or NULL: not at hand */
+    const char *device;    /* "cpu", "cuda:0" */
+    int threads;
+    int64_t memory_limit_bytes;
+    bool measure;
+};
+int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);
+
+#endif

@@ -1,0 +1,202 @@
+/* The evaluate task: a checkpoint against labelled recordings. Montage, filters, window and hop are the checkpoint's; thresholds
+ * too unless the job names its own. Begins anew when it is interrupted: the window cache is what took long. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/yaml.h"
+#include "run/evaluate_state.h"
+
+enum { BATCH = 8 };
+
+static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) {
+    char text[700];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (e->env.log)
+        e->env.log(e->env.ctx, level, text);
+}
+
+static void report(struct evaluate *e, const char *phase, int64_t done, int64_t total) {
+    str_copy(e->progress.phase, sizeof e->progress.phase, phase);
+    e->progress.done = done;
+    e->progress.total = total;
+    if (e->env.progress)
+        e->env.progress(e->env.ctx, &e->progress);
+}
+
+static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
+    struct evaluate *e = ctx;
+    (void)path;
+    report(e, "cache", done, total);
+    return !(e->env.stop && atomic_load(e->env.stop));
+}
+
+/* Entries of the wanted part: all, or the folder train, dev or eval. */
+static int choose(struct evaluate *e, struct err *err) {
+    static const char *const names[] = {"all", "train", "dev", "eval"};
+    const char *split = names[e->job->evaluate.split];
+    int64_t n = manifest_count(e->manifest), chosen = 0, seizures = 0;
+    struct recording_info info;
+    if (!(e->role = calloc((size_t)n + 1, 1)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
+    for (int64_t i = 0; i < n; i++) {
+        const struct manifest_entry *entry = manifest_entry(e->manifest, i);
+        e->role[i] = entry->recording && (!e->job->evaluate.split || !strcmp(entry->split, split));
+        chosen += e->role[i];
+        if (!e->role[i])
+            continue;
+        recording_info(entry->recording, &info);
+        seizures += info.n_seizures;
+    }
+    if (!chosen)
+        return err_set(err, ERR_PRECONDITION, "none of %lld recordings lies below a folder %s/; set evaluate.split to all",
+                       (long long)n, split);
+    tell(e, TASK_INFO, "%lld recordings with %lld seizures", (long long)chosen, (long long)seizures);
+    return 0;
+}
+
+static int open_data(struct evaluate *e, struct err *err) {
+    const struct jobfile *job = e->job;
+    const struct modelfile *file = &detector_info(e->detector)->file;
+    struct manifest_config config = {.root = e->env.data_root,
+                                     .cache_dir = e->env.cache_dir,
+                                     .frontend = file->frontend,
+                                     .window = file->model.window,
+                                     .hop = file->hop,
+                                     .labels = job->data.labels,
+                                     .unlabeled = job->data.unlabeled,
+                                     .fail_on_bad_file = job->data.fail_on_bad_file,
+                                     .workers = (int)job->data.loader_workers,
+                                     .max_files = job->data.max_files,
+                                     .rebuild = job->data.rebuild};
+    config.frontend.montage = file->montage;
+    int rc = manifest_open(&config, cache_progress, e, &e->manifest, err);
+    if (rc)
+        return rc;
+    char bad[600];
+    if (manifest_describe_bad(e->manifest, 5, bad, sizeof bad))
+        tell(e, TASK_WARN, "%s", bad);
+    return choose(e, err);
+}
+
+static int begin(struct evaluate *e, struct err *err) {
+    const struct modelfile *file = &detector_info(e->detector)->file;
+    int64_t hop = (int64_t)llround(e->job->evaluate.alarm_hop_s * FRONTEND_RATE_HZ);
+    if (hop && file->hop % hop)
+        return err_set(err, ERR_INVALID, "%s: evaluate.alarm_hop_s %g does not divide the checkpoint's hop of %g s", e->job->file,
+                       e->job->evaluate.alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
+    struct evaluation_config config = {.detector = e->detector,
+                                       .stream = e->stream,
+                                       .manifest = e->manifest,
+                                       .role = e->role,
+                                       .wanted = 1,
+                                       .events = yaml_path(e->job->root, "events") ? e->job->events : file->events,
+                                       .sweep = true,
+                                       .windows_per_step = BATCH,
+                                       .alarm_hop = hop};
+    return evaluation_start(&config, &e->evaluation, err);
+}
+
+static void evaluate_close(void *task) {
+    struct evaluate *e = task;
+    if (!e)
+        return;
+    evaluation_free(e->evaluation);
+    score_report_done(&e->scores);
+    detector_close(e->detector);
+    manifest_close(e->manifest);
+    stream_close(e->stream);
+    free(e->role);
+    free(e);
+}
+
+static int evaluate_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct evaluate *e = calloc(1, sizeof *e);
+    if (!e)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    e->job = job;
+    e->env = *env;
+    e->progress = (struct task_progress){.loss = NAN,
+                                         .validation_loss = NAN,
+                                         .learning_rate = NAN,
+                                         .gradient_norm = NAN,
+                                         .windows_per_s = NAN,
+                                         .data_wait_ratio = NAN,
+                                         .eta_s = NAN,
+                                         .metric = NAN};
+    int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
+    if (!rc)
+        rc = detector_open(env->device, job->evaluate.checkpoint, BATCH, &e->detector, err);
+    if (!rc)
+        rc = open_data(e, err);
+    if (!rc)
+        rc = begin(e, err);
+    if (rc) {
+        evaluate_close(e);
+        return rc;
+    }
+    *ret_task = e;
+    return 0;
+}
+
+static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
+    struct evaluate *e = task;
+    int n = evaluation_count(e->evaluation), rc = 0;
+    *ret = TASK_MORE;
+    if (!e->scored) {
+        bool done = false;
+        rc = evaluation_step(e->evaluation, &done, &e->found, err);
+        report(e, "evaluate", evaluation_current(e->evaluation), n);
+        if (!rc && done)
+            rc = evaluate_score(e, err);
+    } else if (e->written < n) {
+        rc = evaluate_write_recording(e, e->written++, err);
+        report(e, "write", e->written, n);
+    } else if (!(rc = evaluate_write_report(e, err))) {
+        *ret = TASK_DONE;
+    }
+    return rc;
+}
+
+static int evaluate_checkpoint(void *task, struct err *err) {
+    (void)task;
+    (void)err;
+    return 0;
+}
+
+static void put_score(struct json_writer *w, const struct score *s) {
+    json_put_f64(w, "event_f1", s->f1);
+    json_put_f64(w, "event_sensitivity", s->sensitivity);
+    json_put_f64(w, "event_precision", s->precision);
+    json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
+}
+
+static void evaluate_result(void *task, struct json_writer *w, const char *key) {
+    struct evaluate *e = task;
+    json_begin_object(w, key);
+    json_put_str(w, "report", "report.json");
+    json_put_i64(w, "recordings", evaluation_count(e->evaluation));
+    json_put_f64(w, "hours", e->scores.pooled[SCORE_EVENT].counts.duration_s / 3600);
+    put_score(w, &e->scores.pooled[SCORE_EVENT]);
+    json_put_f64(w, "sample_f1", e->scores.pooled[SCORE_SAMPLE].f1);
+    json_put_f64(w, "auroc", e->found.auroc);
+    json_put_f64(w, "threshold_on", e->found.events.on);
+    json_put_f64(w, "threshold_off", e->found.events.off);
+    json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
+    json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
+    json_put_str(w, "definition", SCORE_DEFINITION);
+    json_end(w, '}');
+}
+
+const struct task_kind *task_evaluate(void) {
+    static const struct task_kind kind = {"evaluate",          evaluate_open,   evaluate_step,
+                                          evaluate_checkpoint, evaluate_result, evaluate_close};
+    return &kind;
+}

@@ -1,0 +1,264 @@
+/* What an evaluate task leaves behind: events of each recording, plots, a table and the whole report. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/half.h"
+#include "data/labels.h"
+#include "data/montage.h"
+#include "data/recording.h"
+#include "run/evaluate_state.h"
+#include "run/plot.h"
+
+enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_ROWS = 65536 };
+
+/* Detected events as seconds, malloc'd. */
+static struct score_event *in_seconds(const struct evaluation_recording *r) {
+    struct score_event *out = malloc(((size_t)r->n_events + 1) * sizeof *out);
+    for (int64_t i = 0; out && i < r->n_events; i++)
+        out[i] = (struct score_event){(double)r->events[i].first / FRONTEND_RATE_HZ, (double)r->events[i].end / FRONTEND_RATE_HZ};
+    return out;
+}
+
+static struct score_recording as_scored(const struct evaluation_recording *r, const struct score_event *hyp) {
+    return (struct score_recording){.name = r->trace.name,
+                                    .subject = r->trace.subject,
+                                    .duration_s = r->trace.duration_s,
+                                    .ref = r->trace.ref,
+                                    .n_ref = r->trace.n_ref,
+                                    .hyp = hyp,
+                                    .n_hyp = (int)r->n_events};
+}
+
+int evaluate_score(struct evaluate *e, struct err *err) {
+    int n = evaluation_count(e->evaluation), rc = 0;
+    struct score_recording *recs = calloc((size_t)n + 1, sizeof *recs);
+    if (!recs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+    for (int i = 0; i < n; i++) {
+        struct evaluation_recording r;
+        evaluation_recording(e->evaluation, i, &r);
+        recs[i] = as_scored(&r, in_seconds(&r));
+        if (!recs[i].hyp)
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+    }
+    if (!rc)
+        rc = score_all(recs, n, &e->scores, err);
+    for (int i = 0; i < n; i++)
+        free((void *)(uintptr_t)recs[i].hyp);
+    free(recs);
+    e->scored = !rc;
+    return rc;
+}
+
+/* DIR/FOLDER/<relative path with another ending>, its directory made. */
+static int output_path(const struct evaluate *e, const char *folder, const char *relative, char path[PATH_SIZE], struct err *err) {
+    char dir[PATH_SIZE];
+    if (!str_format(path, PATH_SIZE, "%s/%s/%s", e->env.directory, folder, relative))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", relative);
+    str_copy(dir, sizeof dir, path);
+    char *slash = strrchr(dir, '/');
+    *slash = '\0';
+    return fsio_mkdirs(dir, err);
+}
+
+static int write_events(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
+    char relative[PATH_SIZE], path[PATH_SIZE];
+    struct label_run *runs = calloc((size_t)r->n_events + 1, sizeof *runs);
+    struct events_header header = {.recording_s = r->trace.duration_s};
+    int rc = runs ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for events");
+    for (int64_t i = 0; !rc && i < r->n_events; i++)
+        runs[i] = (struct label_run){.onset_s = (double)r->events[i].first / FRONTEND_RATE_HZ,
+                                     .end_s = (double)r->events[i].end / FRONTEND_RATE_HZ,
+                                     .confidence = r->events[i].confidence,
+                                     .code = "sz"};
+    if (!rc)
+        rc = labels_events_path(r->entry->relative_path, relative, sizeof relative, err);
+    if (!rc)
+        rc = output_path(e, "events", relative, path, err);
+    if (!rc)
+        rc = labels_write_bids_tsv(path, runs, (size_t)r->n_events, &header, err);
+    free(runs);
+    return rc;
+}
+
+/* The filtered channels as envelopes. */
+static void trace_channels(const struct evaluation_recording *r, struct plot_trace *channels, int n) {
+    struct recording_info info;
+    recording_info(r->entry->recording, &info);
+    float *column = malloc(PLOT_ROWS * sizeof *column);
+    for (int s = 0; column && s < info.n_segments; s++)
+        for (int64_t at = info.segments[s].first; at < info.segments[s].end; at += PLOT_ROWS) {
+            int64_t rows = info.segments[s].end - at < PLOT_ROWS ? info.segments[s].end - at : PLOT_ROWS;
+            const uint16_t *half = recording_rows(r->entry->recording, s, at);
+            for (int c = 0; c < n; c++) {
+                for (int64_t i = 0; i < rows; i++)
+                    column[i] = half_to_f32(half[i * info.channels + c]);
+                plot_trace_add(&channels[c], at, column, rows);
+            }
+        }
+    free(column);
+}
+
+static int draw(const char *path, const struct evaluate *e, const struct evaluation_recording *r, struct plot_trace *traces,
+                struct err *err) {
+    const struct modelfile *file = &detector_info(e->detector)->file;
+    const struct plot_trace *channels[PLOT_MAX_CHANNELS];
+    const char *const *names = NULL;
+    int all = 0;
+    struct score_event *hyp = in_seconds(r);
+    struct plot_span *ref = calloc((size_t)r->trace.n_ref + 1, sizeof *ref),
+                     *found = calloc((size_t)r->n_events + 1, sizeof *found);
+    int rc = montage_channels(file->montage, &names, &all, err);
+    int n = all < PLOT_MAX_CHANNELS ? all : PLOT_MAX_CHANNELS;
+    if (!rc && (!ref || !found || !hyp))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
+    for (int c = 0; !rc && c < n; c++) {
+        plot_trace_init(&traces[c + 1], names ? names[c] : "", r->trace.duration_s, FRONTEND_RATE_HZ);
+        channels[c] = &traces[c + 1];
+    }
+    if (!rc) {
+        trace_channels(r, traces + 1, n);
+        plot_trace_init(&traces[0], "probability", r->trace.duration_s, FRONTEND_RATE_HZ);
+        plot_trace_add(&traces[0], 0, r->trace.p, r->trace.n);
+        for (int i = 0; i < r->trace.n_ref; i++)
+            ref[i] = (struct plot_span){r->trace.ref[i].onset_s, r->trace.ref[i].end_s};
+        for (int64_t i = 0; i < r->n_events; i++)
+            found[i] = (struct plot_span){hyp[i].onset_s, hyp[i].end_s};
+        struct plot_recording plot = {.title = r->entry->relative_path,
+                                      .subtitle = e->job->name,
+                                      .duration_s = r->trace.duration_s,
+                                      .channels = channels,
+                                      .n_channels = n,
+                                      .probability = &traces[0],
+                                      .on = e->found.events.on,
+                                      .off = e->found.events.off,
+                                      .detected = found,
+                                      .n_detected = (int)r->n_events,
+                                      .reference = ref,
+                                      .n_reference = r->trace.n_ref,
+                                      .has_reference = true,
+                                      .alarms_s = r->alarms_s,
+                                      .n_alarms = r->n_alarms};
+        rc = plot_recording(path, &plot, err);
+    }
+    montage_channels_free(names);
+    free(hyp);
+    free(ref);
+    free(found);
+    return rc;
+}
+
+static int write_plot(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
+    char relative[PATH_SIZE], path[PATH_SIZE];
+    struct plot_trace *traces = calloc(PLOT_MAX_CHANNELS + 1, sizeof *traces);
+    if (!traces)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
+    int rc = str_format(relative, sizeof relative, "%s.svg", r->entry->relative_path)
+                 ? 0
+                 : err_set(err, ERR_RANGE, "path too long: %.200s…", r->entry->relative_path);
+    if (!rc)
+        rc = output_path(e, "plots", relative, path, err);
+    if (!rc)
+        rc = draw(path, e, r, traces, err);
+    free(traces);
+    return rc;
+}
+
+int evaluate_write_recording(struct evaluate *e, int index, struct err *err) {
+    struct evaluation_recording r;
+    evaluation_recording(e->evaluation, index, &r);
+    int rc = write_events(e, &r, err);
+    if (!rc && index < e->job->evaluate.plots)
+        rc = write_plot(e, &r, err);
+    return rc;
+}
+
+static void put_recording(struct json_writer *w, struct str *table, const struct evaluation_recording *r) {
+    struct score_counts counts[SCORE_KINDS] = {{0}};
+    struct score_event *hyp = in_seconds(r);
+    struct score_recording rec = as_scored(r, hyp);
+    if (!hyp || score_recording(&rec, counts, NULL)) {
+        free(hyp);
+        return;
+    }
+    const struct score_counts *event = &counts[SCORE_EVENT], *overlap = &counts[SCORE_ANY_OVERLAP];
+    json_begin_object(w, NULL);
+    json_put_str(w, "recording", r->entry->relative_path);
+    json_put_str(w, "subject", r->entry->patient);
+    json_put_f64(w, "duration_s", r->trace.duration_s);
+    json_put_i64(w, "reference_seizures", r->trace.n_ref);
+    json_put_i64(w, "detected_events", r->n_events);
+    for (int k = 0; k < SCORE_KINDS; k++) {
+        json_begin_object(w, score_kind_name((enum score_kind)k));
+        json_put_f64(w, "tp", counts[k].tp);
+        json_put_f64(w, "fp", counts[k].fp);
+        json_put_f64(w, "ref", counts[k].ref);
+        json_end(w, '}');
+    }
+    json_put_i64(w, "alarms", r->n_alarms);
+    json_end(w, '}');
+    str_printf(table, "%s\t%s\t%.2f\t%d\t%lld\t%g\t%g\t%g\t%g\n", r->entry->relative_path, r->entry->patient,
+               r->trace.duration_s / 3600, r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp, overlap->fp);
+    free(hyp);
+}
+
+static void put_head(struct json_writer *w, const struct evaluate *e) {
+    static const char *const limits[SCORE_LIMITS] = {"10", "5", "2.5", "1"};
+    const struct detector_info *info = detector_info(e->detector);
+    json_put_str(w, "kind", "evaluation");
+    json_put_str(w, "definition", SCORE_DEFINITION);
+    json_put_str(w, "model_sha256", info->sha256);
+    json_put_i64(w, "model_step", info->file.step);
+    json_put_str(w, "montage", info->file.montage);
+    events_config_to_json(&e->found.events, w, "events");
+    json_put_f64(w, "auroc", e->found.auroc);
+    json_put_f64(w, "loss", e->found.loss);
+    json_begin_object(w, "sensitivity_at_fa_per_24h");
+    for (int i = 0; i < SCORE_LIMITS; i++)
+        json_put_f64(w, limits[i], e->found.sensitivity_at[i]);
+    json_end(w, '}');
+    if (e->job->evaluate.alarm_hop_s > 0)
+        score_alarm_report_json(&e->found.alarms, w, "alarms");
+}
+
+int evaluate_write_report(struct evaluate *e, struct err *err) {
+    char path[PATH_SIZE], table_path[PATH_SIZE];
+    struct str out, scores, table;
+    struct json_writer w;
+    int rc = 0;
+    if (!str_format(path, sizeof path, "%s/report.json", e->env.directory) ||
+        !str_format(table_path, sizeof table_path, "%s/recordings.tsv", e->env.directory))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", e->env.directory);
+    str_init(&out, REPORT_BYTES);
+    str_init(&scores, REPORT_BYTES);
+    str_init(&table, REPORT_BYTES);
+    json_writer_init(&w, &scores);
+    score_report_json(&e->scores, &w);
+    json_writer_init(&w, &out);
+    json_begin_object(&w, NULL);
+    put_head(&w, e);
+    json_put_raw(&w, "scores", str_cstr(&scores));
+    json_begin_array(&w, "recordings");
+    str_puts(&table, "recording\tsubject\thours\treference\tdetected\tevent_tp\tevent_fp\toverlap_tp\toverlap_fp\n");
+    for (int i = 0; i < evaluation_count(e->evaluation); i++) {
+        struct evaluation_recording r;
+        evaluation_recording(e->evaluation, i, &r);
+        put_recording(&w, &table, &r);
+    }
+    json_end(&w, ']');
+    json_end(&w, '}');
+    str_puts(&out, "\n");
+    if (!str_ok(&out) || !str_ok(&table))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the report");
+    if (!rc)
+        rc = fsio_write_atomic(path, str_cstr(&out), out.len, err);
+    if (!rc)
+        rc = fsio_write_atomic(table_path, str_cstr(&table), table.len, err);
+    str_done(&out);
+    str_done(&scores);
+    str_done(&table);
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate.c) and what it writes (evaluate_report.c). Internal
+ * to lib/run. */
+#ifndef BRR_RUN_EVALUATE_STATE_H
+#define BRR_RUN_EVALUATE_STATE_H
+#include "run/evaluation.h"
+#include "run/task.h"
+
+struct evaluate {
+    const struct jobfile *job;
+    struct task_env env;
+    struct stream *stream;
+    struct manifest *manifest;
+    uint8_t *role; /* 1 = evaluated */
+    struct detector *detector;
+    struct evaluation *evaluation;
+    struct evaluation_result found;
+    struct score_report scores;
+    struct task_progress progress;
+    bool scored;
+    int written; /* recordings whose files are written */
+};
+
+/* Scores of all recordings under the thresholds in force. */
+int evaluate_score(struct evaluate *e, struct err *err);
+/* events/PATH_events.tsv and, for the first evaluate.plots of them, plots/PATH.svg of recording `index`. */
+int evaluate_write_recording(struct evaluate *e, int index, struct err *err);
+/* report.json: everything; recordings.tsv: a line per recording. */
+int evaluate_write_report(struct evaluate *e, struct err *err);
+
+#endif
