@@ -161,7 +161,7 @@ static int read_store(struct raw *raw, const struct yaml_node *node, const char 
     }
     if (!str_starts(store.url, "file:///"))
         return options_error(node, file, err, "store %s: url '%s'; expected file:///dir", node->key, store.url);
-    raw->c.stores[raw->c.n_stores++] = (struct config_store){node->key, store.url + 7};
+    raw->c.stores[raw->c.n_stores++] = (struct sched_store){node->key, store.url + 7};
     return 0;
 }
 

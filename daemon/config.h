@@ -7,13 +7,10 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "daemon/jobs/sched.h"
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16 };
 
-/* A store is a directory so far (url file:///dir). */
-struct config_store {
-    const char *name, *dir;
-};
 struct config_served {
     const char *name, *checkpoint;
 };
@@ -28,7 +25,7 @@ struct config {
     int log_level;                                               /* enum log_level */
     int log_format;                                              /* 0 text, 1 JSON */
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
-    struct config_store stores[CONFIG_MAX_STORES];
+    struct sched_store stores[CONFIG_MAX_STORES];                /* directories so far (url file:///dir) */
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;

@@ -29,7 +29,7 @@ struct daemon {
     struct http *http;
     const struct rpc_method *methods[MAX_METHODS];
     int cache_lock;
-    bool stopping, rpc_stopped;
+    bool drain_wanted, stopping, rpc_stopped;
     char running[JOB_ID_SIZE]; /* job whose training gauges are shown */
     int64_t running_steps;
 };
@@ -143,6 +143,13 @@ static void begin_stop(struct daemon *d) {
     stop_rpc_if_idle(d);
 }
 
+/* services is a member of the daemon. */
+static void on_drain(struct services *s) {
+    struct daemon *d = (struct daemon *)((char *)s - offsetof(struct daemon, services));
+    d->drain_wanted = true; /* seen by on_reports: the call that asked is answered first */
+    uv_async_send(&d->reports);
+}
+
 static void on_signal(uv_signal_t *handle, int signum) {
     struct daemon *d = handle->data;
     if (signum != SIGHUP)
@@ -160,6 +167,8 @@ static void on_reports(uv_async_t *handle) {
         live_report_free(r);
     }
     sched_turn(s->sched);
+    if (d->drain_wanted)
+        begin_stop(d);
     if (d->stopping)
         stop_rpc_if_idle(d);
 }
@@ -169,6 +178,7 @@ static void on_tick(uv_timer_t *timer) {
     struct services *s = &d->services;
     sched_turn(s->sched);
     sessions_tick(s->sessions);
+    sched_tick(s->sched);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
     sd_notify(0, "WATCHDOG=1");
@@ -190,13 +200,16 @@ static int prepare_paths(struct daemon *d, struct err *err) {
 }
 
 static void collect_methods(struct daemon *d, size_t *ret_n) {
-    const struct rpc_method *tables[] = {svc_jobs, svc_validate, svc_stream, svc_models, svc_checkpoints, svc_admin, svc_health};
-    size_t counts[] = {svc_jobs_count,        svc_validate_count, svc_stream_count, svc_models_count,
-                       svc_checkpoints_count, svc_admin_count,    svc_health_count},
-           n = 0;
+    const struct {
+        const struct rpc_method *rows;
+        size_t count;
+    } tables[] = {{svc_jobs, svc_jobs_count},     {svc_logs, svc_logs_count},       {svc_validate, svc_validate_count},
+                  {svc_stream, svc_stream_count}, {svc_models, svc_models_count},   {svc_checkpoints, svc_checkpoints_count},
+                  {svc_admin, svc_admin_count},   {svc_metrics, svc_metrics_count}, {svc_health, svc_health_count}};
+    size_t n = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (size_t k = 0; k < counts[i] && n < MAX_METHODS; k++)
-            d->methods[n++] = &tables[i][k];
+        for (size_t k = 0; k < tables[i].count && n < MAX_METHODS; k++)
+            d->methods[n++] = &tables[i].rows[k];
     *ret_n = n;
 }
 
@@ -241,6 +254,9 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .results_dir = c->results,
                                  .data_dir = c->data,
                                  .local_paths = c->local_paths,
+                                 .stores = c->stores,
+                                 .n_stores = c->n_stores,
+                                 .keep_finished_ms = c->keep_finished_ms,
                                  .max_queued = c->max_queued,
                                  .resolve_model = resolve_model,
                                  .changed = on_job_changed,
@@ -309,6 +325,10 @@ int server_run(const struct config *config, struct err *err) {
     d->cache_lock = -1;
     d->config = config;
     d->services.loop = &d->loop;
+    d->services.drain = on_drain;
+    d->services.paths[0] = config->data;
+    d->services.paths[1] = config->cache;
+    d->services.paths[2] = config->results;
     d->services.start_ms = now_ms();
     d->services.version = versions_own();
     d->services.revision = versions_revision();

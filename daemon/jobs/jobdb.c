@@ -239,6 +239,8 @@ int jobdb_pin(struct jobdb *db, const char *job_id, int64_t step, const char *pa
 int jobdb_remove_job(struct jobdb *db, const char *job_id, struct err *err) {
     const char *const id[] = {job_id, NULL};
     int rc = execute(db, "DELETE FROM checkpoints WHERE job_id=?", NULL, id, err);
+    if (!rc)
+        rc = execute(db, "DELETE FROM pins WHERE job_id=?", NULL, id, err);
     return rc ? rc : execute(db, "DELETE FROM jobs WHERE id=?", NULL, id, err);
 }
 

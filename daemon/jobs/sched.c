@@ -134,25 +134,52 @@ static struct job *next_job(const struct sched *s) {
     return best;
 }
 
-/* file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
-int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
-    char data[4096], path[4096];
-    int rc = fsio_absolute(data, sizeof data, s->config.data_dir, err);
-    if (rc)
-        return rc;
-    if (str_starts(source, "store://"))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "data.source %s: stores are unsupported yet; use file:///dir or a prefix under paths.data", source);
-    bool url = str_starts(source, "file://");
-    if (url)
-        rc = fsio_absolute(path, sizeof path, source + 7, err);
-    else if (!(rc = fsio_join(buf, size, data, source, err)))
-        rc = fsio_absolute(path, sizeof path, buf, err);
+/* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
+static int below(const char *dir, const char *prefix, char path[4096], struct err *err) {
+    char root[4096], joined[4096];
+    int rc = fsio_absolute(root, sizeof root, dir, err);
+    if (!rc)
+        rc = fsio_join(joined, sizeof joined, root, prefix, err);
+    if (!rc)
+        rc = fsio_absolute(path, 4096, joined, err);
+    size_t len = strlen(root);
+    if (!rc && (strncmp(path, root, len) != 0 || (path[len] && path[len] != '/' && len > 1)))
+        rc = err_set(err, ERR_DENIED, "data.source %s leads out of %s", prefix, root);
+    return rc;
+}
+
+static int resolve_store(const struct sched *s, const char *name, char path[4096], struct err *err) {
+    size_t len = strcspn(name, "/");
+    for (int i = 0; i < s->config.n_stores; i++)
+        if (strlen(s->config.stores[i].name) == len && !strncmp(s->config.stores[i].name, name, len))
+            return below(s->config.stores[i].dir, name[len] ? name + len + 1 : ".", path, err);
+    return err_set(err, ERR_NOT_FOUND, "data.source: daemon.yaml has no store '%.*s'; add it under stores", (int)len, name);
+}
+
+static int resolve_local(const struct sched *s, const char *source, char path[4096], struct err *err) {
+    char data[4096];
+    int rc = fsio_absolute(path, 4096, source, err);
+    if (!rc)
+        rc = fsio_absolute(data, sizeof data, s->config.data_dir, err);
     size_t len = strlen(data);
-    bool inside = !strncmp(path, data, len) && (path[len] == '/' || !path[len]);
-    if (!rc && !inside && !(url && s->config.local_paths))
-        rc = err_set(err, ERR_DENIED, "data.source %s lies outside paths.data (%s); put the data there, or set local_paths: true",
-                     source, data);
+    bool inside = !rc && !strncmp(path, data, len) && (path[len] == '/' || !path[len]);
+    if (!rc && !inside && !s->config.local_paths)
+        rc = err_set(err, ERR_DENIED,
+                     "data.source file://%s lies outside paths.data (%s); put the data there, or set local_paths: true", source,
+                     data);
+    return rc;
+}
+
+/* store://NAME/prefix, file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
+int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
+    char path[4096];
+    int rc;
+    if (str_starts(source, "store://"))
+        rc = resolve_store(s, source + 8, path, err);
+    else if (str_starts(source, "file://"))
+        rc = resolve_local(s, source + 7, path, err);
+    else
+        rc = below(s->config.data_dir, source, path, err);
     if (!rc && !fsio_is_dir(path))
         rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read", path);
     if (!rc && !str_copy(buf, size, path))
@@ -402,6 +429,29 @@ static void on_report(struct sched *s, struct worker_report *r) {
         finish_running(s, r);
         break;
     }
+}
+
+/* Ended jobs that are older than keep_finished leave the list and the database. */
+static void forget_old(struct sched *s) {
+    int64_t before_ms = now_ms() - s->config.keep_finished_ms;
+    int kept = 0;
+    for (int i = 0; i < s->count; i++) {
+        struct job *job = s->jobs[i];
+        struct err err;
+        bool old = job_is_over(job->state) && job->finished_ms && job->finished_ms < before_ms;
+        if (old && !jobdb_remove_job(s->db, job->id, &err)) {
+            map_remove(s->by_id, job->id);
+            job_free(job);
+        } else {
+            s->jobs[kept++] = job;
+        }
+    }
+    s->count = kept;
+}
+
+void sched_tick(struct sched *s) {
+    if (s->config.keep_finished_ms >= 0)
+        forget_old(s);
 }
 
 void sched_turn(struct sched *s) {

@@ -7,10 +7,18 @@
 
 enum { SCHED_MAX_JOBS = 100000 };
 
+/* store://NAME/… lies below dir. */
+struct sched_store {
+    const char *name, *dir;
+};
+
 struct sched_config {
     const char *database, *results_dir, *data_dir;
     bool local_paths;
+    const struct sched_store *stores;
+    int n_stores;
     int64_t max_queued;
+    int64_t keep_finished_ms; /* ended jobs older than this are forgotten, their files stay; -1 = never */
     /* The file of a model REF (jobs/models.h), resolved when a job that names one is submitted; path has 4096 bytes. */
     int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
     /* Told after every change of a job (progress too); may be NULL. */
@@ -40,6 +48,8 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
 /* Take what the worker reported and start the next job when the device is free. */
 void sched_turn(struct sched *s);
+/* Once in a while: ended jobs that are old enough are forgotten. */
+void sched_tick(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
 bool sched_idle(const struct sched *s); /* nothing runs */

@@ -24,7 +24,9 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;
-    struct watch *watches; /* open Watch calls, svc_jobs.c */
+    struct watch *watches;             /* open Watch calls, svc_jobs.c */
+    const char *paths[3];              /* data, cache, results */
+    void (*drain)(struct services *s); /* as SIGTERM does */
     atomic_bool serving;
     int64_t start_ms;
     const char *version, *revision, *notice;
@@ -36,6 +38,10 @@ extern const struct rpc_method svc_jobs[];
 extern const size_t svc_jobs_count;
 extern const struct rpc_method svc_validate[];
 extern const size_t svc_validate_count;
+extern const struct rpc_method svc_logs[];
+extern const size_t svc_logs_count;
+extern const struct rpc_method svc_metrics[];
+extern const size_t svc_metrics_count;
 extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
 extern const struct rpc_method svc_stream[];

@@ -1,11 +1,18 @@
-/* brr.v1.Admin and brr.v1.Metrics (Get): what this daemon is and how it does. */
+/* brr.v1.Admin: what this daemon is, whether it is well, and how to end it. */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+#include <uv.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
+#include "run/selftest.h"
+
+enum { MAX_CHECKS = 16, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
@@ -56,44 +63,137 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     convert_answer(call, &out.base);
 }
 
-struct collect {
-    struct arena *arena;
-    const char *prefix;
-    Brr__V1__MetricSample **items;
-    size_t n, max;
+/* ---- Doctor: on the thread pool ---- */
+
+struct doctor {
+    uv_work_t work;
+    struct rpc_call *call; /* NULL once the client is gone */
+    struct arena arena;
+    struct device_info device;
+    const char *paths[3], *path_names[3];
+    bool serving;
+    int n_models, failed_models;
+    Brr__V1__DoctorCheck checks[MAX_CHECKS], *list[MAX_CHECKS];
+    size_t n;
 };
 
-static void add_sample(void *ctx, const char *name, const char *labels, double value) {
-    struct collect *c = ctx;
-    Brr__V1__MetricSample *m = c->n < c->max && str_starts(name, c->prefix) ? arena_alloc(c->arena, sizeof *m) : NULL;
-    if (!m)
+static void found(struct doctor *d, const char *name, bool pass, const char *detail, const char *mend) {
+    Brr__V1__DoctorCheck *c = &d->checks[d->n];
+    if (d->n == MAX_CHECKS || !detail)
         return;
-    brr__v1__metric_sample__init(m);
-    m->name = arena_strdup(c->arena, name);
-    m->labels = arena_strdup(c->arena, labels);
-    m->value = value;
-    if (m->name && m->labels)
-        c->items[c->n++] = m;
+    brr__v1__doctor_check__init(c);
+    c->name = (char *)(uintptr_t)name;
+    c->pass = pass;
+    c->detail = (char *)(uintptr_t)detail;
+    c->mend = (char *)(uintptr_t)(pass ? "" : mend);
+    d->list[d->n++] = c;
 }
 
-static void metrics_get(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__MetricsRequest *in = convert_unpack(call, &brr__v1__metrics_request__descriptor, data, len);
-    if (!in)
+/* A directory must take a file, and a checkpoint or two must fit. */
+static void check_directory(struct doctor *d, const char *name, const char *path, bool writable) {
+    char file[4096];
+    struct err err = {0};
+    int64_t free_bytes = fsio_free_bytes(path);
+    bool pass = fsio_is_dir(path);
+    if (pass && writable && str_format(file, sizeof file, "%.4000s/.doctor", path)) {
+        pass = !fsio_write_atomic(file, "x", 1, &err);
+        unlink(file);
+    }
+    if (!pass) {
+        found(d, name, false, arena_printf(&d->arena, "%s: %s", path, err.code ? err.message : "no such directory"),
+              "make the directory and let the daemon's user write to it, or set another path in daemon.yaml");
         return;
-    struct collect c = {.arena = rpc_arena(call), .prefix = in->prefix, .max = 8192};
-    c.items = arena_alloc(c.arena, c.max * sizeof *c.items);
-    Brr__V1__MetricsResponse out = BRR__V1__METRICS_RESPONSE__INIT;
-    if (c.items)
-        metrics_visit(services_of(call)->metrics, add_sample, &c);
-    out.time_ms = now_ms();
-    out.samples = c.items;
-    out.n_samples = c.n;
+    }
+    found(d, name, !writable || free_bytes >= LOW_SPACE_BYTES,
+          arena_printf(&d->arena, "%s, %.1f GB free", path, (double)free_bytes / 1e9),
+          "less than 1 GB is left: free some space on that volume");
+}
+
+static void examine(uv_work_t *request) {
+    struct doctor *d = request->data;
+    struct selftest test;
+    struct err err = {0};
+    found(d, "device", true,
+          arena_printf(&d->arena, "%s: %s, %.1f GB memory", d->device.name, d->device.description,
+                       (double)d->device.total_bytes / 1e9),
+          "");
+    if (selftest_scan(d->device.name, d->device.threads, &test, &err))
+        found(d, "scan kernels", false, arena_strdup(&d->arena, err.message),
+              "do not use results of this device; report its description and the build with this line");
+    else
+        found(d, "scan kernels", true,
+              arena_printf(&d->arena, "forward %.1e, backward %.1e from double precision", test.forward_error, test.backward_error),
+              "");
+    for (int i = 0; i < 3; i++)
+        check_directory(d, d->path_names[i], d->paths[i], i > 0);
+    found(d, "models", d->failed_models == 0,
+          arena_printf(&d->arena, "%d serve, %d failed to load", d->n_models - d->failed_models, d->failed_models),
+          "`brrctl models` names them; load them again or unload them");
+    found(d, "serving", d->serving, d->serving ? "yes" : "no: the daemon is stopping", "start it again");
+}
+
+static void examined(uv_work_t *request, int status) {
+    struct doctor *d = request->data;
+    (void)status;
+    if (d->call) {
+        Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
+        out.checks = d->list;
+        out.n_checks = d->n;
+        rpc_set_state(d->call, NULL);
+        convert_answer(d->call, &out.base);
+    }
+    arena_done(&d->arena);
+    free(d);
+}
+
+static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct services *s = services_of(call);
+    struct doctor *d = convert_unpack(call, &brr__v1__doctor_request__descriptor, data, len) ? calloc(1, sizeof *d) : NULL;
+    if (!d)
+        return;
+    d->work.data = d;
+    d->call = call;
+    arena_init(&d->arena, 1u << 20);
+    worker_device(s->worker, &d->device);
+    d->serving = atomic_load(&s->serving);
+    d->n_models = models_count(s->models);
+    for (int i = 0; i < d->n_models; i++)
+        d->failed_models += models_at(s->models, i)->err.code != 0;
+    for (int i = 0; i < 3; i++) {
+        d->path_names[i] = i == 0 ? "paths.data" : i == 1 ? "paths.cache" : "paths.results";
+        d->paths[i] = arena_strdup(&d->arena, s->paths[i]);
+    }
+    if (uv_queue_work(s->loop, &d->work, examine, examined)) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "cannot start a thread for the doctor");
+        rpc_finish(call, err.code, &err);
+        arena_done(&d->arena);
+        free(d);
+        return;
+    }
+    rpc_set_state(call, d);
+}
+
+static void doctor_end(struct rpc_call *call) {
+    struct doctor *d = rpc_state(call);
+    if (d)
+        d->call = NULL;
+}
+
+static void drain(struct rpc_call *call, const uint8_t *data, size_t len) {
+    if (!convert_unpack(call, &brr__v1__drain_request__descriptor, data, len))
+        return;
+    Brr__V1__DrainResponse out = BRR__V1__DRAIN_RESPONSE__INIT;
+    out.message = "nothing new is accepted; the running job checkpoints, then the daemon exits";
     convert_answer(call, &out.base);
 }
+
+static void drain_end(struct rpc_call *call) { services_of(call)->drain(services_of(call)); }
 
 const struct rpc_method svc_admin[] = {
     {"/brr.v1.Admin/Version", false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL},
     {"/brr.v1.Admin/Devices", false, RPC_CONTROL_BYTES, devices, NULL, NULL, NULL},
-    {"/brr.v1.Metrics/Get", false, RPC_CONTROL_BYTES, metrics_get, NULL, NULL, NULL},
+    {"/brr.v1.Admin/Doctor", false, RPC_CONTROL_BYTES, doctor, NULL, NULL, doctor_end},
+    {"/brr.v1.Admin/Drain", false, RPC_CONTROL_BYTES, drain, NULL, NULL, drain_end},
 };
 const size_t svc_admin_count = sizeof svc_admin / sizeof *svc_admin;

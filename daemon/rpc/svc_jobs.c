@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
@@ -164,36 +163,6 @@ void svc_jobs_changed(struct services *services, const struct job *job) {
     }
 }
 
-static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__JobLogsRequest *in = convert_unpack(call, &brr__v1__job_logs_request__descriptor, data, len);
-    const struct job *job = in ? find(call, in->id) : NULL;
-    char path[4096], *text = NULL;
-    size_t bytes = 0;
-    struct err err;
-    if (!job)
-        return;
-    if (in->follow) {
-        err_set(&err, ERR_UNSUPPORTED, "following a log is unsupported yet; `brrctl watch` follows the job's progress");
-        fail(call, &err);
-        return;
-    }
-    str_format(path, sizeof path, "%s/log.txt", job->directory);
-    int rc = fsio_exists(path) ? fsio_read(path, 64u << 20, &text, &bytes, &err) : 0;
-    int lines = 0, skip = 0;
-    for (size_t i = 0; text && i < bytes; i++)
-        lines += text[i] == '\n';
-    skip = in->tail > 0 && lines > in->tail ? lines - in->tail : 0;
-    for (char *p = text, *line; p && *p && (line = strsep(&p, "\n"));) {
-        if (skip-- > 0 || !*line)
-            continue;
-        Brr__V1__LogLine out = BRR__V1__LOG_LINE__INIT;
-        out.text = line;
-        convert_send(call, &out.base);
-    }
-    free(text);
-    rpc_finish(call, rc, &err);
-}
-
 static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
     const struct job *job = NULL;
@@ -225,7 +194,6 @@ const struct rpc_method svc_jobs[] = {
     {"/brr.v1.Jobs/Get", false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL},
     {"/brr.v1.Jobs/List", false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
     {"/brr.v1.Jobs/Watch", false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end},
-    {"/brr.v1.Jobs/Logs", false, RPC_CONTROL_BYTES, logs, NULL, NULL, NULL},
     {"/brr.v1.Jobs/Cancel", false, RPC_CONTROL_BYTES, cancel, NULL, NULL, NULL},
     {"/brr.v1.Jobs/Resume", false, RPC_CONTROL_BYTES, resume, NULL, NULL, NULL},
 };

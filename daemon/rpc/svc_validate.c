@@ -133,6 +133,10 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .threads = device.threads,
                                          .memory_limit_bytes = worker_memory_limit(s->worker),
                                          .measure = true};
+    if (v->job.kind == JOB_KIND_TRAIN && !device.has_bf16 && jobfile_precision(&v->job, &device) == DTYPE_BF16) {
+        notice(v, "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
+        v->job.training.precision = JOB_PRECISION_FP32;
+    }
     if (!sched_resolve_source(s->sched, v->job.data.source, v->data_root, sizeof v->data_root, &why))
         v->config.data_root = v->data_root;
     else

@@ -1,0 +1,122 @@
+/* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <uv.h>
+
+#include "base/str.h"
+#include "brr/v1/admin.pb-c.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/services.h"
+
+enum { MAX_SAMPLES = 8192, DEFAULT_INTERVAL_MS = 1000, MIN_INTERVAL_MS = 100, MAX_INTERVAL_MS = 60000, SAMPLES_BYTES = 4 << 20 };
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+struct collect {
+    struct arena *arena;
+    const char *prefix;
+    Brr__V1__MetricSample **items;
+    size_t n, max;
+};
+
+static void add_sample(void *ctx, const char *name, const char *labels, double value) {
+    struct collect *c = ctx;
+    Brr__V1__MetricSample *m = c->n < c->max && str_starts(name, c->prefix) ? arena_alloc(c->arena, sizeof *m) : NULL;
+    if (!m)
+        return;
+    brr__v1__metric_sample__init(m);
+    m->name = arena_strdup(c->arena, name);
+    m->labels = arena_strdup(c->arena, labels);
+    m->value = value;
+    if (m->name && m->labels)
+        c->items[c->n++] = m;
+}
+
+/* The samples whose names begin with prefix, sent; what convert_send says. */
+static bool send_samples(struct rpc_call *call, const char *prefix) {
+    struct arena arena;
+    arena_init(&arena, SAMPLES_BYTES);
+    struct collect c = {.arena = &arena, .prefix = prefix, .max = MAX_SAMPLES};
+    c.items = arena_alloc(&arena, c.max * sizeof *c.items);
+    Brr__V1__MetricsResponse out = BRR__V1__METRICS_RESPONSE__INIT;
+    if (c.items)
+        metrics_visit(services_of(call)->metrics, add_sample, &c);
+    out.time_ms = now_ms();
+    out.samples = c.items;
+    out.n_samples = c.n;
+    bool room = convert_send(call, &out.base);
+    arena_done(&arena);
+    return room;
+}
+
+static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__MetricsRequest *in = convert_unpack(call, &brr__v1__metrics_request__descriptor, data, len);
+    if (!in)
+        return;
+    send_samples(call, in->prefix);
+    rpc_finish(call, 0, NULL);
+}
+
+struct metrics_watch {
+    uv_timer_t timer;
+    struct rpc_call *call;
+    char prefix[128];
+    bool full; /* the client reads slowly: values are skipped until there is room */
+};
+
+static void on_timer(uv_timer_t *timer) {
+    struct metrics_watch *w = timer->data;
+    if (!w->full)
+        w->full = !send_samples(w->call, w->prefix);
+}
+
+static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__WatchMetricsRequest *in = convert_unpack(call, &brr__v1__watch_metrics_request__descriptor, data, len);
+    struct err err;
+    if (!in)
+        return;
+    int interval_ms = in->interval_ms ? in->interval_ms : DEFAULT_INTERVAL_MS;
+    struct metrics_watch *w = NULL;
+    if (interval_ms < MIN_INTERVAL_MS || interval_ms > MAX_INTERVAL_MS)
+        err_set(&err, ERR_INVALID, "interval_ms is %d; expected %d to %d, or 0 for %d", in->interval_ms, MIN_INTERVAL_MS,
+                MAX_INTERVAL_MS, DEFAULT_INTERVAL_MS);
+    else if (!(w = calloc(1, sizeof *w)))
+        err_set(&err, ERR_EXHAUSTED, "out of memory watching metrics");
+    if (!w) {
+        rpc_finish(call, err.code, &err);
+        return;
+    }
+    str_copy(w->prefix, sizeof w->prefix, in->prefix);
+    w->call = call;
+    uv_timer_init(services_of(call)->loop, &w->timer);
+    w->timer.data = w;
+    rpc_set_state(call, w);
+    uv_timer_start(&w->timer, on_timer, 0, (uint64_t)interval_ms);
+}
+
+static void watch_writable(struct rpc_call *call) {
+    struct metrics_watch *w = rpc_state(call);
+    if (w)
+        w->full = false;
+}
+
+static void on_closed(uv_handle_t *handle) { free(handle->data); }
+
+static void watch_end(struct rpc_call *call) {
+    struct metrics_watch *w = rpc_state(call);
+    if (w)
+        uv_close((uv_handle_t *)&w->timer, on_closed);
+}
+
+const struct rpc_method svc_metrics[] = {
+    {"/brr.v1.Metrics/Get", false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL},
+    {"/brr.v1.Metrics/Watch", false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end},
+};
+const size_t svc_metrics_count = sizeof svc_metrics / sizeof *svc_metrics;

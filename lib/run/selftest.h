@@ -1,0 +1,13 @@
+/* selftest: whether a device computes: the selective scan forward and backward on a small case against double loops written here.
+ * The drawn case is the same on every device. Opens the device for itself; any thread. */
+#ifndef BRR_RUN_SELFTEST_H
+#define BRR_RUN_SELFTEST_H
+#include "base/err.h"
+
+/* Largest errors relative to the largest value. INTERNAL when one is above 1e-4: the device must not be trusted. */
+struct selftest {
+    double forward_error, backward_error, seconds;
+};
+int selftest_scan(const char *device, int threads, struct selftest *ret, struct err *err);
+
+#endif
