@@ -305,7 +305,7 @@ int options_read(const struct option_table *table, const struct yaml_node *root,
     for (size_t i = 0; !rc && i < table->count; i++) {
         const struct option *o = &table->rows[i];
         const struct yaml_node *node = yaml_path(root, o->name);
-        bool nullable = o->type == OPTION_STRING || o->type == OPTION_DURATION || o->type == OPTION_BYTES;
+        bool nullable = o->type == OPTION_DURATION || o->type == OPTION_BYTES;
         if (node && yaml_is_null(node) && (!nullable || !o->fallback))
             node = NULL;
         rc = node ? read_value(&r, o, node) : read_default(&r, o);

@@ -7,7 +7,7 @@ struct config {
     bool on;
     int64_t count, wait_ms, size_bytes, signed_count;
     double rate;
-    const char *name, *path;
+    const char *name, *path, *mode;
     int color;
     struct option_list names;
     struct option_numbers edges;
@@ -25,6 +25,7 @@ static const struct option rows[] = {
     {"group.color", OPTION_ENUM, AT(color), "green", 0, 0, "red|green|blue", "which"},
     {"name", OPTION_STRING, AT(name), NULL, 0, 0, NULL, "what it is called"},
     {"path", OPTION_STRING, AT(path), "null", 0, 0, NULL, "where"},
+    {"mode", OPTION_STRING, AT(mode), "auto", 0, 0, NULL, "how"},
     {"names", OPTION_STRINGS, AT(names), "[a, b]", 0, 0, NULL, "several"},
     {"edges", OPTION_F64S, AT(edges), "[]", 0, 10, NULL, "rising"},
     {"free", OPTION_NODE, AT(free_form), NULL, 0, 0, NULL, "anything"},
@@ -111,7 +112,8 @@ static void every_type_reads_what_is_given(void **state) {
 
 static void null_means_the_default_or_none(void **state) {
     (void)state;
-    struct config c = config_of("name: x\npath: ~\non:\ngroup: {count: null, wait: none, size: ~, color: }\nnames: ~\n");
+    struct config c =
+        config_of("name: x\npath: ~\nmode: null\non:\ngroup: {count: null, wait: none, size: ~, color: }\nnames: ~\n");
     assert_false(c.on);
     assert_int_equal(c.count, 3);
     assert_int_equal(c.wait_ms, -1);
@@ -119,7 +121,8 @@ static void null_means_the_default_or_none(void **state) {
     assert_int_equal(c.color, 1);
     assert_int_equal(c.names.count, 2);
     assert_null(c.path);
-    config_of("name: x\ngroup:\n"); /* an empty group */
+    assert_string_equal(c.mode, "auto"); /* NULL only where the default is */
+    config_of("name: x\ngroup:\n");      /* an empty group */
     assert_refused("on: true\n", "t.yaml: name is missing; expected text (what it is called)");
     assert_refused("name:\n", "name is missing");
 }
