@@ -49,9 +49,9 @@ foreach(source ${fuzz_targets})
   set_tests_properties(replay_${short} PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
 endforeach()
 
-# What the drivers of tests/golden run: one program per C file, in the tests folder of the build.
-file(GLOB golden_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/*.c)
-foreach(source ${golden_programs})
+# What the drivers of tests/golden and tests/integration run: one program per C file, in the tests folder of the build.
+file(GLOB driver_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/*.c ${CMAKE_SOURCE_DIR}/tests/integration/*.c)
+foreach(source ${driver_programs})
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE brr_run)
