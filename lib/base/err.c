@@ -46,6 +46,7 @@ static int code_of_errno(int errnum) {
         return ERR_NOT_FOUND;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case ENOMEM:
     case EMFILE:
     case ENFILE:

@@ -2,7 +2,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,13 +197,10 @@ void json_put_f64(struct json_writer *w, const char *key, double value) {
         str_puts(w->out, "null");
         return;
     }
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    str_puts(w->out, value == 0 && signbit(value) ? "-0.0" : text); /* "-0" would read back as the integer 0 */
+    if (value == 0 && signbit(value))
+        str_puts(w->out, "-0.0"); /* "-0" would read back as the integer 0 */
+    else
+        str_put_f64(w->out, value);
 }
 
 void json_put_i64(struct json_writer *w, const char *key, int64_t value) {

@@ -11,10 +11,9 @@
 struct metric {
     struct metric *next;
     const struct metric_family *family;
-    char *labels;           /* k="v",k="v" */
-    char *key;              /* label values joined by 0x1f */
-    _Atomic uint64_t value; /* counter, gauge, or a histogram's sum */
-    _Atomic uint64_t count;
+    char *labels;               /* k="v",k="v" */
+    char *key;                  /* label values joined by 0x1f */
+    _Atomic uint64_t value;     /* counter, gauge, or a histogram's sum */
     _Atomic uint64_t buckets[]; /* per bucket, not cumulative; the last one is +Inf */
 };
 
@@ -178,7 +177,6 @@ void metric_observe(struct metric *series, double value) {
     while (i < series->family->bucket_count && value > series->family->buckets[i])
         i++;
     atomic_fetch_add_explicit(&series->buckets[i], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&series->count, 1, memory_order_relaxed);
     add(&series->value, value);
 }
 
@@ -221,18 +219,16 @@ void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx) {
 
 static void print_sample(void *ctx, const char *name, const char *labels, double value) {
     struct str *out = ctx;
-    char text[40] = "NaN";
-    if (isinf(value))
-        str_copy(text, sizeof text, value > 0 ? "+Inf" : "-Inf");
+    str_printf(out, *labels ? "%s{%s} " : "%s%s ", name, labels);
+    if (isnan(value))
+        str_puts(out, "NaN");
+    else if (isinf(value))
+        str_puts(out, value > 0 ? "+Inf" : "-Inf");
     else if (value == floor(value) && fabs(value) < 1e15)
-        str_format(text, sizeof text, "%.0f", value);
-    else if (!isnan(value))
-        for (int digits = 6; digits <= 17; digits++) { /* the fewest that read back equal */
-            str_format(text, sizeof text, "%.*g", digits, value);
-            if (strtod(text, NULL) == value)
-                break;
-        }
-    str_printf(out, *labels ? "%s{%s} %s\n" : "%s%s %s\n", name, labels, text);
+        str_printf(out, "%.0f", value);
+    else
+        str_put_f64(out, value);
+    str_puts(out, "\n");
 }
 
 void metrics_print(struct metrics *m, struct str *out) {

@@ -68,14 +68,24 @@ static int bad_value(struct reading *r, const struct option *o, const struct yam
     return options_error(node, r->file, r->err, "%s is '%.100s'; expected %s", o->name, shown, type_name(o));
 }
 
+/* "1 to 100", "at least 1000 ms": what check_range accepts; false when that is everything. */
+static bool range_text(const struct option *o, char *buf, size_t size) {
+    const char *unit = o->type == OPTION_DURATION ? " ms" : o->type == OPTION_BYTES ? " bytes" : "";
+    if (o->min == 0 && o->max == 0)
+        return false;
+    if (o->max == 0 && o->min > 0)
+        str_format(buf, size, "at least %.15g%s", o->min, unit);
+    else
+        str_format(buf, size, "%.15g to %.15g%s", o->min, o->max, unit);
+    return true;
+}
+
 static int check_range(struct reading *r, const struct option *o, const struct yaml_node *node, double value) {
-    bool bounded = o->min != 0 || o->max != 0;
-    double max = o->max == 0 && o->min > 0 ? 1e300 : o->max;
-    if (!bounded || (value >= o->min && value <= max))
+    char range[80];
+    bool no_top = o->max == 0 && o->min > 0;
+    if (!range_text(o, range, sizeof range) || (value >= o->min && (no_top || value <= o->max)))
         return 0;
-    if (max == 1e300)
-        return options_error(node, r->file, r->err, "%s is %s; expected at least %g", o->name, node->text, o->min);
-    return options_error(node, r->file, r->err, "%s is %s; expected %g to %g", o->name, node->text, o->min, max);
+    return options_error(node, r->file, r->err, "%s is %s; expected %s", o->name, node->text, range);
 }
 
 static int choice_of(const char *choices, const char *text) {
@@ -295,7 +305,7 @@ int options_read(const struct option_table *table, const struct yaml_node *root,
     for (size_t i = 0; !rc && i < table->count; i++) {
         const struct option *o = &table->rows[i];
         const struct yaml_node *node = yaml_path(root, o->name);
-        bool nullable = o->type == OPTION_STRING || o->type == OPTION_DURATION || o->type == OPTION_BYTES;
+        bool nullable = o->type == OPTION_DURATION || o->type == OPTION_BYTES;
         if (node && yaml_is_null(node) && (!nullable || !o->fallback))
             node = NULL;
         rc = node ? read_value(&r, o, node) : read_default(&r, o);
@@ -313,12 +323,13 @@ void options_notices(const struct option_table *table, const struct yaml_node *r
 void options_print(const struct option_table *table, FILE *out) {
     for (size_t i = 0; i < table->count; i++) {
         const struct option *o = &table->rows[i];
+        char range[80];
         if (o->type == OPTION_NOTICE)
             continue;
         fprintf(out, "  %-36s %s\n", o->name, o->help);
         fprintf(out, "  %-36s   %s", "", type_name(o));
-        if (o->min != 0 || o->max != 0)
-            fprintf(out, o->max == 0 ? ", from %g" : ", %g to %g", o->min, o->max);
+        if (range_text(o, range, sizeof range))
+            fprintf(out, ", %s", range);
         fprintf(out, "; default %s\n", o->fallback ? o->fallback : o->type == OPTION_NODE ? "none" : "(required)");
     }
 }

@@ -15,7 +15,7 @@ enum option_type {
     OPTION_BOOL,     /* bool */
     OPTION_I64,      /* int64_t, min..max */
     OPTION_F64,      /* double, min..max */
-    OPTION_STRING,   /* const char * in the arena; null → NULL */
+    OPTION_STRING,   /* const char * in the arena; NULL where the default is null */
     OPTION_ENUM,     /* int: index into choices "a|b|c" */
     OPTION_DURATION, /* int64_t milliseconds; "none" and null → -1 */
     OPTION_BYTES,    /* int64_t bytes; "none" and null → -1 */
@@ -50,8 +50,8 @@ struct option_table {
     size_t count;
 };
 
-/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for
- * strings (NULL), durations and sizes (-1); a required key that is null is missing. */
+/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for durations
+ * and sizes (-1); so a string is NULL only where its default is "null". A required key that is null is missing. */
 int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
                  void *target, struct err *err);
 /* Calls visit for each NOTICE key present in the tree. */

@@ -197,6 +197,22 @@ bool str_to_f64(const char *text, double *ret) {
     return true;
 }
 
+void str_put_f64(struct str *s, double value) {
+    char text[40] = "";
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = c ? uselocale(c) : (locale_t)0;
+    for (int digits = 6; digits <= 17; digits++) {
+        str_format(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    if (c) {
+        uselocale(before);
+        freelocale(c);
+    }
+    str_puts(s, text);
+}
+
 struct unit {
     const char *name;
     double factor;

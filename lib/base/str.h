@@ -25,6 +25,8 @@ void str_append(struct str *s, const void *bytes, size_t len);
 void str_puts(struct str *s, const char *text);
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(struct str *s, const char *fmt, va_list ap);
+/* A finite number in the fewest digits (6 at least asked for) that read back equal; '.' decimal point whatever the locale. */
+void str_put_f64(struct str *s, double value);
 /* Hand the malloc'd text over to the caller (free()); s is empty afterwards. NULL after overflow. */
 char *str_take(struct str *s);
 

@@ -327,11 +327,15 @@ int jobfile_parse(const char *text, const char *file, const char *const *overrid
     job->yaml = arena_strdup(arena, text);
     job->root = root;
     job->kind_name = enum_name(KINDS, job->kind, arena);
+    if (!job->file || !job->yaml || !job->kind_name)
+        return err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", file);
     if ((rc = refuse_unsupported(job, err)) || (rc = read_montage(raw, file, arena, err)) || (rc = read_data(raw, file, err)) ||
         (rc = read_model(raw, file, err)) || (rc = read_training(raw, root, file, arena, err)))
         return rc;
     if (!job->name)
         job->name = arena_printf(arena, "%s-%s", job->kind_name, job->preset);
+    if (!job->name || !job->training.stop_metric)
+        return err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", file);
     *ret = *job;
     return 0;
 }

@@ -207,12 +207,12 @@ static int local_read(struct store *store, const char *key, int64_t offset, void
     return rc;
 }
 
-/* Everything of fd into w; total is what stat said. */
+/* Everything of fd into w; total is what stat said. Ends soon after it, however long the file grows meanwhile. */
 static int copy_all(int fd, const char *from, int64_t total, struct fsio_writer *w, const struct store_watch *watch,
                     struct err *err) {
     char *block = malloc(COPY_BLOCK);
     int rc = block ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory copying %s", from);
-    while (!rc) {
+    while (!rc && w->written_bytes <= total) {
         if (watch->progress && !watch->progress(watch->ctx, w->written_bytes, total)) {
             rc = err_set(err, ERR_CANCELLED, "copying %s was cancelled at byte %lld", from, (long long)w->written_bytes);
             break;

@@ -1,0 +1,390 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "unit/temp_dir.h"
+
+#include "base/fsio.h"
+
+static void assert_holds(const char *path, const char *want) {
+    struct err err = {0};
+    char *text;
+    size_t len;
+    if (fsio_read(path, 1 << 20, &text, &len, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(len, strlen(want));
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static int count_file(void *ctx, const char *relative, int64_t size, struct err *err) {
+    (void)relative, (void)size, (void)err;
+    ++*(int *)ctx;
+    return 0;
+}
+
+static int files_below(void **state) {
+    int n = 0;
+    assert_int_equal(fsio_walk(*state, count_file, &n, NULL), 0);
+    return n;
+}
+
+static void a_file_reads_whole_and_terminated_within_its_bound(void **state) {
+    const char *path = in_dir(state, "a");
+    struct err err = {0};
+    char *text = NULL;
+    size_t len = 77;
+    put_file(path, "a\0b", 3);
+    assert_int_equal(fsio_read(path, 3, &text, &len, &err), 0);
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "a\0b", 4);
+    free(text);
+    assert_int_equal(fsio_read(path, 2, &text, &len, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, "3 bytes; at most 2"));
+    assert_int_equal(fsio_read(in_dir(state, "none"), 9, &text, &len, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "/none"));
+    assert_int_equal(fsio_read(*state, 9, &text, &len, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "is a directory"));
+}
+
+static void a_file_without_a_size_is_bounded_too(void **state) {
+    (void)state;
+    char *text;
+    size_t len;
+    struct err err = {0};
+    assert_int_equal(fsio_read("/proc/self/status", 1 << 16, &text, &len, &err), 0); /* its stat says 0 bytes */
+    assert_true(len > 100 && text[len] == '\0');
+    free(text);
+    assert_int_equal(fsio_read("/dev/zero", 1000, &text, &len, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, "more than the 1000 bytes"));
+}
+
+static void an_atomic_write_replaces_the_file_at_once(void **state) {
+    const char *path = in_dir(state, "a");
+    struct stat before, after;
+    put_file(path, "old", 3);
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0 && fstat(fd, &before) == 0);
+    put_file(path, "newer", 5);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(before.st_ino != after.st_ino); /* a reader of the old one is not disturbed */
+    char text[8] = "";
+    assert_int_equal(read(fd, text, sizeof text), 3);
+    assert_string_equal(text, "old");
+    close(fd);
+    assert_holds(path, "newer");
+    assert_int_equal(after.st_mode & 0777, 0644 & ~umask(umask(0)));
+    assert_int_equal(files_below(state), 1);
+}
+
+static void a_writer_shows_nothing_before_commit_and_nothing_after_abort(void **state) {
+    const char *path = in_dir(state, "a");
+    struct fsio_writer w;
+    struct err err = {0};
+    put_file(path, "old", 3);
+    assert_int_equal(fsio_writer_open(&w, path, &err), 0);
+    assert_int_equal(fsio_writer_write(&w, "half", 4, &err), 0);
+    assert_holds(path, "old");
+    assert_int_equal(files_below(state), 2);
+    fsio_writer_abort(&w);
+    fsio_writer_abort(&w); /* harmless */
+    assert_holds(path, "old");
+    assert_int_equal(files_below(state), 1);
+    assert_int_equal(fsio_writer_open(&w, path, &err), 0);
+    assert_int_equal(fsio_writer_write(&w, "who", 3, &err), 0);
+    assert_int_equal(fsio_writer_write(&w, "le", 2, &err), 0);
+    assert_int_equal(w.written_bytes, 5);
+    assert_int_equal(fsio_writer_commit(&w, &err), 0);
+    assert_holds(path, "whole");
+    assert_int_equal(files_below(state), 1);
+}
+
+static void temporaries_of_a_dead_process_with_the_same_id_do_no_harm(void **state) {
+    const char *path = in_dir(state, "a");
+    char left[600];
+    for (int n = 0; n < 3; n++) {
+        assert_true(str_format(left, sizeof left, "%s.tmp-%ld-%d", path, (long)getpid(), n));
+        put_file(left, "torn", 4);
+    }
+    put_file(path, "good", 4);
+    assert_holds(path, "good");
+    assert_holds(left, "torn"); /* not ours to write into */
+}
+
+static void two_writers_of_one_path_do_not_mix(void **state) {
+    const char *path = in_dir(state, "a");
+    struct fsio_writer one, two;
+    assert_int_equal(fsio_writer_open(&one, path, NULL), 0);
+    assert_int_equal(fsio_writer_open(&two, path, NULL), 0);
+    assert_string_not_equal(one.tmp_path, two.tmp_path);
+    assert_int_equal(fsio_writer_write(&one, "1111", 4, NULL), 0);
+    assert_int_equal(fsio_writer_write(&two, "22", 2, NULL), 0);
+    assert_int_equal(fsio_writer_commit(&one, NULL), 0);
+    assert_holds(path, "1111");
+    assert_int_equal(fsio_writer_commit(&two, NULL), 0);
+    assert_holds(path, "22");
+}
+
+/* A volume that is full after 4096 bytes: the limit on file sizes stands in for it. */
+static void a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary(void **state) {
+    const char *path = in_dir(state, "a");
+    char big[8192] = {0};
+    struct err err = {0};
+    struct rlimit old, small;
+    put_file(path, "old", 3);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){4096, old.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = fsio_write_atomic(path, big, sizeof big, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, path));
+    assert_holds(path, "old");
+    assert_int_equal(files_below(state), 1);
+}
+
+static void a_full_volume_is_an_error_of_the_write_with_its_mend(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct fsio_writer w = {.fd = open("/dev/full", O_WRONLY | O_CLOEXEC), .path = "/dev/full"};
+    assert_true(w.fd >= 0);
+    assert_int_equal(fsio_writer_write(&w, "x", 1, &err), ERR_EXHAUSTED);
+    assert_int_equal(w.written_bytes, 0);
+    assert_non_null(strstr(err.message, "/dev/full"));
+    assert_non_null(strstr(err.message, "free"));
+    fsio_writer_abort(&w);
+    assert_int_equal(w.fd, -1);
+}
+
+static void a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up(void **state) {
+    const char *path = in_dir(state, "d");
+    struct err err = {0};
+    assert_int_equal(fsio_mkdirs(in_dir(state, "d/full"), NULL), 0);
+    assert_int_not_equal(fsio_write_atomic(path, "x", 1, &err), 0);
+    assert_non_null(strstr(err.message, path));
+    assert_true(fsio_is_dir(path));
+    assert_int_equal(files_below(state), 0);
+    assert_int_equal(fsio_write_atomic(in_dir(state, "no/where"), "x", 1, &err), ERR_NOT_FOUND);
+    char *longer = malloc(5001);
+    assert_non_null(longer);
+    memset(longer, 'a', 5000);
+    longer[5000] = '\0';
+    assert_int_equal(fsio_write_atomic(longer, "x", 1, &err), ERR_RANGE);
+    free(longer);
+}
+
+static void killing_a_writer_leaves_the_old_file_whole(void **state) {
+    const char *path = in_dir(state, "a");
+    int ready[2];
+    char byte;
+    put_file(path, "old", 3);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct fsio_writer w;
+        bool ok =
+            fsio_writer_open(&w, path, NULL) == 0 && fsio_writer_write(&w, "half", 4, NULL) == 0 && write(ready[1], "x", 1) == 1;
+        for (;;)
+            ok ? pause() : _exit(1);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_holds(path, "old");
+    put_file(path, "new", 3);
+    assert_holds(path, "new");
+}
+
+static void directories_are_made_with_their_parents_once(void **state) {
+    struct err err = {0};
+    assert_int_equal(fsio_mkdirs(in_dir(state, "a/b//c/"), &err), 0);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "a/b/c"), &err), 0);
+    assert_true(fsio_is_dir(in_dir(state, "a/b/c")));
+    put_file(in_dir(state, "a/file"), "", 0);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "a/file"), &err), ERR_EXISTS);
+    assert_int_not_equal(fsio_mkdirs(in_dir(state, "a/file/below"), &err), 0);
+    assert_int_equal(fsio_mkdirs("", &err), ERR_INVALID);
+    assert_true(fsio_exists(in_dir(state, "a/file")) && !fsio_is_dir(in_dir(state, "a/file")));
+    assert_false(fsio_exists(in_dir(state, "b")));
+}
+
+static void removal_of_a_tree_stops_at_symbolic_links(void **state) {
+    struct err err = {0};
+    assert_int_equal(fsio_mkdirs(in_dir(state, "keep/in"), NULL), 0);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "gone/x/y"), NULL), 0);
+    put_file(in_dir(state, "keep/in/file"), "k", 1);
+    put_file(in_dir(state, "gone/x/file"), "g", 1);
+    assert_int_equal(symlink("../../keep", in_dir(state, "gone/x/link")), 0);
+    assert_int_equal(symlink("nowhere", in_dir(state, "gone/dangling")), 0);
+    assert_int_equal(fsio_remove_tree(in_dir(state, "gone"), &err), 0);
+    assert_false(fsio_exists(in_dir(state, "gone")));
+    assert_holds(in_dir(state, "keep/in/file"), "k");
+    assert_int_equal(fsio_remove_tree(in_dir(state, "gone"), &err), 0); /* missing is success */
+    assert_int_equal(symlink("keep", in_dir(state, "alias")), 0);
+    assert_int_equal(fsio_remove_tree(in_dir(state, "alias"), &err), 0); /* the link, not what it points to */
+    assert_true(fsio_exists(in_dir(state, "keep/in/file")));
+}
+
+static void removal_refuses_what_is_nested_too_deeply(void **state) {
+    int at = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC), top = at;
+    for (int i = 0; i < 80; i++) {
+        assert_int_equal(mkdirat(at, "d", 0755), 0);
+        int next = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(next >= 0);
+        if (at != top)
+            close(at);
+        at = next;
+    }
+    struct err err = {0};
+    int n = 0;
+    assert_int_equal(fsio_remove_tree(*state, &err), ERR_RANGE);
+    assert_int_equal(fsio_walk(*state, count_file, &n, &err), ERR_RANGE);
+    for (int i = 0; i < 80; i++) { /* from the innermost outwards, for the teardown */
+        int up = openat(at, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(unlinkat(up, "d", AT_REMOVEDIR), 0);
+        close(at);
+        at = up;
+    }
+    close(at);
+    close(top);
+}
+
+static void paths_join_and_resolve_as_text(void **state) {
+    (void)state;
+    char buf[32], cwd[4096], want[4200], full[4200];
+    struct err err = {0};
+    assert_int_equal(fsio_join(buf, sizeof buf, "a", "b", &err), 0);
+    assert_string_equal(buf, "a/b");
+    assert_int_equal(fsio_join(buf, sizeof buf, "a/", "b", &err), 0);
+    assert_string_equal(buf, "a/b");
+    assert_int_equal(fsio_join(buf, 3, "a", "b", &err), ERR_RANGE);
+    static const char *const cases[][2] = {
+        {"/a/./b//c/../d/", "/a/b/d"}, {"/", "/"}, {"/..", "/"}, {"/../../a", "/a"}, {"/a/..", "/"}, {"/...", "/..."},
+        {"/a/..b", "/a/..b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(fsio_absolute(buf, sizeof buf, cases[i][0], &err), 0);
+        assert_string_equal(buf, cases[i][1]);
+    }
+    assert_int_equal(fsio_absolute(buf, 4, "/abcd", &err), ERR_RANGE);
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    assert_true(str_format(want, sizeof want, "%s/x", cwd));
+    assert_int_equal(fsio_absolute(full, sizeof full, "y/../x", &err), 0);
+    assert_string_equal(full, want);
+    assert_string_equal(fsio_basename("/a/b.edf"), "b.edf");
+    assert_string_equal(fsio_basename("b.edf"), "b.edf");
+}
+
+struct seen {
+    char names[256];
+    int64_t bytes;
+    int stop_after, n;
+};
+
+static int note(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct seen *s = ctx;
+    size_t at = strlen(s->names);
+    assert_true(str_format(s->names + at, sizeof s->names - at, "%s ", relative));
+    s->bytes += size;
+    return ++s->n == s->stop_after ? err_set(err, ERR_CANCELLED, "enough") : 0;
+}
+
+static void a_walk_visits_files_sorted_and_not_through_linked_directories(void **state) {
+    static const char *const files[] = {"b/2", "b/1", "a", "c/d/e", "z"};
+    for (size_t i = 0; i < 5; i++) {
+        char dir[512];
+        str_copy(dir, sizeof dir, in_dir(state, files[i]));
+        *strrchr(dir, '/') = '\0';
+        assert_int_equal(fsio_mkdirs(dir, NULL), 0);
+        put_file(in_dir(state, files[i]), files[i], strlen(files[i]));
+    }
+    assert_int_equal(symlink("../a", in_dir(state, "b/link")), 0);
+    assert_int_equal(symlink("..", in_dir(state, "c/loop")), 0);
+    assert_int_equal(symlink("nowhere", in_dir(state, "dangling")), 0);
+    assert_int_equal(mkfifo(in_dir(state, "fifo"), 0600), 0);
+    struct seen all = {0}, some = {.stop_after = 2};
+    struct err err = {0};
+    assert_int_equal(fsio_walk(*state, note, &all, &err), 0);
+    assert_string_equal(all.names, "a b/1 b/2 b/link c/d/e z ");
+    assert_int_equal(all.bytes, 1 + 3 + 3 + 1 + 5 + 1);
+    assert_int_equal(fsio_walk(*state, note, &some, &err), ERR_CANCELLED);
+    assert_string_equal(some.names, "a b/1 ");
+    assert_string_equal(err.message, "enough");
+    assert_int_equal(fsio_walk(in_dir(state, "none"), note, &all, &err), ERR_NOT_FOUND);
+}
+
+static void a_map_shows_the_file_and_refuses_what_is_none(void **state) {
+    struct fsio_map map = {0};
+    struct err err = {0};
+    int64_t bytes = 0, mtime = 0;
+    put_file(in_dir(state, "a"), "bytes", 5);
+    put_file(in_dir(state, "empty"), "", 0);
+    assert_int_equal(fsio_map_open(&map, in_dir(state, "a"), &err), 0);
+    assert_int_equal(map.len, 5);
+    assert_memory_equal(map.data, "bytes", 5);
+    fsio_map_close(&map);
+    assert_null(map.data);
+    fsio_map_close(&map);
+    assert_int_equal(fsio_map_open(&map, in_dir(state, "empty"), &err), 0);
+    assert_true(!map.data && map.len == 0);
+    assert_int_equal(fsio_map_open(&map, *state, &err), ERR_INVALID);
+    assert_int_equal(mkfifo(in_dir(state, "fifo"), 0600), 0);
+    assert_int_equal(fsio_map_open(&map, in_dir(state, "fifo"), &err), ERR_INVALID); /* and does not wait for a writer */
+    assert_int_equal(fsio_map_open(&map, in_dir(state, "none"), &err), ERR_NOT_FOUND);
+    assert_int_equal(fsio_size(in_dir(state, "a"), &bytes, &mtime, &err), 0);
+    assert_int_equal(bytes, 5);
+    assert_true(mtime > (int64_t)1500000000 * 1000000000);
+    assert_int_equal(fsio_size(in_dir(state, "none"), NULL, NULL, &err), ERR_NOT_FOUND);
+}
+
+static void a_lock_has_one_holder_and_names_it(void **state) {
+    const char *path = in_dir(state, "lock");
+    char pid[32];
+    int fd = -1, other = -1;
+    struct err err = {0};
+    assert_int_equal(fsio_lock(path, &fd, &err), 0);
+    assert_true(str_format(pid, sizeof pid, "process %ld;", (long)getpid()));
+    assert_int_equal(fsio_lock(path, &other, &err), ERR_PRECONDITION);
+    assert_int_equal(other, -1);
+    assert_non_null(strstr(err.message, pid));
+    close(fd);
+    put_file(in_dir(state, "stale"), "999999999999\n", 13); /* longer than our pid: nothing of it may stay */
+    assert_int_equal(fsio_lock(path, &fd, &err), 0);
+    close(fd);
+    assert_int_equal(fsio_lock(in_dir(state, "stale"), &fd, &err), 0);
+    assert_int_equal(fsio_lock(in_dir(state, "stale"), &other, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, pid));
+    close(fd);
+    assert_true(fsio_free_bytes(*state) >= 0);
+    assert_int_equal(fsio_free_bytes(in_dir(state, "none")), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(a_file_reads_whole_and_terminated_within_its_bound),
+        cmocka_unit_test(a_file_without_a_size_is_bounded_too),
+        in_temp_dir(an_atomic_write_replaces_the_file_at_once),
+        in_temp_dir(a_writer_shows_nothing_before_commit_and_nothing_after_abort),
+        in_temp_dir(temporaries_of_a_dead_process_with_the_same_id_do_no_harm),
+        in_temp_dir(two_writers_of_one_path_do_not_mix),
+        in_temp_dir(a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary),
+        cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
+        in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
+        in_temp_dir(killing_a_writer_leaves_the_old_file_whole),
+        in_temp_dir(directories_are_made_with_their_parents_once),
+        in_temp_dir(removal_of_a_tree_stops_at_symbolic_links),
+        in_temp_dir(removal_refuses_what_is_nested_too_deeply),
+        cmocka_unit_test(paths_join_and_resolve_as_text),
+        in_temp_dir(a_walk_visits_files_sorted_and_not_through_linked_directories),
+        in_temp_dir(a_map_shows_the_file_and_refuses_what_is_none),
+        in_temp_dir(a_lock_has_one_holder_and_names_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
