@@ -1,5 +1,27 @@
-# client: the connection (gRPC behind one file) and brrctl.
-brr_floor(brr_client DIRS client LINK brr_base PkgConfig::GRPC)
+# client: libbrr (gRPC behind one file; only brr_* leaves it), brrctl over it, and the examples.
+include(GNUInstallDirs)
+set(BRR_ABI 1) # raised when client/brr.h breaks its promise
+file(GLOB brr_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/*.c)
+add_library(brr SHARED ${brr_sources})
+target_include_directories(brr PRIVATE ${CMAKE_SOURCE_DIR}/lib PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+target_compile_definitions(brr PRIVATE BRR_LIBRARY_VERSION="${PROJECT_VERSION}")
+target_link_libraries(brr PRIVATE brr_base brr_proto PkgConfig::GRPC)
+target_link_options(brr PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/libbrr.map -Wl,--as-needed)
+set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${PROJECT_VERSION}
+                                     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/libbrr.map)
+
 file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c)
 add_executable(brrctl ${brrctl_sources})
-target_link_libraries(brrctl PRIVATE brr_client brr_proto brr_run)
+target_link_libraries(brrctl PRIVATE brr brr_proto brr_run)
+set_target_properties(brrctl PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
+file(GLOB example_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/examples/*.c)
+foreach(source ${example_sources})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(example_${name} ${source})
+  target_link_libraries(example_${name} PRIVATE brr)
+  set_target_properties(example_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/examples)
+endforeach()
+
+# What `cmake --install` lays out; programs of other folders are found when their targets exist.
+cmake_language(DEFER CALL include ${CMAKE_SOURCE_DIR}/client/install.cmake)

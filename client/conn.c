@@ -7,180 +7,283 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/str.h"
+#include "brr/v1/common.pb-c.h"
 
-enum { CALL_TIMEOUT_S = 30, MAX_MESSAGE = 64 << 20 };
+enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
 
-struct conn {
+struct brr_client {
     grpc_channel *channel;
-    grpc_completion_queue *queue;
-    char endpoint[256];
+    char endpoint[ENDPOINT_SIZE];
 };
 
-int conn_open(const char *endpoint, struct conn **ret, struct err *err) {
-    const char *env = getenv("BRR_ENDPOINT");
-    struct conn *c = calloc(1, sizeof *c);
-    if (!c)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
-    endpoint = endpoint ? endpoint : env && *env ? env : "unix:/run/brrd/brrd.sock";
-    if (!str_copy(c->endpoint, sizeof c->endpoint, endpoint)) {
-        free(c);
-        return err_set(err, ERR_INVALID, "the endpoint is longer than 255 bytes");
-    }
-    static char key[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
-    grpc_arg arg = {.type = GRPC_ARG_INTEGER, .key = key, .value.integer = MAX_MESSAGE};
-    grpc_channel_args args = {1, &arg};
-    grpc_init();
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    c->channel = grpc_channel_create(c->endpoint, credentials, &args);
-    grpc_channel_credentials_release(credentials);
-    c->queue = grpc_completion_queue_create_for_pluck(NULL);
-    *ret = c;
-    return 0;
-}
+/* What a completion is about; its address is the tag. */
+enum { TAG_START, TAG_SEND, TAG_CLOSE, TAG_RECEIVE, TAG_STATUS, TAGS };
 
-void conn_close(struct conn *c) {
-    if (!c)
-        return;
-    grpc_channel_destroy(c->channel);
-    grpc_completion_queue_shutdown(c->queue);
-    grpc_completion_queue_destroy(c->queue);
-    free(c);
-    grpc_shutdown();
-}
-
-const char *conn_endpoint(const struct conn *c) { return c->endpoint; }
-
-/* One call under way. */
-struct exchange {
+struct conn_call {
     grpc_call *call;
+    grpc_completion_queue *queue;
+    char endpoint[ENDPOINT_SIZE];
+    char tags[TAGS];
+    int pending;
+    bool busy[TAGS];
+    bool broken, close_wanted, closed, no_more, status_known;
     grpc_metadata_array initial, trailing;
     grpc_status_code status;
     grpc_slice details;
     grpc_byte_buffer *received;
 };
 
-/* Run a batch to its end. */
-static bool run(struct conn *c, struct exchange *x, grpc_op *ops, size_t n) {
-    if (grpc_call_start_batch(x->call, ops, n, x, NULL) != GRPC_CALL_OK)
+int conn_error(struct brr_error *err, int code, const char *fmt, ...) {
+    if (!err)
+        return code;
+    va_list ap;
+    *err = (struct brr_error){.code = code};
+    va_start(ap, fmt);
+    vsnprintf(err->message, sizeof err->message, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+const char *brr_code_name(int code) { return err_name(code); }
+
+/* "unix:/path" or "host:port". */
+static bool well_formed(const char *endpoint) {
+    int64_t port;
+    if (str_starts(endpoint, "unix:"))
+        return strchr(endpoint, '/') && strlen(strchr(endpoint, '/')) > 1;
+    const char *colon = strrchr(endpoint, ':');
+    return colon && colon != endpoint && str_to_i64(colon + 1, &port) && port > 0 && port < 65536;
+}
+
+int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
+    const char *env = getenv("BRR_ENDPOINT");
+    const char *wanted = endpoint && *endpoint ? endpoint : env && *env ? env : BRR_DEFAULT_ENDPOINT;
+    if (!well_formed(wanted))
+        return conn_error(err, BRR_INVALID, "'%.200s' is no endpoint; expected unix:/path/to/socket or host:port", wanted);
+    struct brr_client *c = calloc(1, sizeof *c);
+    if (!c)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
+    if (!str_copy(c->endpoint, sizeof c->endpoint, wanted)) {
+        free(c);
+        return conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
+    }
+    static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
+                keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS;
+    grpc_arg list[] = {{.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = CONN_MAX_MESSAGE},
+                       {.type = GRPC_ARG_INTEGER, .key = keepalive, .value.integer = KEEPALIVE_MS},
+                       {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS}};
+    grpc_channel_args args = {sizeof list / sizeof *list, list};
+    grpc_init();
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    c->channel = grpc_channel_create(c->endpoint, credentials, &args);
+    grpc_channel_credentials_release(credentials);
+    *ret = c;
+    return 0;
+}
+
+void brr_disconnect(brr_client *c) {
+    if (!c)
+        return;
+    grpc_channel_destroy(c->channel);
+    free(c);
+    grpc_shutdown();
+}
+
+const char *brr_endpoint(const brr_client *c) { return c->endpoint; }
+
+/* ---- one call ---- */
+
+static bool start(struct conn_call *c, grpc_op *op, int tag) {
+    if (c->broken || grpc_call_start_batch(c->call, op, 1, &c->tags[tag], NULL) != GRPC_CALL_OK)
         return false;
-    grpc_event e = grpc_completion_queue_pluck(c->queue, x, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
-    return e.type == GRPC_OP_COMPLETE && e.success;
+    c->busy[tag] = true;
+    c->pending++;
+    return true;
 }
 
-static void begin(struct conn *c, struct exchange *x, const char *method, int timeout_s) {
+int conn_call_open(struct brr_client *client, const char *method, int64_t deadline_ms, struct conn_call **ret,
+                   struct brr_error *err) {
+    struct conn_call *c = calloc(1, sizeof *c);
+    if (!c)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
+    gpr_timespec deadline = deadline_ms >= 0
+                                ? gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(deadline_ms, GPR_TIMESPAN))
+                                : gpr_inf_future(GPR_CLOCK_REALTIME);
     grpc_slice path = grpc_slice_from_copied_string(method);
-    gpr_timespec deadline = timeout_s ? gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_seconds(timeout_s, GPR_TIMESPAN))
-                                      : gpr_inf_future(GPR_CLOCK_REALTIME);
-    memset(x, 0, sizeof *x);
-    grpc_metadata_array_init(&x->initial);
-    grpc_metadata_array_init(&x->trailing);
-    x->details = grpc_empty_slice();
-    x->call = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, NULL, deadline, NULL);
+    str_copy(c->endpoint, sizeof c->endpoint, client->endpoint);
+    grpc_metadata_array_init(&c->initial);
+    grpc_metadata_array_init(&c->trailing);
+    c->details = grpc_empty_slice();
+    c->queue = grpc_completion_queue_create_for_next(NULL);
+    c->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, NULL, deadline, NULL);
     grpc_slice_unref(path);
+    grpc_op status = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
+    status.data.recv_status_on_client.trailing_metadata = &c->trailing;
+    status.data.recv_status_on_client.status = &c->status;
+    status.data.recv_status_on_client.status_details = &c->details;
+    grpc_op first[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}, {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+    first[1].data.recv_initial_metadata.recv_initial_metadata = &c->initial;
+    bool ok = start(c, &status, TAG_STATUS) && start(c, &first[0], TAG_START) &&
+              grpc_call_start_batch(c->call, &first[1], 1, &c->tags[TAG_START], NULL) == GRPC_CALL_OK;
+    if (!ok) {
+        conn_call_close(c);
+        return conn_error(err, BRR_INTERNAL, "%s cannot be called", method);
+    }
+    c->pending++;
+    *ret = c;
+    return 0;
 }
 
-static void finish(struct exchange *x) {
-    if (x->received)
-        grpc_byte_buffer_destroy(x->received);
-    grpc_metadata_array_destroy(&x->initial);
-    grpc_metadata_array_destroy(&x->trailing);
-    grpc_slice_unref(x->details);
-    grpc_call_unref(x->call);
-}
+bool conn_call_sendable(const struct conn_call *c) { return !c->busy[TAG_SEND] && !c->close_wanted && !c->broken; }
 
-static bool send_request(struct conn *c, struct exchange *x, const void *request, size_t len) {
-    grpc_slice slice = grpc_slice_from_copied_buffer(request, len);
+void conn_call_send(struct conn_call *c, const void *data, size_t len) {
+    grpc_slice slice = grpc_slice_from_copied_buffer(data, len);
     grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
-    grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
-                      {.op = GRPC_OP_SEND_MESSAGE},
-                      {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
-                      {.op = GRPC_OP_RECV_INITIAL_METADATA}};
-    ops[1].data.send_message.send_message = buffer;
-    ops[3].data.recv_initial_metadata.recv_initial_metadata = &x->initial;
-    bool ok = run(c, x, ops, 4);
+    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+    op.data.send_message.send_message = buffer;
+    if (!start(c, &op, TAG_SEND))
+        c->broken = true;
     grpc_byte_buffer_destroy(buffer);
     grpc_slice_unref(slice);
-    return ok;
 }
 
-/* Next answer as malloc'd bytes; false at the end. */
-static bool next_answer(struct conn *c, struct exchange *x, uint8_t **ret, size_t *ret_len) {
+static void close_now(struct conn_call *c) {
+    grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+    c->closed = true;
+    start(c, &op, TAG_CLOSE);
+}
+
+void conn_call_half_close(struct conn_call *c) {
+    c->close_wanted = true;
+    if (!c->busy[TAG_SEND] && !c->closed)
+        close_now(c);
+}
+
+void conn_call_receive(struct conn_call *c) {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
-    op.data.recv_message.recv_message = &x->received;
-    if (!run(c, x, &op, 1) || !x->received)
-        return false;
-    grpc_byte_buffer_reader reader;
-    grpc_byte_buffer_reader_init(&reader, x->received);
-    grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
-    *ret_len = GRPC_SLICE_LENGTH(all);
-    *ret = malloc(*ret_len + 1);
-    if (*ret)
-        memcpy(*ret, GRPC_SLICE_START_PTR(all), *ret_len);
-    grpc_slice_unref(all);
-    grpc_byte_buffer_reader_destroy(&reader);
-    grpc_byte_buffer_destroy(x->received);
-    x->received = NULL;
-    return *ret != NULL;
+    if (c->busy[TAG_RECEIVE] || c->received || c->no_more)
+        return;
+    op.data.recv_message.recv_message = &c->received;
+    if (grpc_call_start_batch(c->call, &op, 1, &c->tags[TAG_RECEIVE], NULL) != GRPC_CALL_OK) {
+        c->no_more = true;
+        return;
+    }
+    c->busy[TAG_RECEIVE] = true;
+    c->pending++;
 }
 
-static int read_status(struct conn *c, struct exchange *x, struct err *err) {
-    grpc_op op = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
-    op.data.recv_status_on_client.trailing_metadata = &x->trailing;
-    op.data.recv_status_on_client.status = &x->status;
-    op.data.recv_status_on_client.status_details = &x->details;
-    if (!run(c, x, &op, 1))
-        return err_set(err, ERR_INTERNAL, "the call to %s ended without a status", c->endpoint);
-    if (x->status == GRPC_STATUS_OK)
-        return 0;
-    char *text = grpc_slice_to_c_string(x->details);
-    int code = -(int)x->status;
-    if (x->status == GRPC_STATUS_UNAVAILABLE)
-        err_set(err, code, "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
-    else
-        err_set(err, code, "%s", *text ? text : err_name(code));
+/* A completion. */
+static void settle(struct conn_call *c, int tag, bool success) {
+    c->pending--;
+    c->busy[tag] = false;
+    if (tag == TAG_SEND && !success)
+        c->broken = true;
+    if (tag == TAG_SEND && c->close_wanted && !c->closed)
+        close_now(c);
+    if (tag == TAG_RECEIVE && (!success || !c->received))
+        c->no_more = true;
+    if (tag == TAG_STATUS)
+        c->status_known = c->broken = true;
+}
+
+bool conn_call_poll(struct conn_call *c, int64_t timeout_ms) {
+    gpr_timespec until = timeout_ms < 0
+                             ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
+                             : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+    if (!c->pending)
+        return false;
+    grpc_event e = grpc_completion_queue_next(c->queue, until, NULL);
+    if (e.type != GRPC_OP_COMPLETE)
+        return false;
+    settle(c, (int)((char *)e.tag - c->tags), e.success);
+    return true;
+}
+
+uint8_t *conn_call_take(struct conn_call *c, size_t *ret_len) {
+    if (c->busy[TAG_RECEIVE] || !c->received)
+        return NULL;
+    grpc_byte_buffer_reader reader;
+    uint8_t *data = NULL;
+    if (grpc_byte_buffer_reader_init(&reader, c->received)) {
+        grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+        *ret_len = GRPC_SLICE_LENGTH(all);
+        if ((data = malloc(*ret_len + 1)))
+            memcpy(data, GRPC_SLICE_START_PTR(all), *ret_len);
+        grpc_slice_unref(all);
+        grpc_byte_buffer_reader_destroy(&reader);
+    }
+    grpc_byte_buffer_destroy(c->received);
+    c->received = NULL;
+    if (!data) { /* unreadable or no memory: the call cannot go on */
+        grpc_call_cancel_with_status(c->call, GRPC_STATUS_RESOURCE_EXHAUSTED, "an answer could not be kept in memory", NULL);
+        c->no_more = true;
+    }
+    return data;
+}
+
+bool conn_call_ended(const struct conn_call *c) {
+    return c->status_known && !c->busy[TAG_RECEIVE] && !c->received && (c->no_more || c->status != GRPC_STATUS_OK);
+}
+
+/* brr.v1.ErrorDetail of the trailing metadata. */
+static void read_detail(const struct conn_call *c, struct brr_error *err) {
+    for (size_t i = 0; i < c->trailing.count; i++) {
+        const grpc_metadata *m = &c->trailing.metadata[i];
+        if (grpc_slice_str_cmp(m->key, "brr-error-bin"))
+            continue;
+        Brr__V1__ErrorDetail *d = brr__v1__error_detail__unpack(NULL, GRPC_SLICE_LENGTH(m->value), GRPC_SLICE_START_PTR(m->value));
+        if (!d)
+            return;
+        str_copy(err->reason, sizeof err->reason, d->reason);
+        if (*d->message)
+            str_copy(err->message, sizeof err->message, d->message);
+        str_copy(err->cause, sizeof err->cause, d->cause);
+        err->retry_after_ms = d->retry_after_ms;
+        brr__v1__error_detail__free_unpacked(d, NULL);
+        return;
+    }
+}
+
+int conn_call_status(const struct conn_call *c, struct brr_error *err) {
+    int code = -(int)c->status;
+    if (!code || !err)
+        return code;
+    char *text = grpc_slice_to_c_string(c->details);
+    conn_error(err, code, "%s", *text ? text : err_name(code));
+    read_detail(c, err);
+    if (code == BRR_UNAVAILABLE && !*err->reason)
+        conn_error(err, code, "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT",
+                   c->endpoint);
+    else if (code == BRR_DEADLINE && !*err->reason)
+        conn_error(err, code, "the daemon at %s gave no answer in time", c->endpoint);
     gpr_free(text);
     return code;
 }
 
-int conn_call(struct conn *c, const char *method, const void *request, size_t len, uint8_t **ret, size_t *ret_len,
-              struct err *err) {
-    struct exchange x;
-    uint8_t *data = NULL;
-    size_t n = 0;
-    begin(c, &x, method, CALL_TIMEOUT_S);
-    bool answered = send_request(c, &x, request, len) && next_answer(c, &x, &data, &n);
-    int rc = read_status(c, &x, err);
-    finish(&x);
-    if (!rc && !answered)
-        rc = err_set(err, ERR_INTERNAL, "%s gave no answer", method);
-    if (rc) {
-        free(data);
-        return rc;
+void conn_call_close(struct conn_call *c) {
+    if (!c)
+        return;
+    if (c->call && !c->status_known)
+        grpc_call_cancel(c->call, NULL);
+    while (c->pending && conn_call_poll(c, -1)) {
     }
-    *ret = data;
-    *ret_len = n;
-    return 0;
-}
-
-int conn_stream(struct conn *c, const char *method, const void *request, size_t len, conn_visit_fn *visit, void *ctx,
-                struct err *err) {
-    struct exchange x;
-    uint8_t *data = NULL;
-    size_t n = 0;
-    int stop = 0;
-    begin(c, &x, method, 0);
-    if (send_request(c, &x, request, len))
-        while (!stop && next_answer(c, &x, &data, &n)) {
-            stop = visit(ctx, data, n);
-            free(data);
-        }
-    if (stop)
-        grpc_call_cancel(x.call, NULL);
-    int rc = read_status(c, &x, err);
-    finish(&x);
-    return stop ? stop : rc;
+    if (c->received)
+        grpc_byte_buffer_destroy(c->received);
+    if (c->call)
+        grpc_call_unref(c->call);
+    grpc_completion_queue_shutdown(c->queue);
+    while (grpc_completion_queue_next(c->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type != GRPC_QUEUE_SHUTDOWN) {
+    }
+    grpc_completion_queue_destroy(c->queue);
+    grpc_metadata_array_destroy(&c->initial);
+    grpc_metadata_array_destroy(&c->trailing);
+    grpc_slice_unref(c->details);
+    free(c);
 }

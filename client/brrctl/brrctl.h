@@ -1,39 +1,57 @@
-/* brrctl: what the command families share: options, the connection, exit codes. One file per family; rows in main.c. */
+/* brrctl: what the command families share: calls, errors, exit codes. One file per family; rows in main.c. */
 #ifndef BRR_CLIENT_BRRCTL_BRRCTL_H
 #define BRR_CLIENT_BRRCTL_BRRCTL_H
+#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
-#include "client/conn.h"
+#include "client/brr.h"
+#include "client/brrctl/arguments.h"
 
 /* Exit codes that scripts can use. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
 
-struct options {
-    const char *args[64];
-    int n_args;
-    const char *set[64];
-    int n_set;
-    bool json, watch;
-    const char *name, *id_file;
+struct command {
+    const char *name, *words, *takes, *summary;
+    int (*run)(const struct arguments *o); /* gives an exit code */
+    int min_args, max_args;                /* plain words; max -1 = any number */
+    const char *details;                   /* further lines of --help; an example */
 };
-
-/* Each returns an exit code. */
-int cmd_submit(const struct options *o);
-int cmd_jobs(const struct options *o);
-int cmd_job(const struct options *o);
-int cmd_watch(const struct options *o);
-int cmd_logs(const struct options *o);
-int cmd_cancel(const struct options *o);
-int cmd_resume(const struct options *o);
-int cmd_version(const struct options *o);
-int cmd_devices(const struct options *o);
-int cmd_score(const struct options *o);
+/* All rows, in the order of the help. */
+const struct command *brrctl_commands(int *ret_n);
 
 /* Print "brrctl: …" and give the exit code of an error. */
 int brrctl_fail(const struct err *err);
-/* Connection to BRR_ENDPOINT; NULL after printing why. */
-struct conn *brrctl_connect(int *ret_exit);
+int brrctl_fail_call(const struct brr_error *err);
+/* Connection to --endpoint or BRR_ENDPOINT; NULL after printing why. */
+brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
+/* One unary call; the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing why. timeout_ms 0 = 30 s. */
+struct brrctl_method {
+    const char *path;
+    const ProtobufCMessageDescriptor *answer;
+    int64_t timeout_ms;
+};
+void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
+/* The same on an open connection, with the error for the caller. */
+void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err);
+/* One request, many answers; each is freed after visit, which returns false to end the call. Gives an exit code. */
+typedef bool brrctl_visit_fn(void *ctx, const void *message);
+int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
+                  void *ctx);
+
+/* Commands, by file. */
+int cmd_submit(const struct arguments *o);
+int cmd_jobs(const struct arguments *o);
+int cmd_job(const struct arguments *o);
+int cmd_watch(const struct arguments *o);
+int cmd_logs(const struct arguments *o);
+int cmd_cancel(const struct arguments *o);
+int cmd_resume(const struct arguments *o);
+int cmd_version(const struct arguments *o);
+int cmd_devices(const struct arguments *o);
+int cmd_score(const struct arguments *o);
+int cmd_stream(const struct arguments *o);
+int cmd_detect(const struct arguments *o);
 
 #endif

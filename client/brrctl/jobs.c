@@ -1,57 +1,24 @@
 /* Job commands: submit, jobs, job, watch, logs, cancel, resume. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fsio.h"
-#include "base/json.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
 
-enum { JOB_FILE_MAX = 200 * 1024, BAR_WIDTH = 30 };
+enum { JOB_FILE_MAX = 200 * 1024 };
 
-static const char *state_name(int state) {
-    static const char *const names[] = {"unknown",   "queued", "preparing", "running",    "checkpointing",
-                                        "succeeded", "failed", "cancelled", "interrupted"};
-    return state >= 0 && state < 9 ? names[state] : names[0];
-}
-
-static void *pack(const ProtobufCMessage *m, size_t *ret_len) {
-    *ret_len = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = malloc(*ret_len + 1);
-    if (bytes)
-        protobuf_c_message_pack(m, bytes);
-    return bytes;
-}
-
-/* One unary call; the answer as a message, or NULL after printing why. */
-static void *call(const char *method, const ProtobufCMessage *in, const ProtobufCMessageDescriptor *out, int *ret_exit) {
-    struct conn *conn = brrctl_connect(ret_exit);
-    struct err err = {0};
-    size_t len, answer_len = 0;
-    uint8_t *request = pack(in, &len), *answer = NULL;
-    void *message = NULL;
-    if (conn && request) {
-        if (conn_call(conn, method, request, len, &answer, &answer_len, &err))
-            *ret_exit = brrctl_fail(&err);
-        else if (!(message = protobuf_c_message_unpack(out, NULL, answer_len, answer)))
-            *ret_exit = EXIT_FAILED;
-    }
-    free(request);
-    free(answer);
-    conn_close(conn);
-    return message;
-}
-
-static void put_job(struct json_writer *w, const Brr__V1__Job *job) {
-    json_begin_object(w, NULL);
+static void print_json(const Brr__V1__Job *job) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
     json_put_str(w, "job", job->id);
     json_put_str(w, "kind", job->kind);
     json_put_str(w, "name", job->name);
-    json_put_str(w, "state", state_name((int)job->state));
+    json_put_str(w, "state", brr_job_state_name((int)job->state));
     json_put_str(w, "reason", job->reason);
     json_put_str(w, "checkpoint", *job->checkpoint ? job->checkpoint : NULL);
     json_put_raw(w, "result", *job->result_json ? job->result_json : "{}");
@@ -61,18 +28,7 @@ static void put_job(struct json_writer *w, const Brr__V1__Job *job) {
         json_put_f64(w, "loss", job->progress->loss);
     }
     json_put_i64(w, "queue_position", job->queue_position);
-    json_end(w, '}');
-}
-
-static void print_json(const Brr__V1__Job *job) {
-    struct str s;
-    struct json_writer w;
-    str_init(&s, 1 << 20);
-    json_writer_init(&w, &s);
-    put_job(&w, job);
-    puts(str_cstr(&s));
-    fflush(stdout);
-    str_done(&s);
+    output_end(&out);
 }
 
 static void print_row(const Brr__V1__Job *job) {
@@ -80,26 +36,17 @@ static void print_row(const Brr__V1__Job *job) {
     char steps[48] = "";
     if (p && p->steps)
         str_format(steps, sizeof steps, "%lld/%lld", (long long)p->step, (long long)p->steps);
-    printf("%-24s %-9s %-12s %-14s %s%s\n", job->id, job->kind, state_name((int)job->state), steps, job->name,
+    printf("%-24s %-9s %-12s %-14s %s%s\n", job->id, job->kind, brr_job_state_name((int)job->state), steps, job->name,
            *job->reason ? "  " : "");
     if (*job->reason)
         printf("%24s %s\n", "", job->reason);
-}
-
-static void format_eta(double seconds, char *buf, size_t size) {
-    if (!(seconds >= 0))
-        str_copy(buf, size, "?");
-    else if (seconds < 3600)
-        str_format(buf, size, "%d:%02d", (int)seconds / 60, (int)seconds % 60);
-    else
-        str_format(buf, size, "%d h %02d min", (int)seconds / 3600, (int)seconds / 60 % 60);
 }
 
 struct watching {
     bool json, terminal;
     int64_t shown_step;
     char phase[24];
-    Brr__V1__Job *final;
+    int exit;
 };
 
 static void draw(struct watching *w, const Brr__V1__Job *job) {
@@ -107,17 +54,15 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
     bool training = !strcmp(p->phase, "train");
     int64_t at = training ? p->step : p->done, of = training ? p->steps : p->total;
     double share = of ? (double)at / (double)of : 0;
-    char line[256], bar[BAR_WIDTH + 1], eta[32];
-    for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
-    bar[BAR_WIDTH] = '\0';
-    format_eta(p->eta_s, eta, sizeof eta);
+    char line[256], bar[OUTPUT_BAR_SIZE], eta[32];
+    output_bar(share, bar);
+    output_duration(p->eta_s, eta, sizeof eta);
     if (training)
-        str_format(line, sizeof line, "%-8s [%s] %lld/%lld  loss %.4f  %.1f windows/s  left %s", p->phase, bar, (long long)at,
+        str_format(line, sizeof line, "%-8s %s %lld/%lld  loss %.4f  %.1f windows/s  left %s", p->phase, bar, (long long)at,
                    (long long)of, p->loss, p->windows_per_second, eta);
     else
-        str_format(line, sizeof line, "%-8s [%s] %lld/%lld", *p->phase ? p->phase : state_name((int)job->state), bar, (long long)at,
-                   (long long)of);
+        str_format(line, sizeof line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar,
+                   (long long)at, (long long)of);
     if (w->terminal) {
         printf("\r\033[K%s", line);
     } else if (strcmp(w->phase, p->phase) || (training && p->step / 20 != w->shown_step / 20)) {
@@ -128,43 +73,22 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
     fflush(stdout);
 }
 
-static int on_update(void *ctx, const uint8_t *data, size_t len) {
-    struct watching *w = ctx;
-    Brr__V1__JobUpdate *u = brr__v1__job_update__unpack(NULL, len, data);
-    if (!u || !u->job)
-        return 0;
-    if (w->json && !u->final)
-        print_json(u->job);
-    else if (!w->json && u->job->progress && !u->final)
-        draw(w, u->job);
-    if (u->final) {
-        w->final = u->job;
-        u->job = NULL;
-    }
-    brr__v1__job_update__free_unpacked(u, NULL);
-    return 0;
-}
-
-static void print_end(const struct watching *w) {
-    const Brr__V1__Job *job = w->final;
+static void print_end(struct watching *w, const Brr__V1__Job *job) {
+    bool kept = job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *job->checkpoint;
+    w->exit = job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
     if (w->json) {
-        struct str s;
-        struct json_writer out;
-        str_init(&s, 1 << 20);
-        json_writer_init(&out, &s);
-        json_begin_object(&out, NULL);
-        json_put_str(&out, "job", job->id);
-        json_put_str(&out, "kind", job->kind);
-        json_put_str(&out, "state", state_name((int)job->state));
-        json_put_str(&out, "reason", job->reason);
-        json_put_str(&out, "checkpoint", *job->checkpoint ? job->checkpoint : NULL);
-        json_put_raw(&out, "result", *job->result_json ? job->result_json : "{}");
-        json_end(&out, '}');
-        puts(str_cstr(&s));
-        str_done(&s);
+        struct output out;
+        struct json_writer *json = output_begin(&out);
+        json_put_str(json, "job", job->id);
+        json_put_str(json, "kind", job->kind);
+        json_put_str(json, "state", brr_job_state_name((int)job->state));
+        json_put_str(json, "reason", job->reason);
+        json_put_str(json, "checkpoint", *job->checkpoint ? job->checkpoint : NULL);
+        json_put_raw(json, "result", *job->result_json ? job->result_json : "{}");
+        output_end(&out);
         return;
     }
-    printf("%s%s %s%s%s\n", w->terminal ? "\r\033[K" : "", job->id, state_name((int)job->state), *job->reason ? ": " : "",
+    printf("%s%s %s%s%s\n", w->terminal ? "\r\033[K" : "", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "",
            job->reason);
     if (*job->result_json)
         printf("result     %s\n", job->result_json);
@@ -172,26 +96,27 @@ static void print_end(const struct watching *w) {
         printf("checkpoint %s\n", job->checkpoint);
 }
 
-static int watch_job(const struct options *o, const char *id) {
-    int code = 0;
-    struct conn *conn = brrctl_connect(&code);
-    struct err err = {0};
-    struct watching w = {.json = o->json, .terminal = isatty(STDOUT_FILENO)};
+static bool on_update(void *ctx, const void *message) {
+    struct watching *w = ctx;
+    const Brr__V1__JobUpdate *u = message;
+    if (!u->job)
+        return true;
+    if (w->json && !u->final)
+        print_json(u->job);
+    else if (!w->json && u->job->progress && !u->final)
+        draw(w, u->job);
+    if (u->final)
+        print_end(w, u->job);
+    return !u->final;
+}
+
+static int watch_job(const struct arguments *o, const char *id) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Watch", &brr__v1__job_update__descriptor, 0};
+    struct watching w = {.json = o->json, .terminal = isatty(STDOUT_FILENO), .exit = EXIT_FAILED};
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
-    size_t len;
     in.id = (char *)(uintptr_t)id;
-    uint8_t *request = pack(&in.base, &len);
-    if (conn && request && conn_stream(conn, "/brr.v1.Jobs/Watch", request, len, on_update, &w, &err))
-        code = brrctl_fail(&err);
-    free(request);
-    conn_close(conn);
-    if (!w.final)
-        return code ? code : EXIT_FAILED;
-    print_end(&w);
-    bool kept = w.final->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *w.final->checkpoint;
-    code = w.final->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
-    brr__v1__job__free_unpacked(w.final, NULL);
-    return code;
+    int code = brrctl_follow(o, &method, &in.base, on_update, &w);
+    return code ? code : w.exit;
 }
 
 /* Local paths travel absolute: "data.source=file://rel" is relative to the working directory. */
@@ -208,7 +133,7 @@ static char *absolute_override(const char *assignment) {
     return strdup(assignment);
 }
 
-static int queue_file(const struct options *o, char *text, char *id, size_t id_size) {
+static int queue_file(const struct arguments *o, char *text, char *id, size_t id_size) {
     int code = EXIT_FAILED;
     char *overrides[66] = {NULL}, name[256];
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
@@ -221,7 +146,8 @@ static int queue_file(const struct options *o, char *text, char *id, size_t id_s
     file.name = (char *)(uintptr_t)o->args[0];
     file.overrides = overrides;
     in.file = &file;
-    Brr__V1__SubmitResponse *out = call("/brr.v1.Jobs/Submit", &in.base, &brr__v1__submit_response__descriptor, &code);
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
+    Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
     for (size_t i = 0; i < file.n_overrides; i++)
         free(overrides[i]);
     if (!out)
@@ -233,7 +159,7 @@ static int queue_file(const struct options *o, char *text, char *id, size_t id_s
     return 0;
 }
 
-int cmd_submit(const struct options *o) {
+int cmd_submit(const struct arguments *o) {
     char *text = NULL, id[64] = "";
     size_t len = 0;
     struct err err;
@@ -254,12 +180,13 @@ int cmd_submit(const struct options *o) {
     return 0;
 }
 
-int cmd_watch(const struct options *o) { return watch_job(o, o->args[0]); }
+int cmd_watch(const struct arguments *o) { return watch_job(o, o->args[0]); }
 
-int cmd_jobs(const struct options *o) {
+int cmd_jobs(const struct arguments *o) {
     int code = 0;
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
-    Brr__V1__ListJobsResponse *out = call("/brr.v1.Jobs/List", &in.base, &brr__v1__list_jobs_response__descriptor, &code);
+    static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
+    Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
     for (size_t i = 0; out && i < out->n_jobs; i++) {
         if (o->json)
             print_json(out->jobs[i]);
@@ -272,9 +199,10 @@ int cmd_jobs(const struct options *o) {
 }
 
 /* Commands that take an id and answer with the job. */
-static int one_job(const struct options *o, const char *method, const ProtobufCMessage *in) {
+static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
     int code = 0;
-    Brr__V1__Job *job = call(method, in, &brr__v1__job__descriptor, &code);
+    const struct brrctl_method method = {path, &brr__v1__job__descriptor, 0};
+    Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
     if (!job)
         return code;
     if (o->json)
@@ -285,19 +213,19 @@ static int one_job(const struct options *o, const char *method, const ProtobufCM
     return 0;
 }
 
-int cmd_job(const struct options *o) {
+int cmd_job(const struct arguments *o) {
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     return one_job(o, "/brr.v1.Jobs/Get", &in.base);
 }
 
-int cmd_cancel(const struct options *o) {
+int cmd_cancel(const struct arguments *o) {
     Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     return one_job(o, "/brr.v1.Jobs/Cancel", &in.base);
 }
 
-int cmd_resume(const struct options *o) {
+int cmd_resume(const struct arguments *o) {
     Brr__V1__ResumeJobRequest in = BRR__V1__RESUME_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     in.overrides = (char **)(uintptr_t)o->set;
@@ -305,26 +233,28 @@ int cmd_resume(const struct options *o) {
     return one_job(o, "/brr.v1.Jobs/Resume", &in.base);
 }
 
-static int on_line(void *ctx, const uint8_t *data, size_t len) {
-    (void)ctx;
-    Brr__V1__LogLine *line = brr__v1__log_line__unpack(NULL, len, data);
-    if (line)
+static bool on_line(void *ctx, const void *message) {
+    const Brr__V1__LogLine *line = message;
+    if (*(const bool *)ctx) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_i64(w, "time_ms", line->time_ms);
+        json_put_str(w, "level", line->level);
+        json_put_str(w, "text", line->text);
+        output_end(&out);
+    } else {
         puts(line->text);
-    brr__v1__log_line__free_unpacked(line, NULL);
-    return 0;
+        fflush(stdout);
+    }
+    return true;
 }
 
-int cmd_logs(const struct options *o) {
-    int code = 0;
-    struct conn *conn = brrctl_connect(&code);
-    struct err err = {0};
+int cmd_logs(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Logs", &brr__v1__log_line__descriptor, 0};
     Brr__V1__JobLogsRequest in = BRR__V1__JOB_LOGS_REQUEST__INIT;
-    size_t len;
+    bool json = o->json;
     in.id = (char *)(uintptr_t)o->args[0];
-    uint8_t *request = pack(&in.base, &len);
-    if (conn && request && conn_stream(conn, "/brr.v1.Jobs/Logs", request, len, on_line, NULL, &err))
-        code = brrctl_fail(&err);
-    free(request);
-    conn_close(conn);
-    return code;
+    in.follow = o->follow;
+    in.tail = o->tail > 0 ? (int32_t)o->tail : 0;
+    return brrctl_follow(o, &method, &in.base, on_line, &json);
 }

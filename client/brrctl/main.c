@@ -4,100 +4,115 @@
 
 #include "client/brrctl/brrctl.h"
 
-static const struct command {
-    const char *name, *arguments, *help;
-    int (*run)(const struct options *o);
-    int min_args, max_args;
-} commands[] = {
-    {"submit", "FILE [--set K=V …] [--name NAME] [--watch] [--id-file F]", "queue a job file", cmd_submit, 1, 1},
-    {"jobs", "", "list jobs, newest first", cmd_jobs, 0, 0},
-    {"job", "ID", "show one job", cmd_job, 1, 1},
-    {"watch", "ID", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1},
-    {"logs", "ID", "what a job said", cmd_logs, 1, 1},
-    {"cancel", "ID", "end a job", cmd_cancel, 1, 1},
-    {"resume", "ID [--set limits.K=V …]", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1},
-    {"score", "REF HYP", "score event files or directories; works without a daemon", cmd_score, 2, 2},
-    {"devices", "", "what the daemon computes on", cmd_devices, 0, 0},
-    {"version", "", "of the daemon and its libraries", cmd_version, 0, 0},
+#define STREAM_TAKES                                                                                                               \
+    "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples"
+
+static const struct command commands[] = {
+    {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
+     "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch"},
+    {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
+    {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-4k2f"},
+    {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
+     "Exit 0 when it succeeded, or was interrupted with a checkpoint.\nexample: brrctl watch train-4k2f"},
+    {"logs", "ID", "--follow --tail", "what a job said", cmd_logs, 1, 1, "example: brrctl logs train-4k2f --follow"},
+    {"cancel", "ID", "", "end a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-4k2f"},
+    {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
+     "It goes on from its newest valid checkpoint; only limits.* may change.\n"
+     "example: brrctl resume train-4k2f --set limits.wall_clock=24h"},
+    {"stream", "FILE", STREAM_TAKES, "a recording through a model, events as they become final", cmd_stream, 1, 1,
+     "FILE is EDF, EDF+ or BDF; its samples are sent as they are. --output takes a TSV file or a folder (NAME_events.tsv).\n"
+     "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-4k2f --plot trace.svg"},
+    {"detect", "FILE|DIR …", "--model --output --out --alarm-hop --chunk-samples --parallel",
+     "many recordings through a model, one events TSV each", cmd_detect, 1, -1,
+     "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
+     "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
+     "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
+    {"score", "REF HYP", "", "score event files or directories; works without a daemon", cmd_score, 2, 2,
+     "example: brrctl score /data/reference /data/hypothesis --json"},
+    {"devices", "", "", "what the daemon computes on", cmd_devices, 0, 0, "example: brrctl devices"},
+    {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+const struct command *brrctl_commands(int *ret_n) {
+    *ret_n = N_COMMANDS;
+    return commands;
+}
 
 static void print_usage(FILE *out) {
-    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json]\n\n", out);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        fprintf(out, "  %-8s %-60s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fputs("\nThe daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
+    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E]\n\n", out);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-11s %-24s %s\n", commands[i].name, commands[i].words, commands[i].summary);
+    fputs("\n`brrctl COMMAND --help` explains each. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
           "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no daemon.\n"
           "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch\n",
           out);
 }
 
-/* False with a message on stderr when an option is not understood. */
-static bool parse(int argc, char **argv, struct options *o) {
-    for (int i = 2; i < argc; i++) {
-        const char *a = argv[i];
-        bool more = i + 1 < argc;
-        if (!strcmp(a, "--json")) {
-            o->json = true;
-        } else if (!strcmp(a, "--watch")) {
-            o->watch = true;
-        } else if (!strcmp(a, "--set") && more && o->n_set < 64) {
-            o->set[o->n_set++] = argv[++i];
-        } else if (!strcmp(a, "--name") && more) {
-            o->name = argv[++i];
-        } else if (!strcmp(a, "--id-file") && more) {
-            o->id_file = argv[++i];
-        } else if (!strncmp(a, "--", 2) || o->n_args == 64) {
-            fprintf(stderr, "brrctl: unknown option '%s' of %s\n", a, argv[1]);
-            return false;
-        } else {
-            o->args[o->n_args++] = a;
-        }
+static void print_option(void *ctx, const char *name, const char *value, const char *help) {
+    char text[64];
+    snprintf(text, sizeof text, "%s%s%s", name, *value ? " " : "", value);
+    fprintf(ctx, "  %-26s %s\n", text, help);
+}
+
+static int print_help(const struct command *c) {
+    printf("usage: brrctl %s %s%s[OPTIONS]\n%s\n\n", c->name, c->words, *c->words ? " " : "", c->summary);
+    arguments_each(c->takes, print_option, stdout);
+    printf("\n%s\n", c->details);
+    return 0;
+}
+
+static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
+static bool asks_help(int argc, char **argv) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
+        if (is_help(argv[i]))
+            return true;
+    return false;
+}
+
+static const struct command *find_command(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(name, commands[i].name))
+            return &commands[i];
+    return NULL;
+}
+
+static int run(const struct command *c, int argc, char **argv) {
+    struct arguments o;
+    int code = EXIT_USAGE;
+    if (!arguments_parse(argc, argv, c->takes, &o)) {
+        arguments_done(&o);
+        return code;
     }
-    return true;
+    if (o.n_args < c->min_args || (c->max_args >= 0 && o.n_args > c->max_args))
+        fprintf(stderr, "usage: brrctl %s %s\n`brrctl %s --help` says more\n", c->name, c->words, c->name);
+    else
+        code = c->run(&o);
+    arguments_done(&o);
+    return code;
 }
 
-int brrctl_fail(const struct err *err) {
-    char text[800];
-    fprintf(stderr, "brrctl: %s\n", err_text(err, text, sizeof text));
-    if (err->code == ERR_NOT_FOUND)
-        return EXIT_NOT_FOUND;
-    return err->code == ERR_UNAVAILABLE ? EXIT_UNAVAILABLE : EXIT_FAILED;
-}
-
-struct conn *brrctl_connect(int *ret_exit) {
-    struct conn *conn = NULL;
-    struct err err;
-    if (conn_open(NULL, &conn, &err))
-        *ret_exit = brrctl_fail(&err);
-    return conn;
+static int unknown_command(const char *word) {
+    const char *nearest = arguments_nearest(word, &commands[0].name, N_COMMANDS, sizeof *commands);
+    fprintf(stderr, "brrctl: there is no command '%s'", word);
+    fprintf(stderr, nearest ? "; did you mean %s?\n" : "; `brrctl help` lists them%s\n", nearest ? nearest : "");
+    return EXIT_USAGE;
 }
 
 int main(int argc, char **argv) {
-    struct options o = {0};
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    bool help = !strcmp(argv[1], "help");
+    if (is_help(argv[1]) || (help && argc == 2)) {
         print_usage(stdout);
         return 0;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        const struct command *c = &commands[i];
-        if (strcmp(argv[1], c->name))
-            continue;
-        if (argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
-            printf("usage: brrctl %s %s [--json]\n%s\n", c->name, c->arguments, c->help);
-            return 0;
-        }
-        if (!parse(argc, argv, &o))
-            return EXIT_USAGE;
-        if (o.n_args < c->min_args || o.n_args > c->max_args) {
-            fprintf(stderr, "usage: brrctl %s %s\n", c->name, c->arguments);
-            return EXIT_USAGE;
-        }
-        return c->run(&o);
-    }
-    fprintf(stderr, "brrctl: unknown command '%s'; `brrctl help` lists them\n", argv[1]);
-    return EXIT_USAGE;
+    const char *name = help ? argv[2] : argv[1];
+    const struct command *c = find_command(name);
+    if (!c)
+        return unknown_command(name);
+    return help || asks_help(argc, argv) ? print_help(c) : run(c, argc, argv);
 }

@@ -106,7 +106,7 @@ static void print_report(const struct score_report *r) {
     }
 }
 
-int cmd_score(const struct options *o) {
+int cmd_score(const struct arguments *o) {
     struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
     struct score_report report;
     struct err err = {0};

@@ -1,0 +1,239 @@
+/* brr.h: talk to brrd from C. The whole promise of libbrr; link with `pkg-config --cflags --libs brr`.
+ *
+ * A client is a connection; a call is one RPC as bytes of protobuf messages (proto/brr/v1, installed with the library); a stream
+ * is one EEG recording or live source under a model, as plain C values. `proto/` and docs/protocol.md say what the messages mean.
+ *
+ * Units: _s seconds, _ms milliseconds, _uv microvolt, _hz hertz. Source samples are counted at the rate of the source, samples of
+ * results at 256 Hz; both from 0 = the first sample. Times of day are milliseconds since 1970 (UTC).
+ * Errors: functions return 0 (BRR_OK), a positive word (BRR_END, BRR_AGAIN) or a negative enum brr_code, the negated number of the
+ * gRPC status; then *err, which the caller owns and which may be NULL, says why. Outputs named ret_ are written on success only.
+ * Threads: a client may be used by any number of threads; a call or a stream by one at a time. The library never logs, exits
+ * or installs signal handlers. Nothing here blocks for longer than the timeout given. Close calls and streams before their client.
+ */
+#ifndef BRR_H
+#define BRR_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BRR_API __attribute__((visibility("default")))
+#else
+#define BRR_API
+#endif
+
+enum { BRR_API_VERSION = 1 };
+#define BRR_DEFAULT_ENDPOINT "unix:/run/brrd/brrd.sock"
+
+enum brr_code {
+    BRR_OK = 0,
+    BRR_END = 1,   /* no more messages: the call ended well */
+    BRR_AGAIN = 2, /* nothing within the timeout, or no room: try again */
+    BRR_CANCELLED = -1,
+    BRR_UNKNOWN = -2,
+    BRR_INVALID = -3,
+    BRR_DEADLINE = -4,
+    BRR_NOT_FOUND = -5,
+    BRR_EXISTS = -6,
+    BRR_DENIED = -7,
+    BRR_EXHAUSTED = -8,
+    BRR_PRECONDITION = -9,
+    BRR_ABORTED = -10,
+    BRR_RANGE = -11,
+    BRR_UNSUPPORTED = -12,
+    BRR_INTERNAL = -13,
+    BRR_UNAVAILABLE = -14,
+    BRR_DATA_LOSS = -15,
+    BRR_UNAUTHENTICATED = -16,
+};
+
+struct brr_error {
+    int code;               /* enum brr_code */
+    char reason[64];        /* stable word for programs: "MONTAGE_MISMATCH", "OVERLOADED", …; "" when none was sent */
+    char message[512];      /* one sentence for people: what, where, what was expected, the mend */
+    char cause[256];        /* the error beneath, or "" */
+    int64_t retry_after_ms; /* 0: trying the same again does not help */
+};
+/* "invalid_argument", "not_found", …; "ok" for 0. */
+BRR_API const char *brr_code_name(int code);
+/* Version of the library, "0.1.0". */
+BRR_API const char *brr_library_version(void);
+
+/* ---- connection ---- */
+
+typedef struct brr_client brr_client;
+/* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else BRR_DEFAULT_ENDPOINT.
+ * Nothing is sent yet: whether a daemon answers shows with the first call (BRR_UNAVAILABLE names the endpoint).
+ * INVALID: an endpoint of another form, or longer than 255 bytes. */
+BRR_API int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err);
+/* NULL is fine. */
+BRR_API void brr_disconnect(brr_client *client);
+BRR_API const char *brr_endpoint(const brr_client *client);
+
+/* ---- calls, as bytes of protobuf messages ---- */
+
+/* One request, one answer, which is freed with brr_free. */
+struct brr_request {
+    const char *method; /* "/brr.v1.Jobs/List" */
+    const void *data;   /* the packed request message */
+    size_t len;
+    int64_t timeout_ms; /* 0 = 30 s */
+};
+BRR_API int brr_call(brr_client *client, const struct brr_request *request, void **ret, size_t *ret_len, struct brr_error *err);
+BRR_API void brr_free(void *data);
+
+/* A call with many messages either way: watch, logs, upload, download. */
+typedef struct brr_rpc brr_rpc;
+/* Starts the call. timeout_ms: deadline of the whole call, 0 = none. */
+BRR_API int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr_rpc **ret, struct brr_error *err);
+/* Send one message; waits until the transport took the one before. BRR_AGAIN after timeout_ms: not taken, the daemon does not
+ * read at present (read its answers). After the call has ended: its status, or PRECONDITION when that was OK. */
+BRR_API int brr_rpc_send(brr_rpc *rpc, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err);
+/* No further message follows from here. */
+BRR_API int brr_rpc_half_close(brr_rpc *rpc, struct brr_error *err);
+/* The next message: bytes that live until the next brr_rpc_ function on this call. BRR_END when the call ended well, BRR_AGAIN
+ * after timeout_ms (-1 = wait for ever), negative = how the call ended. */
+BRR_API int brr_rpc_next(brr_rpc *rpc, int64_t timeout_ms, const void **ret, size_t *ret_len, struct brr_error *err);
+/* Cancels a call that has not ended. NULL is fine. */
+BRR_API void brr_rpc_close(brr_rpc *rpc);
+
+/* ---- jobs, as plain values ---- */
+
+enum brr_job_state {
+    BRR_JOB_UNKNOWN,
+    BRR_JOB_QUEUED,
+    BRR_JOB_PREPARING,
+    BRR_JOB_RUNNING,
+    BRR_JOB_CHECKPOINTING,
+    BRR_JOB_SUCCEEDED,
+    BRR_JOB_FAILED,
+    BRR_JOB_CANCELLED,
+    BRR_JOB_INTERRUPTED,
+};
+BRR_API const char *brr_job_state_name(int state); /* "queued", … */
+
+/* Texts that do not fit are cut at the end. */
+struct brr_job {
+    char id[64], kind[32], name[128], reason[512];
+    char checkpoint[4096]; /* best, else last model file on the daemon's machine; "" = none */
+    int state;             /* enum brr_job_state */
+    int final;             /* 1: it has ended, nothing follows */
+    char phase[32];        /* "cache", "train", "validate", … */
+    int64_t step, steps;
+    double loss;  /* NaN when unknown */
+    double eta_s; /* NaN when unknown */
+};
+
+struct brr_job_file {
+    const char *yaml;             /* text of the job file; local paths in it must be absolute */
+    const char *name;             /* file name for error messages */
+    const char *const *overrides; /* "a.b=value", applied in order */
+    size_t n_overrides;
+    const char *request_id; /* same id = same job, so that a retry is safe; NULL = always a new job */
+};
+/* Queue a job; its id is in ret->id. INVALID names file:line:column of what is wrong. */
+BRR_API int brr_job_submit(brr_client *client, const struct brr_job_file *file, struct brr_job *ret, struct brr_error *err);
+BRR_API int brr_job_get(brr_client *client, const char *id, struct brr_job *ret, struct brr_error *err);
+/* Follow a job: brr_job_next gives its present state first and ret->final = 1 last, then BRR_END. */
+BRR_API int brr_job_watch(brr_client *client, const char *id, brr_rpc **ret, struct brr_error *err);
+BRR_API int brr_job_next(brr_rpc *watch, int64_t timeout_ms, struct brr_job *ret, struct brr_error *err);
+/* Its log lines, oldest first; follow: until it ends. The text of brr_log_next lives until the next call. */
+BRR_API int brr_job_logs(brr_client *client, const char *id, int follow, brr_rpc **ret, struct brr_error *err);
+BRR_API int brr_log_next(brr_rpc *logs, int64_t timeout_ms, int64_t *ret_time_ms, const char **ret_text, struct brr_error *err);
+
+/* ---- streams ---- */
+
+/* Longest queues of a stream inside the library. */
+enum { BRR_STREAM_OUT_BYTES = 8 << 20, BRR_STREAM_IN_MESSAGES = 256 };
+
+struct brr_stream_config {
+    const char *model;           /* served name, "job:ID" or a checkpoint's path */
+    const char *const *channels; /* labels of the rows that will be pushed, in their order; the daemon picks what it needs */
+    int n_channels;
+    double rate_hz;
+    const char *client_name; /* for people; never a patient's name; NULL = none */
+    int realtime;            /* 1: live, served before replays; 0: as fast as it goes */
+    int want_probabilities;  /* 1: results and provisional values carry the trace */
+    double alarm_hop_s;      /* 0 = the daemon's default, negative = no alarms */
+    int64_t start_time_ms;   /* time of day of sample 0, 0 = unknown */
+    int64_t open_timeout_ms; /* how long the model may take to load, 0 = 120 s */
+};
+
+/* What was agreed. Pointers live as long as the stream. */
+struct brr_stream_info {
+    const char *session_id, *model_sha256;
+    const char *note;           /* how the channels were matched to the model's montage, or "" */
+    const char *const *montage; /* the model's input channels */
+    int n_montage;
+    const int32_t *used; /* which of the channels are read */
+    int n_used;
+    int max_chunk_samples; /* pushes are cut to it by the library */
+    double window_s, hop_s, alarm_hop_s;
+    double threshold_on, threshold_off;
+};
+
+enum brr_message_kind { BRR_RESULT = 1, BRR_ALARM, BRR_PROVISIONAL, BRR_SUMMARY };
+
+struct brr_event {
+    int64_t first, end; /* samples [first, end) at 256 Hz */
+    double confidence;  /* 0..1 */
+};
+
+/* One message of the daemon. Pointers live until the next brr_stream_next or brr_stream_close. */
+struct brr_message {
+    int kind; /* enum brr_message_kind */
+    /* RESULT: the record trace, final and in order; [first, first + samples) at 256 Hz.
+     * PROVISIONAL: newest values at once, superseded by a later RESULT. SUMMARY: the whole record. */
+    int64_t first, samples;
+    const float *probabilities;     /* (samples), NaN in gaps; NULL unless asked for */
+    const struct brr_event *events; /* RESULT: those that became final; SUMMARY: all */
+    int n_events;
+    struct { /* ALARM */
+        int on;
+        int64_t sample; /* 256 Hz: the moment the rule holds */
+        double probability;
+        int64_t wall_time_ms; /* the daemon's clock when it was decided */
+    } alarm;
+    struct { /* SUMMARY */
+        int64_t source_samples, windows, gaps, duplicate_samples;
+        double seizure_s;
+    } summary;
+};
+
+struct brr_stream_counts {
+    int64_t pushed;   /* source samples the library accepted, gaps included */
+    int64_t received; /* acknowledged by the daemon */
+    int64_t consumed; /* need never be sent again */
+    int64_t messages; /* waiting to be taken with brr_stream_next */
+};
+
+typedef struct brr_stream brr_stream;
+/* Open a stream and wait for the daemon's answer. Errors (reason): NOT_FOUND (model), PRECONDITION (MONTAGE_MISMATCH: names the
+ * missing electrodes and the labels given), EXHAUSTED (OVERLOADED: retry_after_ms), UNAVAILABLE. */
+BRR_API int brr_stream_open(brr_client *client, const struct brr_stream_config *config, brr_stream **ret, struct brr_error *err);
+BRR_API const struct brr_stream_info *brr_stream_info(const brr_stream *stream);
+/* The next n samples of every channel as float32 µV, channel-major: uv[c · n + i]. Copied; cut into chunks as the daemon wants
+ * them. All or nothing: BRR_AGAIN when there was no room within timeout_ms; then take messages with brr_stream_next and push the
+ * same again. A push larger than BRR_STREAM_OUT_BYTES waits for an empty queue. Negative: the stream has ended with this error. */
+BRR_API int brr_stream_push(brr_stream *stream, const float *uv, int64_t n, int64_t timeout_ms, struct brr_error *err);
+/* The same with an explicit index of the first sample: what the daemon has already is dropped there, a hole becomes a gap. */
+BRR_API int brr_stream_push_at(brr_stream *stream, int64_t first, const float *uv, int64_t n, int64_t timeout_ms,
+                               struct brr_error *err);
+/* The next n source samples are lost or do not exist. cause: for the daemon's records, or NULL. */
+BRR_API int brr_stream_gap(brr_stream *stream, int64_t n, const char *cause, struct brr_error *err);
+/* No more samples; the last results and a SUMMARY follow. */
+BRR_API int brr_stream_finish(brr_stream *stream, struct brr_error *err);
+/* The next message; sends what is queued meanwhile. BRR_END after the SUMMARY, BRR_AGAIN after timeout_ms (0 = look only,
+ * -1 = wait for ever), negative = the stream has ended with this error. A live source calls it at least as often as it pushes. */
+BRR_API int brr_stream_next(brr_stream *stream, int64_t timeout_ms, struct brr_message *ret, struct brr_error *err);
+BRR_API void brr_stream_counts(const brr_stream *stream, struct brr_stream_counts *ret);
+/* Ends the session at once if it is still open. NULL is fine. */
+BRR_API void brr_stream_close(brr_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

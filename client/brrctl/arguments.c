@@ -1,0 +1,199 @@
+#include "client/brrctl/arguments.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+enum kind { FLAG, TEXT, NUMBER, INTEGER, LIST };
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct row {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    const char *value, *help;
+    double min, max; /* numbers */
+} rows[] = {
+    {"--json", FLAG, AT(json), "", "one object a line, for programs", 0, 0},
+    {"--endpoint", TEXT, AT(endpoint), "E", "unix:/path or host:port; default: environment BRR_ENDPOINT", 0, 0},
+    {"--set", LIST, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--name", TEXT, AT(name), "NAME", "name of the job", 0, 0},
+    {"--watch", FLAG, AT(watch), "", "follow it to its end; Ctrl-C detaches", 0, 0},
+    {"--id-file", TEXT, AT(id_file), "FILE", "write the job's id there", 0, 0},
+    {"--follow", FLAG, AT(follow), "", "go on until the job ends", 0, 0},
+    {"--tail", INTEGER, AT(tail), "N", "only the last N lines", 0, 1e6},
+    {"--model", TEXT, AT(model), "REF", "served name, job:ID or a model file", 0, 0},
+    {"--output", TEXT, AT(output), "PATH", "where events or results are written", 0, 0},
+    {"--out", TEXT, AT(output), "PATH", "the same as --output", 0, 0},
+    {"--probabilities", TEXT, AT(probabilities), "FILE", "the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
+    {"--probs", TEXT, AT(probabilities), "FILE", "the same as --probabilities", 0, 0},
+    {"--plot", TEXT, AT(plot), "FILE.svg", "a picture of EEG, probability, events and reference", 0, 0},
+    {"--reference", TEXT, AT(reference), "TSV", "reference events; default: the labels beside the recording", 0, 0},
+    {"--alarms", FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
+    {"--alarm-hop", NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop", 0.01, 3600},
+    {"--realtime", NUMBER, AT(realtime), "FACTOR", "pace: 1 as recorded, 10 ten times as fast; default as fast as it goes", 0.001,
+     1e6},
+    {"--chunk-samples", INTEGER, AT(chunk_samples), "N", "samples a message; default about a second's worth or more", 1, 1e7},
+    {"--parallel", INTEGER, AT(parallel), "N", "recordings in flight, default 2", 1, 16},
+    {"--once", FLAG, AT(once), "", "print once and end", 0, 0},
+    {"--interval", NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
+    {"--events", FLAG, AT(events), "", "list every event with what became of it", 0, 0},
+    {"--montage", TEXT, AT(montage), "M", "referential-19, bipolar-18 or custom:LABEL,…", 0, 0},
+    {"--notch", NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60", 0, 60},
+    {"--window", NUMBER, AT(window_s), "S", "seconds of a window", 1, 600},
+    {"--hop", NUMBER, AT(hop_s), "S", "seconds between windows", 0.01, 600},
+    {"--first", INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
+    {"--count", INTEGER, AT(count), "N", "number of windows", 1, 1e12},
+    {"--cache", TEXT, AT(cache), "DIR", "window cache to use and fill; default a temporary one", 0, 0},
+    {"--labels", TEXT, AT(labels), "RULE", "auto, bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations", 0, 0},
+    {"--unlabeled", TEXT, AT(unlabeled), "RULE", "recordings without labels: error, background or skip", 0, 0},
+    {"--validation-fraction", NUMBER, AT(validation_fraction), "F", "share of patients held out, default 0.2", 0, 1},
+    {"--seed", INTEGER, AT(seed), "N", "of the split, default 42", 0, 9e15},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 2 };
+
+const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride) {
+    const char *best = NULL;
+    int nearest = 4; /* farther ones are no help */
+    for (int i = 0; i < n; i++) {
+        const char *name = *(const char *const *)((const char *)names + (unsigned long)i * stride);
+        int distance = str_distance(word, name);
+        if (distance < nearest && distance < (int)strlen(name)) {
+            nearest = distance;
+            best = name;
+        }
+    }
+    return best;
+}
+
+/* Whether the list "--a --b" holds the name. */
+static bool listed(const char *list, const char *name) {
+    size_t len = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += len)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]))
+            return true;
+    return false;
+}
+
+static bool accepted(const char *takes, int row) { return row < COMMON || listed(takes, rows[row].name); }
+
+void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx) {
+    for (int pass = 0; pass < 2; pass++) /* the command's own first */
+        for (int i = pass ? 0 : COMMON; i < (pass ? COMMON : N_ROWS); i++)
+            if (accepted(takes, i))
+                visit(ctx, rows[i].name, rows[i].value, rows[i].help);
+}
+
+static const struct row *find_row(const char *word, size_t len, const char *takes) {
+    for (int i = 0; i < N_ROWS; i++)
+        if (strlen(rows[i].name) == len && !strncmp(rows[i].name, word, len) && accepted(takes, i))
+            return &rows[i];
+    return NULL;
+}
+
+static bool unknown(const char *command, const char *word, const char *takes) {
+    const char *names[N_ROWS];
+    int n = 0;
+    for (int i = 0; i < N_ROWS; i++)
+        if (accepted(takes, i))
+            names[n++] = rows[i].name;
+    const char *nearest = arguments_nearest(word, names, n, sizeof *names);
+    fprintf(stderr, "brrctl: %s has no option '%s'", command, word);
+    fprintf(stderr, nearest ? "; did you mean %s?\n" : "; `brrctl %s --help` lists them\n", nearest ? nearest : command);
+    return false;
+}
+
+static bool store_number(const struct row *r, const char *value, void *field) {
+    int64_t i = 0;
+    double f = 0;
+    bool ok = r->kind == INTEGER ? str_to_i64(value, &i) : str_to_f64(value, &f);
+    if (r->kind == INTEGER)
+        f = (double)i;
+    if (!ok || f < r->min || f > r->max) {
+        fprintf(stderr, "brrctl: %s is '%s'; expected %s from %g to %g\n", r->name, value,
+                r->kind == INTEGER ? "a whole number" : "a number", r->min, r->max);
+        return false;
+    }
+    if (r->kind == INTEGER)
+        *(int64_t *)field = i;
+    else
+        *(double *)field = f;
+    return true;
+}
+
+static bool store(struct arguments *a, const struct row *r, const char *value) {
+    void *field = (char *)a + r->offset;
+    switch (r->kind) {
+    case FLAG:
+        *(bool *)field = true;
+        return true;
+    case TEXT:
+        *(const char **)field = value;
+        return true;
+    case LIST:
+        if (a->n_set == ARGUMENTS_MAX_SET) {
+            fprintf(stderr, "brrctl: more than %d times %s\n", ARGUMENTS_MAX_SET, r->name);
+            return false;
+        }
+        a->set[a->n_set++] = value;
+        return true;
+    case NUMBER:
+    case INTEGER:
+        break;
+    }
+    return store_number(r, value, field);
+}
+
+/* One word that begins with "--": also "--name=value". *i moves past a value of its own. */
+static bool take(int argc, char **argv, int *i, const char *takes, struct arguments *a) {
+    const char *word = argv[*i], *equals = strchr(word, '=');
+    const struct row *r = find_row(word, equals ? (size_t)(equals - word) : strlen(word), takes);
+    if (!r)
+        return unknown(argv[1], word, takes);
+    if (r->kind == FLAG && equals) {
+        fprintf(stderr, "brrctl: %s takes no value\n", r->name);
+        return false;
+    }
+    if (r->kind == FLAG)
+        return store(a, r, NULL);
+    if (!equals && *i + 1 == argc) {
+        fprintf(stderr, "brrctl: %s needs a value: %s\n", r->name, r->value);
+        return false;
+    }
+    return store(a, r, equals ? equals + 1 : argv[++*i]);
+}
+
+bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret) {
+    bool plain = false; /* after "--" everything is a word */
+    *ret = (struct arguments){.realtime = NAN,
+                              .alarm_hop_s = NAN,
+                              .interval_s = NAN,
+                              .notch_hz = NAN,
+                              .window_s = NAN,
+                              .hop_s = NAN,
+                              .validation_fraction = NAN,
+                              .chunk_samples = -1,
+                              .tail = -1,
+                              .parallel = -1,
+                              .seed = -1,
+                              .first = -1,
+                              .count = -1};
+    if (!(ret->args = calloc((size_t)argc + 1, sizeof *ret->args))) {
+        fputs("brrctl: out of memory\n", stderr);
+        return false;
+    }
+    for (int i = 2; i < argc; i++) {
+        if (!plain && !strcmp(argv[i], "--"))
+            plain = true;
+        else if (plain || argv[i][0] != '-' || !argv[i][1])
+            ret->args[ret->n_args++] = argv[i];
+        else if (!take(argc, argv, &i, takes, ret))
+            return false;
+    }
+    return true;
+}
+
+void arguments_done(struct arguments *a) { free(a->args); }

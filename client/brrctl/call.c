@@ -1,0 +1,118 @@
+/* Calls of the commands, and how their errors look. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/brrctl/brrctl.h"
+
+static int exit_of(int code) {
+    if (code == ERR_NOT_FOUND)
+        return EXIT_NOT_FOUND;
+    return code == ERR_UNAVAILABLE ? EXIT_UNAVAILABLE : EXIT_FAILED;
+}
+
+int brrctl_fail(const struct err *err) {
+    char text[800];
+    fprintf(stderr, "brrctl: %s\n", err_text(err, text, sizeof text));
+    return exit_of(err->code);
+}
+
+int brrctl_fail_call(const struct brr_error *err) {
+    fprintf(stderr, "brrctl: %s", err->message);
+    if (*err->cause)
+        fprintf(stderr, " (%s)", err->cause);
+    if (*err->reason)
+        fprintf(stderr, " [%s]", err->reason);
+    if (err->retry_after_ms > 0)
+        fprintf(stderr, "; try again in %.0f s", (double)err->retry_after_ms / 1000);
+    fputc('\n', stderr);
+    return exit_of(err->code);
+}
+
+brr_client *brrctl_connect(const struct arguments *o, int *ret_exit) {
+    brr_client *client = NULL;
+    struct brr_error err;
+    if (brr_connect(o->endpoint, &client, &err))
+        *ret_exit = brrctl_fail_call(&err);
+    return client;
+}
+
+static uint8_t *pack(const ProtobufCMessage *m, size_t *ret_len) {
+    *ret_len = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = malloc(*ret_len + 1);
+    if (bytes)
+        protobuf_c_message_pack(m, bytes);
+    return bytes;
+}
+
+static void set_error(struct brr_error *err, int code, const char *text) {
+    *err = (struct brr_error){.code = code};
+    snprintf(err->message, sizeof err->message, "%s", text);
+}
+
+void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err) {
+    size_t len, answer_len = 0;
+    void *answer = NULL, *message = NULL;
+    uint8_t *bytes = pack(request, &len);
+    if (!bytes)
+        set_error(err, BRR_EXHAUSTED, "out of memory for a request");
+    else if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err) &&
+             !(message = protobuf_c_message_unpack(m->answer, NULL, answer_len, answer)))
+        set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
+    free(bytes);
+    brr_free(answer);
+    return message;
+}
+
+void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit) {
+    struct brr_error err;
+    brr_client *client = brrctl_connect(o, ret_exit);
+    if (!client)
+        return NULL;
+    void *message = brrctl_ask(client, m, request, &err);
+    if (!message)
+        *ret_exit = brrctl_fail_call(&err);
+    brr_disconnect(client);
+    return message;
+}
+
+/* Answers until the end of the call, or until visit has enough. */
+static int visit_all(brr_rpc *rpc, const struct brrctl_method *m, brrctl_visit_fn *visit, void *ctx, struct brr_error *err) {
+    const void *data;
+    size_t len;
+    int rc;
+    bool more = true;
+    while (more && !(rc = brr_rpc_next(rpc, -1, &data, &len, err))) {
+        ProtobufCMessage *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
+        more = message && visit(ctx, message);
+        if (message)
+            protobuf_c_message_free_unpacked(message, NULL);
+    }
+    return !more || rc == BRR_END ? 0 : rc;
+}
+
+int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
+                  void *ctx) {
+    int code = 0, rc;
+    size_t len;
+    struct brr_error err;
+    brr_rpc *rpc = NULL;
+    brr_client *client = brrctl_connect(o, &code);
+    if (!client)
+        return code;
+    uint8_t *bytes = pack(request, &len);
+    rc = bytes ? brr_rpc_open(client, m->path, m->timeout_ms, &rpc, &err) : BRR_EXHAUSTED;
+    if (!bytes)
+        set_error(&err, rc, "out of memory for a request");
+    if (!rc)
+        rc = brr_rpc_send(rpc, bytes, len, -1, &err);
+    if (!rc)
+        rc = brr_rpc_half_close(rpc, &err);
+    if (!rc)
+        rc = visit_all(rpc, m, visit, ctx, &err);
+    if (rc)
+        code = brrctl_fail_call(&err);
+    free(bytes);
+    brr_rpc_close(rpc);
+    brr_disconnect(client);
+    return code;
+}

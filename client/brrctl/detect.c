@@ -1,0 +1,259 @@
+/* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. */
+#include <ctype.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/detection.h"
+#include "client/brrctl/output.h"
+
+enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
+
+struct item {
+    char *path, *output; /* output: below --output */
+    bool done;
+    int n_events;
+    double duration_s, seizure_s;
+    struct brr_error err; /* code 0 = fine */
+};
+
+struct batch {
+    const struct arguments *o;
+    brr_client *client;
+    const char *root; /* of the folder being searched */
+    struct item *items;
+    int n, capacity;
+    pthread_mutex_t lock; /* next, finished, and the terminal */
+    int next, finished, failed;
+    bool terminal;
+};
+
+/* ---- which recordings ---- */
+
+static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
+    char name[4096], output[8192];
+    int rc = detection_events_name(relative, name, sizeof name, err);
+    if (!rc)
+        rc = fsio_join(output, sizeof output, b->o->output, name, err);
+    if (rc)
+        return rc;
+    if (b->n == MAX_RECORDINGS)
+        return err_set(err, ERR_EXHAUSTED, "more than %d recordings; do them in parts", MAX_RECORDINGS);
+    if (b->n == b->capacity) {
+        struct item *more = realloc(b->items, sizeof *more * (size_t)(b->capacity = b->capacity ? 2 * b->capacity : 64));
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+        b->items = more;
+    }
+    struct item *item = &b->items[b->n];
+    *item = (struct item){.path = strdup(path), .output = strdup(output)};
+    b->n++;
+    return item->path && item->output ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+}
+
+static bool is_recording(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot && (!strcasecmp(dot, ".edf") || !strcasecmp(dot, ".bdf"));
+}
+
+static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct batch *b = ctx;
+    char path[8192];
+    (void)size;
+    if (!is_recording(relative))
+        return 0;
+    int rc = fsio_join(path, sizeof path, b->root, relative, err);
+    return rc ? rc : add(b, path, relative, err);
+}
+
+static int by_output(const void *a, const void *b) {
+    return strcmp(((const struct item *)a)->output, ((const struct item *)b)->output);
+}
+
+/* Two recordings that would write the same file are a mistake. */
+static int check_outputs(const struct batch *b, struct err *err) {
+    struct item *sorted = malloc(sizeof *sorted * (size_t)b->n);
+    int rc = sorted ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    if (sorted) {
+        memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
+        qsort(sorted, (size_t)b->n, sizeof *sorted, by_output);
+    }
+    for (int i = 1; !rc && i < b->n; i++)
+        if (!strcmp(sorted[i - 1].output, sorted[i].output))
+            rc = err_set(err, ERR_INVALID, "%s and %s would both be written to %s; give them in separate runs", sorted[i - 1].path,
+                         sorted[i].path, sorted[i].output);
+    free(sorted);
+    return rc;
+}
+
+static int collect(struct batch *b, struct err *err) {
+    int rc = 0;
+    for (int i = 0; i < b->o->n_args && !rc; i++) {
+        const char *path = b->o->args[i];
+        b->root = path;
+        rc = fsio_is_dir(path) ? fsio_walk(path, visit, b, err) : add(b, path, fsio_basename(path), err);
+    }
+    if (!rc && !b->n)
+        rc = err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", b->o->args[0]);
+    return rc ? rc : check_outputs(b, err);
+}
+
+/* ---- the work ---- */
+
+static void set_error(struct item *item, const struct err *err) {
+    item->err = (struct brr_error){.code = err->code};
+    str_copy(item->err.message, sizeof item->err.message, err->message);
+    str_copy(item->err.cause, sizeof item->err.cause, err->cause);
+}
+
+static int make_folder(const char *path, struct err *err) {
+    char dir[8192];
+    str_copy(dir, sizeof dir, path);
+    char *slash = strrchr(dir, '/');
+    if (!slash || slash == dir)
+        return 0;
+    *slash = '\0';
+    return fsio_mkdirs(dir, err);
+}
+
+static void detect_one(struct batch *b, struct item *item) {
+    const struct arguments *o = b->o;
+    struct detection_config config = {.replay = {.model = o->model,
+                                                 .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
+                                                 .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
+    struct detection d;
+    struct err err = {0};
+    if (detection_open(&d, item->path, &config, &err)) {
+        set_error(item, &err);
+        return;
+    }
+    if (!detection_run(&d, b->client, &item->err) && !make_folder(item->output, &err))
+        detection_write_events(&d, item->output, &err);
+    if (err.code)
+        set_error(item, &err);
+    item->n_events = d.n_events;
+    item->duration_s = d.duration_s;
+    item->seizure_s = d.end.summary.seizure_s;
+    detection_done(&d);
+}
+
+/* Under the lock. */
+static void report(struct batch *b, const struct item *item) {
+    char bar[OUTPUT_BAR_SIZE];
+    if (b->o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "recording", item->path);
+        json_put_str(w, "output", item->err.code ? NULL : item->output);
+        json_put_f64(w, "duration_s", item->duration_s);
+        json_put_i64(w, "events", item->n_events);
+        json_put_f64(w, "seizure_s", item->seizure_s);
+        json_put_str(w, "error", item->err.code ? item->err.message : NULL);
+        json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
+        output_end(&out);
+    } else if (b->terminal) {
+        fprintf(stderr, "\r\033[K%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
+                fsio_basename(item->path));
+    } else {
+        fprintf(stderr, "%d/%d %s%s\n", b->finished, b->n, item->path, item->err.code ? ": failed" : "");
+    }
+}
+
+/* An error that every other recording would meet too. */
+static bool hopeless(const struct brr_error *err) { return err->code == BRR_UNAVAILABLE || err->code == BRR_UNAUTHENTICATED; }
+
+static void *work(void *arg) {
+    struct batch *b = arg;
+    pthread_mutex_lock(&b->lock);
+    while (b->next < b->n) {
+        struct item *item = &b->items[b->next++];
+        pthread_mutex_unlock(&b->lock);
+        detect_one(b, item);
+        pthread_mutex_lock(&b->lock);
+        item->done = true;
+        b->finished++;
+        b->failed += item->err.code != 0;
+        if (hopeless(&item->err))
+            b->next = b->n;
+        report(b, item);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+static void print_table(const struct batch *b) {
+    double hours = 0, seizure_s = 0;
+    int events = 0;
+    if (b->terminal)
+        fputs("\r\033[K", stderr);
+    printf("%-48s %10s %7s %10s\n", "recording", "seconds", "events", "seizure s");
+    for (int i = 0; i < b->n; i++) {
+        const struct item *x = &b->items[i];
+        if (!x->done)
+            continue;
+        if (x->err.code)
+            printf("%-48s failed: %s%s%s\n", fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
+        else
+            printf("%-48s %10.1f %7d %10.1f\n", fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
+        hours += x->err.code ? 0 : x->duration_s / 3600;
+        seizure_s += x->err.code ? 0 : x->seizure_s;
+        events += x->err.code ? 0 : x->n_events;
+    }
+    printf("%d recordings, %.2f hours, %d events, %.1f s of seizure", b->finished - b->failed, hours, events, seizure_s);
+    printf(b->failed ? "; %d failed\n" : "\n", b->failed);
+}
+
+static int finish(const struct batch *b) {
+    int code = b->failed ? EXIT_FAILED : 0;
+    if (!b->o->json)
+        print_table(b);
+    for (int i = 0; i < b->n; i++)
+        if (hopeless(&b->items[i].err))
+            return brrctl_fail_call(&b->items[i].err);
+    if (b->failed)
+        fprintf(stderr, "brrctl: %d of %d recordings failed\n", b->failed, b->n);
+    return code;
+}
+
+static int run(struct batch *b) {
+    pthread_t threads[MAX_PARALLEL];
+    int wanted = b->o->parallel > 0 ? (int)b->o->parallel : DEFAULT_PARALLEL, started = 0, code = 0;
+    wanted = wanted < b->n ? wanted : b->n;
+    if (!(b->client = brrctl_connect(b->o, &code)))
+        return code;
+    while (started < wanted - 1 && !pthread_create(&threads[started], NULL, work, b))
+        started++;
+    work(b);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    brr_disconnect(b->client);
+    return finish(b);
+}
+
+int cmd_detect(const struct arguments *o) {
+    struct batch b = {.o = o, .terminal = isatty(STDERR_FILENO) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct err err;
+    int code;
+    if (!o->model || !o->output) {
+        fprintf(stderr, "brrctl: detect needs %s\n",
+                o->model ? "--output: the folder for the events files" : "--model: a served name, job:ID or a model file");
+        return EXIT_USAGE;
+    }
+    if (collect(&b, &err) || fsio_mkdirs(o->output, &err))
+        code = brrctl_fail(&err);
+    else
+        code = run(&b);
+    for (int i = 0; i < b.n; i++) {
+        free(b.items[i].path);
+        free(b.items[i].output);
+    }
+    free(b.items);
+    return code;
+}

@@ -1,0 +1,301 @@
+#include "client/brrctl/detection.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, NPY_HEADER = 128 };
+
+/* ---- what arrives ---- */
+
+static void on_opened(void *ctx, const struct brr_stream_info *info) {
+    struct detection *d = ctx;
+    d->on = info->threshold_on;
+    d->off = info->threshold_off;
+    d->window_s = info->window_s;
+    d->hop_s = info->hop_s;
+    d->alarm_hop_s = info->alarm_hop_s;
+    str_copy(d->model_sha256, sizeof d->model_sha256, info->model_sha256);
+    str_copy(d->note, sizeof d->note, info->note);
+    str_copy(d->session, sizeof d->session, info->session_id);
+    const char *const *labels;
+    int n = replay_channels(d->replay, &labels);
+    for (int i = 0; d->traces && i < info->n_used && d->n_shown < PLOT_CHANNELS_SHOWN; i++) {
+        if (info->used[i] < 0 || info->used[i] >= n)
+            continue;
+        plot_trace_init(&d->traces[d->n_shown], labels[info->used[i]], d->duration_s, replay_rate_hz(d->replay));
+        d->shown[d->n_shown++] = info->used[i];
+    }
+    if (d->config->opened)
+        d->config->opened(d->config->ctx);
+}
+
+static void on_samples(void *ctx, const float *uv, int64_t first, int64_t n) {
+    struct detection *d = ctx;
+    for (int i = 0; i < d->n_shown; i++)
+        plot_trace_add(&d->traces[i], first, uv + d->shown[i] * n, n);
+}
+
+static void keep_events(struct detection *d, const struct brr_message *m) {
+    struct brr_event *more = realloc(d->events, (size_t)(d->n_events + m->n_events + 1) * sizeof *more);
+    if (!more) {
+        d->out_of_memory = true;
+        return;
+    }
+    d->events = more;
+    for (int i = 0; i < m->n_events; i++) {
+        d->events[d->n_events++] = m->events[i];
+        if (d->config->event)
+            d->config->event(d->config->ctx, &m->events[i]);
+    }
+}
+
+/* Room for n probabilities, new ones NaN. */
+static bool reserve(struct detection *d, int64_t n) {
+    if (n > d->capacity) {
+        int64_t capacity = d->capacity * 2 > n ? d->capacity * 2 : n;
+        float *more = realloc(d->probabilities, (size_t)capacity * sizeof *more);
+        if (!more)
+            return false;
+        d->probabilities = more;
+        d->capacity = capacity;
+    }
+    for (; d->n_probabilities < n; d->n_probabilities++)
+        d->probabilities[d->n_probabilities] = NAN;
+    return true;
+}
+
+static void keep_probabilities(struct detection *d, const struct brr_message *m) {
+    if (!m->probabilities || m->first < 0)
+        return;
+    if (d->config->replay.want_probabilities && !reserve(d, m->first + m->samples))
+        d->out_of_memory = true;
+    else if (d->config->replay.want_probabilities)
+        memcpy(d->probabilities + m->first, m->probabilities, (size_t)m->samples * sizeof *d->probabilities);
+    if (d->probability)
+        plot_trace_add(d->probability, m->first, m->probabilities, m->samples);
+}
+
+static void on_message(void *ctx, const struct brr_message *m) {
+    struct detection *d = ctx;
+    if (m->kind == BRR_RESULT) {
+        keep_events(d, m);
+        keep_probabilities(d, m);
+    } else if (m->kind == BRR_ALARM) {
+        if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS)
+            d->alarms_s[d->n_alarms++] = (double)m->alarm.sample / DETECTION_RATE_HZ;
+        if (d->config->alarm)
+            d->config->alarm(d->config->ctx, m);
+    } else if (m->kind == BRR_SUMMARY) {
+        d->end = *m;
+        d->end.events = NULL;
+    }
+}
+
+static void on_progress(void *ctx, double done_s) {
+    struct detection *d = ctx;
+    if (d->config->progress)
+        d->config->progress(d->config->ctx, done_s);
+}
+
+/* ---- the recording ---- */
+
+/* Events of a named TSV as labels. */
+static int read_reference(struct detection *d, const char *path, struct err *err) {
+    struct events_file file;
+    int rc = events_read_tsv(path, &file, err);
+    if (rc)
+        return rc;
+    d->reference.runs = calloc(file.n_rows + 1, sizeof *d->reference.runs);
+    d->reference.source = LABELS_BIDS_TSV;
+    for (size_t i = 0; d->reference.runs && i < file.n_rows; i++) {
+        const struct event_row *row = &file.rows[i];
+        if (!labels_is_seizure(row->type) || !(row->duration_s > 0))
+            continue;
+        struct label_run *run = &d->reference.runs[d->reference.n_runs++];
+        *run = (struct label_run){.onset_s = row->onset_s, .end_s = row->onset_s + row->duration_s, .confidence = row->confidence};
+        str_copy(run->code, sizeof run->code, row->type);
+    }
+    events_done(&file);
+    return d->reference.runs ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+}
+
+static int find_reference(struct detection *d, struct err *err) {
+    int rc = d->config->reference ? read_reference(d, d->config->reference, err)
+                                  : labels_load(d->path, "auto", replay_edf(d->replay), &d->reference, err);
+    d->has_reference = !rc && d->reference.source != LABELS_NONE;
+    return rc;
+}
+
+int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
+    *d = (struct detection){.config = config, .path = path};
+    int rc = replay_open(path, &d->replay, err);
+    if (!rc) {
+        d->duration_s = edf_info(replay_edf(d->replay))->duration_s;
+        d->alarms_s = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms_s);
+        if (config->want_plot) {
+            d->probability = calloc(1, sizeof *d->probability);
+            d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
+        }
+        if (!d->alarms_s || (config->want_plot && (!d->probability || !d->traces)))
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    }
+    if (!rc && d->probability)
+        plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
+    if (!rc && config->want_reference)
+        rc = find_reference(d, err);
+    if (rc)
+        detection_done(d);
+    return rc;
+}
+
+int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
+    struct replay_config replay = d->config->replay;
+    replay.want_probabilities = replay.want_probabilities || d->config->want_plot;
+    const struct replay_sink sink = {
+        .ctx = d, .opened = on_opened, .message = on_message, .samples = d->traces ? on_samples : NULL, .progress = on_progress};
+    int rc = replay_run(d->replay, client, &replay, &sink, err);
+    if (!rc && d->config->replay.want_probabilities && !reserve(d, d->end.samples))
+        d->out_of_memory = true;
+    if (!rc && d->out_of_memory) {
+        *err = (struct brr_error){.code = BRR_EXHAUSTED};
+        str_copy(err->message, sizeof err->message, "out of memory for the results of a recording");
+        rc = err->code;
+    }
+    return rc;
+}
+
+void detection_done(struct detection *d) {
+    replay_close(d->replay);
+    labels_done(&d->reference);
+    free(d->events);
+    free(d->alarms_s);
+    free(d->probabilities);
+    free(d->probability);
+    free(d->traces);
+    *d = (struct detection){0};
+}
+
+int detection_match(const struct detection *d, double onset_s, double end_s) {
+    for (size_t i = 0; i < d->reference.n_runs; i++)
+        if (d->reference.runs[i].onset_s < end_s && d->reference.runs[i].end_s > onset_s)
+            return (int)i;
+    return -1;
+}
+
+/* ---- files ---- */
+
+int detection_write_events(const struct detection *d, const char *path, struct err *err) {
+    char start[32];
+    struct events_header header = {.recording_s = d->duration_s, .record_name = fsio_basename(d->path)};
+    struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
+    if (!runs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    const char *text = edf_start_text(replay_edf(d->replay), start, sizeof start);
+    header.start_text = strcmp(text, "n/a") ? text : NULL;
+    for (int i = 0; i < d->n_events; i++)
+        runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
+                                     .end_s = (double)d->events[i].end / DETECTION_RATE_HZ,
+                                     .confidence = d->events[i].confidence};
+    int rc = labels_write_bids_tsv(path, runs, (size_t)d->n_events, &header, err);
+    free(runs);
+    return rc;
+}
+
+static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
+    static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, NPY_HEADER - 10, 0};
+    char text[NPY_HEADER];
+    str_format(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%19lld,), }%*s", (long long)n, 43, "\n");
+    int rc = fsio_writer_write(w, magic, sizeof magic, err);
+    if (!rc)
+        rc = fsio_writer_write(w, text, NPY_HEADER - sizeof magic, err);
+    return rc ? rc : fsio_writer_write(w, p, (size_t)n * sizeof *p, err);
+}
+
+static int write_tsv(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
+    struct str text;
+    str_init(&text, WRITE_BUFFER);
+    str_puts(&text, "time_s\tprobability\n");
+    int rc = 0;
+    for (int64_t i = 0; i < n && !rc; i++) {
+        if (isnan(p[i]))
+            str_printf(&text, "%.6f\tn/a\n", (double)i / DETECTION_RATE_HZ);
+        else
+            str_printf(&text, "%.6f\t%.9g\n", (double)i / DETECTION_RATE_HZ, (double)p[i]);
+        if (text.len > WRITE_BUFFER / 2) {
+            rc = fsio_writer_write(w, str_cstr(&text), text.len, err);
+            str_clear(&text);
+        }
+    }
+    if (!rc)
+        rc = fsio_writer_write(w, str_cstr(&text), text.len, err);
+    str_done(&text);
+    return rc;
+}
+
+int detection_write_probabilities(const struct detection *d, const char *path, struct err *err) {
+    struct fsio_writer w;
+    int rc = fsio_writer_open(&w, path, err);
+    if (rc)
+        return rc;
+    rc = str_ends(path, ".tsv") ? write_tsv(&w, d->probabilities, d->n_probabilities, err)
+                                : write_npy(&w, d->probabilities, d->n_probabilities, err);
+    if (!rc)
+        return fsio_writer_commit(&w, err);
+    fsio_writer_abort(&w);
+    return rc;
+}
+
+int detection_write_plot(const struct detection *d, const char *path, struct err *err) {
+    char subtitle[256];
+    const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
+    size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
+    struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);
+    struct plot_span *reference = calloc(n_reference + 1, sizeof *reference);
+    int rc = detected && reference ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    for (int i = 0; !rc && i < d->n_events; i++)
+        detected[i] =
+            (struct plot_span){(double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ};
+    for (size_t i = 0; !rc && i < n_reference; i++)
+        reference[i] = (struct plot_span){d->reference.runs[i].onset_s, d->reference.runs[i].end_s};
+    for (int i = 0; i < d->n_shown; i++)
+        channels[i] = &d->traces[i];
+    str_format(subtitle, sizeof subtitle, "model %.12s%s%.200s", d->model_sha256, *d->note ? ", " : "", d->note);
+    const struct plot_recording picture = {.title = fsio_basename(d->path),
+                                           .subtitle = subtitle,
+                                           .duration_s = d->duration_s,
+                                           .channels = channels,
+                                           .n_channels = d->n_shown,
+                                           .probability = d->probability,
+                                           .on = d->on,
+                                           .off = d->off,
+                                           .detected = detected,
+                                           .reference = reference,
+                                           .n_detected = d->n_events,
+                                           .n_reference = (int)n_reference,
+                                           .has_reference = d->has_reference,
+                                           .alarms_s = d->alarms_s,
+                                           .n_alarms = d->n_alarms};
+    if (!rc)
+        rc = plot_recording(path, &picture, err);
+    free(detected);
+    free(reference);
+    return rc;
+}
+
+int detection_events_name(const char *recording, char *buf, size_t size, struct err *err) {
+    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", ".EDF", ".BDF"};
+    size_t len = strlen(recording);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends(recording, endings[i])) {
+            len -= strlen(endings[i]);
+            break;
+        }
+    if (!str_format(buf, size, "%.*s_events.tsv", (int)len, recording))
+        return err_set(err, ERR_RANGE, "the path of %s is too long", recording);
+    return 0;
+}

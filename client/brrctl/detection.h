@@ -1,0 +1,59 @@
+/* detection: one recording through a model and everything that came of it: events, alarms, probabilities, envelopes for a plot,
+ * and the reference events that lie beside it. Writes events TSV, traces and plots. One thread per detection. */
+#ifndef BRR_CLIENT_BRRCTL_DETECTION_H
+#define BRR_CLIENT_BRRCTL_DETECTION_H
+#include "client/brrctl/replay.h"
+#include "data/labels.h"
+#include "run/plot.h"
+
+enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
+
+struct detection_config {
+    struct replay_config replay;
+    const char *reference; /* TSV, or NULL: what lies beside the recording */
+    bool want_reference, want_plot;
+    /* What a person wants to see at once; may be NULL. */
+    void *ctx;
+    void (*opened)(void *ctx);
+    void (*event)(void *ctx, const struct brr_event *e);
+    void (*alarm)(void *ctx, const struct brr_message *m);
+    void (*progress)(void *ctx, double done_s);
+};
+
+struct detection {
+    const struct detection_config *config;
+    struct replay *replay;
+    const char *path;
+    double duration_s, on, off, window_s, hop_s, alarm_hop_s;
+    char model_sha256[72], note[512], session[64];
+    struct brr_event *events;
+    int n_events;
+    double *alarms_s; /* when alarms went on */
+    int n_alarms;
+    float *probabilities; /* (n_probabilities) at 256 Hz from 0, NaN where none */
+    int64_t n_probabilities, capacity;
+    struct labels reference;
+    bool has_reference;
+    struct plot_trace *probability, *traces;
+    int shown[PLOT_MAX_CHANNELS], n_shown; /* rows that are plotted */
+    struct brr_message end;                /* the summary's figures; no pointers */
+    bool out_of_memory;
+};
+
+/* Opens the file and reads its reference events. A reference that cannot be read is an error when it was named, else it is
+ * absent and *ret_note says why. */
+int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err);
+/* Streams it. Errors of the file, of memory and of the daemon alike. */
+int detection_run(struct detection *d, brr_client *client, struct brr_error *err);
+void detection_done(struct detection *d);
+
+/* Index of the first reference event that overlaps [first, end) seconds, -1 = none. */
+int detection_match(const struct detection *d, double onset_s, double end_s);
+/* SzCORE/BIDS events TSV; FILE.npy or FILE.tsv of the record trace; SVG. */
+int detection_write_events(const struct detection *d, const char *path, struct err *err);
+int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
+int detection_write_plot(const struct detection *d, const char *path, struct err *err);
+/* "sub-01_eeg.edf" → "sub-01_events.tsv". */
+int detection_events_name(const char *recording, char *buf, size_t size, struct err *err);
+
+#endif

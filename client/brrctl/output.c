@@ -1,0 +1,66 @@
+#include "client/brrctl/output.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30 };
+
+struct json_writer *output_begin(struct output *out) {
+    str_init(&out->text, LINE_MAX_BYTES);
+    json_writer_init(&out->json, &out->text);
+    json_begin_object(&out->json, NULL);
+    return &out->json;
+}
+
+void output_end(struct output *out) {
+    json_end(&out->json, '}');
+    puts(str_cstr(&out->text));
+    fflush(stdout);
+    str_done(&out->text);
+}
+
+const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]) {
+    int full = share >= 1 ? BAR_WIDTH : share > 0 ? (int)(share * BAR_WIDTH) : 0;
+    buf[0] = '[';
+    for (int i = 0; i < BAR_WIDTH; i++)
+        buf[1 + i] = i < full ? '#' : '.';
+    memcpy(buf + 1 + BAR_WIDTH, "]", 2);
+    return buf;
+}
+
+const char *output_duration(double seconds, char *buf, size_t size) {
+    if (!(seconds >= 0))
+        str_copy(buf, size, "?");
+    else if (seconds < 3600)
+        str_format(buf, size, "%d:%02d", (int)seconds / 60, (int)seconds % 60);
+    else
+        str_format(buf, size, "%lld h %02d min", (long long)seconds / 3600, (int)((long long)seconds / 60 % 60));
+    return buf;
+}
+
+const char *output_clock(double seconds, char *buf, size_t size) {
+    long long hundredths = (long long)(seconds * 100 + 0.5);
+    str_format(buf, size, "%lld:%02lld:%02lld.%02lld", hundredths / 360000, hundredths / 6000 % 60, hundredths / 100 % 60,
+               hundredths % 100);
+    return buf;
+}
+
+const char *output_bytes(double bytes, char *buf, size_t size) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (bytes >= 1024 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    str_format(buf, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return buf;
+}
+
+const char *output_time(int64_t time_ms, char *buf, size_t size) {
+    struct tm tm;
+    time_t t = (time_t)(time_ms / 1000);
+    if (time_ms <= 0 || !localtime_r(&t, &tm) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &tm))
+        str_copy(buf, size, "-");
+    return buf;
+}

@@ -1,0 +1,251 @@
+#include "client/brrctl/replay.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "data/frontend.h"
+
+enum { READ_BYTES = 4 << 20, CHUNK_S = 8, NEXT_MS = 1000 };
+
+struct replay {
+    struct edf *edf;
+    const struct edf_info *info;
+    int signals[FRONTEND_MAX_LABELS], n;
+    const char *labels[FRONTEND_MAX_LABELS];
+    int64_t per_record; /* samples of each signal */
+    double rate_hz;
+};
+
+/* One run over the file. */
+struct run {
+    struct replay *r;
+    brr_stream *stream;
+    const struct replay_config *config;
+    const struct replay_sink *sink;
+    float *chunk; /* (channels, chunk_samples) */
+    int64_t chunk_samples;
+    int64_t position; /* next source sample of file time */
+    struct timespec start;
+    struct brr_error *err;
+};
+
+static int set_error(struct brr_error *err, int code, const char *text) {
+    *err = (struct brr_error){.code = code};
+    str_copy(err->message, sizeof err->message, text);
+    return code;
+}
+
+/* ---- the file ---- */
+
+static bool candidate(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
+
+/* Samples per record that most voltage signals have; without voltages, that most signals have. 0 = nothing to send. */
+static int64_t common_samples(const struct edf_info *info) {
+    int64_t best = 0;
+    int most = 0;
+    for (int volt = 1; volt >= 0 && !most; volt--)
+        for (int i = 0; i < info->n_signals; i++) {
+            const struct edf_signal *s = &info->signals[i];
+            int same = 0;
+            for (int k = 0; k < info->n_signals; k++)
+                same += candidate(&info->signals[k]) && (!volt || info->signals[k].volt) &&
+                        info->signals[k].samples_per_record == s->samples_per_record;
+            if (candidate(s) && same > most) {
+                most = same;
+                best = s->samples_per_record;
+            }
+        }
+    return best;
+}
+
+int replay_open(const char *path, struct replay **ret, struct err *err) {
+    struct replay *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    int rc = edf_open(path, &r->edf, err);
+    if (rc) {
+        free(r);
+        return rc;
+    }
+    r->info = edf_info(r->edf);
+    r->per_record = common_samples(r->info);
+    for (int i = 0; i < r->info->n_signals && r->n < FRONTEND_MAX_LABELS; i++) {
+        const struct edf_signal *s = &r->info->signals[i];
+        if (!candidate(s) || s->samples_per_record != r->per_record)
+            continue;
+        r->rate_hz = s->rate_hz;
+        r->labels[r->n] = s->label;
+        r->signals[r->n++] = i;
+    }
+    if (!r->n) {
+        replay_close(r);
+        return err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
+    }
+    *ret = r;
+    return 0;
+}
+
+void replay_close(struct replay *r) {
+    if (!r)
+        return;
+    edf_close(r->edf);
+    free(r);
+}
+
+const struct edf *replay_edf(const struct replay *r) { return r->edf; }
+double replay_rate_hz(const struct replay *r) { return r->rate_hz; }
+
+int replay_channels(const struct replay *r, const char *const **ret) {
+    *ret = r->labels;
+    return r->n;
+}
+
+/* ---- the stream ---- */
+
+static void say_progress(struct run *run) {
+    struct brr_stream_counts counts;
+    if (!run->sink->progress)
+        return;
+    brr_stream_counts(run->stream, &counts);
+    run->sink->progress(run->sink->ctx, (double)counts.consumed / run->r->rate_hz);
+}
+
+/* Take what came within the timeout: 0, BRR_END or an error. */
+static int take(struct run *run, int64_t timeout_ms) {
+    struct brr_message m;
+    int rc;
+    while (!(rc = brr_stream_next(run->stream, timeout_ms, &m, run->err))) {
+        run->sink->message(run->sink->ctx, &m);
+        timeout_ms = 0;
+    }
+    say_progress(run);
+    return rc == BRR_AGAIN ? 0 : rc;
+}
+
+static double seconds_since(const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
+}
+
+/* Wait until the samples before `position` would have been recorded. */
+static int keep_pace(struct run *run) {
+    if (!(run->config->pace > 0))
+        return take(run, 0);
+    double due = (double)run->position / run->r->rate_hz / run->config->pace, left;
+    int rc = 0;
+    while (!rc && (left = due - seconds_since(&run->start)) > 0)
+        rc = take(run, left * 1000 > NEXT_MS ? NEXT_MS : (int64_t)(left * 1000) + 1);
+    return rc ? rc : take(run, 0);
+}
+
+static int push(struct run *run, const float *uv, int64_t n) {
+    int rc;
+    if (run->sink->samples)
+        run->sink->samples(run->sink->ctx, uv, run->position, n);
+    while ((rc = brr_stream_push(run->stream, uv, n, 0, run->err)) == BRR_AGAIN)
+        if ((rc = take(run, NEXT_MS)))
+            break;
+    if (rc)
+        return rc == BRR_END ? set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
+    run->position += n;
+    return keep_pace(run);
+}
+
+/* (channels, n) of a read in chunks. */
+static int push_read(struct run *run, float *const *uv, int64_t n) {
+    int channels = run->r->n, rc = 0;
+    for (int64_t at = 0; at < n && !rc; at += run->chunk_samples) {
+        int64_t part = n - at < run->chunk_samples ? n - at : run->chunk_samples;
+        for (int c = 0; c < channels; c++)
+            memcpy(run->chunk + c * part, uv[c] + at, (size_t)part * sizeof *run->chunk);
+        rc = push(run, run->chunk, part);
+    }
+    return rc;
+}
+
+static int push_segment(struct run *run, const struct edf_segment *segment) {
+    struct replay *r = run->r;
+    struct err err;
+    int64_t records = READ_BYTES / (int64_t)sizeof(float) / r->n / r->per_record;
+    records = records < 1 ? 1 : records > segment->n_records ? segment->n_records : records;
+    float **uv = calloc((size_t)r->n, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * r->per_record * r->n));
+    int rc = uv && samples ? 0 : set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
+    for (int c = 0; !rc && c < r->n; c++)
+        uv[c] = samples + (int64_t)c * records * r->per_record;
+    for (int64_t done = 0; done < segment->n_records && !rc; done += records) {
+        int64_t n = segment->n_records - done < records ? segment->n_records - done : records;
+        if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){segment->first_record + done, n}, uv, &err))
+            rc = set_error(run->err, err.code, err.message);
+        else
+            rc = push_read(run, uv, n * r->per_record);
+    }
+    free(samples);
+    free(uv);
+    return rc;
+}
+
+static int push_all(struct run *run) {
+    const struct edf_segment *segments;
+    int n = edf_segments(run->r->edf, &segments), rc = 0;
+    for (int s = 0; s < n && !rc; s++) {
+        int64_t start = llround(segments[s].start_s * run->r->rate_hz);
+        if (start < run->position - 1)
+            return set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
+        if (start > run->position) {
+            rc = brr_stream_gap(run->stream, start - run->position, "file", run->err);
+            run->position = start;
+        }
+        if (!rc)
+            rc = push_segment(run, &segments[s]);
+    }
+    return rc;
+}
+
+static int finish(struct run *run) {
+    int rc = brr_stream_finish(run->stream, run->err);
+    while (!rc)
+        rc = take(run, NEXT_MS);
+    return rc == BRR_END ? 0 : rc;
+}
+
+static int64_t choose_chunk(const struct run *run, const struct brr_stream_info *info) {
+    int64_t n = run->config->chunk_samples;
+    if (n <= 0) /* live: a quarter of a second; else what is worth a message */
+        n = (int64_t)(run->r->rate_hz * (run->config->pace > 0 ? 0.25 * fmin(run->config->pace, 4.0 * CHUNK_S) : CHUNK_S));
+    n = n < 1 ? 1 : n;
+    return run->config->chunk_samples <= 0 && n > info->max_chunk_samples ? info->max_chunk_samples : n;
+}
+
+int replay_run(struct replay *r, brr_client *client, const struct replay_config *config, const struct replay_sink *sink,
+               struct brr_error *err) {
+    struct run run = {.r = r, .config = config, .sink = sink, .err = err};
+    struct brr_stream_config open = {.model = config->model,
+                                     .channels = r->labels,
+                                     .n_channels = r->n,
+                                     .rate_hz = r->rate_hz,
+                                     .client_name = "brrctl",
+                                     .realtime = config->pace > 0,
+                                     .want_probabilities = config->want_probabilities,
+                                     .alarm_hop_s = config->alarm_hop_s};
+    int rc = brr_stream_open(client, &open, &run.stream, err);
+    if (rc)
+        return rc;
+    run.chunk_samples = choose_chunk(&run, brr_stream_info(run.stream));
+    run.chunk = malloc(sizeof *run.chunk * (size_t)run.chunk_samples * (size_t)r->n);
+    clock_gettime(CLOCK_MONOTONIC, &run.start);
+    sink->opened(sink->ctx, brr_stream_info(run.stream));
+    if (!run.chunk)
+        rc = set_error(err, BRR_EXHAUSTED, "out of memory for a chunk");
+    if (!rc && !(rc = push_all(&run)))
+        rc = finish(&run);
+    if (rc == BRR_END)
+        rc = set_error(err, BRR_ABORTED, "the daemon ended the stream early");
+    free(run.chunk);
+    brr_stream_close(run.stream);
+    return rc;
+}

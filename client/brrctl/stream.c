@@ -1,0 +1,266 @@
+/* stream FILE: one recording through a model; events as they become final. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/detection.h"
+#include "client/brrctl/output.h"
+
+/* What is on the screen. */
+struct view {
+    struct detection *d;
+    const struct arguments *o;
+    bool terminal, head;
+    int shown_percent;
+    struct timespec start;
+};
+
+static double seconds_of(int64_t samples) { return (double)samples / DETECTION_RATE_HZ; }
+
+static void clear_bar(const struct view *v) {
+    if (v->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+static void show_progress(void *ctx, double done_s) {
+    struct view *v = ctx;
+    double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
+    int percent = (int)(share * 100);
+    char bar[OUTPUT_BAR_SIZE], at[32], of[32];
+    if (!v->terminal || v->o->json || percent == v->shown_percent)
+        return;
+    v->shown_percent = percent;
+    fprintf(stderr, "\r\033[K%s %3d%%  %s of %s", output_bar(share, bar), percent, output_duration(done_s, at, sizeof at),
+            output_duration(v->d->duration_s, of, sizeof of));
+}
+
+static void show_opened(void *ctx) {
+    const struct view *v = ctx;
+    const struct detection *d = v->d;
+    const char *const *labels;
+    if (v->o->json)
+        return;
+    printf("%s: %.1f s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
+           fsio_basename(d->path), d->duration_s, replay_channels(d->replay, &labels), replay_rate_hz(d->replay), d->model_sha256,
+           d->window_s, d->hop_s, d->on, d->off, *d->note ? "; " : "", d->note);
+    fflush(stdout);
+}
+
+static void put_reference(struct json_writer *w, const struct detection *d, const char *key, int i) {
+    json_begin_object(w, key);
+    json_put_f64(w, "onset_s", d->reference.runs[i].onset_s);
+    json_put_f64(w, "end_s", d->reference.runs[i].end_s);
+    json_put_str(w, "type", d->reference.runs[i].code);
+    json_end(w, '}');
+}
+
+static void put_event(struct json_writer *w, const char *key, const struct brr_event *e) {
+    json_begin_object(w, key);
+    json_put_f64(w, "onset_s", seconds_of(e->first));
+    json_put_f64(w, "end_s", seconds_of(e->end));
+    json_put_f64(w, "confidence", e->confidence);
+    json_put_i64(w, "first_sample", e->first);
+    json_put_i64(w, "end_sample", e->end);
+    json_end(w, '}');
+}
+
+static void print_event_json(const struct detection *d, const struct brr_event *e, int match) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    put_event(w, "event", e);
+    if (match >= 0)
+        put_reference(w, d, "reference", match);
+    output_end(&out);
+}
+
+static void show_event(void *ctx, const struct brr_event *e) {
+    struct view *v = ctx;
+    char start[32], end[32], from[32], to[32];
+    double onset_s = seconds_of(e->first), end_s = seconds_of(e->end);
+    int match = detection_match(v->d, onset_s, end_s);
+    if (v->o->json) {
+        print_event_json(v->d, e, match);
+        return;
+    }
+    clear_bar(v);
+    if (!v->head)
+        printf("%-12s %-12s %9s %10s%s\n", "start", "end", "seconds", "confidence", v->d->has_reference ? "  reference" : "");
+    v->head = true;
+    printf("%-12s %-12s %9.2f %10.3f", output_clock(onset_s, start, sizeof start), output_clock(end_s, end, sizeof end),
+           end_s - onset_s, e->confidence);
+    if (match >= 0)
+        printf("  %s to %s", output_clock(v->d->reference.runs[match].onset_s, from, sizeof from),
+               output_clock(v->d->reference.runs[match].end_s, to, sizeof to));
+    else if (v->d->has_reference)
+        fputs("  none", stdout);
+    putchar('\n');
+    fflush(stdout);
+    v->shown_percent = -1;
+}
+
+static void show_alarm(void *ctx, const struct brr_message *m) {
+    struct view *v = ctx;
+    char at[32];
+    if (!v->o->alarms)
+        return;
+    if (v->o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_begin_object(w, "alarm");
+        json_put_bool(w, "on", m->alarm.on);
+        json_put_f64(w, "time_s", seconds_of(m->alarm.sample));
+        json_put_i64(w, "sample", m->alarm.sample);
+        json_put_f64(w, "probability", m->alarm.probability);
+        json_put_i64(w, "wall_time_ms", m->alarm.wall_time_ms);
+        json_end(w, '}');
+        output_end(&out);
+        return;
+    }
+    clear_bar(v);
+    printf("%-12s alarm %s", output_clock(seconds_of(m->alarm.sample), at, sizeof at), m->alarm.on ? "on" : "off");
+    printf(isfinite(m->alarm.probability) ? " (%.3f)\n" : "\n", m->alarm.probability); /* none where the record ends */
+    fflush(stdout);
+    v->shown_percent = -1;
+}
+
+/* ---- the end ---- */
+
+static bool found(const struct detection *d, const struct label_run *run) {
+    for (int i = 0; i < d->n_events; i++)
+        if (seconds_of(d->events[i].first) < run->end_s && seconds_of(d->events[i].end) > run->onset_s)
+            return true;
+    return false;
+}
+
+static void print_summary_json(const struct view *v, const char *output) {
+    const struct detection *d = v->d;
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "recording", d->path);
+    json_put_f64(w, "duration_s", d->duration_s);
+    json_put_str(w, "model_sha256", d->model_sha256);
+    json_put_str(w, "note", d->note);
+    json_begin_array(w, "events");
+    for (int i = 0; i < d->n_events; i++)
+        put_event(w, NULL, &d->events[i]);
+    json_end(w, ']');
+    if (d->has_reference) {
+        json_begin_array(w, "reference");
+        for (size_t i = 0; i < d->reference.n_runs; i++)
+            put_reference(w, d, NULL, (int)i);
+        json_end(w, ']');
+    } else {
+        json_put_null(w, "reference");
+    }
+    json_put_i64(w, "samples", d->end.samples);
+    json_put_i64(w, "source_samples", d->end.summary.source_samples);
+    json_put_i64(w, "windows", d->end.summary.windows);
+    json_put_i64(w, "gaps", d->end.summary.gaps);
+    json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
+    json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
+    json_put_i64(w, "alarms", d->n_alarms);
+    json_put_str(w, "output", output);
+    output_end(&out);
+}
+
+static void print_summary(const struct view *v, const char *output) {
+    const struct detection *d = v->d;
+    struct timespec now;
+    char from[32], to[32];
+    clear_bar(v);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double took = (double)(now.tv_sec - v->start.tv_sec) + 1e-9 * (double)(now.tv_nsec - v->start.tv_nsec);
+    printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
+           d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
+           (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
+    for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
+        const struct label_run *run = &d->reference.runs[i];
+        printf("reference  %s to %s  %s\n", output_clock(run->onset_s, from, sizeof from), output_clock(run->end_s, to, sizeof to),
+               found(d, run) ? "found" : "missed");
+    }
+    if (d->has_reference && !d->reference.n_runs)
+        puts("reference  no seizure");
+    if (output)
+        printf("events     %s\n", output);
+    if (v->o->probabilities)
+        printf("trace      %s\n", v->o->probabilities);
+    if (v->o->plot)
+        printf("plot       %s\n", v->o->plot);
+}
+
+/* --output: a TSV file, or a folder that receives NAME_events.tsv. */
+static int output_path(const struct arguments *o, char *buf, size_t size, struct err *err) {
+    char name[4096];
+    int rc;
+    if (str_ends(o->output, ".tsv"))
+        return str_copy(buf, size, o->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
+    if ((rc = detection_events_name(fsio_basename(o->args[0]), name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
+        return rc;
+    return fsio_join(buf, size, o->output, name, err);
+}
+
+static int write_files(const struct arguments *o, const struct detection *d, const char *events_path, struct err *err) {
+    int rc = o->output ? detection_write_events(d, events_path, err) : 0;
+    if (!rc && o->probabilities)
+        rc = detection_write_probabilities(d, o->probabilities, err);
+    if (!rc && o->plot)
+        rc = detection_write_plot(d, o->plot, err);
+    return rc;
+}
+
+static int run(const struct arguments *o, struct view *v, struct detection_config *config) {
+    struct detection d;
+    struct err err;
+    struct brr_error failed;
+    char events_path[4096 + 64] = "";
+    int code = 0;
+    if (o->output && output_path(o, events_path, sizeof events_path, &err))
+        return brrctl_fail(&err);
+    if (detection_open(&d, o->args[0], config, &err))
+        return brrctl_fail(&err);
+    v->d = &d;
+    brr_client *client = brrctl_connect(o, &code);
+    clock_gettime(CLOCK_MONOTONIC, &v->start);
+    if (client && detection_run(&d, client, &failed)) {
+        clear_bar(v);
+        code = brrctl_fail_call(&failed);
+    } else if (client && write_files(o, &d, events_path, &err)) {
+        clear_bar(v);
+        code = brrctl_fail(&err);
+    } else if (client && o->json) {
+        print_summary_json(v, o->output ? events_path : NULL);
+    } else if (client) {
+        print_summary(v, o->output ? events_path : NULL);
+    }
+    brr_disconnect(client);
+    detection_done(&d);
+    return code;
+}
+
+int cmd_stream(const struct arguments *o) {
+    struct view view = {.o = o, .terminal = isatty(STDERR_FILENO), .shown_percent = -1};
+    struct detection_config config = {.replay = {.model = o->model,
+                                                 .pace = isnan(o->realtime) ? 0 : o->realtime,
+                                                 .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
+                                                 .want_probabilities = o->probabilities != NULL,
+                                                 .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
+                                      .reference = o->reference,
+                                      .want_reference = true,
+                                      .want_plot = o->plot != NULL,
+                                      .ctx = &view,
+                                      .opened = show_opened,
+                                      .event = show_event,
+                                      .alarm = show_alarm,
+                                      .progress = show_progress};
+    if (!o->model) {
+        fputs("brrctl: stream needs --model: a served name, job:ID or a model file\n", stderr);
+        return EXIT_USAGE;
+    }
+    return run(o, &view, &config);
+}

@@ -1,0 +1,121 @@
+/* Calls as bytes: one request and one answer, or many messages either way. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/conn.h"
+
+enum { CALL_TIMEOUT_MS = 30000 };
+
+struct brr_rpc {
+    struct conn_call *call;
+    uint8_t *message; /* the one given out last */
+};
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* What is left of a timeout that began at `start`; -1 stays -1. */
+static int64_t left(int64_t timeout_ms, int64_t start) {
+    if (timeout_ms < 0)
+        return -1;
+    int64_t gone = now_ms() - start;
+    return gone < timeout_ms ? timeout_ms - gone : 0;
+}
+
+const char *brr_library_version(void) { return BRR_LIBRARY_VERSION; }
+void brr_free(void *data) { free(data); }
+
+int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr_rpc **ret, struct brr_error *err) {
+    struct brr_rpc *r = calloc(1, sizeof *r);
+    if (!r)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
+    int rc = conn_call_open(client, method, timeout_ms > 0 ? timeout_ms : -1, &r->call, err);
+    if (rc) {
+        free(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+int brr_rpc_send(brr_rpc *r, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err) {
+    int64_t start = now_ms();
+    if (len > CONN_MAX_MESSAGE)
+        return conn_error(err, BRR_RANGE, "a message of %zu bytes; at most %d", len, CONN_MAX_MESSAGE);
+    while (!conn_call_sendable(r->call)) {
+        if (conn_call_ended(r->call)) {
+            int rc = conn_call_status(r->call, err);
+            return rc ? rc : conn_error(err, BRR_PRECONDITION, "the call has ended; nothing more can be sent");
+        }
+        conn_call_receive(r->call);
+        if (!conn_call_poll(r->call, left(timeout_ms, start)))
+            return BRR_AGAIN;
+    }
+    conn_call_send(r->call, message, len);
+    return 0;
+}
+
+int brr_rpc_half_close(brr_rpc *r, struct brr_error *err) {
+    if (conn_call_ended(r->call))
+        return conn_call_status(r->call, err);
+    conn_call_half_close(r->call);
+    return 0;
+}
+
+int brr_rpc_next(brr_rpc *r, int64_t timeout_ms, const void **ret, size_t *ret_len, struct brr_error *err) {
+    int64_t start = now_ms();
+    free(r->message);
+    r->message = NULL;
+    for (;;) {
+        conn_call_receive(r->call);
+        if ((r->message = conn_call_take(r->call, ret_len))) {
+            *ret = r->message;
+            return 0;
+        }
+        if (conn_call_ended(r->call)) {
+            int rc = conn_call_status(r->call, err);
+            return rc ? rc : BRR_END;
+        }
+        if (!conn_call_poll(r->call, left(timeout_ms, start)))
+            return BRR_AGAIN;
+    }
+}
+
+void brr_rpc_close(brr_rpc *r) {
+    if (!r)
+        return;
+    conn_call_close(r->call);
+    free(r->message);
+    free(r);
+}
+
+int brr_call(brr_client *client, const struct brr_request *request, void **ret, size_t *ret_len, struct brr_error *err) {
+    struct brr_rpc *r;
+    const void *answer;
+    size_t kept_len = 0, n = 0;
+    int rc = brr_rpc_open(client, request->method, request->timeout_ms > 0 ? request->timeout_ms : CALL_TIMEOUT_MS, &r, err);
+    if (rc)
+        return rc;
+    if (!(rc = brr_rpc_send(r, request->data, request->len, -1, err)) && !(rc = brr_rpc_half_close(r, err)))
+        rc = brr_rpc_next(r, -1, &answer, &kept_len, err);
+    uint8_t *kept = r->message;
+    r->message = NULL;
+    if (rc == BRR_END)
+        rc = conn_error(err, BRR_INTERNAL, "%s gave no answer", request->method);
+    /* The status decides: an answer before an error is none. */
+    int end = 0;
+    while (!rc && !(end = brr_rpc_next(r, -1, &answer, &n, err))) {
+    }
+    brr_rpc_close(r);
+    if (rc || end < 0) {
+        free(kept);
+        return rc ? rc : end;
+    }
+    *ret = kept;
+    *ret_len = kept_len;
+    return 0;
+}
