@@ -15,7 +15,7 @@
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum { TICK_MS = 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
+enum { TICK_MS = 1000, STALL_MS = 15 * 60 * 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
 
 /* The server with what only its own file touches. */
 struct daemon {
@@ -29,6 +29,7 @@ struct daemon {
     struct http *http;
     const struct rpc_method *methods[MAX_METHODS];
     int cache_lock;
+    int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool drain_wanted, stopping, rpc_stopped;
     char running[JOB_ID_SIZE]; /* job whose training gauges are shown */
     int64_t running_steps;
@@ -173,6 +174,16 @@ static void on_reports(uv_async_t *handle) {
         stop_rpc_if_idle(d);
 }
 
+/* Whether the device worker, when it has a job, did a step lately; the largest step on a CPU takes a minute or two. */
+static bool makes_progress(struct daemon *d) {
+    int64_t beats = worker_beats(d->services.worker);
+    if (beats != d->beats || sched_idle(d->services.sched)) {
+        d->beats = beats;
+        d->beat_ms = now_ms();
+    }
+    return now_ms() - d->beat_ms < STALL_MS;
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
@@ -181,7 +192,8 @@ static void on_tick(uv_timer_t *timer) {
     sched_tick(s->sched);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
-    sd_notify(0, "WATCHDOG=1");
+    if (makes_progress(d))
+        sd_notify(0, "WATCHDOG=1");
     if (d->stopping)
         stop_rpc_if_idle(d);
 }

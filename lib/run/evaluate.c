@@ -12,8 +12,7 @@
 
 enum { BATCH = 8 };
 
-static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) {
+__attribute__((format(printf, 3, 4))) static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) {
     char text[700];
     va_list ap;
     va_start(ap, fmt);

@@ -1,4 +1,5 @@
 """A brrd of its own in a temporary directory, for the integration tests."""
+import atexit
 import json
 import os
 import signal
@@ -41,6 +42,7 @@ class Daemon:
     def start(self):
         self.log = open(os.path.join(self.dir, "brrd.log"), "ab")
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        atexit.register(self.kill)  # a test that fails leaves nothing behind
         deadline = time.time() + 20
         while time.time() < deadline:
             if self.ctl("version")[0] == 0:
