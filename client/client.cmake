@@ -19,6 +19,7 @@ file(GLOB example_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/examples/
 foreach(source ${example_sources})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
+  target_include_directories(example_${name} PRIVATE ${CMAKE_SOURCE_DIR}/client) # as installed: <brr.h>
   target_link_libraries(example_${name} PRIVATE brr)
   set_target_properties(example_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/examples)
 endforeach()

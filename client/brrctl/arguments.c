@@ -47,11 +47,8 @@ static const struct row {
     {"--hop", NUMBER, AT(hop_s), "S", "seconds between windows", 0.01, 600},
     {"--first", INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
     {"--count", INTEGER, AT(count), "N", "number of windows", 1, 1e12},
-    {"--cache", TEXT, AT(cache), "DIR", "window cache to use and fill; default a temporary one", 0, 0},
     {"--labels", TEXT, AT(labels), "RULE", "auto, bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations", 0, 0},
     {"--unlabeled", TEXT, AT(unlabeled), "RULE", "recordings without labels: error, background or skip", 0, 0},
-    {"--validation-fraction", NUMBER, AT(validation_fraction), "F", "share of patients held out, default 0.2", 0, 1},
-    {"--seed", INTEGER, AT(seed), "N", "of the split, default 42", 0, 9e15},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 2 };
 
@@ -174,11 +171,11 @@ bool arguments_parse(int argc, char **argv, const char *takes, struct arguments 
                               .notch_hz = NAN,
                               .window_s = NAN,
                               .hop_s = NAN,
-                              .validation_fraction = NAN,
+
                               .chunk_samples = -1,
                               .tail = -1,
                               .parallel = -1,
-                              .seed = -1,
+
                               .first = -1,
                               .count = -1};
     if (!(ret->args = calloc((size_t)argc + 1, sizeof *ret->args))) {

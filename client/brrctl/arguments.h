@@ -15,9 +15,9 @@ struct arguments {
     bool json, watch, follow, alarms, once, events;
     const char *name, *id_file, *endpoint;
     const char *model, *output, *probabilities, *plot;
-    const char *montage, *cache, *labels, *unlabeled, *reference;
-    double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, validation_fraction; /* NaN: not given */
-    int64_t chunk_samples, tail, parallel, seed, first, count;                                /* -1: not given */
+    const char *montage, *labels, *unlabeled, *reference;
+    double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s; /* NaN: not given */
+    int64_t chunk_samples, tail, parallel, first, count;                 /* -1: not given */
 };
 
 /* Read argv[2..]; takes: the options that the command accepts ("--set --watch"), beside --json and --endpoint. False with a

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "brr/v1/jobs.pb-c.h"
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
 
@@ -40,6 +41,20 @@ typedef bool brrctl_visit_fn(void *ctx, const void *message);
 int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
                   void *ctx);
 
+/* A REF as the daemon takes it: a relative path of a local file made absolute, anything else as it is. Returns buf. */
+char *brrctl_ref(const char *ref, char *buf, size_t size);
+
+/* Job file of args[0] with --set and --name. */
+struct brrctl_job_file {
+    Brr__V1__JobFile message;
+    char *text, *overrides[ARGUMENTS_MAX_SET + 8];
+};
+int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
+void brrctl_job_file_done(struct brrctl_job_file *f);
+
+/* A call that answers with a model; printed. */
+int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
+
 /* Commands, by file. */
 int cmd_submit(const struct arguments *o);
 int cmd_jobs(const struct arguments *o);
@@ -53,5 +68,18 @@ int cmd_devices(const struct arguments *o);
 int cmd_score(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);
+int cmd_validate(const struct arguments *o);
+int cmd_checkpoints(const struct arguments *o);
+int cmd_checkpoint(const struct arguments *o);
+int cmd_models(const struct arguments *o);
+int cmd_load(const struct arguments *o);
+int cmd_unload(const struct arguments *o);
+int cmd_windows(const struct arguments *o);
+int cmd_dataset(const struct arguments *o);
+int cmd_metrics(const struct arguments *o);
+int cmd_top(const struct arguments *o);
+int cmd_doctor(const struct arguments *o);
+int cmd_drain(const struct arguments *o);
+int cmd_completion(const struct arguments *o);
 
 #endif

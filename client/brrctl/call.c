@@ -1,7 +1,10 @@
 /* Calls of the commands, and how their errors look. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/fsio.h"
+#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 
 static int exit_of(int code) {
@@ -115,4 +118,12 @@ int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, cons
     brr_rpc_close(rpc);
     brr_disconnect(client);
     return code;
+}
+
+char *brrctl_ref(const char *ref, char *buf, size_t size) {
+    bool path = *ref && *ref != '/' && !str_starts(ref, "job:") && !strstr(ref, "://") &&
+                (strchr(ref, '/') || str_ends(ref, ".safetensors"));
+    if (!path || fsio_absolute(buf, size, ref, NULL))
+        str_copy(buf, size, ref);
+    return buf;
 }

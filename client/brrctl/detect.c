@@ -26,6 +26,7 @@ struct item {
 
 struct batch {
     const struct arguments *o;
+    char model[4096]; /* REF */
     brr_client *client;
     const char *root; /* of the folder being searched */
     struct item *items;
@@ -125,7 +126,7 @@ static int make_folder(const char *path, struct err *err) {
 
 static void detect_one(struct batch *b, struct item *item) {
     const struct arguments *o = b->o;
-    struct detection_config config = {.replay = {.model = o->model,
+    struct detection_config config = {.replay = {.model = b->model,
                                                  .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
                                                  .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
     struct detection d;
@@ -246,6 +247,7 @@ int cmd_detect(const struct arguments *o) {
                 o->model ? "--output: the folder for the events files" : "--model: a served name, job:ID or a model file");
         return EXIT_USAGE;
     }
+    brrctl_ref(o->model, b.model, sizeof b.model);
     if (collect(&b, &err) || fsio_mkdirs(o->output, &err))
         code = brrctl_fail(&err);
     else

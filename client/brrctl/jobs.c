@@ -1,6 +1,5 @@
 /* Job commands: submit, jobs, job, watch, logs, cancel, resume. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,8 +8,6 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-
-enum { JOB_FILE_MAX = 200 * 1024 };
 
 static void print_json(const Brr__V1__Job *job) {
     struct output out;
@@ -119,37 +116,17 @@ static int watch_job(const struct arguments *o, const char *id) {
     return code ? code : w.exit;
 }
 
-/* Local paths travel absolute: "data.source=file://rel" is relative to the working directory. */
-static char *absolute_override(const char *assignment) {
-    const char *const keys[] = {"data.source=file://", "model.init_from="};
-    char path[4096], *out = NULL;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *rest = assignment + strlen(keys[i]);
-        if (!str_starts(assignment, keys[i]) || *rest == '/' || !*rest || str_starts(rest, "job:"))
-            continue;
-        if (!fsio_absolute(path, sizeof path, rest, NULL) && asprintf(&out, "%s%s", keys[i], path) >= 0)
-            return out;
-    }
-    return strdup(assignment);
-}
-
-static int queue_file(const struct arguments *o, char *text, char *id, size_t id_size) {
-    int code = EXIT_FAILED;
-    char *overrides[66] = {NULL}, name[256];
-    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
-    for (int i = 0; i < o->n_set; i++)
-        overrides[file.n_overrides++] = absolute_override(o->set[i]);
-    if (o->name && str_format(name, sizeof name, "name=%s", o->name))
-        overrides[file.n_overrides++] = strdup(name);
-    file.yaml = text;
-    file.name = (char *)(uintptr_t)o->args[0];
-    file.overrides = overrides;
-    in.file = &file;
+static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
+    Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
+    struct brrctl_job_file file;
+    struct err err;
+    int code = EXIT_FAILED;
+    if (brrctl_job_file_open(&file, o, &err))
+        return brrctl_fail(&err);
+    in.file = &file.message;
     Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
-    for (size_t i = 0; i < file.n_overrides; i++)
-        free(overrides[i]);
+    brrctl_job_file_done(&file);
     if (!out)
         return code;
     for (size_t i = 0; i < out->n_notices; i++)
@@ -160,13 +137,9 @@ static int queue_file(const struct arguments *o, char *text, char *id, size_t id
 }
 
 int cmd_submit(const struct arguments *o) {
-    char *text = NULL, id[64] = "";
-    size_t len = 0;
+    char id[64] = "";
     struct err err;
-    if (fsio_read(o->args[0], JOB_FILE_MAX, &text, &len, &err))
-        return brrctl_fail(&err);
-    int code = queue_file(o, text, id, sizeof id);
-    free(text);
+    int code = queue_file(o, id, sizeof id);
     if (code)
         return code;
     if (o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err))

@@ -10,6 +10,9 @@
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
      "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch"},
+    {"validate", "FILE", "--set --name", "what a job would need, before it runs", cmd_validate, 1, 1,
+     "Memory, steps and a time estimate from a short measurement of the device. Exit 1 when it does not fit.\n"
+     "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8"},
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
     {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-4k2f"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
@@ -27,9 +30,38 @@ static const struct command commands[] = {
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
      "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
-    {"score", "REF HYP", "", "score event files or directories; works without a daemon", cmd_score, 2, 2,
+    {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,
      "example: brrctl score /data/reference /data/hypothesis --json"},
+    {"checkpoints", "[JOB]", "", "model files of jobs, and uploads", cmd_checkpoints, 0, 1,
+     "example: brrctl checkpoints train-4k2f"},
+    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF …", "--output --out --name", "one model file", cmd_checkpoint, 2, 3,
+     "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, an uploaded name, or a path of the daemon's machine.\n"
+     "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
+     "  put FILE [--name N]    upload one; REF is its name then\n"
+     "  verify REF             read it again and compare SHA-256\n"
+     "  pin REF, unpin REF     keep it from being pruned, or no longer\n"
+     "  delete REF             refused for pinned, serving and last ones\n"
+     "  promote REF NAME       serve it as NAME\n"
+     "example: brrctl checkpoint get job:train-4k2f --out model.safetensors"},
+    {"models", "[NAME]", "", "served models, or one in detail", cmd_models, 0, 1, "example: brrctl models best"},
+    {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2, "example: brrctl load best job:train-4k2f"},
+    {"unload", "NAME", "", "serve it no longer; open streams end as they began", cmd_unload, 1, 1, "example: brrctl unload best"},
+    {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
+     "the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
+     "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
+     "Without --out the windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
+     "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors"},
+    {"dataset", "DIR", "--montage --window --hop --labels --unlabeled", "what a folder of recordings holds; works without a daemon",
+     cmd_dataset, 1, 1,
+     "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
+     "(exit 1 when there are some). Only headers and labels are read.\n"
+     "example: brrctl dataset /data/eeg --montage bipolar-18"},
+    {"top", "", "--once --interval", "device, jobs, streams and rates, live", cmd_top, 0, 0, "example: brrctl top --once"},
+    {"metrics", "[PREFIX]", "--watch --interval", "the daemon's metrics", cmd_metrics, 0, 1, "example: brrctl metrics brrd_stream"},
     {"devices", "", "", "what the daemon computes on", cmd_devices, 0, 0, "example: brrctl devices"},
+    {"doctor", "", "", "check devices, kernels, disk, stores; each line PASS or FAIL", cmd_doctor, 0, 0, "example: brrctl doctor"},
+    {"drain", "", "", "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0, "example: brrctl drain"},
+    {"completion", "bash|zsh|fish", "", "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
     {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

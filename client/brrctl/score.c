@@ -7,6 +7,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
 #include "data/labels.h"
 #include "run/score.h"
 
@@ -106,6 +107,40 @@ static void print_report(const struct score_report *r) {
     }
 }
 
+/* Index of the first event that shares time with e, -1 = none. */
+static int partner(const struct score_event *e, const struct score_event *others, int n) {
+    for (int i = 0; i < n; i++)
+        if (others[i].onset_s < e->end_s && others[i].end_s > e->onset_s)
+            return i;
+    return -1;
+}
+
+static void print_event(const struct arguments *o, const char *name, const char *outcome, const struct score_event *e) {
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "recording", name);
+        json_put_str(w, "outcome", outcome);
+        json_put_f64(w, "onset_s", e->onset_s);
+        json_put_f64(w, "end_s", e->end_s);
+        output_end(&out);
+    } else {
+        printf("%-6s %10.2f to %10.2f s  %s\n", outcome, e->onset_s, e->end_s, name);
+    }
+}
+
+/* What became of each event, by any overlap: found and missed references, false detections. */
+static void print_events(const struct arguments *o, const struct pairs *p) {
+    for (int i = 0; i < p->n; i++) {
+        const struct score_recording *r = &p->items[i];
+        for (int k = 0; k < r->n_ref; k++)
+            print_event(o, r->name, partner(&r->ref[k], r->hyp, r->n_hyp) < 0 ? "missed" : "found", &r->ref[k]);
+        for (int k = 0; k < r->n_hyp; k++)
+            if (partner(&r->hyp[k], r->ref, r->n_ref) < 0)
+                print_event(o, r->name, "false", &r->hyp[k]);
+    }
+}
+
 int cmd_score(const struct arguments *o) {
     struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
     struct score_report report;
@@ -118,6 +153,8 @@ int cmd_score(const struct arguments *o) {
         struct json_writer w;
         str_init(&s, 16u << 20);
         json_writer_init(&w, &s);
+        if (o->events)
+            print_events(o, &p);
         if (o->json) {
             score_report_json(&report, &w);
             puts(str_cstr(&s));

@@ -244,8 +244,9 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
 }
 
 int cmd_stream(const struct arguments *o) {
+    char model[4096];
     struct view view = {.o = o, .terminal = isatty(STDERR_FILENO), .shown_percent = -1};
-    struct detection_config config = {.replay = {.model = o->model,
+    struct detection_config config = {.replay = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
                                                  .pace = isnan(o->realtime) ? 0 : o->realtime,
                                                  .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
                                                  .want_probabilities = o->probabilities != NULL,

@@ -51,6 +51,7 @@ struct rpc_call {
     struct answer *first, *last;
     int queued;
     bool sending, receiving, held, full, finishing, status_sent, ended;
+    bool half_closed; /* the client said so: nothing more is read */
     bool gone; /* the client went away, as the loop knows it */
     int code;
     struct err err;
@@ -182,7 +183,7 @@ static void unref(struct rpc_call *c) {
 /* ---- one call ---- */
 
 static void receive(struct rpc_call *c) {
-    if (c->receiving || c->held || c->finishing || c->ended)
+    if (c->receiving || c->held || c->half_closed || c->finishing || c->ended)
         return;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->received;
@@ -276,6 +277,7 @@ static void on_message(struct rpc_call *c, bool ok) {
     grpc_byte_buffer *buffer = c->received;
     c->received = NULL;
     if (!ok || !buffer) { /* half-close, or the call is gone */
+        c->half_closed = true;
         if (ok && !c->finishing && !c->ended && c->method->half_close)
             c->method->half_close(c);
         return;

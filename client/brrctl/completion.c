@@ -1,0 +1,83 @@
+/* completion bash|zsh|fish: shell completions, written from the tables of commands and options. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/brrctl/brrctl.h"
+
+static void print_name(void *ctx, const char *name, const char *value, const char *help) {
+    (void)value;
+    (void)help;
+    fprintf(ctx, " %s", name);
+}
+
+static void print_bash(void) {
+    int n;
+    const struct command *c = brrctl_commands(&n);
+    puts("# bash completion of brrctl: brrctl completion bash > /etc/bash_completion.d/brrctl\n"
+         "_brrctl() {\n"
+         "    local word=${COMP_WORDS[COMP_CWORD]} options=\n"
+         "    if [ \"$COMP_CWORD\" -eq 1 ]; then");
+    fputs("        COMPREPLY=($(compgen -W \"help", stdout);
+    for (int i = 0; i < n; i++)
+        printf(" %s", c[i].name);
+    puts("\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in");
+    for (int i = 0; i < n; i++) {
+        printf("    %s) options=\"--help", c[i].name);
+        arguments_each(c[i].takes, print_name, stdout);
+        puts("\" ;;");
+    }
+    puts("    esac\n"
+         "    if [ \"${word#-}\" != \"$word\" ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
+         "    else\n"
+         "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
+         "    fi\n"
+         "}\n"
+         "complete -o filenames -F _brrctl brrctl");
+}
+
+static void print_zsh(void) {
+    puts("#compdef brrctl\n# zsh completion of brrctl: brrctl completion zsh > \"${fpath[1]}/_brrctl\"\n"
+         "autoload -U +X bashcompinit && bashcompinit");
+    print_bash();
+}
+
+/* Text between single quotes. */
+static void print_quoted(const char *text) {
+    putchar('\'');
+    for (; *text; text++)
+        fputs(*text == '\'' ? "\\'" : (char[]){*text, '\0'}, stdout);
+    putchar('\'');
+}
+
+static void print_fish_option(void *ctx, const char *name, const char *value, const char *help) {
+    printf("complete -c brrctl -n '__fish_seen_subcommand_from %s' -l %s%s -d ", (const char *)ctx, name + 2, *value ? " -r" : "");
+    print_quoted(help);
+    putchar('\n');
+}
+
+static void print_fish(void) {
+    int n;
+    const struct command *c = brrctl_commands(&n);
+    puts("# fish completion of brrctl: brrctl completion fish > ~/.config/fish/completions/brrctl.fish");
+    for (int i = 0; i < n; i++) {
+        printf("complete -c brrctl -n __fish_use_subcommand -f -a %s -d ", c[i].name);
+        print_quoted(c[i].summary);
+        putchar('\n');
+        arguments_each(c[i].takes, print_fish_option, (void *)(uintptr_t)c[i].name);
+    }
+}
+
+int cmd_completion(const struct arguments *o) {
+    static const struct {
+        const char *shell;
+        void (*print)(void);
+    } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
+        if (!strcmp(o->args[0], shells[i].shell)) {
+            shells[i].print();
+            return 0;
+        }
+    fprintf(stderr, "brrctl: there is no completion for '%s'; expected bash, zsh or fish\n", o->args[0]);
+    return EXIT_USAGE;
+}

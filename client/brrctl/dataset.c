@@ -1,0 +1,379 @@
+/* dataset DIR: what a folder of recordings holds, from headers and label files alone; nothing is filtered or cached, so that a
+ * corpus of thousands takes seconds. Window counts are those that training finds. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "data/edf.h"
+#include "data/frontend.h"
+#include "data/labels.h"
+#include "data/manifest.h"
+#include "data/sampler.h"
+
+enum { MAX_PROBLEMS = 100000, SHOWN_PROBLEMS = 20, SPLITS = 4, SOURCES = LABELS_EDF_ANNOTATIONS + 1 };
+static const double fill_gap_s = 2;
+static const char *const split_names[SPLITS] = {"", "train", "dev", "eval"};
+
+/* Figures of one split. */
+struct sum {
+    int64_t recordings, seizures, windows[3];
+    double seconds, seizure_s;
+    struct str patients; /* "\npatient\n…" without doubles */
+    int64_t n_patients;
+};
+
+struct survey {
+    const struct arguments *o;
+    struct frontend_config frontend;
+    int64_t window, hop;
+    struct sum splits[SPLITS];
+    int64_t files, usable, unlabelled, repaired, discontinuous, inverse, interpolated, sources[SOURCES];
+    double rates[16];
+    int64_t rate_counts[16];
+    int n_rates;
+    char **problems;
+    int n_problems;
+    bool terminal;
+};
+
+static void problem(struct survey *s, const char *path, const char *text) {
+    char *line = NULL;
+    if (s->n_problems == MAX_PROBLEMS || asprintf(&line, "%s: %s", path, text) < 0)
+        return;
+    char **more = realloc(s->problems, sizeof *more * (size_t)(s->n_problems + 1));
+    if (!more) {
+        free(line);
+        return;
+    }
+    s->problems = more;
+    s->problems[s->n_problems++] = line;
+}
+
+/* True when the patient is new in this split. */
+static bool note_patient(struct sum *sum, const char *patient) {
+    char key[520];
+    if (!str_format(key, sizeof key, "\n%.500s\n", patient))
+        return false;
+    if (strstr(str_cstr(&sum->patients), key))
+        return false;
+    str_puts(&sum->patients, sum->patients.len ? key + 1 : key);
+    sum->n_patients++;
+    return true;
+}
+
+static void note_rate(struct survey *s, double rate) {
+    for (int i = 0; i < s->n_rates; i++)
+        if (fabs(s->rates[i] - rate) < 1e-6) {
+            s->rate_counts[i]++;
+            return;
+        }
+    if (s->n_rates == (int)(sizeof s->rates / sizeof *s->rates))
+        return;
+    s->rates[s->n_rates] = rate;
+    s->rate_counts[s->n_rates++] = 1;
+}
+
+/* ---- one recording ---- */
+
+static int no_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    (void)ctx, (void)rows_f16, (void)n, (void)first, (void)segment_start, (void)held, (void)err;
+    return 0;
+}
+
+/* Whether the montage can be met, how, and at which rate. */
+static int check_montage(struct survey *s, const struct edf_info *info, double *ret_rate, struct err *err) {
+    const char *labels[FRONTEND_MAX_LABELS];
+    int signals[FRONTEND_MAX_LABELS], n = 0;
+    const int *used;
+    struct frontend *f = NULL;
+    struct frontend_report report;
+    for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
+        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0) {
+            labels[n] = info->signals[i].label;
+            signals[n++] = i;
+        }
+    if (!n)
+        return err_set(err, ERR_PRECONDITION, "no usable signal among %d", info->n_signals);
+    int rc = frontend_new(&s->frontend, &(struct frontend_source){labels, n, FRONTEND_RATE_HZ}, no_rows, NULL, &f, &report, err);
+    if (rc)
+        return rc;
+    int count = frontend_sources(f, &used);
+    *ret_rate = info->signals[signals[used[0]]].rate_hz;
+    for (int c = 1; c < count && !rc; c++)
+        if (info->signals[signals[used[c]]].rate_hz != *ret_rate)
+            rc = err_set(err, ERR_PRECONDITION, "the montage's channels differ in rate (%g and %g Hz)", *ret_rate,
+                         info->signals[signals[used[c]]].rate_hz);
+    s->inverse += !rc && report.inverse_montage;
+    s->interpolated += !rc && report.interpolated > 0;
+    frontend_free(f);
+    return rc;
+}
+
+/* EDF segments on the 256 Hz grid; gaps that the frontend fills are closed. Returns their number. */
+static int grid_segments(const struct edf_info *info, struct window_span *ret) {
+    int n = 0;
+    for (int i = 0; i < info->n_segments; i++) {
+        const struct edf_segment *e = &info->segments[i];
+        double end_s = e->start_s + (double)e->n_records * info->record_s;
+        int64_t end = (int64_t)ceil(end_s * FRONTEND_RATE_HZ - 1e-6);
+        if (n && e->start_s - (double)ret[n - 1].end / FRONTEND_RATE_HZ <= fill_gap_s)
+            ret[n - 1].end = end;
+        else
+            ret[n++] = (struct window_span){(int64_t)ceil(e->start_s * FRONTEND_RATE_HZ - 1e-6), end};
+    }
+    return n;
+}
+
+static int count_windows(struct survey *s, struct sum *sum, const struct recording_info *r, struct err *err) {
+    int64_t n = window_grid(r->segments, r->n_segments, s->window, s->hop, NULL);
+    int64_t *starts = malloc(sizeof *starts * (size_t)(n + 1));
+    if (!starts)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)n);
+    window_grid(r->segments, r->n_segments, s->window, s->hop, starts);
+    for (int64_t i = 0; i < n; i++) {
+        struct window_count count = manifest_count_window(r, starts[i], s->window);
+        if (2 * count.valid >= s->window)
+            sum->windows[count.class]++;
+    }
+    free(starts);
+    return 0;
+}
+
+static int count_recording(struct survey *s, struct sum *sum, const struct edf_info *info, const struct labels *labels,
+                           struct err *err) {
+    struct window_span *segments = calloc((size_t)info->n_segments + 1, sizeof *segments);
+    struct window_span *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
+    struct recording_info r = {.segments = segments, .seizures = seizures};
+    int rc = segments && seizures ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for segments");
+    if (!rc)
+        r.n_segments = grid_segments(info, segments);
+    for (size_t i = 0; !rc && i < labels->n_runs; i++) {
+        double end_s = labels->runs[i].end_s < info->duration_s ? labels->runs[i].end_s : info->duration_s;
+        if (end_s <= labels->runs[i].onset_s)
+            continue;
+        seizures[r.n_seizures++] =
+            (struct window_span){llround(labels->runs[i].onset_s * FRONTEND_RATE_HZ), llround(end_s * FRONTEND_RATE_HZ)};
+        sum->seizure_s += end_s - labels->runs[i].onset_s;
+    }
+    sum->seizures += r.n_seizures;
+    if (!rc)
+        rc = count_windows(s, sum, &r, err);
+    free(segments);
+    free(seizures);
+    return rc;
+}
+
+static int split_of(const char *relative) {
+    const char *name = labels_split(relative);
+    for (int i = 1; i < SPLITS; i++)
+        if (!strcmp(name, split_names[i]))
+            return i;
+    return 0;
+}
+
+static int survey_labels(struct survey *s, const char *path, const struct edf *edf, struct labels *labels, struct err *err) {
+    int rc = labels_load(path, s->o->labels ? s->o->labels : "auto", edf, labels, err);
+    if (rc)
+        return rc;
+    if (labels->source == LABELS_NONE && (!s->o->unlabeled || !strcmp(s->o->unlabeled, "error")))
+        return err_set(err, ERR_NOT_FOUND, "no labels (looked for %.300s)", labels->tried);
+    return 0;
+}
+
+static int survey_open(struct survey *s, const char *path, const char *relative, const struct edf *edf, struct err *err) {
+    const struct edf_info *info = edf_info(edf);
+    struct labels labels = {0};
+    struct sum *sum = &s->splits[split_of(relative)];
+    char patient[512];
+    double rate = 0;
+    int rc = check_montage(s, info, &rate, err);
+    if (!rc && (rc = survey_labels(s, path, edf, &labels, err)))
+        s->unlabelled += labels.source == LABELS_NONE;
+    else if (!rc && labels.source == LABELS_NONE && !strcmp(s->o->unlabeled, "skip"))
+        s->unlabelled++;
+    else if (!rc && !(rc = labels_patient(relative, patient, sizeof patient, err)) &&
+             !(rc = count_recording(s, sum, info, &labels, err))) {
+        s->usable++;
+        s->unlabelled += labels.source == LABELS_NONE;
+        s->sources[labels.source]++;
+        s->repaired += info->n_repairs > 0;
+        s->discontinuous += info->n_segments > 1;
+        sum->recordings++;
+        sum->seconds += info->duration_s;
+        note_patient(sum, patient);
+        note_rate(s, rate);
+    }
+    labels_done(&labels);
+    return rc;
+}
+
+static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct survey *s = ctx;
+    const char *dot = strrchr(relative, '.');
+    char path[8192];
+    struct edf *edf = NULL;
+    struct err why = {0};
+    (void)size;
+    if (!dot || (strcasecmp(dot, ".edf") && strcasecmp(dot, ".bdf")))
+        return 0;
+    int rc = fsio_join(path, sizeof path, s->o->args[0], relative, err);
+    if (rc)
+        return rc;
+    s->files++;
+    if (edf_open(path, &edf, &why) || survey_open(s, path, relative, edf, &why)) {
+        char text[800];
+        problem(s, relative, err_text(&why, text, sizeof text));
+    }
+    edf_close(edf);
+    if (s->terminal && s->files % 16 == 0)
+        fprintf(stderr, "\r\033[K%lld recordings", (long long)s->files);
+    return 0;
+}
+
+/* ---- the report ---- */
+
+/* A patient in two splits would be trained on and tested with. */
+static void check_overlap(struct survey *s) {
+    for (int a = 1; a < SPLITS; a++)
+        for (int b = a + 1; b < SPLITS; b++) {
+            char *copy = strdup(str_cstr(&s->splits[a].patients)), *rest = NULL, text[256];
+            for (char *p = copy ? strtok_r(copy, "\n", &rest) : NULL; p; p = strtok_r(NULL, "\n", &rest)) {
+                char key[520];
+                str_format(key, sizeof key, "\n%.500s\n", p);
+                if (!strstr(str_cstr(&s->splits[b].patients), key))
+                    continue;
+                str_format(text, sizeof text, "in both %s and %s", split_names[a], split_names[b]);
+                problem(s, p, text);
+            }
+            free(copy);
+        }
+}
+
+static void put_sum(struct json_writer *w, const char *key, const struct sum *sum) {
+    json_begin_object(w, key);
+    json_put_i64(w, "recordings", sum->recordings);
+    json_put_i64(w, "patients", sum->n_patients);
+    json_put_f64(w, "hours", sum->seconds / 3600);
+    json_put_i64(w, "seizures", sum->seizures);
+    json_put_f64(w, "seizure_s", sum->seizure_s);
+    json_begin_object(w, "windows");
+    json_put_i64(w, "none", sum->windows[WINDOW_NONE]);
+    json_put_i64(w, "partial", sum->windows[WINDOW_PARTIAL]);
+    json_put_i64(w, "full", sum->windows[WINDOW_FULL]);
+    json_end(w, '}');
+    json_end(w, '}');
+}
+
+static void print_json(const struct survey *s) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "dataset", s->o->args[0]);
+    json_put_i64(w, "files", s->files);
+    json_put_i64(w, "usable", s->usable);
+    json_put_i64(w, "unlabelled", s->unlabelled);
+    json_put_str(w, "montage", s->frontend.montage);
+    json_put_i64(w, "inverse_montage", s->inverse);
+    json_put_i64(w, "interpolated", s->interpolated);
+    json_put_i64(w, "discontinuous", s->discontinuous);
+    json_put_i64(w, "repaired", s->repaired);
+    json_begin_object(w, "label_sources");
+    for (int i = 0; i < SOURCES; i++)
+        if (s->sources[i])
+            json_put_i64(w, labels_source_name((enum labels_source)i), s->sources[i]);
+    json_end(w, '}');
+    json_begin_object(w, "splits");
+    for (int i = 0; i < SPLITS; i++)
+        if (s->splits[i].recordings)
+            put_sum(w, i ? split_names[i] : "all", &s->splits[i]);
+    json_end(w, '}');
+    json_begin_array(w, "problems");
+    for (int i = 0; i < s->n_problems; i++)
+        json_put_str(w, NULL, s->problems[i]);
+    json_end(w, ']');
+    output_end(&out);
+}
+
+static void print_balance(const struct sum *sum) {
+    const struct balance_config config = {.full = 0.3, .none = 2.5};
+    const struct balance_counts found = {
+        .none = sum->windows[WINDOW_NONE], .partial = sum->windows[WINDOW_PARTIAL], .full = sum->windows[WINDOW_FULL]};
+    struct balance_counts used;
+    balance_plan(&found, &config, &used);
+    int64_t all = used.none + used.partial + used.full;
+    printf("%10s an epoch shows %lld windows: %lld partial, %lld full, %lld background (%.1f %% with seizure)\n", "",
+           (long long)all, (long long)used.partial, (long long)used.full, (long long)used.none,
+           all ? 100 * (double)(used.partial + used.full) / (double)all : 0);
+}
+
+static void print_text(const struct survey *s) {
+    if (s->terminal)
+        fputs("\r\033[K", stderr);
+    printf("%s: %lld recordings, %lld usable with %s\n", s->o->args[0], (long long)s->files, (long long)s->usable,
+           s->frontend.montage);
+    printf("%-10s %10s %8s %9s %8s %10s | windows: %9s %8s %8s\n", "split", "recordings", "patients", "hours", "seizures",
+           "seizure s", "none", "partial", "full");
+    for (int i = 0; i < SPLITS; i++) {
+        const struct sum *x = &s->splits[i];
+        if (!x->recordings)
+            continue;
+        printf("%-10s %10lld %8lld %9.2f %8lld %10.1f |          %9lld %8lld %8lld\n", i ? split_names[i] : "by patient",
+               (long long)x->recordings, (long long)x->n_patients, x->seconds / 3600, (long long)x->seizures, x->seizure_s,
+               (long long)x->windows[WINDOW_NONE], (long long)x->windows[WINDOW_PARTIAL], (long long)x->windows[WINDOW_FULL]);
+        if (i < 2 && x->seizures)
+            print_balance(x);
+    }
+    printf("labels    ");
+    for (int i = 0; i < SOURCES; i++)
+        if (s->sources[i])
+            printf(" %s %lld", labels_source_name((enum labels_source)i), (long long)s->sources[i]);
+    printf("\nrates     ");
+    for (int i = 0; i < s->n_rates; i++)
+        printf(" %g Hz %lld", s->rates[i], (long long)s->rate_counts[i]);
+    printf("\nmontage    %lld direct, %lld through the inverse of a bipolar one, %lld interpolated; %lld with gaps, %lld mended "
+           "headers\n",
+           (long long)(s->usable - s->inverse - s->interpolated), (long long)s->inverse, (long long)s->interpolated,
+           (long long)s->discontinuous, (long long)s->repaired);
+    if (s->n_problems)
+        printf("problems   %d\n", s->n_problems);
+    for (int i = 0; i < s->n_problems && i < SHOWN_PROBLEMS; i++)
+        printf("  %s\n", s->problems[i]);
+    if (s->n_problems > SHOWN_PROBLEMS)
+        printf("  … and %d more; --json lists all\n", s->n_problems - SHOWN_PROBLEMS);
+}
+
+int cmd_dataset(const struct arguments *o) {
+    struct survey s = {.o = o,
+                       .frontend = {.montage = o->montage ? o->montage : "referential-19",
+                                    .notch_hz = 60,
+                                    .bandpass_hz = {0.5, 120},
+                                    .fill_gap_s = fill_gap_s},
+                       .window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ),
+                       .hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ),
+                       .terminal = isatty(STDERR_FILENO) && !o->json};
+    struct err err;
+    for (int i = 0; i < SPLITS; i++)
+        str_init(&s.splits[i].patients, 64 << 20);
+    int rc = fsio_walk(o->args[0], visit, &s, &err);
+    if (!rc && !s.files)
+        rc = err_set(&err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", o->args[0]);
+    if (!rc) {
+        check_overlap(&s);
+        if (o->json)
+            print_json(&s);
+        else
+            print_text(&s);
+    }
+    for (int i = 0; i < SPLITS; i++)
+        str_done(&s.splits[i].patients);
+    for (int i = 0; i < s.n_problems; i++)
+        free(s.problems[i]);
+    free(s.problems);
+    return rc ? brrctl_fail(&err) : s.n_problems ? EXIT_FAILED : 0;
+}

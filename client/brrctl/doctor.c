@@ -1,0 +1,57 @@
+/* doctor and drain. */
+#include <stdio.h>
+
+#include "brr/v1/admin.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+
+enum { DOCTOR_MS = 120 * 1000 };
+
+static void print_check(const Brr__V1__DoctorCheck *c, bool json) {
+    if (json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "check", c->name);
+        json_put_bool(w, "pass", c->pass);
+        json_put_str(w, "detail", c->detail);
+        json_put_str(w, "mend", *c->mend ? c->mend : NULL);
+        output_end(&out);
+        return;
+    }
+    printf("%s  %-24s %s\n", c->pass ? "PASS" : "FAIL", c->name, c->detail);
+    if (!c->pass && *c->mend)
+        printf("      %-24s %s\n", "", c->mend);
+}
+
+int cmd_doctor(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Doctor", &brr__v1__doctor_response__descriptor, DOCTOR_MS};
+    const Brr__V1__DoctorRequest in = BRR__V1__DOCTOR_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__DoctorResponse *d = brrctl_call(o, &method, &in.base, &code);
+    if (!d)
+        return code;
+    for (size_t i = 0; i < d->n_checks; i++) {
+        print_check(d->checks[i], o->json);
+        code = d->checks[i]->pass ? code : EXIT_FAILED;
+    }
+    brr__v1__doctor_response__free_unpacked(d, NULL);
+    return code;
+}
+
+int cmd_drain(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Drain", &brr__v1__drain_response__descriptor, 0};
+    const Brr__V1__DrainRequest in = BRR__V1__DRAIN_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
+    if (!d)
+        return code;
+    if (o->json) {
+        struct output out;
+        json_put_str(output_begin(&out), "message", d->message);
+        output_end(&out);
+    } else {
+        puts(d->message);
+    }
+    brr__v1__drain_response__free_unpacked(d, NULL);
+    return 0;
+}

@@ -1,0 +1,246 @@
+/* metrics [PREFIX], and top: device, jobs, streams and rates at a glance. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "brr/v1/admin.pb-c.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+
+static void print_samples(const Brr__V1__MetricsResponse *m, bool json) {
+    for (size_t i = 0; i < m->n_samples; i++) {
+        const Brr__V1__MetricSample *s = m->samples[i];
+        if (json) {
+            struct output out;
+            struct json_writer *w = output_begin(&out);
+            json_put_str(w, "name", s->name);
+            json_put_str(w, "labels", s->labels);
+            json_put_f64(w, "value", s->value);
+            json_put_i64(w, "time_ms", m->time_ms);
+            output_end(&out);
+        } else {
+            printf(*s->labels ? "%s{%s} %.10g\n" : "%s%s %.10g\n", s->name, s->labels, s->value);
+        }
+    }
+    fflush(stdout);
+}
+
+static bool on_metrics(void *ctx, const void *message) {
+    print_samples(message, *(const bool *)ctx);
+    return true;
+}
+
+static int32_t interval_ms(const struct arguments *o) { return isnan(o->interval_s) ? 1000 : (int32_t)(o->interval_s * 1000); }
+
+int cmd_metrics(const struct arguments *o) {
+    static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
+                                      watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
+    char *prefix = (char *)(uintptr_t)(o->n_args ? o->args[0] : "");
+    bool json = o->json;
+    int code = 0;
+    if (o->watch) {
+        Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
+        in.prefix = prefix;
+        in.interval_ms = interval_ms(o);
+        return brrctl_follow(o, &watch, &in.base, on_metrics, &json);
+    }
+    Brr__V1__MetricsRequest in = BRR__V1__METRICS_REQUEST__INIT;
+    in.prefix = prefix;
+    Brr__V1__MetricsResponse *m = brrctl_call(o, &get, &in.base, &code);
+    if (!m)
+        return code;
+    print_samples(m, json);
+    if (!m->n_samples && *prefix && !json)
+        fprintf(stderr, "brrctl: no metric begins with '%s'\n", prefix);
+    brr__v1__metrics_response__free_unpacked(m, NULL);
+    return 0;
+}
+
+/* ---- top ---- */
+
+/* Sums over all series of what top shows. */
+enum { STEPS, WINDOWS, SAMPLES, LOST, EVENTS, RPCS, SESSIONS, BUFFERED, UPTIME, FIGURES };
+static const struct {
+    const char *family, *key;
+    bool rate;
+} figures[FIGURES] = {
+    [STEPS] = {"brrd_train_steps_total", "train_steps", true},
+    [WINDOWS] = {"brrd_inference_windows_total", "windows", true},
+    [SAMPLES] = {"brrd_stream_samples_received_total", "samples", true},
+    [LOST] = {"brrd_stream_samples_lost_total", "samples_lost", true},
+    [EVENTS] = {"brrd_stream_seizure_events_total", "seizure_events", false},
+    [RPCS] = {"brrd_rpc_requests_total", "rpc_requests", true},
+    [SESSIONS] = {"brrd_stream_sessions", "sessions", false},
+    [BUFFERED] = {"brrd_stream_buffered_samples", "buffered_samples", false},
+    [UPTIME] = {"brrd_process_uptime_seconds", "uptime_s", false},
+};
+
+struct snapshot {
+    int64_t time_ms;
+    double values[FIGURES];
+};
+
+struct top {
+    const struct arguments *o;
+    brr_client *client;
+    bool terminal, any;
+    struct snapshot before;
+    int code;
+};
+
+static void read_snapshot(const Brr__V1__MetricsResponse *m, struct snapshot *ret) {
+    *ret = (struct snapshot){.time_ms = m->time_ms};
+    for (size_t i = 0; i < m->n_samples; i++)
+        for (int f = 0; f < FIGURES; f++)
+            if (!strcmp(m->samples[i]->name, figures[f].family))
+                ret->values[f] += m->samples[i]->value;
+}
+
+/* Per second since the snapshot before; NaN the first time. */
+static double rate(const struct top *t, const struct snapshot *now, int f) {
+    double seconds = (double)(now->time_ms - t->before.time_ms) / 1000;
+    return t->any && seconds > 0 ? (now->values[f] - t->before.values[f]) / seconds : NAN;
+}
+
+static const char *rate_text(double value, char buf[24]) {
+    if (isfinite(value))
+        str_format(buf, 24, "%.1f/s", value);
+    else
+        str_copy(buf, 24, "-");
+    return buf;
+}
+
+static void put_json(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
+                     const Brr__V1__ListJobsResponse *jobs) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_i64(w, "time_ms", now->time_ms);
+    json_begin_array(w, "devices");
+    for (size_t i = 0; i < devices->n_devices; i++) {
+        const Brr__V1__Device *d = devices->devices[i];
+        json_begin_object(w, NULL);
+        json_put_str(w, "name", d->name);
+        json_put_i64(w, "total_bytes", d->total_bytes);
+        json_put_i64(w, "free_bytes", d->free_bytes);
+        json_put_i64(w, "reserved_bytes", d->reserved_bytes);
+        json_put_str(w, "occupant", d->occupant);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    json_begin_array(w, "jobs");
+    for (size_t i = 0; i < jobs->n_jobs; i++) {
+        json_begin_object(w, NULL);
+        json_put_str(w, "job", jobs->jobs[i]->id);
+        json_put_str(w, "state", brr_job_state_name((int)jobs->jobs[i]->state));
+        json_put_i64(w, "step", jobs->jobs[i]->progress ? jobs->jobs[i]->progress->step : 0);
+        json_put_i64(w, "steps", jobs->jobs[i]->progress ? jobs->jobs[i]->progress->steps : 0);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    for (int f = 0; f < FIGURES; f++) {
+        char key[64];
+        json_put_f64(w, figures[f].key, now->values[f]);
+        if (figures[f].rate && str_format(key, sizeof key, "%s_per_s", figures[f].key))
+            json_put_f64(w, key, rate(t, now, f));
+    }
+    output_end(&out);
+}
+
+static void print_job(const Brr__V1__Job *j) {
+    const Brr__V1__Progress *p = j->progress;
+    char bar[OUTPUT_BAR_SIZE], eta[32], line[160] = "";
+    bool training = p && !strcmp(p->phase, "train");
+    int64_t at = !p ? 0 : training ? p->step : p->done, of = !p ? 0 : training ? p->steps : p->total;
+    if (of > 0)
+        str_format(line, sizeof line, "%-9s %s %lld/%lld", p->phase, output_bar((double)at / (double)of, bar), (long long)at,
+                   (long long)of);
+    printf("  %-22s %-13s %s", j->id, brr_job_state_name((int)j->state), line);
+    if (training)
+        printf("  loss %.4f  %.1f windows/s  left %s", p->loss, p->windows_per_second, output_duration(p->eta_s, eta, sizeof eta));
+    putchar('\n');
+}
+
+static void print_text(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
+                       const Brr__V1__ListJobsResponse *jobs) {
+    char a[24], b[24], c[24], d[24], time[32], used[32], total[32];
+    if (t->terminal)
+        fputs("\033[H\033[2J", stdout);
+    printf("brrd at %s  %s  up %s\n", brr_endpoint(t->client), output_time(now->time_ms, time, sizeof time),
+           output_duration(now->values[UPTIME], used, sizeof used));
+    for (size_t i = 0; i < devices->n_devices; i++) {
+        const Brr__V1__Device *x = devices->devices[i];
+        printf("device   %-8s %s of %s in use, %s\n", x->name,
+               output_bytes((double)(x->total_bytes - x->free_bytes), used, sizeof used),
+               output_bytes((double)x->total_bytes, total, sizeof total), *x->occupant ? x->occupant : "idle");
+    }
+    printf("streams  %.0f open, %.0f samples wait; %s samples, %s lost, %.0f seizure events\n", now->values[SESSIONS],
+           now->values[BUFFERED], rate_text(rate(t, now, SAMPLES), a), rate_text(rate(t, now, LOST), b), now->values[EVENTS]);
+    printf("work     %s windows, %s training steps, %s calls\n", rate_text(rate(t, now, WINDOWS), c),
+           rate_text(rate(t, now, STEPS), d), rate_text(rate(t, now, RPCS), a));
+    printf("jobs     %zu under way or waiting\n", jobs->n_jobs);
+    for (size_t i = 0; i < jobs->n_jobs; i++)
+        print_job(jobs->jobs[i]);
+    fflush(stdout);
+}
+
+/* One picture; asks for what the metrics do not say. */
+static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
+    static const struct brrctl_method devices_of = {"/brr.v1.Admin/Devices", &brr__v1__devices_response__descriptor, 0},
+                                      jobs_of = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
+    static const Brr__V1__JobState alive[] = {BRR__V1__JOB_STATE__JOB_STATE_QUEUED, BRR__V1__JOB_STATE__JOB_STATE_PREPARING,
+                                              BRR__V1__JOB_STATE__JOB_STATE_RUNNING, BRR__V1__JOB_STATE__JOB_STATE_CHECKPOINTING};
+    const Brr__V1__DevicesRequest ask_devices = BRR__V1__DEVICES_REQUEST__INIT;
+    Brr__V1__ListJobsRequest ask_jobs = BRR__V1__LIST_JOBS_REQUEST__INIT;
+    struct brr_error err;
+    struct snapshot now;
+    ask_jobs.states = (Brr__V1__JobState *)(uintptr_t)alive;
+    ask_jobs.n_states = sizeof alive / sizeof *alive;
+    Brr__V1__DevicesResponse *devices = brrctl_ask(t->client, &devices_of, &ask_devices.base, &err);
+    Brr__V1__ListJobsResponse *jobs = devices ? brrctl_ask(t->client, &jobs_of, &ask_jobs.base, &err) : NULL;
+    read_snapshot(m, &now);
+    if (!jobs)
+        t->code = brrctl_fail_call(&err);
+    else if (t->o->json)
+        put_json(t, &now, devices, jobs);
+    else
+        print_text(t, &now, devices, jobs);
+    t->before = now;
+    t->any = true;
+    if (devices)
+        brr__v1__devices_response__free_unpacked(devices, NULL);
+    if (jobs)
+        brr__v1__list_jobs_response__free_unpacked(jobs, NULL);
+    return !t->code;
+}
+
+static bool on_tick(void *ctx, const void *message) { return show(ctx, message); }
+
+int cmd_top(const struct arguments *o) {
+    static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
+                                      watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
+    struct top t = {.o = o, .terminal = isatty(STDOUT_FILENO) && !o->once};
+    struct brr_error err;
+    if (!(t.client = brrctl_connect(o, &t.code)))
+        return t.code;
+    if (o->once) {
+        const Brr__V1__MetricsRequest in = BRR__V1__METRICS_REQUEST__INIT;
+        Brr__V1__MetricsResponse *m = brrctl_ask(t.client, &get, &in.base, &err);
+        if (m)
+            show(&t, m);
+        else
+            t.code = brrctl_fail_call(&err);
+        if (m)
+            brr__v1__metrics_response__free_unpacked(m, NULL);
+    } else {
+        Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
+        in.interval_ms = interval_ms(o);
+        int code = brrctl_follow(o, &watch, &in.base, on_tick, &t);
+        t.code = code ? code : t.code;
+    }
+    brr_disconnect(t.client);
+    return t.code;
+}

@@ -1,0 +1,123 @@
+/* models [NAME], load NAME REF, unload NAME. */
+#include <stdio.h>
+
+#include "base/str.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+
+enum { LOAD_MS = 600 * 1000 };
+
+static void print_json(const Brr__V1__ModelDescription *m) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "name", m->name);
+    json_put_str(w, "checkpoint", m->checkpoint);
+    json_put_str(w, "sha256", m->sha256);
+    json_put_str(w, "preset", m->preset);
+    json_put_str(w, "mixer", m->mixer);
+    json_put_i64(w, "parameters", m->parameters);
+    json_put_str(w, "montage", m->montage);
+    json_begin_array(w, "channels");
+    for (size_t i = 0; i < m->n_channels; i++)
+        json_put_str(w, NULL, m->channels[i]);
+    json_end(w, ']');
+    json_put_f64(w, "rate_hz", m->rate_hz);
+    json_put_f64(w, "window_s", m->window_s);
+    json_put_f64(w, "hop_s", m->hop_s);
+    json_put_f64(w, "threshold_on", m->threshold_on);
+    json_put_f64(w, "threshold_off", m->threshold_off);
+    json_put_str(w, "device", m->device);
+    json_put_i64(w, "memory_bytes", m->memory_bytes);
+    json_put_i64(w, "step", m->step);
+    json_put_i64(w, "sessions", m->sessions);
+    output_end(&out);
+}
+
+static void print_row(const Brr__V1__ModelDescription *m) {
+    char memory[32];
+    printf("%-20s %-7s %-7s %12lld %-15s %-8s %10s %8d  %s\n", m->name, m->preset, m->mixer, (long long)m->parameters, m->montage,
+           m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory), m->sessions, m->checkpoint);
+}
+
+static void print_details(const Brr__V1__ModelDescription *m) {
+    char memory[32];
+    printf("%s\n  checkpoint  %s (step %lld)\n  sha256      %s\n", m->name, m->checkpoint, (long long)m->step, m->sha256);
+    printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
+    printf("  input       %s, %zu channels at %g Hz:", m->montage, m->n_channels, m->rate_hz);
+    for (size_t i = 0; i < m->n_channels; i++)
+        printf(" %s", m->channels[i]);
+    printf("\n  windows     %g s every %g s, thresholds %.4g/%.4g\n", m->window_s, m->hop_s, m->threshold_on, m->threshold_off);
+    printf("  device      %s, %s, %d sessions\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
+           m->sessions);
+}
+
+int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
+    int code = 0;
+    Brr__V1__ModelDescription *m = brrctl_call(o, method, in, &code);
+    if (!m)
+        return code;
+    if (o->json)
+        print_json(m);
+    else
+        print_details(m);
+    brr__v1__model_description__free_unpacked(m, NULL);
+    return 0;
+}
+
+static int describe(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Describe", &brr__v1__model_description__descriptor, LOAD_MS};
+    Brr__V1__DescribeModelRequest in = BRR__V1__DESCRIBE_MODEL_REQUEST__INIT;
+    char ref[4096];
+    in.name = brrctl_ref(o->args[0], ref, sizeof ref);
+    return brrctl_show_model(o, &method, &in.base);
+}
+
+int cmd_models(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
+    const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
+    int code = 0;
+    if (o->n_args)
+        return describe(o);
+    Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    if (!o->json && out->n_models)
+        printf("%-20s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n", "name", "preset", "mixer", "parameters", "montage", "device",
+               "memory", "sessions", "checkpoint");
+    else if (!o->json)
+        puts("no model is served; `brrctl load NAME REF` serves one");
+    for (size_t i = 0; i < out->n_models; i++) {
+        if (o->json)
+            print_json(out->models[i]);
+        else
+            print_row(out->models[i]);
+    }
+    brr__v1__list_models_response__free_unpacked(out, NULL);
+    return 0;
+}
+
+int cmd_load(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Load", &brr__v1__model_description__descriptor, LOAD_MS};
+    Brr__V1__LoadModelRequest in = BRR__V1__LOAD_MODEL_REQUEST__INIT;
+    char ref[4096];
+    in.name = (char *)(uintptr_t)o->args[0];
+    in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
+    return brrctl_show_model(o, &method, &in.base);
+}
+
+int cmd_unload(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Unload", &brr__v1__model_description__descriptor, 0};
+    Brr__V1__UnloadModelRequest in = BRR__V1__UNLOAD_MODEL_REQUEST__INIT;
+    int code = 0;
+    in.name = (char *)(uintptr_t)o->args[0];
+    Brr__V1__ModelDescription *m = brrctl_call(o, &method, &in.base, &code);
+    if (!m)
+        return code;
+    if (o->json)
+        print_json(m);
+    else
+        printf("%s is served no longer\n", m->name);
+    brr__v1__model_description__free_unpacked(m, NULL);
+    return 0;
+}

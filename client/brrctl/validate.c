@@ -1,0 +1,82 @@
+/* validate FILE: what a job would need and mean, before it runs. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+
+enum { VALIDATE_MS = 300 * 1000 };
+
+static void print_json(const Brr__V1__ValidateResponse *v) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_bool(w, "valid", true);
+    json_put_str(w, "kind", v->kind);
+    json_put_str(w, "device", v->device);
+    json_put_i64(w, "memory_bytes", v->memory_bytes);
+    json_put_i64(w, "memory_available_bytes", v->memory_available_bytes);
+    json_put_i64(w, "largest_micro_batch", v->largest_micro_batch);
+    json_put_i64(w, "parameters", v->parameters);
+    json_put_i64(w, "steps", v->steps);
+    json_put_f64(w, "seconds_per_step", v->seconds_per_step);
+    json_put_f64(w, "seconds_total", v->seconds_total);
+    json_put_i64(w, "recordings", v->recordings);
+    json_put_i64(w, "windows_per_epoch", v->windows_per_epoch);
+    json_begin_object(w, "facts");
+    for (size_t i = 0; i < v->n_facts; i++)
+        json_put_str(w, v->facts[i]->key, v->facts[i]->value);
+    json_end(w, '}');
+    json_begin_array(w, "notices");
+    for (size_t i = 0; i < v->n_notices; i++)
+        json_put_str(w, NULL, v->notices[i]);
+    json_end(w, ']');
+    output_end(&out);
+}
+
+static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
+    char need[32], have[32], total[32];
+    printf("%s is a valid %s job\n", file, v->kind);
+    printf("  %-18s %s: %s of %s\n", "memory", v->device, output_bytes((double)v->memory_bytes, need, sizeof need),
+           output_bytes((double)v->memory_available_bytes, have, sizeof have));
+    if (v->memory_bytes > v->memory_available_bytes && v->largest_micro_batch > 0)
+        printf("  %-18s does not fit; the largest training.micro_batch_size that would is %lld\n", "",
+               (long long)v->largest_micro_batch);
+    if (v->parameters)
+        printf("  %-18s %lld\n", "parameters", (long long)v->parameters);
+    if (v->recordings)
+        printf("  %-18s %lld, %lld windows an epoch\n", "recordings", (long long)v->recordings, (long long)v->windows_per_epoch);
+    if (v->steps)
+        printf("  %-18s %lld\n", "steps", (long long)v->steps);
+    if (v->seconds_per_step > 0)
+        printf("  %-18s %.3f s a step%s%s\n", "time", v->seconds_per_step, v->seconds_total > 0 ? ", in all about " : "",
+               v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
+    for (size_t i = 0; i < v->n_facts; i++)
+        printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);
+    for (size_t i = 0; i < v->n_notices; i++)
+        printf("note: %s\n", v->notices[i]);
+}
+
+int cmd_validate(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
+    Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
+    struct brrctl_job_file file;
+    struct err err;
+    int code = 0;
+    if (brrctl_job_file_open(&file, o, &err))
+        return brrctl_fail(&err);
+    in.file = &file.message;
+    Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
+    brrctl_job_file_done(&file);
+    if (!v)
+        return code;
+    bool fits = v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
+    if (o->json)
+        print_json(v);
+    else
+        print_text(v, o->args[0]);
+    brr__v1__validate_response__free_unpacked(v, NULL);
+    return fits ? 0 : EXIT_FAILED;
+}

@@ -1,0 +1,139 @@
+/* windows FILE: what the network would be given for a recording, as safetensors. Runs here, without a daemon. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "data/window.h"
+#include "store/safetensors.h"
+
+static const int64_t max_bytes = INT64_C(16) << 30;
+
+struct tensors {
+    float *x; /* (n, C, T) */
+    int64_t *start, *valid;
+    int64_t n, first, total; /* windows written, the first of them, all there are */
+    int64_t window;
+    int channels;
+};
+
+/* The recording through the frontend, as training and streams see it. */
+static int open_recording(const struct arguments *o, const char *dir, struct recording **ret, struct err *err) {
+    char cache_file[4096];
+    bool skipped = false;
+    const struct window_build request = {.edf_path = o->args[0],
+                                         .cache_dir = dir,
+                                         .frontend = {.montage = o->montage ? o->montage : "referential-19",
+                                                      .notch_hz = isnan(o->notch_hz) ? 60 : o->notch_hz,
+                                                      .bandpass_hz = {0.5, 120},
+                                                      .fill_gap_s = 2},
+                                         .labels = "edf-annotations",
+                                         .unlabeled = "background"};
+    int rc = window_build(&request, cache_file, sizeof cache_file, &skipped, err);
+    return rc ? rc : recording_open(cache_file, ret, err);
+}
+
+static int allocate(struct tensors *t, struct err *err) {
+    double bytes = (double)t->n * (double)t->window * t->channels * sizeof *t->x;
+    if (bytes > (double)max_bytes)
+        return err_set(err, ERR_EXHAUSTED, "%lld windows are %.1f GiB; write them in parts with --first and --count",
+                       (long long)t->n, bytes / 0x1p30);
+    t->x = malloc((size_t)(t->n * t->window * t->channels + 1) * sizeof *t->x);
+    t->valid = calloc((size_t)t->n + 1, sizeof *t->valid);
+    return t->x && t->valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)t->n);
+}
+
+static int read_windows(const struct recording *rec, struct tensors *t, struct err *err) {
+    int rc = allocate(t, err);
+    float *rows = rc ? NULL : malloc((size_t)(t->window * t->channels) * sizeof *rows);
+    if (!rc && !rows)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a window");
+    for (int64_t i = 0; i < t->n && !rc; i++) {
+        float *x = t->x + i * t->window * t->channels;
+        rc = window_read(rec, t->start[t->first + i], t->window, rows, NULL, &t->valid[i], err);
+        for (int64_t s = 0; s < t->window && !rc; s++)
+            for (int c = 0; c < t->channels; c++)
+                x[c * t->window + s] = rows[s * t->channels + c];
+    }
+    free(rows);
+    return rc;
+}
+
+static int write_file(const struct arguments *o, const struct tensors *t, struct err *err) {
+    const struct safetensors_entry entries[] = {
+        {"x", SAFETENSORS_F32, 3, {t->n, t->channels, t->window}, t->x, (size_t)(t->n * t->channels * t->window) * sizeof *t->x},
+        {"start", SAFETENSORS_I64, 1, {t->n}, t->start + t->first, (size_t)t->n * sizeof *t->start},
+        {"valid", SAFETENSORS_I64, 1, {t->n}, t->valid, (size_t)t->n * sizeof *t->valid}};
+    const struct safetensors_pair metadata[] = {{"brr.montage", o->montage ? o->montage : "referential-19"}};
+    const struct safetensors_content content = {entries, sizeof entries / sizeof *entries, metadata, 1};
+    char sha256[DIGEST_HEX_SIZE];
+    return safetensors_write(o->output, &content, sha256, err);
+}
+
+static void report(const struct arguments *o, const struct tensors *t, const struct recording_info *info) {
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "recording", o->args[0]);
+        json_put_f64(w, "duration_s", info->duration_s);
+        json_put_i64(w, "segments", info->n_segments);
+        json_put_i64(w, "channels", t->channels);
+        json_put_i64(w, "window_samples", t->window);
+        json_put_i64(w, "windows", t->total);
+        json_put_i64(w, "written", o->output ? t->n : 0);
+        json_put_str(w, "note", info->note);
+        json_put_str(w, "output", o->output);
+        output_end(&out);
+        return;
+    }
+    printf("%s: %.1f s in %d segment%s, %lld windows of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
+           info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->channels,
+           (long long)t->window, *info->note ? "; " : "", info->note);
+    if (o->output)
+        printf("%lld written to %s\n", (long long)t->n, o->output);
+}
+
+static int make(const struct arguments *o, const struct recording *rec, struct err *err) {
+    struct recording_info info;
+    struct tensors t = {.window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ)};
+    int64_t hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ);
+    int rc = 0;
+    recording_info(rec, &info);
+    t.channels = info.channels;
+    t.total = window_grid(info.segments, info.n_segments, t.window, hop, NULL);
+    if (!(t.start = calloc((size_t)t.total + 1, sizeof *t.start)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)t.total);
+    window_grid(info.segments, info.n_segments, t.window, hop, t.start);
+    t.first = o->first > 0 ? o->first : 0;
+    t.n = t.total > t.first ? t.total - t.first : 0;
+    t.n = o->count > 0 && o->count < t.n ? o->count : t.n;
+    if (o->output && !(rc = read_windows(rec, &t, err)))
+        rc = write_file(o, &t, err);
+    if (!rc)
+        report(o, &t, &info);
+    free(t.x);
+    free(t.start);
+    free(t.valid);
+    return rc;
+}
+
+int cmd_windows(const struct arguments *o) {
+    const char *tmp = getenv("TMPDIR");
+    char dir[4096];
+    struct recording *rec = NULL;
+    struct err err;
+    if (!str_format(dir, sizeof dir, "%s/brrctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") || !mkdtemp(dir)) {
+        fputs("brrctl: cannot make a temporary folder; set TMPDIR to one that can be written\n", stderr);
+        return EXIT_FAILED;
+    }
+    int rc = open_recording(o, dir, &rec, &err);
+    if (!rc)
+        rc = make(o, rec, &err);
+    recording_close(rec);
+    fsio_remove_tree(dir, NULL);
+    return rc ? brrctl_fail(&err) : 0;
+}
