@@ -420,8 +420,12 @@ int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err) 
     RUN(dropout);
 }
 
+/* Dense U8 of `like`'s shape. */
 static void check_u8(struct checker *c, const struct tensor *t, const struct tensor *like, const char *what) {
-    require(c, t->dtype == DTYPE_U8 && tensor_present(t) && tensor_count(t) == tensor_count(like), what);
+    bool ok = tensor_present(t) && t->dtype == DTYPE_U8 && t->rank == like->rank && tensor_dense(t);
+    for (int i = 0; ok && i < like->rank; i++)
+        ok = t->dim[i] == like->dim[i];
+    require(c, ok, what);
 }
 
 int op_loss(struct stream *s, const struct loss_args *a, struct err *err) {

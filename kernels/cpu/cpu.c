@@ -119,8 +119,9 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
         free(cs);
         return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");
     }
-    flush_subnormals();
     cs->threads = s->device->info.threads;
+    omp_set_num_threads(cs->threads); /* of the parallel regions that this thread starts, oneDNN's too */
+    flush_subnormals();
     s->state = cs;
     return 0;
 }

@@ -1,0 +1,256 @@
+/* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
+ * finite check, batch norm's running statistics over several calls. */
+#include "scan_fixture.h"
+
+/* Philox4x32-10, written from its definition: key = seed, counter = (index low, index high, step, stream). */
+static void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint32_t c[4]) {
+    uint32_t k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    c[0] = (uint32_t)index;
+    c[1] = (uint32_t)(index >> 32);
+    c[2] = step;
+    c[3] = stream;
+    for (int round = 0; round < 10; round++) {
+        uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
+        uint32_t next[4] = {(uint32_t)(q >> 32) ^ c[1] ^ k[0], (uint32_t)q, (uint32_t)(p >> 32) ^ c[3] ^ k[1], (uint32_t)p};
+        memcpy(c, next, sizeof next);
+        k[0] += 0x9E3779B9u;
+        k[1] += 0xBB67AE85u;
+    }
+}
+
+static bool kept(const struct dropout_args *a, uint64_t n) {
+    uint32_t words[4];
+    philox(a->seed, a->rng_stream, a->step, n / 4, words);
+    return (double)(words[n % 4] >> 8) * 0x1p-24 >= (double)a->p;
+}
+
+static void run_dropout(const struct dropout_args *a) {
+    struct err err = {0};
+    fixture_check(op_dropout(fixture.stream, a, &err), &err);
+    fixture_check(stream_sync(fixture.stream, &err), &err);
+}
+
+static struct dropout_args dropout_of(float *x, float *y, int64_t b, int64_t t, int64_t c) {
+    return (struct dropout_args){.x = tensor_3d(x, DTYPE_F32, b, t, c),
+                                 .y = tensor_3d(y, DTYPE_F32, b, t, c),
+                                 .p = 0.3f,
+                                 .seed = fixture_next(),
+                                 .rng_stream = 5,
+                                 .step = (uint32_t)fixture_next(),
+                                 .row0 = (int64_t)(fixture_next() % 1000000)};
+}
+
+static void dropout_keeps_what_the_counter_says(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 19}, {2, 16, 32}, {5, 33, 3}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int per_channel = 0; per_channel < 2; per_channel++) {
+            int64_t b = shapes[s][0], t = shapes[s][1], c = shapes[s][2], n = b * t * c;
+            float *x = fixture_floats(n, 0.5, 1), *y = fixture_floats(n, NAN, NAN);
+            struct dropout_args a = dropout_of(x, y, b, t, c);
+            a.per_channel = per_channel;
+            run_dropout(&a);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t row = i / (t * c), in_row = i % (t * c);
+                uint64_t at = (uint64_t)((a.row0 + row) * (per_channel ? c : t * c) + (per_channel ? in_row % c : in_row));
+                float scaled = x[i] * (1.0f / (1.0f - a.p)), expected = kept(&a, at) ? scaled : 0.0f;
+                if (fabsf(y[i] - expected) > 1e-6f)
+                    fail_msg("shape %d, element %d: %g instead of %g", (int)s, (int)i, (double)y[i], (double)expected);
+            }
+            free(x);
+            free(y);
+        }
+}
+
+static double share_of_zeros(const float *y, int64_t n) {
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < n; i++)
+        zeros += y[i] == 0;
+    return (double)zeros / (double)n;
+}
+
+static void dropout_drops_its_share_and_other_counters_drop_others(void **state) {
+    (void)state;
+    int64_t b = 2, t = 500, c = 130, n = b * t * c;
+    float *x = fixture_floats(n, 1, 2), *y = fixture_floats(n, NAN, NAN), *other = fixture_floats(n, NAN, NAN);
+    struct dropout_args a = dropout_of(x, y, b, t, c);
+    for (int i = 0; i < 4; i++) {
+        static const float rates[] = {0.05f, 0.3f, 0.5f, 0.9f};
+        a.p = rates[i];
+        run_dropout(&a);
+        double p = rates[i], off = fabs(share_of_zeros(y, n) - p);
+        if (off > 6 * sqrt(p * (1 - p) / (double)n))
+            fail_msg("rate %g: off by %g", p, off);
+    }
+    a.p = 0.5f;
+    run_dropout(&a);
+    struct dropout_args changed[] = {a, a, a, a};
+    changed[0].seed++;
+    changed[1].step++;
+    changed[2].rng_stream++;
+    changed[3].row0++;
+    for (int i = 0; i < 4; i++) {
+        changed[i].y.data = other;
+        run_dropout(&changed[i]);
+        int64_t alike = 0;
+        for (int64_t k = 0; k < n; k++)
+            alike += (y[k] == 0) == (other[k] == 0);
+        if (fabs((double)alike / (double)n - 0.5) > 6 * 0.5 / sqrt((double)n))
+            fail_msg("changed counter %d: %d of %d masks alike", i, (int)alike, (int)n);
+    }
+    a.p = 0;
+    run_dropout(&a);
+    assert_memory_equal(x, y, (size_t)n * sizeof *x);
+    free(x);
+    free(y);
+    free(other);
+}
+
+/* The gradient is the same call on dy, in place too; micro-batches draw what the whole batch draws; threads do not matter. */
+static void dropout_of_parts_in_place_and_on_any_threads_is_the_same(void **state) {
+    (void)state;
+    for (int per_channel = 0; per_channel < 2; per_channel++) {
+        int64_t b = 5, t = 11, c = 21, n = b * t * c;
+        float *x = fixture_floats(n, 1, 2), *y = fixture_floats(n, NAN, NAN), *part = fixture_floats(n, NAN, NAN);
+        struct dropout_args a = dropout_of(x, y, b, t, c);
+        a.per_channel = per_channel;
+        run_dropout(&a);
+        for (int threads = 1; threads <= 3; threads++) {
+            fixture_threads(threads);
+            for (int64_t row = 0; row < b; row++) {
+                struct dropout_args one = a;
+                one.x = tensor_3d(x + row * t * c, DTYPE_F32, 1, t, c);
+                one.y = tensor_3d(part + row * t * c, DTYPE_F32, 1, t, c);
+                one.row0 = a.row0 + row;
+                run_dropout(&one);
+            }
+            assert_memory_equal(y, part, (size_t)n * sizeof *y);
+        }
+        fixture_threads(2);
+        struct dropout_args in_place = a;
+        in_place.y = a.x;
+        run_dropout(&in_place);
+        assert_memory_equal(x, y, (size_t)n * sizeof *y);
+        free(x);
+        free(y);
+        free(part);
+    }
+}
+
+static void dropout_refuses_rates_outside_0_to_1(void **state) {
+    (void)state;
+    float x[4] = {0};
+    static const float wrong[] = {-0.1f, 1, NAN};
+    for (int i = 0; i < 3; i++) {
+        struct dropout_args a = dropout_of(x, x, 1, 1, 4);
+        struct err err = {0};
+        a.p = wrong[i];
+        assert_int_equal(op_dropout(fixture.stream, &a, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, "op dropout: p"));
+    }
+}
+
+static void one_bad_number_makes_a_gradient_not_finite(void **state) {
+    (void)state;
+    int64_t n = 70000;
+    float *x = fixture_floats(n, -1, 1);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 6; i++) {
+        int64_t at = i % 2 ? n - 1 : (int64_t)(fixture_next() % (uint64_t)n);
+        float was = x[at];
+        double squares = 0;
+        bool finite = true;
+        struct norm_args a = {.x = tensor_1d(x, DTYPE_F32, n), .host_sum_squares = &squares, .host_finite = &finite};
+        struct err err = {0};
+        x[at] = bad[i / 2];
+        fixture_check(op_norm(fixture.stream, &a, &err), &err);
+        fixture_check(stream_sync(fixture.stream, &err), &err);
+        assert_false(finite);
+        x[at] = was;
+        fixture_check(op_norm(fixture.stream, &a, &err), &err);
+        fixture_check(stream_sync(fixture.stream, &err), &err);
+        assert_true(finite);
+    }
+    free(x);
+}
+
+static void concatenation_through_slices_keeps_every_number(void **state) {
+    (void)state;
+    int64_t b = 2, t = 9, wide = 30, left = 13;
+    float *whole = fixture_floats(b * t * wide, NAN, NAN), *a = fixture_floats(b * t * left, -1, 1),
+          *c = fixture_floats(b * t * (wide - left), -1, 1);
+    struct tensor y = tensor_3d(whole, DTYPE_F32, b, t, wide);
+    struct eltwise_args copies[] = {
+        {.kind = ELTWISE_COPY, .a = tensor_3d(a, DTYPE_F32, b, t, left), .y = tensor_slice(&y, 0, left)},
+        {.kind = ELTWISE_COPY, .a = tensor_3d(c, DTYPE_F32, b, t, wide - left), .y = tensor_slice(&y, left, wide - left)},
+    };
+    struct err err = {0};
+    for (int i = 0; i < 2; i++)
+        fixture_check(op_eltwise(fixture.stream, &copies[i], &err), &err);
+    fixture_check(stream_sync(fixture.stream, &err), &err);
+    for (int64_t r = 0; r < b * t; r++) {
+        assert_memory_equal(whole + r * wide, a + r * left, (size_t)left * sizeof *a);
+        assert_memory_equal(whole + r * wide + left, c + r * (wide - left), (size_t)(wide - left) * sizeof *c);
+    }
+    free(whole);
+    free(a);
+    free(c);
+}
+
+/* y = x and dx = dy, as the layers call them. */
+static void batch_norm_in_place_equals_batch_norm(void **state) {
+    (void)state;
+    int64_t b = 2, t = 150, c = 19, n = b * t * c;
+    float *x = fixture_floats(n, -1, 1), *y = fixture_floats(n, NAN, NAN), *dy = fixture_floats(n, -1, 1),
+          *dx = fixture_floats(n, NAN, NAN), *in_place = fixture_floats(n, 0, 0), *vectors = fixture_floats(8 * c, 0.5, 1);
+    memcpy(in_place, x, (size_t)n * sizeof *x);
+#define VECTOR(i) tensor_1d(vectors + (i)*c, DTYPE_F32, c)
+    struct batchnorm_args f = {.x = tensor_3d(x, DTYPE_F32, b, t, c),
+                               .weight = VECTOR(0),
+                               .bias = VECTOR(1),
+                               .y = tensor_3d(y, DTYPE_F32, b, t, c),
+                               .save_mean = VECTOR(2),
+                               .save_rstd = VECTOR(3),
+                               .running_mean = VECTOR(4),
+                               .running_var = VECTOR(5),
+                               .eps = 1e-5f,
+                               .momentum = 0.1f,
+                               .relu = true};
+    struct err err = {0};
+    fixture_check(op_batchnorm(fixture.stream, &f, &err), &err);
+    struct batchnorm_args same = f;
+    same.x.data = same.y.data = in_place;
+    fixture_check(op_batchnorm(fixture.stream, &same, &err), &err);
+    assert_memory_equal(in_place, y, (size_t)n * sizeof *y);
+    struct batchnorm_backward_args g = {.x = f.x,
+                                        .y = f.y,
+                                        .weight = f.weight,
+                                        .save_mean = f.save_mean,
+                                        .save_rstd = f.save_rstd,
+                                        .dy = tensor_3d(dy, DTYPE_F32, b, t, c),
+                                        .dx = tensor_3d(dx, DTYPE_F32, b, t, c),
+                                        .dweight = VECTOR(6),
+                                        .dbias = VECTOR(7),
+                                        .relu = true};
+#undef VECTOR
+    fixture_check(op_batchnorm_backward(fixture.stream, &g, &err), &err);
+    g.dx = g.dy;
+    fixture_check(op_batchnorm_backward(fixture.stream, &g, &err), &err);
+    assert_memory_equal(dx, dy, (size_t)n * sizeof *dx);
+    float *all[] = {x, y, dy, dx, in_place, vectors};
+    for (int i = 0; i < 6; i++)
+        free(all[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dropout_keeps_what_the_counter_says),
+        cmocka_unit_test(dropout_drops_its_share_and_other_counters_drop_others),
+        cmocka_unit_test(dropout_of_parts_in_place_and_on_any_threads_is_the_same),
+        cmocka_unit_test(dropout_refuses_rates_outside_0_to_1),
+        cmocka_unit_test(one_bad_number_makes_a_gradient_not_finite),
+        cmocka_unit_test(concatenation_through_slices_keeps_every_number),
+        cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
