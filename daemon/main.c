@@ -7,6 +7,7 @@
 #include "daemon/config.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
+#include "kernels/device.h"
 
 static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE …] [--check-config]\n"
                             "       brrd --version | --help | --help-config\n"
@@ -67,6 +68,7 @@ static int run(const struct arguments *a) {
 
 int main(int argc, char **argv) {
     struct arguments a = parse(argc, argv);
+    device_share_processors(argv);
     signal(SIGPIPE, SIG_IGN);
     if (a.version) {
         printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);

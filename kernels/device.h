@@ -20,6 +20,10 @@ struct device_info {
     int has_bf16; /* bf16 arithmetic is native */
 };
 
+/* First thing in main of a program that computes beside others: its idle threads sleep instead of spinning, which costs a lone
+ * program little and one beside others several times less. The OpenMP runtime reads this only when a process starts, so the
+ * program executes itself once more; OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment stand. */
+void device_share_processors(char **argv);
 /* Lists what is usable: index 0 is always "cpu". Returns the number written. */
 int device_list(struct device_info *infos, int max);
 /* "cpu" or "cuda:N". threads: CPU threads, 0 = all. */

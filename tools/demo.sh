@@ -2,11 +2,10 @@
 # The demo: a small synthetic corpus, a training job, and the seizures it finds in recordings of patients it never saw.
 # usage: demo.sh BIN_DIR [OUTPUT_DIR]      (./dev demo builds first and calls this)
 set -euo pipefail
-bin=$1
+bin=$(readlink -f "$1")
 out=$(readlink -m "${2:-$PWD/demo-out}")
 export PATH="$bin:$PATH"
-here=$(dirname "$(dirname "$(readlink -f "$0")")")
-cd "$here"
+cd "$(dirname "$(dirname "$(readlink -f "$0")")")"
 
 step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 rm -rf "$out"
@@ -14,19 +13,30 @@ mkdir -p "$out"
 export BRR_UP_DIR="$out/daemon"
 trap './dev down' EXIT
 
-step "1/3  a small EEG corpus (synthetic, seeded): 6 patients"
+step "1/5  a small EEG corpus (synthetic, seeded): 6 patients to train on, 2 others to find seizures in"
 edfgen --out "$out/train" --patients 6 --hours-per-patient 0.5 --seizures-per-patient 5 --seed 11
-du -sh "$out/train"
+edfgen --out "$out/unseen" --patients 2 --hours-per-patient 1 --seizures-per-patient 4 --seed 12
+brrctl dataset "$out/train"
 
-step "2/3  the daemon"
+step "2/5  the daemon"
 eval "$(BRR_BUILD_DIR=$(dirname "$bin") ./dev up)"
 export BRR_ENDPOINT
 echo "serving at $BRR_ENDPOINT, metrics at $METRICS_URL"
 brrctl version
 
-step "3/3  a training job (configs/tiny.yaml, shortened); validated on a patient it does not train on"
-brrctl submit configs/tiny.yaml --name demo --set "data.source=file://$out/train" --set training.max_steps="${BRR_DEMO_STEPS:-120}" \
-    --set training.validate_every=60 --watch --id-file "$out/job"
-brrctl logs "$(cat "$out/job")"
-cp "$(brrctl job "$(cat "$out/job")" --json | sed 's/.*"checkpoint":"\([^"]*\)".*/\1/')" "$out/model.safetensors"
-printf '\nmodel: %s\n' "$out/model.safetensors"
+step "3/5  a training job: configs/tiny.yaml, shortened; validated on a patient it does not train on"
+brrctl submit configs/tiny.yaml --name demo --set "data.source=file://$out/train" --set training.max_steps="${BRR_DEMO_STEPS:-150}" \
+    --set training.validate_every=75 --watch --id-file "$out/job"
+job=$(cat "$out/job")
+brrctl logs "$job"
+brrctl checkpoint get "job:$job" --out "$out/model.safetensors"
+
+step "4/5  detection: recordings of patients the model has never seen"
+brrctl load demo "job:$job"
+brrctl detect "$out/unseen" --model demo --output "$out/found"
+
+step "5/5  detected beside true seizures"
+brrctl score "$out/unseen" "$out/found" --events
+brrctl stream "$out/unseen/sub-01/sub-01_run-01_eeg.edf" --model demo --plot "$out/recording.svg" --probs "$out/probabilities.npy"
+
+printf '\nmodel    %s\nevents   %s\npicture  %s\n' "$out/model.safetensors" "$out/found" "$out/recording.svg"

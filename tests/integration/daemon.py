@@ -80,9 +80,9 @@ class Daemon:
             time.sleep(0.05)
         raise AssertionError(f"{job_id} never got there: {job}\n{self.read_log()}")
 
-    def submit(self, *sets, watch=True, file=None):
+    def submit(self, *sets, watch=True, file=None, timeout=300):
         args = ["submit", file or f"{SOURCE}/configs/tiny.yaml", "--json"] + (["--watch"] if watch else [])
-        code, out, err = self.ctl(*args, *[a for s in sets for a in ("--set", s)])
+        code, out, err = self.ctl(*args, *[a for s in sets for a in ("--set", s)], timeout=timeout)
         last = json.loads(out.splitlines()[-1]) if out.strip() else None
         return code, last, err
 
