@@ -1,5 +1,6 @@
 /* Any bytes as a request: the first byte picks the message, the rest is unpacked as the daemon does it. Refused with INVALID, or a
- * message within its arena that packs and unpacks to the same bytes. */
+ * message within its arena that, unless it has unknown fields, packs and unpacks to the same bytes. (protobuf-c takes an unknown
+ * field of number 0 when its tag is longer than needed, and writes it in a form that it refuses.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len) {
     abort(); /* nothing is answered here */
 }
 
+/* The corpus counts on this order: new ones go to the end. */
 static const ProtobufCMessageDescriptor *const requests[] = {
     &brr__v1__submit_request__descriptor,           &brr__v1__client_message__descriptor,
     &brr__v1__get_job_request__descriptor,          &brr__v1__list_jobs_request__descriptor,
@@ -54,31 +56,53 @@ static uint8_t *packed(const ProtobufCMessage *m, size_t *ret_len) {
     return bytes;
 }
 
+/* In the message or a single message within it; requests have no repeated ones. */
+static bool has_unknown_field(const ProtobufCMessage *m) {
+    bool found = m->n_unknown_fields > 0;
+    for (unsigned i = 0; !found && i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        if (f->label == PROTOBUF_C_LABEL_REPEATED)
+            abort();
+        bool oneof = f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
+        if (oneof && *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset) != f->id)
+            continue;
+        const ProtobufCMessage *inner = *(const ProtobufCMessage *const *)(const void *)((const char *)m + f->offset);
+        found = inner && has_unknown_field(inner);
+    }
+    return found;
+}
+
+static void check_round_trip(const ProtobufCMessage *m) {
+    struct rpc_call call = {0};
+    size_t len, len_again;
+    uint8_t *bytes = packed(m, &len);
+    arena_init(&call.arena, 2 * RPC_DATA_BYTES);
+    const ProtobufCMessage *copy = convert_unpack(&call, m->descriptor, bytes, len);
+    if (!copy)
+        abort();
+    uint8_t *bytes_again = packed(copy, &len_again);
+    if (len != len_again || memcmp(bytes, bytes_again, len))
+        abort();
+    free(bytes);
+    free(bytes_again);
+    arena_done(&call.arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size)
         return 0;
     const ProtobufCMessageDescriptor *descriptor = requests[data[0] % (sizeof requests / sizeof *requests)];
-    struct rpc_call call = {0}, again = {0};
-    size_t len, len_again;
+    struct rpc_call call = {0};
     arena_init(&call.arena, size % 8 ? RPC_DATA_BYTES : 256 + size);
-    arena_init(&again.arena, 2 * RPC_DATA_BYTES);
-    ProtobufCMessage *m = convert_unpack(&call, descriptor, data + 1, size - 1);
+    const ProtobufCMessage *m = convert_unpack(&call, descriptor, data + 1, size - 1);
     if (call.finished != !m)
         abort();
-    if (m) {
-        if (m->descriptor != descriptor || !protobuf_c_message_check(m))
-            abort();
-        uint8_t *bytes = packed(m, &len);
-        ProtobufCMessage *copy = convert_unpack(&again, descriptor, bytes, len);
-        if (!copy)
-            abort();
-        uint8_t *bytes_again = packed(copy, &len_again);
-        if (len != len_again || memcmp(bytes, bytes_again, len))
-            abort();
-        free(bytes);
-        free(bytes_again);
-    }
+    if (m && (m->descriptor != descriptor || !protobuf_c_message_check(m)))
+        abort();
+    if (m && !has_unknown_field(m))
+        check_round_trip(m);
     arena_done(&call.arena);
-    arena_done(&again.arena);
     return 0;
 }

@@ -359,6 +359,9 @@ static void a_lock_has_one_holder_and_names_it(void **state) {
     assert_int_equal(fsio_lock(path, &fd, &err), 0);
     close(fd);
     assert_int_equal(fsio_lock(in_dir(state, "stale"), &fd, &err), 0);
+    assert_true(str_format(pid, sizeof pid, "%ld\n", (long)getpid()));
+    assert_holds(in_dir(state, "stale"), pid);
+    assert_true(str_format(pid, sizeof pid, "process %ld;", (long)getpid()));
     assert_int_equal(fsio_lock(in_dir(state, "stale"), &other, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, pid));
     close(fd);

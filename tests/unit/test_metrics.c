@@ -153,29 +153,35 @@ static void a_visit_sees_the_samples_of_the_page(void **state) {
     str_done(&seen);
 }
 
-enum { THREADS = 4, ADDS = 20000 };
+enum { THREADS = 4, ADDS = 500000 };
+
+static pthread_barrier_t start;
 
 static void *hammer(void *arg) {
     struct metrics *m = arg;
+    pthread_barrier_wait(&start);
+    struct metric *counter = metrics_series(m, "t_requests_total", "s\x1fm"), *h = metrics_series(m, "t_duration_seconds", "m");
     for (int i = 0; i < ADDS; i++) {
-        metric_add(metrics_series(m, "t_requests_total", "s\x1fm"), 1);
-        metric_observe(metrics_series(m, "t_duration_seconds", "m"), i % 2 ? 0.5 : 5);
+        metric_add(counter, 1);
+        metric_observe(h, i % 2 ? 0.5 : 5);
     }
     return NULL;
 }
 
 static void updates_of_many_threads_are_not_lost(void **state) {
     pthread_t threads[THREADS];
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, *state), 0);
     for (int i = 0; i < 50; i++)
         free(printed(*state)); /* while they change */
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_prints(*state, "t_requests_total{service=\"s\",method=\"m\"} 80000\n");
-    assert_prints(*state, "t_duration_seconds_bucket{method=\"m\",le=\"1\"} 40000\n");
-    assert_prints(*state, "t_duration_seconds_sum{method=\"m\"} 220000\n");
-    assert_prints(*state, "t_duration_seconds_count{method=\"m\"} 80000\n");
+    pthread_barrier_destroy(&start);
+    assert_prints(*state, "t_requests_total{service=\"s\",method=\"m\"} 2000000\n");
+    assert_prints(*state, "t_duration_seconds_bucket{method=\"m\",le=\"1\"} 1000000\n");
+    assert_prints(*state, "t_duration_seconds_sum{method=\"m\"} 5500000\n");
+    assert_prints(*state, "t_duration_seconds_count{method=\"m\"} 2000000\n");
 }
 
 static void promtool_accepts_the_page(void **state) {
