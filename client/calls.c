@@ -42,7 +42,8 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
     return 0;
 }
 
-int brr_rpc_send(brr_rpc *r, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err) {
+/* Wait until a message may be sent. */
+static int make_room(brr_rpc *r, size_t len, int64_t timeout_ms, struct brr_error *err) {
     int64_t start = now_ms();
     if (len > CONN_MAX_MESSAGE)
         return conn_error(err, BRR_RANGE, "a message of %zu bytes; at most %d", len, CONN_MAX_MESSAGE);
@@ -55,8 +56,14 @@ int brr_rpc_send(brr_rpc *r, const void *message, size_t len, int64_t timeout_ms
         if (!conn_call_poll(r->call, left(timeout_ms, start)))
             return BRR_AGAIN;
     }
-    conn_call_send(r->call, message, len);
     return 0;
+}
+
+int brr_rpc_send(brr_rpc *r, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err) {
+    int rc = make_room(r, len, timeout_ms, err);
+    if (!rc)
+        conn_call_send(r->call, message, len, false);
+    return rc;
 }
 
 int brr_rpc_half_close(brr_rpc *r, struct brr_error *err) {
@@ -100,8 +107,10 @@ int brr_call(brr_client *client, const struct brr_request *request, void **ret, 
     int rc = brr_rpc_open(client, request->method, request->timeout_ms > 0 ? request->timeout_ms : CALL_TIMEOUT_MS, &r, err);
     if (rc)
         return rc;
-    if (!(rc = brr_rpc_send(r, request->data, request->len, -1, err)) && !(rc = brr_rpc_half_close(r, err)))
+    if (!(rc = make_room(r, request->len, -1, err))) {
+        conn_call_send(r->call, request->data, request->len, true);
         rc = brr_rpc_next(r, -1, &answer, &kept_len, err);
+    }
     uint8_t *kept = r->message;
     r->message = NULL;
     if (rc == BRR_END)

@@ -100,8 +100,8 @@ const char *brr_endpoint(const brr_client *c) { return c->endpoint; }
 
 /* ---- one call ---- */
 
-static bool start(struct conn_call *c, grpc_op *op, int tag) {
-    if (c->broken || grpc_call_start_batch(c->call, op, 1, &c->tags[tag], NULL) != GRPC_CALL_OK)
+static bool start(struct conn_call *c, const grpc_op *ops, size_t n, int tag) {
+    if (c->broken || grpc_call_start_batch(c->call, ops, n, &c->tags[tag], NULL) != GRPC_CALL_OK)
         return false;
     c->busy[tag] = true;
     c->pending++;
@@ -130,7 +130,7 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
     status.data.recv_status_on_client.status_details = &c->details;
     grpc_op first[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}, {.op = GRPC_OP_RECV_INITIAL_METADATA}};
     first[1].data.recv_initial_metadata.recv_initial_metadata = &c->initial;
-    bool ok = start(c, &status, TAG_STATUS) && start(c, &first[0], TAG_START) &&
+    bool ok = start(c, &status, 1, TAG_STATUS) && start(c, &first[0], 1, TAG_START) &&
               grpc_call_start_batch(c->call, &first[1], 1, &c->tags[TAG_START], NULL) == GRPC_CALL_OK;
     if (!ok) {
         conn_call_close(c);
@@ -143,12 +143,13 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
 
 bool conn_call_sendable(const struct conn_call *c) { return !c->busy[TAG_SEND] && !c->close_wanted && !c->broken; }
 
-void conn_call_send(struct conn_call *c, const void *data, size_t len) {
+void conn_call_send(struct conn_call *c, const void *data, size_t len, bool last) {
     grpc_slice slice = grpc_slice_from_copied_buffer(data, len);
     grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
-    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
-    op.data.send_message.send_message = buffer;
-    if (!start(c, &op, TAG_SEND))
+    grpc_op ops[2] = {{.op = GRPC_OP_SEND_MESSAGE}, {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT}};
+    ops[0].data.send_message.send_message = buffer;
+    c->close_wanted = c->closed = last;
+    if (!start(c, ops, last ? 2 : 1, TAG_SEND))
         c->broken = true;
     grpc_byte_buffer_destroy(buffer);
     grpc_slice_unref(slice);
@@ -157,7 +158,7 @@ void conn_call_send(struct conn_call *c, const void *data, size_t len) {
 static void close_now(struct conn_call *c) {
     grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
     c->closed = true;
-    start(c, &op, TAG_CLOSE);
+    start(c, &op, 1, TAG_CLOSE);
 }
 
 void conn_call_half_close(struct conn_call *c) {
@@ -258,11 +259,16 @@ int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     char *text = grpc_slice_to_c_string(c->details);
     conn_error(err, code, "%s", *text ? text : err_name(code));
     read_detail(c, err);
-    if (code == BRR_UNAVAILABLE && !*err->reason)
-        conn_error(err, code, "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT",
+    if (code == BRR_UNAVAILABLE && !*err->reason) { /* not the daemon's word but the transport's */
+        bool never = strstr(text, "failed to connect") != NULL;
+        conn_error(err, code,
+                   never ? "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT"
+                         : "the connection to the daemon at %s was lost",
                    c->endpoint);
-    else if (code == BRR_DEADLINE && !*err->reason)
+        str_copy(err->cause, sizeof err->cause, never ? "" : text);
+    } else if (code == BRR_DEADLINE && !*err->reason) {
         conn_error(err, code, "the daemon at %s gave no answer in time", c->endpoint);
+    }
     gpr_free(text);
     return code;
 }

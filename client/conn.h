@@ -20,8 +20,9 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
 void conn_call_close(struct conn_call *call);
 /* Whether conn_call_send may be called. */
 bool conn_call_sendable(const struct conn_call *call);
-/* Takes a copy of the bytes. */
-void conn_call_send(struct conn_call *call, const void *data, size_t len);
+/* Takes a copy of the bytes. last: with the half-close in the same write, so that an answer never meets a client that still writes.
+ */
+void conn_call_send(struct conn_call *call, const void *data, size_t len, bool last);
 /* After the messages that were sent. */
 void conn_call_half_close(struct conn_call *call);
 /* Let the next message in, if none waits or is on its way. */

@@ -79,7 +79,7 @@ static int queue(struct brr_stream *s, const ProtobufCMessage *m) {
 static void send_next(struct brr_stream *s) {
     struct packet *p = s->out_first;
     if (p && conn_call_sendable(s->call)) {
-        conn_call_send(s->call, p->data, p->len);
+        conn_call_send(s->call, p->data, p->len, false);
         s->out_first = p->next;
         if (!p->next)
             s->out_last = NULL;

@@ -73,8 +73,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s MODEL RATE_HZ CHANNEL,CHANNEL,… < frames.f32\n", argv[0]);
         return 2;
     }
-    for (char *name = strtok(argv[3], ","); name && n < MAX_CHANNELS; name = strtok(NULL, ","))
+    for (char *name = argv[3], *comma; name && n < MAX_CHANNELS; name = comma) {
         channels[n++] = name;
+        if ((comma = strchr(name, ',')))
+            *comma++ = '\0';
+    }
     struct brr_stream_config config = {.model = argv[1],
                                        .channels = channels,
                                        .n_channels = n,

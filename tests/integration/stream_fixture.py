@@ -2,7 +2,9 @@
 import contextlib
 import glob
 import importlib.util
+import json
 import os
+import struct
 
 import numpy
 
@@ -33,24 +35,38 @@ def trace(d, path, model, *options):
 
 
 def train(d, source, *sets):
-    code, end, err = d.submit(*MINI, f"data.source=file://{source}", "data.validation_fraction=0", "training.max_steps=6", *sets)
+    code, end, err = d.submit(*MINI, f"data.source=file://{source}", "data.validation_fraction=0", "training.max_steps=3", *sets)
     assert code == 0 and end["state"] == "succeeded", (end, err)
-    return f"job:{end['job']}"
+    return end["checkpoint"]
+
+
+def with_events(model, target, **events):
+    """A copy of a model file whose event rules are changed."""
+    with open(model, "rb") as f:
+        data = f.read()
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    header["__metadata__"]["brr.events"] = json.dumps({**json.loads(header["__metadata__"]["brr.events"]), **events})
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(target, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+    return target
 
 
 @contextlib.contextmanager
-def streaming_daemon(hours=0.05, extra=()):
-    """(daemon, recording, REF of a model). Thresholds are set into the trace of the model, so that there are events to compare."""
+def streaming_daemon(hours=0.04, extra=()):
+    """(daemon, recording, model file). Thresholds are set into the trace of the model, so that there are events to compare."""
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=hours)
         d = Daemon(tmp, extra).start()
         try:
             recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
-            p = trace(d, recording, train(d, f"{tmp}/eeg"))[1]
-            smooth = numpy.convolve(p, numpy.ones(2 * RATE) / (2 * RATE), "same")
-            on = float(numpy.quantile(smooth, 0.7))
-            model = train(d, f"{tmp}/eeg", f"events.on={on:.6f}", f"events.off={0.98 * on:.6f}", "events.min_onset=8", "events.min_offset=8",
-                          "events.min_duration_s=0.5", "events.merge_gap_s=0.1")
+            trained = train(d, f"{tmp}/eeg")
+            p = trace(d, recording, trained)[1]
+            on = float(numpy.quantile(numpy.convolve(p, numpy.ones(2 * RATE) / (2 * RATE), "same"), 0.7))
+            model = with_events(trained, f"{tmp}/model.safetensors", on=on, off=0.98 * on, min_onset=8, min_offset=8, min_duration_s=0.5,
+                                merge_gap_s=0.1)
             yield d, recording, model
             assert d.process.poll() is None, "the daemon died:\n" + d.read_log()
         finally:

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Every command of brrctl: one JSON object a line, useful help, hints for typing errors, exit codes that scripts can use."""
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+from daemon import BIN, SOURCE, make_corpus
+from stream_fixture import streaming_daemon
+
+
+def lines(d, *args, code=0):
+    got, out, err = d.ctl(*args, "--json")
+    assert got == code, (args, got, out, err)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def check_usage(d):
+    code, out, err = d.ctl("help")
+    commands = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert code == 0 and {"submit", "stream", "detect", "top", "doctor", "windows", "dataset"} <= set(commands)
+    for command in commands:
+        code, out, err = d.ctl(command, "--help")
+        assert code == 0 and f"usage: brrctl {command}" in out and "example: " in out and "--json" in out, (command, out)
+    for args, hint in ((["strem"], "stream"), (["stream", "x", "--modle", "y"], "--model"), (["checkpoint", "verfy", "x"], "verify")):
+        code, out, err = d.ctl(*args)
+        assert code == 2 and "did you mean " + hint in err, (args, err)
+    for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"]):
+        code, out, err = d.ctl(*args)
+        assert code == 2 and err and not out, (args, code, err)
+    code, out, err = d.ctl("job", "nobody")
+    assert code == 3 and "nobody" in err
+    code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
+    assert code == 4 and "no daemon answers" in err
+    for shell in ("bash", "zsh", "fish"):
+        code, out, err = d.ctl("completion", shell)
+        assert code == 0 and all(c in out for c in commands) and "model" in out
+        if shell == "bash":
+            asked = out + "\nCOMP_WORDS=(brrctl stream --mo); COMP_CWORD=2; _brrctl; echo \"got ${COMPREPLY[*]}\""
+            r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
+            assert r.stdout.strip().endswith("got --model"), r
+
+
+def check_models(d, model):
+    job = lines(d, "jobs")[0]["job"]
+    assert lines(d, "load", "first", f"job:{job}")[0]["name"] == "first"
+    file = os.path.relpath(model)
+    described = lines(d, "load", "second", file)[0]
+    assert described["montage"] == "referential-19" and len(described["channels"]) == 19 and described["window_s"] == 16
+    assert {m["name"] for m in lines(d, "models")} == {"first", "second"}
+    assert lines(d, "models", "second")[0]["sha256"] == hashlib.sha256(open(model, "rb").read()).hexdigest()
+    lines(d, "unload", "first")
+    assert [m["name"] for m in lines(d, "models")] == ["second"]
+    assert d.ctl("unload", "first")[0] == 3
+    return job
+
+
+def check_checkpoints(d, job):
+    listed = lines(d, "checkpoints", job)
+    assert listed and all(c["job"] == job for c in listed) and any(c["last"] for c in listed)
+    ref, copy = f"job:{job}", f"{d.dir}/copy.safetensors"
+    got = lines(d, "checkpoint", "get", ref, "--out", copy)[0]
+    with open(copy, "rb") as f:
+        assert hashlib.sha256(f.read()).hexdigest() == got["sha256"]
+    assert lines(d, "checkpoint", "verify", ref)[0]["valid"] is True
+    assert lines(d, "checkpoint", "put", copy, "--name", "upload")[0]["bytes"] == os.path.getsize(copy)
+    assert lines(d, "checkpoint", "pin", listed[0]["ref"])[0]["pinned"] is True
+    assert lines(d, "checkpoint", "unpin", listed[0]["ref"])[0]["pinned"] is False
+    assert lines(d, "checkpoint", "promote", "upload", "third")[0]["sha256"] == got["sha256"]
+    lines(d, "unload", "third")
+    lines(d, "checkpoint", "delete", "upload")
+    code, _, err = d.ctl("checkpoint", "get", "upload", "--out", f"{d.dir}/none.safetensors")
+    assert code == 3 and not os.path.exists(f"{d.dir}/none.safetensors"), err
+    code, _, err = d.ctl("checkpoint", "delete", ref)
+    assert code == 1 and job in err
+
+
+def check_offline(d, recording):
+    out = f"{d.dir}/w.safetensors"
+    said = lines(d, "windows", recording, "--window", "16", "--hop", "8", "--out", out)[0]
+    with open(out, "rb") as f:
+        data = f.read()
+    header = json.loads(data[8:8 + struct.unpack_from("<Q", data)[0]])
+    assert header["x"]["shape"] == [said["windows"], 19, 4096] and header["x"]["dtype"] == "F32"
+    assert header["start"]["dtype"] == header["valid"]["dtype"] == "I64" and header["start"]["shape"] == [said["windows"]]
+    base = 8 + struct.unpack_from("<Q", data)[0]
+    starts = struct.unpack_from(f"<{said['windows']}q", data, base + header["start"]["data_offsets"][0])
+    assert list(starts) == [2048 * i for i in range(said["windows"])]
+    part = lines(d, "windows", recording, "--window", "16", "--hop", "8", "--first", "2", "--count", "3", "--out", out)[0]
+    assert part["written"] == 3
+
+    found = lines(d, "dataset", f"{d.dir}/eeg")[0]
+    assert found["files"] == found["usable"] == 2 and found["problems"] == [] and found["label_sources"] == {"bids-tsv": 2}
+    everything = found["splits"]["all"]
+    assert everything["patients"] == 2 and everything["seizures"] == 2 and abs(everything["hours"] - 0.08) < 1e-9
+    assert everything["windows"]["partial"] > 0
+    shutil.copytree(f"{d.dir}/eeg/sub-01", f"{d.dir}/odd/sub-01")
+    open(f"{d.dir}/odd/broken.edf", "wb").write(b"nothing")
+    for name in os.listdir(f"{d.dir}/odd/sub-01"):
+        if name.endswith(".tsv"):
+            os.remove(f"{d.dir}/odd/sub-01/{name}")
+    problems = lines(d, "dataset", f"{d.dir}/odd", code=1)[0]["problems"]
+    assert len(problems) == 2 and any("broken.edf" in p for p in problems) and any("label" in p for p in problems), problems
+    counted = lines(d, "dataset", f"{d.dir}/eeg", "--window", "16", "--hop", "8")[0]["splits"]["all"]["windows"]
+    need = lines(d, "validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set", "data.window_s=16", "--set",
+                 "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8")[0]
+    assert need["kind"] == "train" and need["recordings"] == 2 and need["memory_bytes"] > 0 and need["parameters"] > 0
+    assert need["windows_per_epoch"] <= sum(counted.values())
+    code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
+    assert code == 1 and "data.hop_s" in err
+
+
+def check_sight(d):
+    top = lines(d, "top", "--once")[0]
+    assert top["devices"][0]["name"] == "cpu" and top["sessions"] == 0 and top["uptime_s"] > 0 and top["samples"] > 0
+    code, out, err = d.ctl("top", "--once")
+    assert code == 0 and "device   cpu" in out and "streams  0 open" in out
+    names = {m["name"] for m in lines(d, "metrics", "brrd_stream")}
+    assert "brrd_stream_sessions" in names and all(n.startswith("brrd_stream") for n in names)
+    watch = subprocess.Popen([f"{BIN}/brrctl", "top", "--json", "--interval", "0.2"], env=d.env, stdout=subprocess.PIPE, text=True)
+    seen = [json.loads(watch.stdout.readline()) for _ in range(3)]
+    watch.kill()
+    watch.wait()
+    assert seen[0]["windows_per_s"] is None and seen[2]["windows_per_s"] == 0 and seen[2]["time_ms"] > seen[1]["time_ms"]
+    checks = lines(d, "doctor")
+    assert checks and all(c["pass"] for c in checks), checks
+    assert "PASS" in d.ctl("doctor")[1]
+    assert lines(d, "devices")[0]["name"] == "cpu" and lines(d, "version")[0]["version"]
+
+
+def check_paths(tmp):
+    """Relative paths of a job file count from the file, those of --set from the working directory."""
+    make_corpus(f"{tmp}/jobs/corpus", seed=3, patients=1, hours=0.04)
+    with open(f"{SOURCE}/configs/tiny.yaml", encoding="utf-8") as f:
+        text = f.read().replace("source: train", "source: file://corpus")
+    with open(f"{tmp}/jobs/job.yaml", "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def main():
+    with streaming_daemon() as (d, recording, model):
+        check_usage(d)
+        job = check_models(d, model)
+        check_checkpoints(d, job)
+        check_offline(d, recording)
+        check_sight(d)
+        check_paths(d.dir)
+        small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8"]
+        assert lines(d, "validate", f"{d.dir}/jobs/job.yaml", *small)[0]["recordings"] == 1
+        cwd = os.getcwd()
+        os.chdir(f"{d.dir}/jobs")
+        assert lines(d, "validate", f"{SOURCE}/configs/tiny.yaml", *small, "--set", "data.source=file://corpus")[0]["recordings"] == 1
+        os.chdir(cwd)
+        code, out, err = d.ctl("drain")
+        assert code == 0, err
+        assert d.process.wait(timeout=30) == 0
+        d.start()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""detect does whole folders, goes on over a bad file and says so; gaps of EDF+D files stay gaps; pacing keeps its pace."""
+import glob
+import json
+import os
+import shutil
+import sys
+import time
+
+import numpy
+
+from stream_fixture import RATE, streaming_daemon, trace
+
+SHIFT_AT, SHIFT_S = 50, 12
+
+
+def discontinuous(source, target):
+    """The recording as EDF+D, its records from SHIFT_AT on SHIFT_S seconds later."""
+    with open(source, "rb") as f:
+        data = bytearray(f.read())
+    n, records = int(data[252:256]), int(data[236:244])
+    data[192:197] = b"EDF+D"
+    sizes = [2 * int(data[256 + n * 216 + 8 * i:256 + n * 216 + 8 * i + 8]) for i in range(n)]
+    labels = [data[256 + 16 * i:256 + 16 * i + 16].decode().strip() for i in range(n)]
+    at = 256 * (n + 1) + sum(sizes[:labels.index("EDF Annotations")])
+    for r in range(records):
+        tal = b"+%d\x14\x14" % (r + (SHIFT_S if r >= SHIFT_AT else 0))
+        room = sizes[labels.index("EDF Annotations")]
+        data[at + r * sum(sizes):at + r * sum(sizes) + room] = tal.ljust(room, b"\0")
+    with open(target, "wb") as f:
+        f.write(data)
+
+
+def check_folder(d, model):
+    eeg, out = f"{d.dir}/eeg", f"{d.dir}/hyp"
+    bad = f"{eeg}/sub-09/sub-09_run-01_eeg.edf"
+    os.makedirs(os.path.dirname(bad))
+    with open(bad, "wb") as f:
+        f.write(b"this is no recording" * 100)
+    code, text, err = d.ctl("detect", eeg, "--model", model, "--out", out)
+    assert code == 1 and "1 of 3 recordings failed" in err and "sub-09" in text, (text, err)
+    recordings = sorted(glob.glob(f"{eeg}/sub-0[12]/**/*.edf", recursive=True))
+    for path in recordings:
+        events = os.path.join(out, os.path.relpath(path, eeg)).replace("_eeg.edf", "_events.tsv")
+        with open(events, "rb") as f:
+            assert f.read() == trace(d, path, model)[0], f"detect and stream differ for {path}"
+    assert not os.path.exists(f"{out}/sub-09/sub-09_run-01_events.tsv")
+    shutil.rmtree(os.path.dirname(bad))
+    code, text, err = d.ctl("detect", *recordings, "--model", model, "--out", f"{d.dir}/flat", "--json", "--parallel", "1")
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert code == 0 and [r["error"] for r in rows] == [None, None] and all(os.path.dirname(r["output"]) == f"{d.dir}/flat" for r in rows)
+    code, text, err = d.ctl("score", eeg, out, "--json")
+    assert code == 0 and json.loads(text)["pooled"]["event"]["ref"] == 2, (text, err)
+    code, text, err = d.ctl("score", eeg, out, "--events")
+    assert code == 0 and text.count("found ") + text.count("missed ") == 2, text
+    code, text, err = d.ctl("detect", recordings[0], recordings[0], "--model", model, "--out", out)
+    assert code == 1 and "both" in err, "two recordings that write one file are refused"
+
+
+def check_gap(d, recording, model):
+    path = f"{d.dir}/gap_eeg.edf"
+    discontinuous(recording, path)
+    _, p, text = trace(d, path, model)
+    summary = json.loads(text.splitlines()[-1])
+    first, end = SHIFT_AT * RATE, (SHIFT_AT + SHIFT_S) * RATE
+    assert summary["gaps"] == 1 and summary["samples"] == len(p) == summary["source_samples"]
+    assert numpy.isnan(p[first:end]).all() and not numpy.isnan(p[:first]).any() and not numpy.isnan(p[end:]).any()
+    code, text, err = d.ctl("windows", path, "--window", "16", "--hop", "8", "--json")
+    assert code == 0 and json.loads(text)["segments"] == 2 and json.loads(text)["windows"] == summary["windows"], (text, summary)
+
+
+def check_pace(d, recording, model):
+    start = time.time()
+    _, p, text = trace(d, recording, model, "--realtime", "60")
+    took, expected = time.time() - start, len(p) / RATE / 60
+    assert 0.95 * expected < took, f"{took:.2f} s for a recording that lasts {expected:.2f} s at this pace"
+    assert json.loads(text.splitlines()[-1])["duplicate_samples"] == 0
+
+
+def main():
+    with streaming_daemon() as (d, recording, model):
+        check_folder(d, model)
+        check_gap(d, recording, model)
+        check_pace(d, recording, model)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
