@@ -2,6 +2,7 @@
 # tests/golden and tests/integration hold Python and shell drivers (test_*.py, test_*.sh), one CTest entry each.
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A driver exits 77 to be shown as skipped (data that only some machines have).
+# Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED) # the one that sees Debian packages
@@ -25,7 +26,8 @@ foreach(source ${unit_tests})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(unit_programs ${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "unit;${folder}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "unit;${folder}"
+    ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
@@ -72,5 +74,5 @@ foreach(source ${driver_tests})
   endif()
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${source})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS ${folder}
-    ENVIRONMENT "BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
