@@ -52,7 +52,7 @@ struct rpc_call {
     int queued;
     bool sending, receiving, held, full, finishing, status_sent, ended;
     bool half_closed; /* the client said so: nothing more is read */
-    bool gone; /* the client went away, as the loop knows it */
+    bool gone;        /* the client went away, as the loop knows it */
     int code;
     struct err err;
     char reason[48];
