@@ -1,21 +1,24 @@
 /* brr-bench [BENCH [CASE]]: medians of kernels against the floor of this very machine, one line per case.
- *   --dtype f32|bf16  --device cpu|cuda  --threads N  --seconds S (per case)  --json FILE  --compare OLD.json
- * --compare prints the ratio to each case of an earlier --json file and exits 1 when a median grew by more than 15 %. */
+ *   --dtype f32|bf16  --device cpu|cuda  --threads N  --seconds S (per case)  --filter TEXT (in "BENCH CASE")
+ *   --json FILE  --compare OLD.json  --threshold PERCENT (15)
+ * --compare puts each case's ratio to its floor beside that of an earlier --json file and exits 1 when one grew by more than the
+ * threshold: floors come from rates measured in the same run, so that a busier or slower machine is no regression. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
 
 #include "base/fsio.h"
 #include "base/json.h"
 #include "brr-bench/bench.h"
 
 enum { MAX_SAMPLES = 4096, WARM_UP = 3, LEAST_SAMPLES = 10 };
-static const double regression = 1.15;
 
 struct options {
-    const char *bench, *name, *device, *json, *compare;
+    const char *bench, *name, *filter, *device, *json, *compare;
     int64_t threads;
-    double seconds;
+    double seconds, threshold;
     enum dtype dtype;
 };
 
@@ -23,10 +26,10 @@ struct report {
     struct str json;
     struct json_writer writer;
     struct json *old;
-    int regressions;
+    int regressions, compared;
 };
 
-static const struct bench_case *const tables[] = {bench_scan_cases};
+static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases};
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -51,31 +54,35 @@ static int measure(const struct bench_case *c, void *state, struct stream *s, do
     return n;
 }
 
-static double old_median(const struct json *old, const struct bench_case *c, const struct options *o) {
+static double old_ratio(const struct json *old, const struct bench_case *c, const struct options *o) {
     const struct json *results = json_get(old, "results");
     for (size_t i = 0; i < json_count(results); i++) {
         const struct json *r = json_at(results, i);
         if (!strcmp(json_str(json_get(r, "bench"), ""), c->bench) && !strcmp(json_str(json_get(r, "case"), ""), c->name) &&
             !strcmp(json_str(json_get(r, "device"), ""), o->device) &&
             !strcmp(json_str(json_get(r, "dtype"), ""), dtype_name(o->dtype)) && json_i64(json_get(r, "batch"), 0) == c->batch)
-            return json_f64(json_get(r, "median_ms"), 0);
+            return json_f64(json_get(r, "ratio_to_floor"), 0);
     }
     return 0;
 }
 
 static void report_case(const struct bench_case *c, const struct options *o, const struct bench_rates *rates, struct report *r,
                         const double quantile_ms[3], struct bench_work w) {
-    double floor_s = w.bytes / rates->bytes, exp_s = w.exponentials / rates->exponentials, flop_s = w.flops / rates->flops;
+    double act_rate = o->dtype == DTYPE_BF16 && rates->flops_bf16 > 0 ? rates->flops_bf16 : rates->flops;
+    double floor_s = w.bytes / rates->bytes, exp_s = w.exponentials / rates->exponentials;
+    double flop_s = w.flops / rates->flops + w.flops_act / act_rate, flops = w.flops + w.flops_act;
     floor_s = exp_s > floor_s ? exp_s : floor_s;
     floor_s = flop_s > floor_s ? flop_s : floor_s;
-    double median = quantile_ms[0], rate = w.flops > 0 ? w.flops / median * 1e-6 : w.bytes / median * 1e-6;
-    const char *unit = w.flops > 0 ? "gflops" : "gbps";
+    double median = quantile_ms[0], rate = flops > 0 ? flops / median * 1e-6 : w.bytes / median * 1e-6;
+    const char *unit = flops > 0 ? "gflops" : "gbps";
     printf("%s, %s, %s, %s, %d, %.4f, %.4f, %.4f, %.4f, %.2f, %.1f, %s", c->bench, c->name, o->device, dtype_name(o->dtype),
            c->batch, median, quantile_ms[1], quantile_ms[2], floor_s * 1e3, median / (floor_s * 1e3), rate, unit);
-    double before = r->old ? old_median(r->old, c, o) : 0;
+    double before = r->old ? old_ratio(r->old, c, o) : 0, ratio = median / (floor_s * 1e3);
     if (before > 0) {
-        printf(", %.2fx of before", median / before);
-        r->regressions += median > before * regression;
+        bool worse = ratio > before * (1 + o->threshold / 100);
+        printf(", %.2fx of before%s", ratio / before, worse ? " WORSE" : "");
+        r->regressions += worse;
+        r->compared++;
     }
     printf("\n");
     fflush(stdout);
@@ -94,6 +101,7 @@ static void report_case(const struct bench_case *c, const struct options *o, con
     json_put_f64(j, unit, rate);
     json_put_str(j, "unit", unit);
     json_end(j, '}');
+    str_printf(&r->json, "\n"); /* one line per case */
 }
 
 static int run_case(const struct bench_case *c, const struct bench_context *x, const struct options *o,
@@ -111,6 +119,36 @@ static int run_case(const struct bench_case *c, const struct bench_context *x, c
     return 0;
 }
 
+/* The machine and its rates, as the first line and in the file. */
+static void put_machine(struct report *r, const struct device_info *info, const struct bench_rates *rates) {
+    struct utsname os = {0};
+    char day[32] = "";
+    time_t now = time(NULL);
+    struct tm tm;
+    uname(&os);
+    if (gmtime_r(&now, &tm))
+        strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", info->description, rates->bytes * 1e-9,
+           rates->exponentials * 1e-9, rates->flops * 1e-9, rates->flops_bf16 * 1e-9);
+    struct json_writer *j = &r->writer;
+    json_put_str(j, "machine", info->description);
+    json_put_str(j, "os", os.release);
+    json_put_str(j, "commit", BRR_REVISION);
+    json_put_str(j, "time", day);
+    json_put_f64(j, "copy_gbps", rates->bytes * 1e-9);
+    json_put_f64(j, "gexp", rates->exponentials * 1e-9);
+    json_put_f64(j, "gflops_f32", rates->flops * 1e-9);
+    json_put_f64(j, "gflops_bf16", rates->flops_bf16 * 1e-9);
+    json_begin_array(j, "results");
+}
+
+static bool wanted(const struct options *o, const struct bench_case *c) {
+    char both[128];
+    str_format(both, sizeof both, "%s %s", c->bench, c->name);
+    return !((o->bench && strcmp(o->bench, c->bench)) || (o->name && strcmp(o->name, c->name)) ||
+             (o->filter && !strstr(both, o->filter)) || (c->f32_only && o->dtype != DTYPE_F32));
+}
+
 static int run_all(const struct options *o, struct report *r, struct err *err) {
     struct bench_context x = {.dtype = o->dtype};
     int rc = device_open(o->device, (int)o->threads, &x.device, err), ran = 0;
@@ -120,13 +158,11 @@ static int run_all(const struct options *o, struct report *r, struct err *err) {
         struct device_info info;
         device_describe(x.device, &info);
         struct bench_rates rates = bench_measure_rates(info.threads > 0 ? info.threads : 1);
-        printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s\n", info.description, rates.bytes * 1e-9,
-               rates.exponentials * 1e-9, rates.flops * 1e-9);
+        put_machine(r, &info, &rates);
         printf("bench, case, device, dtype, batch, median_ms, p10_ms, p90_ms, floor_ms, ratio_to_floor, rate, unit\n");
         for (size_t t = 0; t < sizeof tables / sizeof *tables && !rc; t++)
             for (const struct bench_case *c = tables[t]; c->name && !rc; c++) {
-                if ((o->bench && strcmp(o->bench, c->bench)) || (o->name && strcmp(o->name, c->name)) ||
-                    (c->f32_only && o->dtype != DTYPE_F32))
+                if (!wanted(o, c))
                     continue;
                 rc = run_case(c, &x, o, &rates, r, err);
                 ran++;
@@ -161,6 +197,10 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
             ok = str_to_i64(value, &o->threads) && o->threads >= 0 && o->threads <= 1024;
         else if (!strcmp(key, "--seconds"))
             ok = str_to_f64(value, &o->seconds) && o->seconds >= 0 && o->seconds <= 600;
+        else if (!strcmp(key, "--filter"))
+            o->filter = value;
+        else if (!strcmp(key, "--threshold"))
+            ok = str_to_f64(value, &o->threshold) && o->threshold >= 0 && o->threshold <= 1000;
         else if (!strcmp(key, "--json"))
             o->json = value;
         else if (!strcmp(key, "--compare"))
@@ -170,8 +210,8 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
         if (!ok)
             return err_set(
                 err, ERR_INVALID,
-                "%s %s is not understood; options: --dtype f32|bf16 --device cpu|cuda --threads N --seconds S --json FILE "
-                "--compare OLD.json",
+                "%s %s is not understood; options: --dtype f32|bf16 --device cpu|cuda --threads N --seconds S --filter TEXT "
+                "--json FILE --compare OLD.json --threshold PERCENT",
                 key, value);
     }
     return 0;
@@ -189,12 +229,11 @@ static int load_old(const char *path, struct report *r, struct err *err) {
 
 int main(int argc, char **argv) {
     struct err err = {0};
-    struct options o = {.device = "cpu", .seconds = 1, .dtype = DTYPE_F32};
+    struct options o = {.device = "cpu", .seconds = 1, .threshold = 15, .dtype = DTYPE_F32};
     struct report r = {0};
     str_init(&r.json, 16 << 20);
     json_writer_init(&r.writer, &r.json);
     json_begin_object(&r.writer, NULL);
-    json_begin_array(&r.writer, "results");
     int rc = parse(argc, argv, &o, &err);
     if (!rc && o.compare)
         rc = load_old(o.compare, &r, &err);
@@ -202,6 +241,8 @@ int main(int argc, char **argv) {
         rc = run_all(&o, &r, &err);
     json_end(&r.writer, ']');
     json_end(&r.writer, '}');
+    if (!rc && o.compare && !r.compared)
+        rc = err_set(&err, ERR_NOT_FOUND, "%s has none of these cases; is it of the same --device and --dtype?", o.compare);
     if (!rc && o.json)
         rc = fsio_write_atomic(o.json, str_cstr(&r.json), r.json.len, &err);
     if (rc) {
@@ -209,7 +250,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "brr-bench: %s\n", err_text(&err, text, sizeof text));
     }
     if (r.regressions)
-        fprintf(stderr, "brr-bench: %d cases are more than 15 %% slower than in %s\n", r.regressions, o.compare);
+        fprintf(stderr, "brr-bench: %d cases are more than %g %% further from their floors than in %s\n", r.regressions,
+                o.threshold, o.compare);
     json_free(r.old);
     str_done(&r.json);
     return rc || r.regressions ? 1 : 0;

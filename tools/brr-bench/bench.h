@@ -17,6 +17,7 @@ struct bench_context {
  * the three at the rates of bench_rates. */
 struct bench_work {
     double bytes, exponentials, flops;
+    double flops_act; /* operations of convolutions and projections: at the bf16 rate when activations are bf16 */
 };
 
 struct bench_case {
@@ -31,12 +32,29 @@ struct bench_case {
 };
 
 /* Tables end with a case without name. */
-extern const struct bench_case bench_scan_cases[];
+extern const struct bench_case bench_scan_cases[], bench_layer_cases[], bench_detector_cases[];
 
-/* Measured on this machine with `threads` threads: bytes per second of a copy (read + write), exponentials and FP32 operations per
- * second. About a tenth of a second. */
+/* Tensors of one case. After a failure `rc` stays set and further tensors have no data. */
+enum { BENCH_MAX_TENSORS = 32 };
+struct bench_memory {
+    struct device *device;
+    struct stream *stream;
+    struct err *err;
+    int rc, count;
+    void *items[BENCH_MAX_TENSORS];
+    uint64_t random;
+};
+struct bench_range {
+    double low, high;
+};
+/* A tensor of uniform values on the device; its rank is the number of dimensions that are not zero. */
+struct tensor bench_fill(struct bench_memory *m, enum dtype dtype, const int64_t dim[3], struct bench_range r);
+void bench_memory_done(struct bench_memory *m, struct device *dev);
+
+/* Measured on this machine with `threads` threads: bytes per second of a copy (read + write), exponentials, FP32 and bf16
+ * operations per second (bf16 0 where the processor has no such instruction). About a tenth of a second. */
 struct bench_rates {
-    double bytes, exponentials, flops;
+    double bytes, exponentials, flops, flops_bf16;
 };
 struct bench_rates bench_measure_rates(int threads);
 

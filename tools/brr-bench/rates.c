@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define HAVE_BF16_PROBE 1
+#endif
 
 #include "bench.h"
 #include "kernels/cpu/scan_job.h"
@@ -49,8 +53,38 @@ static double copy_rate(int threads) {
     return 2.0 * COPY_BYTES / seconds;
 }
 
+#ifdef HAVE_BF16_PROBE
+/* Twelve independent chains of bf16 dot products: 64 operations each. */
+__attribute__((target("avx512f,avx512bf16"))) static float probe_bf16(int64_t rounds) {
+    __m512 sum[12];
+    __m512i ones = _mm512_set1_epi32(0x3f803f80);
+    for (int i = 0; i < 12; i++)
+        sum[i] = _mm512_setzero_ps();
+    for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++)
+            sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)ones, (__m512bh)ones);
+    }
+    __m512 all = sum[0];
+    for (int i = 1; i < 12; i++)
+        all = _mm512_add_ps(all, sum[i]);
+    return _mm512_reduce_add_ps(all);
+}
+
+static double bf16_rate(int threads) {
+    struct device_info info;
+    bool has = device_list(&info, 1) == 1 && info.has_bf16;
+    return has ? 12 * 64 * best(probe_bf16, threads) : 0;
+}
+#else
+static double bf16_rate(int threads) {
+    (void)threads;
+    return 0;
+}
+#endif
+
 struct bench_rates bench_measure_rates(int threads) {
     const struct scan_kernels *kernels = scan_kernels();
     return (struct bench_rates){copy_rate(threads), 8 * kernels->lanes * best(kernels->probe_exponentials, threads),
-                                24 * kernels->lanes * best(kernels->probe_multiply_adds, threads)};
+                                24 * kernels->lanes * best(kernels->probe_multiply_adds, threads), bf16_rate(threads)};
 }

@@ -13,17 +13,10 @@ struct shape {
     int64_t l, d, n, heads;
 };
 
-enum { MAX_TENSORS = 32 };
 struct scan_state {
     struct shape shape;
-    void *memory[MAX_TENSORS];
-    int n_memory;
-    struct device *device;
-    struct stream *stream;
+    struct bench_memory memory;
     enum dtype dtype;
-    struct err *err;
-    int rc;
-    uint64_t random;
     union {
         struct scan1_backward_args scan1;
         struct ssd_backward_args ssd;
@@ -32,41 +25,8 @@ struct scan_state {
     struct tensor conv_y;
 };
 
-static float uniform(struct scan_state *s, double low, double high) {
-    s->random = s->random * 6364136223846793005ull + 1442695040888963407ull;
-    return (float)(low + (high - low) * (double)(s->random >> 11) * 0x1p-53);
-}
-
-/* A tensor of uniform values; rank from the number of dimensions that are not zero. */
-struct range {
-    double low, high;
-};
-static struct tensor fill(struct scan_state *s, enum dtype dtype, const int64_t dim[3], struct range r) {
-    struct tensor t = {.dtype = dtype, .rank = dim[2] ? 3 : dim[1] ? 2 : 1, .dim = {dim[0], dim[1], dim[2]}};
-    t.ld = t.rank > 1 ? t.dim[t.rank - 1] : 0;
-    size_t count = (size_t)tensor_count(&t), bytes = count * dtype_bytes(dtype);
-    if (!s->rc)
-        s->rc = device_alloc(s->device, bytes, &t.data, s->err);
-    if (s->rc)
-        return t;
-    s->memory[s->n_memory++] = t.data;
-    char *host = malloc(bytes);
-    for (size_t i = 0; host && i < count; i++) {
-        float f = uniform(s, r.low, r.high);
-        uint32_t bits;
-        memcpy(&bits, &f, sizeof bits);
-        uint16_t half = (uint16_t)(bits >> 16);
-        memcpy(host + i * dtype_bytes(dtype), dtype == DTYPE_F32 ? (void *)&f : (void *)&half, dtype_bytes(dtype));
-    }
-    s->rc =
-        host ? stream_to_device(s->stream, t.data, host, bytes, s->err) : err_set(s->err, ERR_EXHAUSTED, "bench: out of memory");
-    if (!s->rc)
-        s->rc = stream_sync(s->stream, s->err);
-    free(host);
-    return t;
-}
-#define ACT(b, l, c, low, high) fill(s, s->dtype, (const int64_t[3]){b, l, c}, (struct range){low, high})
-#define PAR(a, b, low, high)    fill(s, DTYPE_F32, (const int64_t[3]){a, b, 0}, (struct range){low, high})
+#define ACT(b, l, c, low, high) bench_fill(&s->memory, s->dtype, (const int64_t[3]){b, l, c}, (struct bench_range){low, high})
+#define PAR(a, b, low, high)    bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){a, b, 0}, (struct bench_range){low, high})
 
 static void open_scan1(struct scan_state *s, int64_t b) {
     int64_t l = s->shape.l, d = s->shape.d, n = s->shape.n;
@@ -139,8 +99,8 @@ static void open_conv(struct scan_state *s, int64_t b) {
 
 static void scan_close(void *state, struct device *dev) {
     struct scan_state *s = state;
-    for (int i = 0; s && i < s->n_memory; i++)
-        device_free(dev, s->memory[i]);
+    if (s)
+        bench_memory_done(&s->memory, dev);
     free(s);
 }
 
@@ -149,18 +109,15 @@ static int scan_open(const struct bench_case *c, const struct bench_context *x, 
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->shape = *(const struct shape *)c->parameters;
-    s->device = x->device;
-    s->stream = x->stream;
     s->dtype = x->dtype;
-    s->err = err;
-    s->random = 1;
+    s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
     if (s->shape.kind == SCAN1)
         open_scan1(s, c->batch);
     else if (s->shape.kind == SSD)
         open_ssd(s, c->batch);
     else
         open_conv(s, c->batch);
-    int rc = s->rc;
+    int rc = s->memory.rc;
     if (rc)
         scan_close(s, x->device);
     else

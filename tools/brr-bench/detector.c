@@ -1,0 +1,184 @@
+/* The whole detector: one inference pass (samples to probabilities), and one training step (zero the gradients, forward, focal
+ * loss, backward, AdamW), for presets and batches. Random weights and input; floors count the products of every layer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "bench.h"
+#include "model/seizure.h"
+#include "nn/optim.h"
+
+enum { CHANNELS = 19, TOKEN = 16 };
+
+struct detector_case {
+    const char *preset;
+    bool training;
+};
+
+struct detector_state {
+    bool training;
+    struct device *device;
+    struct seizure_net *net;
+    struct optim optim;
+    struct bench_memory memory;
+    struct tensor x, logits, dlogits, p, labels;
+    int32_t *valid;
+    int64_t step;
+};
+
+static void detector_close(void *state, struct device *dev) {
+    struct detector_state *s = state;
+    if (!s)
+        return;
+    optim_done(&s->optim);
+    seizure_free(s->net);
+    bench_memory_done(&s->memory, dev);
+    free(s->valid);
+    free(s);
+}
+
+static int take(struct detector_state *s, const struct bench_case *c, const struct seizure_config *config, struct err *err) {
+    int64_t b = c->batch, t = config->window;
+    struct bench_range unit = {-1, 1}, label = {0, 1.3};
+    s->x = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, CHANNELS}, unit);
+    s->logits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
+    s->dlogits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
+    s->p = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
+    s->labels = bench_fill(&s->memory, DTYPE_U8, (const int64_t[3]){b, t, 0}, label);
+    s->valid = calloc((size_t)b, sizeof *s->valid);
+    if (!s->valid)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    for (int64_t i = 0; i < b; i++)
+        s->valid[i] = (int32_t)t;
+    return s->memory.rc;
+}
+
+static int detector_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    const struct detector_case *d = c->parameters;
+    struct seizure_config config;
+    struct seizure_options options = {.max_batch = c->batch, .training = d->training, .precision = x->dtype};
+    struct optim_config optim = {.learning_rate = 1e-4, .weight_decay = 0.05, .gradient_clip = 1, .total_steps = 1000000};
+    struct detector_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->training = d->training;
+    s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
+    int rc = seizure_preset(d->preset, CHANNELS, &config, err);
+    if (!rc)
+        rc = seizure_new(x->device, &config, &options, &s->net, err);
+    if (!rc)
+        rc = seizure_init(s->net, x->stream, 1, 0.1, err);
+    if (!rc && d->training)
+        rc = optim_init(&s->optim, seizure_params(s->net), &optim, x->stream, err);
+    if (!rc)
+        rc = take(s, c, &config, err);
+    if (rc)
+        detector_close(s, x->device);
+    else
+        *ret = s;
+    return rc;
+}
+
+static int infer(struct detector_state *s, struct stream *stream, struct err *err) {
+    struct sigmoid_args sigmoid = {.x = s->logits, .y = s->p};
+    int rc = seizure_infer(s->net, stream, &s->x, &s->logits, err);
+    return rc ? rc : op_sigmoid(stream, &sigmoid, err);
+}
+
+static int train(struct detector_state *s, struct stream *stream, struct err *err) {
+    double sum = 0;
+    int64_t count = 0;
+    struct seizure_pass pass = {.seed = 1, .step = (uint32_t)s->step};
+    struct loss_args loss = {.kind = LOSS_FOCAL,
+                             .logits = s->logits,
+                             .labels = s->labels,
+                             .dlogits = s->dlogits,
+                             .valid = s->valid,
+                             .alpha = 0.5f,
+                             .gamma = 2,
+                             .pos_weight = 1,
+                             .scale = 1.0f / (float)tensor_count(&s->logits),
+                             .host_loss_sum = &sum,
+                             .host_count = &count};
+    struct optim_report report;
+    int rc = optim_zero_grad(&s->optim, stream, err);
+    if (!rc)
+        rc = seizure_forward_train(s->net, stream, &s->x, &pass, &s->logits, err);
+    if (!rc)
+        rc = op_loss(stream, &loss, err);
+    if (!rc)
+        rc = seizure_backward(s->net, stream, &s->dlogits, &pass, err);
+    if (!rc)
+        rc = optim_step(&s->optim, stream, s->step, &report, err);
+    s->step++;
+    if (!rc && report.skipped)
+        rc = err_set(err, ERR_INTERNAL, "bench: the gradient is not finite");
+    return rc;
+}
+
+static int detector_run(void *state, struct stream *stream, struct err *err) {
+    struct detector_state *s = state;
+    return s->training ? train(s, stream, err) : infer(s, stream, err);
+}
+
+/* Rows of the output that a weight acts on, for a window of t samples. */
+static double rows_of(const char *name, double t) {
+    int stage = name[8] - '0';
+    if (strstr(name, "encoder.stem") == name)
+        return t;
+    if (strstr(name, "encoder.") == name)
+        return t / (1 << (stage + (strstr(name, ".down.") != NULL)));
+    if (strstr(name, "decoder.") == name)
+        return t / (1 << (3 - stage + (strstr(name, ".up.") != NULL))); /* up: weights act on the rows before doubling */
+    return strstr(name, "head.") == name ? t : t / TOKEN;
+}
+
+/* Multiplications and additions of one window's forward pass: 2·rows·weights. Inference folds fuse into out_proj and the head's two
+ * projections into one. The scans' own part (d_state products per channel) is counted with 5 operations each. */
+static double forward_operations(const struct seizure_config *config, const struct param_set *set, bool training) {
+    double t = (double)config->window, sum = 0;
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->items[i];
+        if (p->kind != PARAM_WEIGHT || (!training && (strstr(p->name, ".fuse.weight") || strstr(p->name, "head."))))
+            continue;
+        sum += 2 * rows_of(p->name, t) * (double)p->count;
+    }
+    double inner = (double)config->encoder_channels[3] * config->expand;
+    return sum + 2 * config->mamba_layers * t / TOKEN * inner * config->d_state * 5;
+}
+
+static struct bench_work detector_work(const struct bench_case *c, const struct bench_context *x) {
+    const struct detector_case *d = c->parameters;
+    struct seizure_config config;
+    struct seizure_net *net = NULL;
+    struct seizure_options options = {.max_batch = 1, .precision = x->dtype};
+    struct bench_work w = {0};
+    if (seizure_preset(d->preset, CHANNELS, &config, NULL) || seizure_new(x->device, &config, &options, &net, NULL))
+        return w;
+    double weights = (double)seizure_params(net)->data_count * sizeof(float);
+    w.flops_act = c->batch * forward_operations(&config, seizure_params(net), d->training) * (d->training ? 3 : 1);
+    w.bytes =
+        d->training ? 10 * weights : weights; /* AdamW reads four arrays and writes three; gradients are zeroed, written, read */
+    seizure_free(net);
+    return w;
+}
+
+static const struct detector_case tiny_infer = {"tiny", false}, small_infer = {"small", false}, base_infer = {"base", false},
+                                  tiny_train = {"tiny", true}, small_train = {"small", true}, base_train = {"base", true};
+
+#define CASE(bench_, name_, batch_, parameters_)                                                                                   \
+    { bench_, name_, batch_, false, detector_work, detector_open, detector_run, detector_close, &parameters_ }
+const struct bench_case bench_detector_cases[] = {
+    CASE("detector.infer", "tiny b1", 1, tiny_infer),
+    CASE("detector.infer", "tiny b8", 8, tiny_infer),
+    CASE("detector.infer", "small b1", 1, small_infer),
+    CASE("detector.infer", "base b1", 1, base_infer),
+    CASE("detector.infer", "base b8", 8, base_infer),
+    CASE("detector.train", "tiny b1", 1, tiny_train),
+    CASE("detector.train", "tiny b8", 8, tiny_train),
+    CASE("detector.train", "small b1", 1, small_train),
+    CASE("detector.train", "base b1", 1, base_train),
+    CASE("detector.train", "base b2", 2, base_train),
+    {.name = NULL},
+};
