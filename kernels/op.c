@@ -74,28 +74,28 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
 int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
     CHECKER(conv1d);
     int64_t ci = a->x.dim[2], co = a->w.dim[0], k = a->w.dim[2];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
     check(&c, &a->bias, WANT("bias", 1, DIM(co), .optional = true));
     require(&c, a->stride == 1 || a->stride == 2, "stride must be 1 or 2");
     require(&c, a->stride == 1 || (k == 2 && a->pad == 0 && a->x.dim[1] % 2 == 0), "stride 2 needs K = 2, pad 0 and an even T");
     require(&c, a->pad >= 0 && a->pad < k && a->x.dim[1] + 2 * a->pad >= k, "pad must lie in 0..K-1 and T + 2·pad >= K");
     int64_t to = c.rc ? 0 : (a->x.dim[1] + 2 * a->pad - k) / a->stride + 1;
-    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], to, co), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], to, co), .slice = true, .act = true));
     RUN(conv1d);
 }
 
 int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
     CHECKER(conv1d_backward);
     int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0], k = a->w.dim[2];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
     require(&c, a->stride == 1 || (a->stride == 2 && k == 2 && a->pad == 0 && t % 2 == 0),
             "stride must be 1, or 2 with K = 2 and pad 0");
     require(&c, a->stride == 2 || k == 2 * a->pad + 1, "stride 1 needs K = 2·pad + 1");
     int64_t to = c.rc ? 0 : (t + 2 * a->pad - k) / a->stride + 1;
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, to, co), .slice = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ci), .optional = true, .slice = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, to, co), .slice = true, .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ci), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 3, DIM(co, ci, k), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(co), .optional = true));
     RUN(conv1d_backward);
@@ -103,19 +103,19 @@ int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, s
 
 int op_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
     CHECKER(convt1d);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 3, DIM(a->x.dim[2], -1, 2)));
     check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[1]), .optional = true));
-    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true, .act = true));
     RUN(convt1d);
 }
 
 int op_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
     CHECKER(convt1d_backward);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 3, DIM(a->x.dim[2], -1, 2)));
-    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true, .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 3, DIM(a->w.dim[0], a->w.dim[1], 2), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[1]), .optional = true));
     RUN(convt1d_backward);
@@ -123,19 +123,19 @@ int op_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a,
 
 int op_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     CHECKER(linear);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 2, DIM(-1, a->x.dim[2])));
     check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[0]), .optional = true));
-    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true, .act = true));
     RUN(linear);
 }
 
 int op_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
     CHECKER(linear_backward);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(&c, &a->w, WANT("w", 2, DIM(-1, a->x.dim[2])));
-    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true, .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 2, DIM(a->w.dim[0], a->w.dim[1]), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[0]), .optional = true));
     RUN(linear_backward);
@@ -194,10 +194,10 @@ int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise
 
 static void check_batchnorm(struct checker *c, const struct batchnorm_args *a) {
     int64_t ch = a->x.dim[2];
-    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
+    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
     check(c, &a->weight, WANT("weight", 1, DIM(ch)));
     check(c, &a->bias, WANT("bias", 1, DIM(ch)));
-    check(c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], ch), .slice = true));
+    check(c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], ch), .slice = true, .act = true));
     check(c, &a->running_mean, WANT("running_mean", 1, DIM(ch)));
     check(c, &a->running_var, WANT("running_var", 1, DIM(ch)));
 }
@@ -219,13 +219,13 @@ int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, str
 int op_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
     CHECKER(batchnorm_backward);
     int64_t b = a->x.dim[0], t = a->x.dim[1], ch = a->x.dim[2];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true));
-    check(&c, &a->y, WANT("y", 3, DIM(b, t, ch), .optional = !a->relu, .slice = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
+    check(&c, &a->y, WANT("y", 3, DIM(b, t, ch), .optional = !a->relu, .slice = true, .act = true));
     check(&c, &a->weight, WANT("weight", 1, DIM(ch)));
     check(&c, &a->save_mean, WANT("save_mean", 1, DIM(ch)));
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(ch)));
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, t, ch), .slice = true));
-    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ch), .slice = true));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, t, ch), .slice = true, .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ch), .slice = true, .act = true));
     check(&c, &a->dweight, WANT("dweight", 1, DIM(ch)));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(ch)));
     RUN(batchnorm_backward);
@@ -234,12 +234,12 @@ int op_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args
 int op_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
     CHECKER(layernorm);
     int64_t b = a->x.dim[0], l = a->x.dim[1], d = a->x.dim[2];
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
-    check(&c, &a->residual, WANT("residual", 3, DIM(b, l, d), .optional = true));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .act = true));
+    check(&c, &a->residual, WANT("residual", 3, DIM(b, l, d), .optional = true, .act = true));
     check(&c, &a->weight, WANT("weight", 1, DIM(d)));
     check(&c, &a->bias, WANT("bias", 1, DIM(d)));
-    check(&c, &a->y, WANT("y", 3, DIM(b, l, d)));
-    check(&c, &a->sum, WANT("sum", 3, DIM(b, l, d), .optional = true));
+    check(&c, &a->y, WANT("y", 3, DIM(b, l, d), .act = true));
+    check(&c, &a->sum, WANT("sum", 3, DIM(b, l, d), .optional = true, .act = true));
     check(&c, &a->save_mean, WANT("save_mean", 1, DIM(b * l), .optional = true));
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l), .optional = true));
     RUN(layernorm);
@@ -248,12 +248,12 @@ int op_layernorm(struct stream *s, const struct layernorm_args *a, struct err *e
 int op_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
     CHECKER(layernorm_backward);
     int64_t b = a->sum.dim[0], l = a->sum.dim[1], d = a->sum.dim[2];
-    check(&c, &a->sum, WANT("sum", 3, DIM(-1, -1, -1)));
+    check(&c, &a->sum, WANT("sum", 3, DIM(-1, -1, -1), .act = true));
     check(&c, &a->weight, WANT("weight", 1, DIM(d)));
     check(&c, &a->save_mean, WANT("save_mean", 1, DIM(b * l)));
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(b * l)));
-    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d)));
-    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d)));
+    check(&c, &a->dy, WANT("dy", 3, DIM(b, l, d), .act = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(b, l, d), .act = true));
     check(&c, &a->dweight, WANT("dweight", 1, DIM(d)));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(d)));
     RUN(layernorm_backward);
@@ -406,16 +406,18 @@ int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) 
     const int64_t *d = a->y.dim;
     bool two =
         a->kind == ELTWISE_ADD || a->kind == ELTWISE_ADD_RELU || a->kind == ELTWISE_RELU_BACKWARD || a->kind == ELTWISE_MUL_ADD;
-    check(&c, &a->y, WANT("y", r, DIM(-1, -1, -1), .slice = true));
-    check(&c, &a->a, WANT("a", r, DIM(d[0], d[1], d[2]), .optional = a->kind == ELTWISE_FILL, .slice = true));
-    check(&c, &a->b, WANT("b", r, DIM(d[0], d[1], d[2]), .optional = !two, .slice = true));
+    check(&c, &a->y, WANT("y", r, DIM(-1, -1, -1), .slice = true, .act = true));
+    if (a->kind == ELTWISE_COPY)
+        c.act = NULL; /* a copy may change the type */
+    check(&c, &a->a, WANT("a", r, DIM(d[0], d[1], d[2]), .optional = a->kind == ELTWISE_FILL, .slice = true, .act = true));
+    check(&c, &a->b, WANT("b", r, DIM(d[0], d[1], d[2]), .optional = !two, .slice = true, .act = true));
     RUN(eltwise);
 }
 
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
     CHECKER(dropout);
-    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
-    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2])));
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .act = true));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .act = true));
     require(&c, a->p >= 0 && a->p < 1, "p must lie in [0, 1)");
     RUN(dropout);
 }

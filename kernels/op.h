@@ -181,7 +181,7 @@ int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct 
 /* ---- element-wise ---------------------------------------------------------------------------------------------- */
 
 enum eltwise_kind {
-    ELTWISE_COPY,          /* y = a (concatenates through slices) */
+    ELTWISE_COPY,          /* y = a (concatenates through slices; F32 and BF16 may differ: converts) */
     ELTWISE_ADD,           /* y = a + b */
     ELTWISE_ADD_RELU,      /* y = max(a + b, 0) */
     ELTWISE_RELU,          /* y = max(a, 0) */

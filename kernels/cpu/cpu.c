@@ -46,6 +46,15 @@ const char *device_isa(void) {
     return isas[isa];
 }
 
+/* bf16 dot products in hardware, and not switched off through BRR_ISA. */
+static bool has_bf16(void) {
+#if defined(__x86_64__)
+    return !strcmp(device_isa(), "avx512") && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
 static void read_cpu_name(char *buf, size_t size) {
     str_copy(buf, size, "CPU");
     FILE *f = fopen("/proc/cpuinfo", "re");
@@ -72,7 +81,9 @@ static int cpu_describe(int ordinal, int threads, struct device_info *ret, struc
     ret->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * page;
     ret->free_bytes = (int64_t)sysconf(_SC_AVPHYS_PAGES) * page;
     ret->threads = threads > 0 ? threads : omp_get_num_procs();
-    str_format(ret->description, sizeof ret->description, "%s, %s, %d threads", name, device_isa(), ret->threads);
+    ret->has_bf16 = has_bf16();
+    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads", name, device_isa(),
+               ret->has_bf16 ? " avx512_bf16" : "", ret->threads);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 
@@ -55,11 +56,35 @@ CPU_CLONES static void eltwise_row(enum eltwise_kind kind, const float *a, const
     }
 }
 
+/* One row of bf16 (or of mixed types), piece by piece through floats. */
+CPU_CLONES static void eltwise_row_mixed(const struct eltwise_args *args, int64_t r, int64_t n) {
+    enum { PIECE = 256 };
+    float a[PIECE], b[PIECE], y[PIECE];
+    const struct tensor *ta = &args->a, *tb = &args->b, *ty = &args->y;
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t count = n - i < PIECE ? n - i : PIECE, at = r * ty->ld + i;
+        const float *x = tensor_present(ta) ? act_in(ta, r * ta->ld + i, count, a) : NULL;
+        const float *z = tensor_present(tb) ? act_in(tb, r * tb->ld + i, count, b) : NULL;
+        float *out = act_out(ty, at, y);
+        if (args->kind == ELTWISE_MUL_ADD)
+            act_in(ty, at, count, y);
+        eltwise_row(args->kind, x, z, out, count, args->alpha);
+        act_put(ty, at, count, y);
+    }
+}
+
+static bool is_bf16(const struct tensor *t) { return tensor_present(t) && t->dtype == DTYPE_BF16; }
+
 int cpu_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) {
     (void)s, (void)err;
     int64_t cols = a->y.dim[a->y.rank - 1], rows = tensor_count(&a->y) / cols;
+    bool mixed = is_bf16(&a->y) || is_bf16(&a->a);
 #pragma omp parallel for schedule(static) if (rows * cols > 16384)
     for (int64_t r = 0; r < rows; r++) {
+        if (mixed) {
+            eltwise_row_mixed(a, r, cols);
+            continue;
+        }
         const float *x = tensor_present(&a->a) ? cf(&a->a) + r * a->a.ld : NULL;
         const float *b = tensor_present(&a->b) ? cf(&a->b) + r * a->b.ld : NULL;
         eltwise_row(a->kind, x, b, mf(&a->y) + r * a->y.ld, cols, a->alpha);
@@ -73,30 +98,40 @@ static float keep_scale(const struct dropout_args *a, uint64_t n, float scale) {
     return rng_unit_f32(block.v[n % 4]) >= a->p ? scale : 0.0f;
 }
 
+/* y = x·mask of n elements; the first draws as number `base`. */
+static void dropout_piece(const struct dropout_args *a, uint64_t base, const float *x, float *y, int64_t n) {
+    float scale = 1.0f / (1.0f - a->p);
+    if (base % 4 || n % 4) {
+        for (int64_t j = 0; j < n; j++)
+            y[j] = x[j] * keep_scale(a, base + (uint64_t)j, scale);
+        return;
+    }
+    for (int64_t j = 0; j < n; j += 4) {
+        struct rng_block block = rng_philox(a->seed, a->rng_stream, a->step, (base + (uint64_t)j) / 4);
+        for (int q = 0; q < 4; q++)
+            y[j + q] = x[j + q] * (rng_unit_f32(block.v[q]) >= a->p ? scale : 0.0f);
+    }
+}
+
 int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
     (void)s, (void)err;
+    enum { PIECE = 256 };
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
-    float scale = 1.0f / (1.0f - a->p);
     if (a->p == 0) {
-        memmove(mf(&a->y), cf(&a->x), (size_t)(b * t * c) * sizeof(float));
+        memmove(a->y.data, a->x.data, (size_t)(b * t * c) * dtype_bytes(a->x.dtype));
         return 0;
     }
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t i = 0; i < b; i++)
         for (int64_t r = 0; r < t; r++) {
-            const float *x = cf(&a->x) + (i * t + r) * c;
-            float *y = mf(&a->y) + (i * t + r) * c;
+            int64_t first = (i * t + r) * c;
             uint64_t base =
                 (uint64_t)(a->row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
-            if (base % 4 == 0 && c % 4 == 0) {
-                for (int64_t j = 0; j < c; j += 4) {
-                    struct rng_block block = rng_philox(a->seed, a->rng_stream, a->step, (base + (uint64_t)j) / 4);
-                    for (int q = 0; q < 4; q++)
-                        y[j + q] = rng_unit_f32(block.v[q]) >= a->p ? x[j + q] * scale : 0.0f;
-                }
-            } else {
-                for (int64_t j = 0; j < c; j++)
-                    y[j] = x[j] * keep_scale(a, base + (uint64_t)j, scale);
+            for (int64_t j = 0; j < c; j += PIECE) {
+                float x[PIECE], y[PIECE];
+                int64_t n = c - j < PIECE ? c - j : PIECE;
+                dropout_piece(a, base + (uint64_t)j, act_in(&a->x, first + j, n, x), act_out(&a->y, first + j, y), n);
+                act_put(&a->y, first + j, n, y);
             }
         }
     return 0;

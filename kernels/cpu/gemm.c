@@ -3,7 +3,8 @@
 #include <dnnl.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/dnn.h"
 
 int cpu_gemm(const struct gemm *g, struct err *err) {
     dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b,
@@ -20,29 +21,40 @@ static void fill_rows(float *y, int64_t ld, const float *bias, int64_t rows, int
         memcpy(y + r * ld, bias, (size_t)cols * sizeof *y);
 }
 
-CPU_CLONES static void add_rows(const float *dy, int64_t ld, int64_t rows, int64_t cols, float *out) {
+CPU_CLONES static void add_rows(const struct tensor *dy, int64_t first, int64_t rows, float *restrict out) {
+    int64_t cols = dy->dim[dy->rank - 1];
+    if (dy->dtype == DTYPE_BF16) {
+        const uint16_t *from = (const uint16_t *)dy->data + first * dy->ld;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++)
+                out[c] += bf16_widen(from[r * dy->ld + c]);
+        return;
+    }
+    const float *from = cf(dy) + first * dy->ld;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
-            out[c] += dy[r * ld + c];
+            out[c] += from[r * dy->ld + c];
 }
 
-/* dbias += column sums of rows × cols, in blocks of fixed size added in order. */
-static int column_sums(struct stream *s, const float *dy, int64_t ld, int64_t rows, int64_t cols, float *dbias, struct err *err) {
+int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err) {
     enum { BLOCK = 512 };
-    int64_t blocks = (rows + BLOCK - 1) / BLOCK;
+    int64_t rows = tensor_rows(dy), cols = dy->dim[dy->rank - 1], blocks = (rows + BLOCK - 1) / BLOCK;
     float *partial = cpu_scratch(s, (size_t)(blocks * cols) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
     memset(partial, 0, (size_t)(blocks * cols) * sizeof *partial);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        add_rows(dy + i * BLOCK * ld, ld, i + 1 < blocks ? BLOCK : rows - i * BLOCK, cols, partial + i * cols);
-    add_rows(partial, cols, blocks, cols, dbias);
+        add_rows(dy, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * cols);
+    for (int64_t i = 0; i < blocks; i++)
+        for (int64_t c = 0; c < cols; c++)
+            dbias[c] += partial[i * cols + c];
     return 0;
 }
 
 int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
-    (void)s;
+    if (a->x.dtype == DTYPE_BF16)
+        return dnn_linear(s, a, err);
     int64_t b = a->x.dim[0], l = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
     bool bias = tensor_present(&a->bias);
     if (bias && a->accumulate)
@@ -69,6 +81,8 @@ int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
 }
 
 int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
+    if (a->x.dtype == DTYPE_BF16)
+        return dnn_linear_backward(s, a, err);
     int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[0];
     int rc = 0;
     if (tensor_present(&a->dx)) {
@@ -99,7 +113,7 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
         rc = cpu_gemm(&g, err);
     }
     if (!rc && tensor_present(&a->dbias))
-        rc = column_sums(s, cf(&a->dy), a->dy.ld, rows, co, mf(&a->dbias), err);
+        rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
     return rc;
 }
 
@@ -112,6 +126,8 @@ static void pack_convt(const float *w, float *wp, int64_t ci, int64_t co) {
 }
 
 int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
+    if (a->x.dtype == DTYPE_BF16)
+        return dnn_convt1d(s, a, err);
     int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[1];
     float *wp = cpu_scratch(s, (size_t)(2 * ci * co) * sizeof *wp, err);
     if (!wp)
@@ -141,6 +157,8 @@ int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
 }
 
 int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
+    if (a->x.dtype == DTYPE_BF16)
+        return dnn_convt1d_backward(s, a, err);
     int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[1];
     float *wp = cpu_scratch(s, (size_t)(2 * ci * co + ci * co) * sizeof *wp, err);
     if (!wp)
@@ -180,6 +198,6 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
         }
     }
     if (!rc && tensor_present(&a->dbias))
-        rc = column_sums(s, cf(&a->dy), a->dy.ld, 2 * rows, co, mf(&a->dbias), err);
+        rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
     return rc;
 }

@@ -1,59 +1,94 @@
 /* Batch and layer norm. Column statistics: blocks of BLOCK rows summed in float lanes around a pilot value, blocks added
  * in order in double, so that results depend on neither threads nor block scheduling. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 
-enum { BLOCK = 256 };
+enum { BLOCK = 256, SMALL_BLOCK = 16 };
+
+/* Float rows for bf16 activations: ROW_BUFFERS per thread, behind what an op keeps in scratch. */
+enum { ROW_BUFFERS = 4 };
+struct rows {
+    float *buffers;
+    int64_t each;
+};
+
+static size_t row_buffer_floats(struct stream *s, const struct tensor *x, int64_t c) {
+    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
+    return x->dtype == DTYPE_BF16 ? (size_t)(threads * ROW_BUFFERS) * (size_t)c : 0;
+}
+
+static float *row_buffer(const struct rows *b, int which) {
+    return b->buffers + (omp_get_thread_num() * ROW_BUFFERS + which) * b->each;
+}
+
+/* A block of rows. */
+struct part {
+    int64_t first, rows;
+};
+
+static struct part part_of(int64_t block, int64_t rows) {
+    int64_t left = rows - block * BLOCK;
+    return (struct part){block * BLOCK, left < BLOCK ? left : BLOCK};
+}
 
 /* out[0..c) = Σ (x − pilot), out[c..2c) = Σ (x − pilot)² over the block's rows. */
-CPU_CLONES static void block_moments(const float *x, int64_t ld, int64_t rows, int64_t c, const float *restrict pilot,
-                                     float *restrict out) {
+CPU_CLONES static void block_moments(const struct tensor *x, struct part p, const float *restrict pilot, float *restrict out,
+                                     const struct rows *buffers) {
+    int64_t c = x->dim[2];
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        const float *row = act_in(x, r * x->ld, c, row_buffer(buffers, 0));
         for (int64_t i = 0; i < c; i++) {
-            float d = x[r * ld + i] - pilot[i];
+            float d = row[i] - pilot[i];
             out[i] += d;
             out[c + i] += d * d;
         }
+    }
 }
 
-/* y = x·scale + shift (scale_shift[0..c), [c..2c)) on rows [first, first + rows), ReLU where asked. */
-CPU_CLONES static void affine_rows(const struct batchnorm_args *a, int64_t first, int64_t rows, const float *restrict scale_shift) {
+/* y = x·scale + shift (scale_shift[0..c), [c..2c)) on a block of rows, ReLU where asked. */
+CPU_CLONES static void affine_rows(const struct batchnorm_args *a, struct part p, const float *restrict scale_shift,
+                                   const struct rows *buffers) {
     int64_t c = a->x.dim[2];
     const float *restrict scale = scale_shift, *restrict shift = scale_shift + c;
-    float floor = a->relu ? 0.0f : -INFINITY;
-    for (int64_t r = first; r < first + rows; r++) {
-        const float *x = cf(&a->x) + r * a->x.ld;
-        float *y = mf(&a->y) + r * a->y.ld;
+    float floor = a->relu ? 0.0f : -INFINITY, *out = row_buffer(buffers, 1);
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        const float *x = act_in(&a->x, r * a->x.ld, c, row_buffer(buffers, 0));
+        float *y = act_out(&a->y, r * a->y.ld, out);
 #pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float v = x[i] * scale[i] + shift[i];
             y[i] = v > floor ? v : floor;
         }
+        act_put(&a->y, r * a->y.ld, c, out);
     }
 }
 
-static void apply_affine(const struct batchnorm_args *a, const float *scale_shift) {
+static void apply_affine(const struct batchnorm_args *a, const float *scale_shift, const struct rows *buffers) {
     int64_t rows = tensor_rows(&a->x), blocks = (rows + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        affine_rows(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, scale_shift);
+        affine_rows(a, part_of(i, rows), scale_shift, buffers);
 }
 
 int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
-    float *partial = cpu_scratch(s, (size_t)(blocks + 2) * (size_t)(2 * c) * sizeof *partial, err);
+    size_t floats = (size_t)(blocks + 2) * (size_t)(2 * c);
+    float *partial = cpu_scratch(s, (floats + row_buffer_floats(s, &a->x, c)) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
     float *scale_shift = partial + blocks * 2 * c, *pilot = scale_shift + 2 * c;
-    memcpy(pilot, cf(&a->x), (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
+    struct rows buffers = {partial + floats, c};
+    memmove(pilot, act_in(&a->x, 0, c, pilot),
+            (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        block_moments(cf(&a->x) + i * BLOCK * a->x.ld, a->x.ld, i + 1 < blocks ? BLOCK : rows - i * BLOCK, c, pilot,
-                      partial + i * 2 * c);
+        block_moments(&a->x, part_of(i, rows), pilot, partial + i * 2 * c, &buffers);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -72,32 +107,47 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);
     }
-    apply_affine(a, scale_shift);
+    apply_affine(a, scale_shift, &buffers);
     return 0;
 }
 
 int cpu_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {
     int64_t c = a->x.dim[2];
-    float *scale_shift = cpu_scratch(s, (size_t)(2 * c) * sizeof *scale_shift, err);
+    float *scale_shift = cpu_scratch(s, ((size_t)(2 * c) + row_buffer_floats(s, &a->x, c)) * sizeof *scale_shift, err);
     if (!scale_shift)
         return ERR_EXHAUSTED;
+    struct rows buffers = {scale_shift + 2 * c, c};
     for (int64_t j = 0; j < c; j++) {
         double scale = (double)cf(&a->weight)[j] / sqrt((double)cf(&a->running_var)[j] + (double)a->eps);
         scale_shift[j] = (float)scale;
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - (double)cf(&a->running_mean)[j] * scale);
     }
-    apply_affine(a, scale_shift);
+    apply_affine(a, scale_shift, &buffers);
     return 0;
 }
 
+/* What the gradients of a row need; y is only read with a ReLU. */
+struct gradient_row {
+    const float *x, *dy, *y;
+};
+
+static inline struct gradient_row gradient_row_at(const struct batchnorm_backward_args *a, int64_t r, const struct rows *buffers) {
+    int64_t c = a->x.dim[2];
+    struct gradient_row g = {.x = act_in(&a->x, r * a->x.ld, c, row_buffer(buffers, 0)),
+                             .dy = act_in(&a->dy, r * a->dy.ld, c, row_buffer(buffers, 1))};
+    g.y = a->relu ? act_in(&a->y, r * a->y.ld, c, row_buffer(buffers, 2)) : g.dy;
+    return g;
+}
+
 /* Sums of g and g·x̂ over a block; g = dy where the ReLU let through. */
-CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args *a, int64_t first, int64_t rows,
-                                           float *restrict out) {
+CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args *a, struct part p, float *restrict out,
+                                           const struct rows *buffers) {
     int64_t c = a->x.dim[2];
     const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd);
     memset(out, 0, (size_t)(2 * c) * sizeof *out);
-    for (int64_t r = first; r < first + rows; r++) {
-        const float *x = cf(&a->x) + r * a->x.ld, *dy = cf(&a->dy) + r * a->dy.ld, *y = a->relu ? cf(&a->y) + r * a->y.ld : dy;
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        struct gradient_row q = gradient_row_at(a, r, buffers);
+        const float *x = q.x, *dy = q.dy, *y = q.y;
         for (int64_t i = 0; i < c; i++) {
             float g = !a->relu || y[i] > 0 ? dy[i] : 0.0f;
             out[i] += g;
@@ -107,29 +157,35 @@ CPU_CLONES static void block_gradient_sums(const struct batchnorm_backward_args 
 }
 
 /* dx = k0·(g − k1 − x̂·k2), with k0 = w·rstd, k1 = Σg/n, k2 = Σ(g·x̂)/n. */
-CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, int64_t first, int64_t rows, const float *restrict k) {
+CPU_CLONES static void block_dx(const struct batchnorm_backward_args *a, struct part p, const float *restrict k,
+                                const struct rows *buffers) {
     int64_t c = a->x.dim[2];
     const float *restrict mean = cf(&a->save_mean), *restrict rstd = cf(&a->save_rstd);
-    for (int64_t r = first; r < first + rows; r++) {
-        const float *x = cf(&a->x) + r * a->x.ld, *dy = cf(&a->dy) + r * a->dy.ld, *y = a->relu ? cf(&a->y) + r * a->y.ld : dy;
-        float *dx = mf(&a->dx) + r * a->dx.ld;
+    float *out = row_buffer(buffers, 3);
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        struct gradient_row q = gradient_row_at(a, r, buffers);
+        const float *x = q.x, *dy = q.dy, *y = q.y;
+        float *dx = act_out(&a->dx, r * a->dx.ld, out);
 #pragma omp simd
         for (int64_t i = 0; i < c; i++) {
             float g = !a->relu || y[i] > 0 ? dy[i] : 0.0f;
             dx[i] = k[i] * (g - k[c + i] - (x[i] - mean[i]) * rstd[i] * k[2 * c + i]);
         }
+        act_put(&a->dx, r * a->dx.ld, c, out);
     }
 }
 
 int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
-    float *partial = cpu_scratch(s, ((size_t)blocks * 2 + 3) * (size_t)c * sizeof *partial, err);
+    size_t floats = ((size_t)blocks * 2 + 3) * (size_t)c;
+    float *partial = cpu_scratch(s, (floats + row_buffer_floats(s, &a->x, c)) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
     float *k = partial + blocks * 2 * c;
+    struct rows buffers = {partial + floats, c};
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        block_gradient_sums(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * 2 * c);
+        block_gradient_sums(a, part_of(i, rows), partial + i * 2 * c, &buffers);
     for (int64_t j = 0; j < c; j++) {
         double sum = 0, dot = 0;
         for (int64_t i = 0; i < blocks; i++) {
@@ -144,7 +200,7 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        block_dx(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, k);
+        block_dx(a, part_of(i, rows), k, &buffers);
     return 0;
 }
 
@@ -156,10 +212,9 @@ static inline float lane_sum(const float lanes[16]) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-CPU_CLONES static void layernorm_row(const struct layernorm_args *a, int64_t row, const float *r, float stats[2]) {
+CPU_CLONES static void layernorm_row(const struct layernorm_args *a, const float *r, float *y, float stats[2]) {
     int64_t d = a->x.dim[2];
     const float *w = cf(&a->weight), *b = cf(&a->bias);
-    float *y = mf(&a->y) + row * d;
     float lanes[16] = {0};
     int64_t i = 0;
     for (; i + 16 <= d; i += 16)
@@ -181,36 +236,51 @@ CPU_CLONES static void layernorm_row(const struct layernorm_args *a, int64_t row
     stats[1] = rstd;
 }
 
-int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
-    int64_t rows = tensor_rows(&a->x), d = a->x.dim[2];
+CPU_CLONES static void layernorm_block(const struct layernorm_args *a, struct part p, const struct rows *buffers) {
+    int64_t d = a->x.dim[2];
     bool keep = tensor_present(&a->sum);
-    float *scratch = keep ? mf(&a->sum) : cpu_scratch(s, (size_t)(rows * d) * sizeof *scratch, err);
-    if (!scratch)
-        return ERR_EXHAUSTED;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = cf(&a->x) + r * d, *res = tensor_present(&a->residual) ? cf(&a->residual) + r * d : NULL;
-        float *sum = scratch + r * d, stats[2];
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        const float *x = act_in(&a->x, r * d, d, row_buffer(buffers, 0));
+        const float *res = tensor_present(&a->residual) ? act_in(&a->residual, r * d, d, row_buffer(buffers, 1)) : NULL;
+        float *sum = keep ? act_out(&a->sum, r * d, row_buffer(buffers, 2)) : row_buffer(buffers, 2), stats[2];
+        float *y = act_out(&a->y, r * d, row_buffer(buffers, 3));
 #pragma omp simd
         for (int64_t i = 0; i < d; i++)
             sum[i] = res ? x[i] + res[i] : x[i];
-        layernorm_row(a, r, sum, stats);
+        layernorm_row(a, sum, y, stats);
+        if (keep)
+            act_put(&a->sum, r * d, d, sum);
+        act_put(&a->y, r * d, d, y);
         if (tensor_present(&a->save_mean))
             mf(&a->save_mean)[r] = stats[0];
         if (tensor_present(&a->save_rstd))
             mf(&a->save_rstd)[r] = stats[1];
     }
+}
+
+int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
+    int64_t rows = tensor_rows(&a->x), d = a->x.dim[2], blocks = (rows + SMALL_BLOCK - 1) / SMALL_BLOCK;
+    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
+    struct rows buffers = {cpu_scratch(s, (size_t)(threads * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d};
+    if (!buffers.buffers)
+        return ERR_EXHAUSTED;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t first = i * SMALL_BLOCK, left = rows - first;
+        layernorm_block(a, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
+    }
     return 0;
 }
 
 /* A block of rows: dx, and this block's share of dweight and dbias in out[0..d) and out[d..2d). */
-CPU_CLONES static void layernorm_block(const struct layernorm_backward_args *a, int64_t first, int64_t rows, float *restrict out) {
+CPU_CLONES static void layernorm_gradient_block(const struct layernorm_backward_args *a, struct part p, float *restrict out,
+                                                const struct rows *buffers) {
     int64_t d = a->sum.dim[2];
     const float *restrict w = cf(&a->weight);
     memset(out, 0, (size_t)(2 * d) * sizeof *out);
-    for (int64_t r = first; r < first + rows; r++) {
-        const float *x = cf(&a->sum) + r * d, *dy = cf(&a->dy) + r * d;
-        float *dx = mf(&a->dx) + r * d, mean = cf(&a->save_mean)[r], rstd = cf(&a->save_rstd)[r];
+    for (int64_t r = p.first; r < p.first + p.rows; r++) {
+        const float *x = act_in(&a->sum, r * d, d, row_buffer(buffers, 0)), *dy = act_in(&a->dy, r * d, d, row_buffer(buffers, 1));
+        float *dx = act_out(&a->dx, r * d, row_buffer(buffers, 2)), mean = cf(&a->save_mean)[r], rstd = cf(&a->save_rstd)[r];
         float lanes[16] = {0}, dots[16] = {0};
         int64_t i = 0;
         for (; i + 16 <= d; i += 16)
@@ -232,6 +302,7 @@ CPU_CLONES static void layernorm_block(const struct layernorm_backward_args *a, 
             out[d + i] += g;
             dx[i] = rstd * (g * w[i] - m1 - hat * m2);
         }
+        act_put(&a->dx, r * d, d, dx);
     }
 }
 
@@ -244,12 +315,14 @@ static void add_blocks(float *dst, const float *partial, int64_t blocks, int64_t
 
 int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->sum), d = a->sum.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
-    float *partial = cpu_scratch(s, (size_t)(blocks * 2 * d) * sizeof *partial, err);
+    size_t floats = (size_t)(blocks * 2 * d);
+    float *partial = cpu_scratch(s, (floats + row_buffer_floats(s, &a->sum, d)) * sizeof *partial, err);
     if (!partial)
         return ERR_EXHAUSTED;
+    struct rows buffers = {partial + floats, d};
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        layernorm_block(a, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * 2 * d);
+        layernorm_gradient_block(a, part_of(i, rows), partial + i * 2 * d, &buffers);
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);
     add_blocks(mf(&a->dbias), partial + d, blocks, 2 * d, d);
     return 0;

@@ -1,0 +1,56 @@
+/* dnn: convolutions of one batch row on oneDNN, channel-last, in F32 or bf16 (accumulated in F32): a bounded cache of primitives
+ * and of packed weights, and calls that walk the batch. Rows run one at a time, so that a row's result never depends on the others.
+ * A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
+#ifndef BRR_KERNELS_CPU_DNN_H
+#define BRR_KERNELS_CPU_DNN_H
+#include "kernels/cpu/cpu.h"
+
+/* Compared as bytes: zero it first. Stride 1. */
+struct conv_key {
+    int backward_weights, relu, bias, bf16;
+    int64_t t, ci, co, k, pad;
+};
+struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad);
+
+/* Activations of `batch` rows. A logical row of t tokens × c channels lies as t·split memory rows of c/split channels, ld apart. */
+struct dnn_rows {
+    const void *data;
+    int64_t ld;
+    int split; /* 1 or 2 */
+};
+
+struct dnn_forward {
+    struct conv_key key;
+    int64_t batch;
+    struct dnn_rows x, y; /* y is written */
+    const float *bias;    /* (co / bias_repeat), used bias_repeat times over */
+    int bias_repeat;
+    bool accumulate;    /* y += */
+    const void *source; /* weights in the (O,I,K) order of the key, unless `lay` */
+    uint64_t version;   /* 0: pack at each call; else keep the packed copy of `source` until another version */
+    void (*lay)(const struct dnn_forward *call, float *plain); /* writes co·ci·k weights in (O,I,K) order from `source` */
+};
+int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *err);
+
+/* dw (O,I,K) += gradient; `add` instead where the weights have another order. */
+struct dnn_gradient {
+    struct conv_key key;
+    int64_t batch;
+    struct dnn_rows x, dy;
+    float *dw;
+    void (*add)(const struct dnn_gradient *call, const float *plain);
+};
+int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struct err *err);
+
+/* The bf16 forms of ops whose F32 forms are matrix products (kernels/cpu/gemm.c, conv1d.c). */
+int dnn_conv1d_stride2(struct stream *s, const struct conv1d_args *a, struct err *err);
+int dnn_conv1d_stride2_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err);
+int dnn_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err);
+int dnn_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err);
+int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err);
+int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err);
+
+/* dbias[c] += Σ rows dy[r][c], in blocks of fixed size added in order. */
+int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err);
+
+#endif
