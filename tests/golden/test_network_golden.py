@@ -133,6 +133,40 @@ def infer_case(directory, model, config, weights, x):
     return error
 
 
+def bf16_case(directory, model, config, weights, x):
+    """Activations and the arithmetic of products in bf16, state and norms in fp32: near the same logits. None where the CPU has no
+    bf16, which the program must say instead of computing in fp32."""
+    write_safetensors(directory / "x.safetensors", {"x": x}, {"settings": json.dumps({"precision": "bf16"})})
+    command = [str(DRIVER), "infer", str(model), str(directory / "x.safetensors"), str(directory / "y.safetensors")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        check("bf16" in done.stderr and "avx512_bf16" not in done.stderr, f"bf16 failed with {done.stderr}")
+        return None
+    ours = read_safetensors(directory / "y.safetensors")[0]["logits"]
+    with torch.no_grad():
+        theirs = Net(weights, config).forward(torch.tensor(x, dtype=torch.float64)).numpy()
+    error = relative(ours - ours.mean(), theirs - theirs.mean())
+    check(1e-6 < error < 0.1, f"bf16 logits: relative error {error:.2e}; nearer than 1e-6 would be no bf16, further than 0.1 is wrong")
+    refused = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, BRR_ISA="avx2"))
+    check(refused.returncode and "no bf16 arithmetic" in refused.stderr, "a CPU without bf16 did not refuse it")
+    return error
+
+
+def check_bf16_training(directory, model, tensors, settings, ours):
+    """The same steps in bf16, master weights in fp32: the same course, and not the same bits."""
+    write_safetensors(directory / "in16.safetensors", tensors, {"settings": json.dumps(dict(settings, precision="bf16"))})
+    run("train", model, directory / "in16.safetensors", directory / "out16.safetensors")
+    narrow = read_safetensors(directory / "out16.safetensors")[0]
+    check(np.allclose(narrow["losses"], ours["losses"], rtol=0.05), f"bf16 losses {narrow['losses']}, fp32 {ours['losses']}")
+    check(not np.array_equal(narrow["losses"], ours["losses"]), "bf16 training gave the bits of fp32")
+    # every batch norm takes the greater part of a gradient away and leaves the rounding of what came in: only the layers near the
+    # loss can be held to bf16's own precision
+    for name in ("head.proj.weight", "head.out.weight", "decoder.3.bn2.weight", "decoder.3.conv2.weight"):
+        error = relative(narrow["grad." + name], ours["grad." + name])
+        check(error < 0.1, f"bf16 gradient of {name}: relative error {error:.2e}")
+
+
+
 def shaken(rng, weights):
     """Initial weights made less special: a head that is not near zero, norms that are not 1 and 0, statistics of some data."""
     for name, w in weights.items():
@@ -157,10 +191,13 @@ def run_case(directory, name, seed):
     counted = int(sum((labels[i, : valid[i]] <= 1).sum() for i in range(batch)))
     settings = dict(settings, counted=counted)
     before = infer_case(directory, model, config, weights, x)
+    narrow = bf16_case(directory, model, config, weights, x)
     tensors = {"x": x, "labels": labels, "valid": valid}
     write_safetensors(directory / "in.safetensors", tensors, {"settings": json.dumps(settings)})
     run("train", model, directory / "in.safetensors", directory / "out.safetensors")
     ours = read_safetensors(directory / "out.safetensors")[0]
+    if narrow is not None:
+        check_bf16_training(directory, model, tensors, settings, ours)
     net = Net(weights, config)
     net.seed, net.row0 = settings["seed"], settings["row0"]
     losses, norms, (logits, gradients) = train_reference(net, ours, x, labels, valid, settings)
@@ -172,7 +209,8 @@ def run_case(directory, name, seed):
     check(np.allclose(ours["losses"], losses, rtol=1e-4), f"losses {ours['losses']} instead of {losses}")
     check(np.allclose(ours["norms"], norms, rtol=1e-3), f"gradient norms {ours['norms']} instead of {norms}")
     moved = check_weights(net, weights, ours)
-    print(f"{name}: logits {before:.1e} (inference) {error:.1e} (training), gradients {gradient[1]:.1e} ({gradient[0]}), "
+    print(f"{name}: logits {before:.1e} (inference) {error:.1e} (training) "
+          f"{'no bf16' if narrow is None else f'{narrow:.1e}'} (inference in bf16), gradients {gradient[1]:.1e} ({gradient[0]}), "
           f"loss {losses[0]:.4f} to {losses[-1]:.4f}, weights {moved[1]:.1e} ({moved[0]}), {time.time() - start:.1f} s")
 
 
