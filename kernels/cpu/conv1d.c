@@ -131,7 +131,47 @@ static int backward_data(struct stream *s, const struct conv1d_backward_args *a,
     return dnn_forward(s, &call, err);
 }
 
+/* dw[o][i][k] += plain[k][o][i] */
+static void add_taps(float *dw, const float *plain, int64_t pairs, int64_t taps) {
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < pairs; j++)
+        for (int64_t k = 0; k < taps; k++)
+            dw[j * taps + k] += plain[k * pairs + j];
+}
+
+/* Wide layers: one matrix product per tap, dyᵀ·x over the rows where both exist, is faster than oneDNN's weight gradient. */
+static int backward_weights_wide(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
+    int64_t b = a->x.dim[0], t = a->x.dim[1], ci = a->x.dim[2], co = a->w.dim[0], taps = a->w.dim[2], to = a->dy.dim[1];
+    float *plain = cpu_scratch(s, (size_t)(taps * co * ci) * sizeof *plain, err);
+    if (!plain)
+        return ERR_EXHAUSTED;
+    memset(plain, 0, (size_t)(taps * co * ci) * sizeof *plain);
+    for (int64_t row = 0; row < b; row++)
+        for (int64_t k = 0; k < taps; k++) {
+            int64_t shift = k - a->pad, first = shift < 0 ? -shift : 0, end = to < t - shift ? to : t - shift;
+            struct gemm g = {.trans_a = true,
+                             .m = co,
+                             .n = ci,
+                             .k = end - first,
+                             .a = cf(&a->dy) + (row * to + first) * a->dy.ld,
+                             .lda = a->dy.ld,
+                             .b = cf(&a->x) + (row * t + first + shift) * a->x.ld,
+                             .ldb = a->x.ld,
+                             .c = plain + k * co * ci,
+                             .ldc = ci,
+                             .beta = 1};
+            int rc = g.k > 0 ? cpu_gemm(&g, err) : 0;
+            if (rc)
+                return rc;
+        }
+    add_taps(mf(&a->dw), plain, co * ci, taps);
+    return 0;
+}
+
 static int backward_weights(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
+    enum { WIDE = 128 };
+    if (a->x.dtype == DTYPE_F32 && a->x.dim[2] >= WIDE && a->w.dim[0] >= WIDE)
+        return backward_weights_wide(s, a, err);
     struct dnn_gradient call = {.key = conv_key_of(a->x.dim[1], a->x.dim[2], a->w.dim[0], a->w.dim[2], a->pad),
                                 .batch = a->x.dim[0],
                                 .x = {a->x.data, a->x.ld, 1},
