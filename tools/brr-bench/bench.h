@@ -52,7 +52,7 @@ struct tensor bench_fill(struct bench_memory *m, enum dtype dtype, const int64_t
 void bench_memory_done(struct bench_memory *m, struct device *dev);
 
 /* Measured on this machine with `threads` threads: bytes per second of a copy (read + write), exponentials, FP32 and bf16
- * operations per second (bf16 0 where the processor has no such instruction). About a tenth of a second. */
+ * operations per second (bf16 0 where the processor has no such instruction). About a second. */
 struct bench_rates {
     double bytes, exponentials, flops, flops_bf16;
 };

@@ -11,7 +11,8 @@
 #include "bench.h"
 #include "kernels/cpu/scan_job.h"
 
-enum { ROUNDS = 100000, COPY_BYTES = 64 << 20 };
+enum { ROUNDS = 100000, COPY_BYTES = 64 << 20, LEAST_ROUNDS = 10 };
+static const double probe_seconds = 0.25; /* long enough to meet a quiet moment on a machine with other work */
 
 double bench_seconds(void) {
     struct timespec t;
@@ -19,26 +20,29 @@ double bench_seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Calls of one round per second, best of ten, all threads at once. */
+/* Calls of one round per second, all threads at once: each thread's best of a quarter of a second, summed, so that no thread's
+ * pause for other work on the machine counts. */
 static double best(float (*work)(int64_t), int threads) {
-    double seconds = 1e9;
-    for (int round = 0; round < 10; round++) {
-        double start = bench_seconds();
-#pragma omp parallel num_threads(threads)
-        {
+    double rate = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : rate)
+    {
+        double seconds = 1e9, end = bench_seconds() + probe_seconds;
+        for (int round = 0; round < LEAST_ROUNDS || bench_seconds() < end; round++) {
+            double start = bench_seconds();
             volatile float sink = work(ROUNDS);
             (void)sink;
+            double spent = bench_seconds() - start;
+            seconds = spent < seconds ? spent : seconds;
         }
-        double spent = bench_seconds() - start;
-        seconds = spent < seconds ? spent : seconds;
+        rate += ROUNDS / seconds;
     }
-    return (double)threads * ROUNDS / seconds;
+    return rate;
 }
 
 static double copy_rate(int threads) {
     char *from = calloc(1, COPY_BYTES), *to = calloc(1, COPY_BYTES);
-    double seconds = 1e9;
-    for (int round = 0; round < 5 && from && to; round++) {
+    double seconds = 1e9, end = bench_seconds() + probe_seconds;
+    for (int round = 0; from && to && (round < LEAST_ROUNDS || bench_seconds() < end); round++) {
         double start = bench_seconds();
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int i = 0; i < 64; i++)
@@ -46,7 +50,7 @@ static double copy_rate(int threads) {
         double spent = bench_seconds() - start;
         if (round)
             seconds = spent < seconds ? spent : seconds;
-        from[round] = to[round + 1];
+        from[round % COPY_BYTES] = to[(round + 1) % COPY_BYTES];
     }
     free(from);
     free(to);
