@@ -6,7 +6,7 @@ ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates sudo && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN ./dev build && strip build/bin/brrd build/bin/brrctl
+RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 
 FROM build AS test
 RUN ./dev test
@@ -15,7 +15,7 @@ FROM nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04 AS build-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 WORKDIR /src
 COPY . .
-RUN ./dev build && strip build/bin/brrd build/bin/brrctl
+RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 
 FROM debian:12-slim AS runtime-base
 ARG DEBIAN_FRONTEND=noninteractive
@@ -24,7 +24,6 @@ RUN apt-get update && apt-get install -y --no-install-recommends libuv1 libgrpc2
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
-COPY configs/ /usr/share/brrd/configs/
 COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 USER brrd
 VOLUME ["/data", "/cache", "/results"]
@@ -39,8 +38,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgr
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
-COPY --from=build-cuda /src/build/bin/brrd /src/build/bin/brrctl /usr/bin/
-COPY configs/ /usr/share/brrd/configs/
+COPY --from=build-cuda /stage/usr /usr
 COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 USER brrd
 VOLUME ["/data", "/cache", "/results"]
@@ -49,4 +47,4 @@ HEALTHCHECK --interval=15s --timeout=3s CMD curl -fsS http://127.0.0.1:9464/heal
 ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
 
 FROM runtime-base AS runtime
-COPY --from=build /src/build/bin/brrd /src/build/bin/brrctl /usr/bin/
+COPY --from=build /stage/usr /usr

@@ -47,7 +47,12 @@ static struct arguments parse(int argc, char **argv) {
     return a;
 }
 
-static int run(const struct arguments *a) {
+static int reload(void *ctx, struct arena *arena, struct config *ret, struct err *err) {
+    const struct arguments *a = ctx;
+    return config_read(a->config, a->overrides, a->n, arena, ret, err);
+}
+
+static int run(struct arguments *a) {
     struct arena arena;
     struct config config;
     struct err err = {0};
@@ -56,7 +61,7 @@ static int run(const struct arguments *a) {
     int rc = config_read(a->config, a->overrides, a->n, &arena, &config, &err);
     if (!rc && !a->check) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
-        rc = server_run(&config, &err);
+        rc = server_run(&config, reload, a, &err);
     }
     if (rc)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));

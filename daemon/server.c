@@ -21,6 +21,8 @@ enum { TICK_MS = 1000, STALL_MS = 15 * 60 * 1000, MAX_METHODS = 64, MAX_SERIES =
 struct daemon {
     struct services services;
     const struct config *config;
+    server_reload_fn *reload;
+    void *reload_ctx;
     uv_loop_t loop;
     uv_async_t reports;
     uv_signal_t signals[3];
@@ -151,9 +153,42 @@ static void on_drain(struct services *s) {
     uv_async_send(&d->reports);
 }
 
+/* Models of `serve` that do not serve yet, or under another REF. */
+static int serve_configured(struct services *s, const struct config *c, struct err *err) {
+    int rc = 0;
+    for (int i = 0; !rc && i < c->n_served; i++) {
+        const struct served_model *now = models_find(s->models, c->served[i].name);
+        if (now && !strcmp(now->ref, c->served[i].checkpoint))
+            continue;
+        if ((rc = models_serve(s->models, c->served[i].name, c->served[i].checkpoint, NULL, NULL, err)))
+            err_wrap(err, "serve: model '%s' cannot be loaded", c->served[i].name);
+    }
+    return rc;
+}
+
+static void reload(struct daemon *d) {
+    struct arena arena;
+    struct config config;
+    struct err err = {0};
+    char text[800];
+    arena_init(&arena, 8u << 20);
+    int rc = d->reload(d->reload_ctx, &arena, &config, &err);
+    if (!rc) {
+        log_setup((enum log_level)config.log_level, config.log_format == 1);
+        rc = serve_configured(&d->services, &config, &err);
+    }
+    if (rc)
+        log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
+    else
+        log_info("configuration reloaded: log and serve; other keys need a restart", NULL);
+    arena_done(&arena);
+}
+
 static void on_signal(uv_signal_t *handle, int signum) {
     struct daemon *d = handle->data;
-    if (signum != SIGHUP)
+    if (signum == SIGHUP)
+        reload(d);
+    else
         begin_stop(d);
 }
 
@@ -235,14 +270,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     int rc = models_new(&models, &s->models, err);
-    for (int i = 0; !rc && i < c->n_served; i++) {
-        const struct served_model *now = models_find(s->models, c->served[i].name);
-        if (now && !strcmp(now->ref, c->served[i].checkpoint))
-            continue;
-        if ((rc = models_serve(s->models, c->served[i].name, c->served[i].checkpoint, NULL, NULL, err)))
-            err_wrap(err, "serve: model '%s' cannot be loaded", c->served[i].name);
-    }
-    return rc;
+    return rc ? rc : serve_configured(s, c, err);
 }
 
 static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
@@ -330,12 +358,14 @@ static void announce(struct daemon *d) {
     sched_turn(s->sched);
 }
 
-int server_run(const struct config *config, struct err *err) {
+int server_run(const struct config *config, server_reload_fn *reload_config, void *reload_ctx, struct err *err) {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
     d->config = config;
+    d->reload = reload_config;
+    d->reload_ctx = reload_ctx;
     d->services.loop = &d->loop;
     d->services.drain = on_drain;
     d->services.paths[0] = config->data;

@@ -8,8 +8,11 @@
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
 
-/* Runs until SIGTERM or SIGINT; 0 after a clean stop. */
-int server_run(const struct config *config, struct err *err);
+/* Reads the configuration again for SIGHUP; what *ret points to lives in the arena. */
+typedef int server_reload_fn(void *ctx, struct arena *arena, struct config *ret, struct err *err);
+/* Runs until SIGTERM, SIGINT or Admin.Drain; 0 after a clean stop. SIGHUP takes log.* and serve from `reload`; the other keys need
+ * a restart. */
+int server_run(const struct config *config, server_reload_fn *reload, void *reload_ctx, struct err *err);
 
 /* Families of /metrics. */
 extern const struct metric_family metrics_families[];

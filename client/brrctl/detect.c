@@ -13,6 +13,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "data/labels.h"
 
 enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
 
@@ -40,7 +41,7 @@ struct batch {
 
 static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
     char name[4096], output[8192];
-    int rc = detection_events_name(relative, name, sizeof name, err);
+    int rc = labels_events_path(relative, name, sizeof name, err);
     if (!rc)
         rc = fsio_join(output, sizeof output, b->o->output, name, err);
     if (rc)

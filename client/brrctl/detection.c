@@ -286,16 +286,3 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
     free(reference);
     return rc;
 }
-
-int detection_events_name(const char *recording, char *buf, size_t size, struct err *err) {
-    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", ".EDF", ".BDF"};
-    size_t len = strlen(recording);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (str_ends(recording, endings[i])) {
-            len -= strlen(endings[i]);
-            break;
-        }
-    if (!str_format(buf, size, "%.*s_events.tsv", (int)len, recording))
-        return err_set(err, ERR_RANGE, "the path of %s is too long", recording);
-    return 0;
-}

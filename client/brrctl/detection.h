@@ -53,7 +53,5 @@ int detection_match(const struct detection *d, double onset_s, double end_s);
 int detection_write_events(const struct detection *d, const char *path, struct err *err);
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
 int detection_write_plot(const struct detection *d, const char *path, struct err *err);
-/* "sub-01_eeg.edf" → "sub-01_events.tsv". */
-int detection_events_name(const char *recording, char *buf, size_t size, struct err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "data/labels.h"
 
 /* What is on the screen. */
 struct view {
@@ -200,7 +201,7 @@ static int output_path(const struct arguments *o, char *buf, size_t size, struct
     int rc;
     if (str_ends(o->output, ".tsv"))
         return str_copy(buf, size, o->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
-    if ((rc = detection_events_name(fsio_basename(o->args[0]), name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
+    if ((rc = labels_events_path(fsio_basename(o->args[0]), name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
         return rc;
     return fsio_join(buf, size, o->output, name, err);
 }

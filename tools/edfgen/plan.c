@@ -35,6 +35,7 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index) {
     int focus = (int)rng_below(&rng, ELECTRODES);
     p->focus_x = SCALP[focus].x + between(&rng, -0.1f, 0.1f);
     p->focus_y = SCALP[focus].y + between(&rng, -0.1f, 0.1f);
+    p->elsewhere = between(&rng, 0.4f, 0.9f);
     p->seizure_hz[0] = between(&rng, 6.3f, 8);
     p->seizure_hz[1] = between(&rng, 2.5f, 3.3f);
     p->distractors_per_hour = between(&rng, 35, 60);
@@ -80,7 +81,14 @@ static void spike_wave(struct rng *rng, struct event *e) {
 }
 
 static void draw_seizure(struct rng *rng, const struct patient *p, struct event *e) {
-    float x = p->focus_x + between(rng, -0.3f, 0.3f), y = p->focus_y + between(rng, -0.3f, 0.3f);
+    float x = p->focus_x, y = p->focus_y;
+    if (rng_uniform(rng) < p->elsewhere) {
+        const struct electrode *other = &SCALP[rng_below(rng, ELECTRODES)];
+        x = other->x;
+        y = other->y;
+    }
+    x += between(rng, -0.3f, 0.3f);
+    y += between(rng, -0.3f, 0.3f);
     e->amplitude_uv = p->rms_uv * between(rng, 0.7f, 2.5f);
     e->hz[0] = p->seizure_hz[0] * between(rng, 0.88f, 1.12f);
     e->hz[1] = p->seizure_hz[1] * between(rng, 0.88f, 1.12f);

@@ -22,7 +22,8 @@ struct patient {
     float delta;            /* slow waves of sleep, relative */
     float line;             /* 60 Hz, relative */
     float muscle;           /* tonic muscle noise, relative */
-    float focus_x, focus_y; /* where seizures and spikes begin */
+    float focus_x, focus_y; /* where spikes and the typical seizure begin */
+    float elsewhere;        /* share of seizures that begin at another place */
     float seizure_hz[2];    /* typical first and last frequency */
     float distractors_per_hour;
     float spikes_per_hour;
