@@ -183,9 +183,9 @@ static bool near_seizure(const struct recording_plan *plan, int64_t first, int64
     return false;
 }
 
-/* A rhythm of fixed frequency and place. Harmonics have random phases: it has a seizure's spectrum, not its shape in time. */
+/* A rhythm of fixed frequency and place, as strong as a seizure; rounder, and its harmonics have random phases. */
 static void draw_run(struct rng *rng, const struct patient *p, struct event *e) {
-    float x = between(rng, -0.8f, 0.8f), y = between(rng, -0.8f, 0.8f), content = between(rng, 0, 0.55f);
+    float x = between(rng, -0.8f, 0.8f), y = between(rng, -0.8f, 0.8f), content = between(rng, 0, 0.25f);
     e->hz[0] = e->hz[1] = rng_uniform(rng) < 0.75 ? log_between(rng, 2.6f, 7.8f) : between(rng, 8, 11.5f);
     e->amplitude_uv = p->rms_uv * log_between(rng, 0.6f, 2.8f);
     e->growth = rng_uniform(rng) < 0.4 ? between(rng, 0.4f, 0.9f) : 1;
