@@ -159,9 +159,9 @@ def check_bf16_training(directory, model, tensors, settings, ours):
     narrow = read_safetensors(directory / "out16.safetensors")[0]
     check(np.allclose(narrow["losses"], ours["losses"], rtol=0.05), f"bf16 losses {narrow['losses']}, fp32 {ours['losses']}")
     check(not np.array_equal(narrow["losses"], ours["losses"]), "bf16 training gave the bits of fp32")
-    # every batch norm takes the greater part of a gradient away and leaves the rounding of what came in: only the layers near the
-    # loss can be held to bf16's own precision
-    for name in ("head.proj.weight", "head.out.weight", "decoder.3.bn2.weight", "decoder.3.conv2.weight"):
+    # every batch norm takes the greater part of a gradient away and leaves the rounding of what came in: only what lies
+    # between the last of them and the loss can be held to bf16's own precision
+    for name in ("head.proj.weight", "head.out.weight", "decoder.3.bn2.weight"):
         error = relative(narrow["grad." + name], ours["grad." + name])
         check(error < 0.1, f"bf16 gradient of {name}: relative error {error:.2e}")
 
