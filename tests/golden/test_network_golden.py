@@ -201,7 +201,7 @@ def run_case(directory, name, seed):
     net = Net(weights, config)
     net.seed, net.row0 = settings["seed"], settings["row0"]
     losses, norms, (logits, gradients) = train_reference(net, ours, x, labels, valid, settings)
-    check(net.crossed < 2e-4, f"a ReLU let through what lies {net.crossed:.1e} of its tensor's spread beyond zero")
+    check(net.crossed < 5e-4, f"a ReLU let through what lies {net.crossed:.1e} of its tensor's spread beyond zero")
     error = np.abs(ours["logits"] - logits).max() / np.abs(logits).max()
     check(error < 1e-4, f"training logits: relative error {error:.2e}")
     check(abs(ours["losses"][0] - losses[0]) < 1e-5 * losses[0], f"loss {ours['losses'][0]} instead of {losses[0]}")
