@@ -159,9 +159,9 @@ def check_bf16_training(directory, model, tensors, settings, ours):
     narrow = read_safetensors(directory / "out16.safetensors")[0]
     check(np.allclose(narrow["losses"], ours["losses"], rtol=0.05), f"bf16 losses {narrow['losses']}, fp32 {ours['losses']}")
     check(not np.array_equal(narrow["losses"], ours["losses"]), "bf16 training gave the bits of fp32")
-    # every batch norm takes the greater part of a gradient away and leaves the rounding of what came in: only the layers near the
-    # loss can be held to bf16's own precision
-    for name in ("head.proj.weight", "head.out.weight", "decoder.3.bn2.weight", "decoder.3.conv2.weight"):
+    # every batch norm takes the greater part of a gradient away and leaves the rounding of what came in: only what lies
+    # between the last of them and the loss can be held to bf16's own precision
+    for name in ("head.proj.weight", "head.out.weight", "decoder.3.bn2.weight"):
         error = relative(narrow["grad." + name], ours["grad." + name])
         check(error < 0.1, f"bf16 gradient of {name}: relative error {error:.2e}")
 
@@ -201,7 +201,7 @@ def run_case(directory, name, seed):
     net = Net(weights, config)
     net.seed, net.row0 = settings["seed"], settings["row0"]
     losses, norms, (logits, gradients) = train_reference(net, ours, x, labels, valid, settings)
-    check(net.crossed < 2e-4, f"a ReLU let through what lies {net.crossed:.1e} of its tensor's spread beyond zero")
+    check(net.crossed < 5e-4, f"a ReLU let through what lies {net.crossed:.1e} of its tensor's spread beyond zero")
     error = np.abs(ours["logits"] - logits).max() / np.abs(logits).max()
     check(error < 1e-4, f"training logits: relative error {error:.2e}")
     check(abs(ours["losses"][0] - losses[0]) < 1e-5 * losses[0], f"loss {ours['losses'][0]} instead of {losses[0]}")
