@@ -368,17 +368,26 @@ static int train_slice(struct train *t, struct err *err) {
     return rc;
 }
 
-static bool better(const struct train *t, double metric) { return isnan(t->at.best_metric) || metric > t->at.best_metric; }
+/* Metrics closer than this are equal: one recording more or less moves them further. */
+static const double metric_resolution = 1e-5;
+
+static bool better(const struct train *t, double metric) {
+    return isnan(t->at.best_metric) || metric > t->at.best_metric + metric_resolution;
+}
+/* Of equal ones the newer weights are kept: they have seen more. */
+static bool as_good(const struct train *t, double metric) {
+    return isnan(t->at.best_metric) || metric >= t->at.best_metric - metric_resolution;
+}
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct jobfile *job = t->job;
-    bool gain = isfinite(r->metric) && better(t, r->metric);
+    bool gain = isfinite(r->metric) && better(t, r->metric), best = isfinite(r->metric) && as_good(t, r->metric);
     t->newest = *r;
     t->file.events = r->events;
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
-    if (gain) {
+    if (best) {
         t->at.best_metric = r->metric;
         t->at.best_step = t->at.step;
     }
@@ -389,7 +398,7 @@ static int conclude_validation(struct train *t, const struct validation_result *
     train_log(t, TASK_INFO,
               "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.3f off %.3f%s",
               (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
-              gain ? " (best)" : "");
+              best ? " (best)" : "");
     train_record(t, "validation", r);
     return train_save(t, true, err);
 }

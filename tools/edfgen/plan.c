@@ -38,7 +38,7 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index) {
     p->elsewhere = between(&rng, 0.4f, 0.9f);
     p->seizure_hz[0] = between(&rng, 6.3f, 8);
     p->seizure_hz[1] = between(&rng, 2.5f, 3.3f);
-    p->distractors_per_hour = between(&rng, 35, 60);
+    p->distractors_per_hour = between(&rng, 20, 36);
     p->spikes_per_hour = log_between(&rng, 5, 60);
 }
 
