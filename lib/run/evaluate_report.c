@@ -206,7 +206,6 @@ static void put_recording(struct json_writer *w, struct str *table, const struct
 }
 
 static void put_head(struct json_writer *w, const struct evaluate *e) {
-    static const char *const limits[SCORE_LIMITS] = {"10", "5", "2.5", "1"};
     const struct detector_info *info = detector_info(e->detector);
     json_put_str(w, "kind", "evaluation");
     json_put_str(w, "definition", SCORE_DEFINITION);
@@ -216,10 +215,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     events_config_to_json(&e->found.events, w, "events");
     json_put_f64(w, "auroc", e->found.auroc);
     json_put_f64(w, "loss", e->found.loss);
-    json_begin_object(w, "sensitivity_at_fa_per_24h");
-    for (int i = 0; i < SCORE_LIMITS; i++)
-        json_put_f64(w, limits[i], e->found.sensitivity_at[i]);
-    json_end(w, '}');
+    score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
     if (e->job->evaluate.alarm_hop_s > 0)
         score_alarm_report_json(&e->found.alarms, w, "alarms");
 }

@@ -129,6 +129,7 @@ void evaluation_free(struct evaluation *e) {
 
 int evaluation_count(const struct evaluation *e) { return e->n_traces; }
 int evaluation_current(const struct evaluation *e) { return e->current; }
+const struct score_sweep *evaluation_sweep(const struct evaluation *e) { return &e->sweep; }
 
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret) {
     const struct trace *t = &e->traces[index];

@@ -47,6 +47,8 @@ int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_resu
 void evaluation_free(struct evaluation *e);         /* NULL is fine */
 int evaluation_count(const struct evaluation *e);   /* recordings */
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
+/* Every pair of thresholds that was tried; lives as long as e. */
+const struct score_sweep *evaluation_sweep(const struct evaluation *e);
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret);
 
 #endif

@@ -203,33 +203,35 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
     json_end(w, '}');
 }
 
-/* Event F1, and a little of the sample F1 so that pairs that are equal or nearly so are told apart by how well they cover the
- * seizures; −1 of a point that may not be chosen. */
-static double worth(const struct score_point *p, double limit) {
-    static const double sample_f1_weight = 0.05;
+static const double sample_f1_slack = 0.05;
+
+/* Event F1 of a point that may be chosen; −1 of one that may not. */
+static double eligible_f1(const struct score_point *p, double limit) {
     const struct score *event = &p->scores[SCORE_EVENT];
-    double sample_f1 = p->scores[SCORE_SAMPLE].f1;
-    if (!(event->f1 > 0) || event->false_alarms_per_24h > limit)
-        return -1;
-    return event->f1 + sample_f1_weight * (isnan(sample_f1) ? 0 : sample_f1);
+    return event->f1 > 0 && event->false_alarms_per_24h <= limit ? event->f1 : -1;
+}
+
+static double sample_f1(const struct score_point *p) {
+    double f1 = p->scores[SCORE_SAMPLE].f1;
+    return isnan(f1) ? 0 : f1;
 }
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
-    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY;
-    int first = -1, last = -1;
-    double best = 0;
+    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, event = 0, sample = 0;
+    int best = -1;
+    for (int i = 0; i < s->n; i++)
+        event = fmax(event, eligible_f1(&s->points[i], limit));
+    for (int i = 0; i < s->n; i++)
+        if (event > 0 && eligible_f1(&s->points[i], limit) >= event)
+            sample = fmax(sample, sample_f1(&s->points[i]));
     for (int i = 0; i < s->n; i++) {
-        double value = worth(&s->points[i], limit);
-        if (value > best + 1e-12) {
-            best = value;
-            first = last = i;
-        } else if (first >= 0 && last == i - 1 && fabs(value - best) <= 1e-12 && s->points[i].on > s->points[last].on) {
-            last = i; /* the plateau goes on within one off ratio */
-        }
+        const struct score_point *p = &s->points[i], *now = best < 0 ? NULL : &s->points[best];
+        if (event <= 0 || eligible_f1(p, limit) < event || sample_f1(p) < sample - sample_f1_slack)
+            continue;
+        if (!now || p->on > now->on || (p->on >= now->on && sample_f1(p) > sample_f1(now)))
+            best = i;
     }
-    if (first < 0)
-        return isinf(limit) ? -1 : score_sweep_best(s, 0);
-    return (first + last) / 2;
+    return best >= 0 || isinf(limit) ? best : score_sweep_best(s, 0);
 }
 
 int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,

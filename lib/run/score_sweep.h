@@ -55,8 +55,8 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
-/* Index of the point with the best pooled event F1, to which a twentieth of its sample F1 is added (the middle of a plateau of
- * equal ones); −1 when no point has one. */
+/* Index of the point with the best pooled event F1; of equal ones the highest `on` whose sample F1 is within 0.05 of the best among
+ * them; −1 when no point has one. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 /* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
  * no threshold that finds one. */
