@@ -8,13 +8,14 @@
 #include "base/options.h"
 #include "base/str.h"
 #include "kernels/device.h"
+#include "store/store_options.h"
 
 struct raw {
     struct config c;
     const struct yaml_node *tls, *auth, *stores, *serve;
     struct option_list devices;
     const char *memory;
-    int64_t cache_max, resume_ttl_ms, message_control, message_data;
+    int64_t resume_ttl_ms, message_control, message_data;
 };
 
 #define C(field) offsetof(struct raw, c.field)
@@ -34,9 +35,10 @@ static const struct option rows[] = {
     {"paths.data", OPTION_STRING, C(data), "/data", 0, 0, NULL, "read-only recordings"},
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
     {"paths.results", OPTION_STRING, C(results), "/results", 0, 0, NULL, "job output and checkpoints"},
-    {"cache.max_size", OPTION_BYTES, R(cache_max), "none", 1, 0, NULL, "eviction threshold (unsupported yet: nothing is evicted)"},
+    {"cache.max_size", OPTION_BYTES, C(cache_max), "none", 1, 0, NULL,
+     "limit of what is kept of S3 objects, the oldest go first; none = four fifths of the volume"},
     {"stores", OPTION_NODE, R(stores), "null", 0, 0, NULL,
-     "NAME: {url: file:///dir} for store://NAME/prefix (s3:// is unsupported yet)"},
+     "NAME: {url: file:///dir or s3://bucket/prefix, …} for store://NAME/prefix; docs/stores.md"},
     {"local_paths", OPTION_BOOL, C(local_paths), "false", 0, 0, NULL, "jobs may name any file:// path the daemon can read"},
     {"jobs.database", OPTION_STRING, C(database), "null", 0, 0, NULL, "SQLite file; default paths.results/jobs.sqlite"},
     {"jobs.max_queued", OPTION_I64, C(max_queued), "1000", 1, 100000, NULL, "jobs that may wait"},
@@ -56,22 +58,6 @@ static const struct option rows[] = {
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
 };
 static const struct option_table table = ROWS(rows);
-
-struct store_raw {
-    const char *url, *endpoint, *region, *credentials;
-    bool path_style, anonymous, requester_pays;
-};
-#define S(field) offsetof(struct store_raw, field)
-static const struct option store_rows[] = {
-    {"url", OPTION_STRING, S(url), NULL, 0, 0, NULL, "file:///dir, or s3://bucket/prefix (unsupported yet)"},
-    {"endpoint", OPTION_STRING, S(endpoint), "null", 0, 0, NULL, "of an S3 store"},
-    {"region", OPTION_STRING, S(region), "null", 0, 0, NULL, "of an S3 store"},
-    {"path_style", OPTION_BOOL, S(path_style), "false", 0, 0, NULL, "of an S3 store"},
-    {"anonymous", OPTION_BOOL, S(anonymous), "false", 0, 0, NULL, "of an S3 store"},
-    {"requester_pays", OPTION_BOOL, S(requester_pays), "false", 0, 0, NULL, "of an S3 store"},
-    {"credentials", OPTION_STRING, S(credentials), "null", 0, 0, NULL, "of an S3 store"},
-};
-static const struct option_table store_table = ROWS(store_rows);
 
 struct serve_raw {
     const char *name, *checkpoint;
@@ -147,21 +133,15 @@ static int pick_device(struct raw *raw, const struct yaml_node *root, const char
 }
 
 static int read_store(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
-    struct store_raw store = {0};
+    struct source_store store = {.name = node->key};
     if (raw->c.n_stores == CONFIG_MAX_STORES)
         return options_error(node, file, err, "more than %d stores", CONFIG_MAX_STORES);
-    if (node->type != YAML_MAPPING)
-        return options_error(node, file, err, "store %s: expected a mapping with url", node->key);
-    int rc = options_read(&store_table, node, file, arena, &store, err);
+    int rc = store_options_read(node, file, arena, &store.config, err);
     if (rc)
         return rc;
-    if (str_starts(store.url, "s3://")) {
-        options_error(node, file, err, "store %s: S3 is unsupported yet; use a file:///dir url", node->key);
-        return err->code = ERR_UNSUPPORTED;
-    }
-    if (!str_starts(store.url, "file:///"))
-        return options_error(node, file, err, "store %s: url '%s'; expected file:///dir", node->key, store.url);
-    raw->c.stores[raw->c.n_stores++] = (struct sched_store){node->key, store.url + 7};
+    if (str_starts(store.config.url, "file://"))
+        store.dir = store.config.url + strlen("file://");
+    raw->c.stores[raw->c.n_stores++] = store;
     return 0;
 }
 
@@ -201,8 +181,7 @@ static int check_fixed(const struct raw *raw, const struct yaml_node *root, cons
         int64_t value, only;
     } fixed[] = {{"limits.resume_ttl", raw->resume_ttl_ms, 120 * 1000},
                  {"limits.message_control", raw->message_control, 256 * 1024},
-                 {"limits.message_data", raw->message_data, 4 * 1024 * 1024},
-                 {"cache.max_size", raw->cache_max, -1}};
+                 {"limits.message_data", raw->message_data, 4 * 1024 * 1024}};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (fixed[i].value != fixed[i].only)
             return blame(root, file, fixed[i].key, ERR_UNSUPPORTED,

@@ -25,7 +25,8 @@ struct config {
     int log_level;                                               /* enum log_level */
     int log_format;                                              /* 0 text, 1 JSON */
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
-    struct sched_store stores[CONFIG_MAX_STORES];                /* directories so far (url file:///dir) */
+    struct source_store stores[CONFIG_MAX_STORES];
+    int64_t cache_max; /* bytes kept of buckets; -1 = four fifths of the volume */
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;

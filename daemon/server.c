@@ -284,7 +284,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct worker_config worker = {.device = c->device,
                                    .threads = (int)c->cpu_threads,
-                                   .cache_dir = c->cache,
+                                   .source = {c->stores, c->n_stores, c->cache, c->cache_max},
                                    .default_wall_clock_ms = c->default_wall_clock_ms,
                                    .memory_limit_bytes = c->memory_bytes,
                                    .metrics = s->metrics,

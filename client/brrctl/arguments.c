@@ -19,6 +19,13 @@ static const struct row {
 } rows[] = {
     {"--json", FLAG, AT(json), "", "one object a line, for programs", 0, 0},
     {"--endpoint", TEXT, AT(endpoint), "E", "unix:/path or host:port; default: environment BRR_ENDPOINT", 0, 0},
+    {"--config", TEXT, AT(config), "FILE", "daemon.yaml, for store://NAME URLs", 0, 0},
+    {"--region", TEXT, AT(region), "R", "of the bucket; default AWS_REGION, else us-east-1", 0, 0},
+    {"--credentials", TEXT, AT(credentials), "FROM", "env, file:PATH#profile or systemd:NAME", 0, 0},
+    {"--anonymous", FLAG, AT(anonymous), "", "unsigned requests, for public buckets", 0, 0},
+    {"--path-style", FLAG, AT(path_style), "", "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT", 0, 0},
+    {"--requester-pays", FLAG, AT(requester_pays), "", "agree to pay for what is read", 0, 0},
+    {"--stall", INTEGER, AT(stall_s), "S", "seconds without a byte after which a transfer is begun again, default 20", 1, 3600},
     {"--set", LIST, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
     {"--name", TEXT, AT(name), "NAME", "name of the job", 0, 0},
     {"--watch", FLAG, AT(watch), "", "follow it to its end; Ctrl-C detaches", 0, 0},
@@ -178,7 +185,8 @@ bool arguments_parse(int argc, char **argv, const char *takes, struct arguments 
                               .parallel = -1,
 
                               .first = -1,
-                              .count = -1};
+                              .count = -1,
+                              .stall_s = -1};
     if (!(ret->args = calloc((size_t)argc + 1, sizeof *ret->args))) {
         fputs("brrctl: out of memory\n", stderr);
         return false;

@@ -56,6 +56,16 @@ static const struct command commands[] = {
      "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
      "(exit 1 when there are some). Only headers and labels are read.\n"
      "example: brrctl dataset /data/eeg --montage bipolar-18"},
+    {"store", "ls|get|put|check [FILE] URL",
+     "--config --region --credentials --anonymous --path-style --requester-pays --stall --output --out",
+     "a directory or bucket; works without a daemon", cmd_store, 2, 3,
+     "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
+     "--endpoint is the S3 server's here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
+     "  ls URL             objects whose keys start so\n"
+     "  get URL            one object, or with '/' at the end all below it; --out FILE or DIR\n"
+     "  put FILE URL       one file\n"
+     "  check URL          list, and read a byte\n"
+     "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous"},
     {"top", "", "--once --interval", "device, jobs, streams and rates, live", cmd_top, 0, 0, "example: brrctl top --once"},
     {"metrics", "[PREFIX]", "--watch --interval", "the daemon's metrics", cmd_metrics, 0, 1, "example: brrctl metrics brrd_stream"},
     {"devices", "", "", "what the daemon computes on", cmd_devices, 0, 0, "example: brrctl devices"},

@@ -149,11 +149,14 @@ static int below(const char *dir, const char *prefix, char path[4096], struct er
 }
 
 static int resolve_store(const struct sched *s, const char *name, char path[4096], struct err *err) {
-    size_t len = strcspn(name, "/");
-    for (int i = 0; i < s->config.n_stores; i++)
-        if (strlen(s->config.stores[i].name) == len && !strncmp(s->config.stores[i].name, name, len))
-            return below(s->config.stores[i].dir, name[len] ? name + len + 1 : ".", path, err);
-    return err_set(err, ERR_NOT_FOUND, "data.source: daemon.yaml has no store '%.*s'; add it under stores", (int)len, name);
+    const struct source_store *store;
+    const char *prefix;
+    int rc = source_find(s->config.stores, s->config.n_stores, name, &store, &prefix, err);
+    if (rc)
+        return rc;
+    if (store->dir)
+        return below(store->dir, *prefix ? prefix : ".", path, err);
+    return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
 }
 
 static int resolve_local(const struct sched *s, const char *source, char path[4096], struct err *err) {
@@ -180,7 +183,7 @@ int sched_resolve_source(const struct sched *s, const char *source, char *buf, s
         rc = resolve_local(s, source + 7, path, err);
     else
         rc = below(s->config.data_dir, source, path, err);
-    if (!rc && !fsio_is_dir(path))
+    if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
         rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read", path);
     if (!rc && !str_copy(buf, size, path))
         rc = err_set(err, ERR_RANGE, "data.source is too long");

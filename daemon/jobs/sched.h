@@ -7,15 +7,10 @@
 
 enum { SCHED_MAX_JOBS = 100000 };
 
-/* store://NAME/… lies below dir. */
-struct sched_store {
-    const char *name, *dir;
-};
-
 struct sched_config {
     const char *database, *results_dir, *data_dir;
     bool local_paths;
-    const struct sched_store *stores;
+    const struct source_store *stores;
     int n_stores;
     int64_t max_queued;
     int64_t keep_finished_ms; /* ended jobs older than this are forgotten, their files stay; -1 = never */
@@ -53,7 +48,7 @@ void sched_tick(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
 bool sched_idle(const struct sched *s); /* nothing runs */
-/* data.source as a directory the daemon may read: INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
+/* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
 int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err);
 struct jobdb *sched_db(struct sched *s);
 

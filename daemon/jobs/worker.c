@@ -170,6 +170,7 @@ static void run_order(struct worker *w) {
     struct arena arena;
     struct jobfile job;
     struct err err = {0};
+    struct source *source = NULL;
     void *task = NULL;
     struct str result;
     int64_t start_ms = clock_ms();
@@ -178,7 +179,7 @@ static void run_order(struct worker *w) {
     w->has_checkpoint = false;
     struct task_env env = {.device = w->device,
                            .directory = w->order->directory,
-                           .cache_dir = w->config.cache_dir,
+                           .cache_dir = w->config.source.cache_dir,
                            .data_root = w->order->data_root,
                            .memory_limit_bytes = w->config.memory_limit_bytes,
                            .stop = &w->stop_now,
@@ -191,6 +192,8 @@ static void run_order(struct worker *w) {
     if (!rc && !kind)
         rc = err_set(&err, ERR_UNSUPPORTED, "kind '%s' is unsupported yet", job.kind_name);
     w->preparing = true;
+    if (!rc)
+        rc = source_open(&w->config.source, &job, &env, &source, &err);
     if (!rc)
         rc = kind->open(&job, &env, &task, &err);
     w->preparing = false;
@@ -205,6 +208,7 @@ static void run_order(struct worker *w) {
     }
     if (kind)
         kind->close(task);
+    source_close(source);
     struct worker_report *r = report_new(w, WORKER_DONE);
     if (r) {
         r->rc = rc;

@@ -137,7 +137,10 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         notice(v, "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
         v->job.training.precision = JOB_PRECISION_FP32;
     }
-    if (!sched_resolve_source(s->sched, v->job.data.source, v->data_root, sizeof v->data_root, &why))
+    rc = sched_resolve_source(s->sched, v->job.data.source, v->data_root, sizeof v->data_root, &why);
+    if (!rc && str_starts(v->data_root, "store://"))
+        rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
+    if (!rc)
         v->config.data_root = v->data_root;
     else
         notice(v, why.message);

@@ -291,6 +291,7 @@ int local_open(const char *directory, struct store **ret, struct err *err) {
     if (!local)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", directory);
     local->base.ops = &local_ops;
+    local->base.identity = local->root;
     int rc = fsio_absolute(local->root, sizeof local->root, directory, err);
     if (!rc && !fsio_is_dir(local->root))
         rc = err_set(err, ERR_NOT_FOUND, "%s is not a directory; create it, or correct the store's url", directory);

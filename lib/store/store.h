@@ -56,10 +56,26 @@ struct store_ops {
 /* The first member of every kind's own struct. */
 struct store {
     const struct store_ops *ops;
+    const char *identity; /* the kind's memory */
 };
 
-/* url: "file:///DIRECTORY" (must exist). UNSUPPORTED for s3://, INVALID for anything else; the message says what is accepted. */
+/* All but url may be zero. */
+struct store_config {
+    const char *url;      /* "file:///DIRECTORY" (must exist), or "s3://BUCKET[/PREFIX]" */
+    const char *endpoint; /* "http[s]://HOST[:PORT]"; NULL = AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's of the region */
+    const char *region;   /* NULL = AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
+    const char *credentials; /* as in store/s3_credentials.h */
+    bool path_style;         /* ENDPOINT/BUCKET instead of BUCKET.ENDPOINT; always so for IP addresses and names without a dot */
+    bool anonymous, requester_pays;
+    int stall_s; /* a transfer without a byte for so long is begun again; 0 = 20 */
+};
+
+/* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here. */
+int store_open_config(const struct store_config *config, struct store **ret, struct err *err);
+/* The same of the url alone. */
 int store_open(const char *url, struct store **ret, struct err *err);
+/* What tells this store from others ("file:///dir", "s3 https://host bucket/prefix"); the store's. */
+const char *store_identity(const struct store *store);
 void store_close(struct store *store); /* NULL is fine */
 
 /* The operations above, with keys and prefixes checked (INVALID). */

@@ -1,0 +1,314 @@
+/* store ls|get|put|check: a directory or bucket by its URL, without a daemon. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "store/store.h"
+#include "store/store_options.h"
+
+enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20 };
+
+struct place {
+    struct arena memory;
+    struct store *store;
+    char key[PATH_BYTES]; /* what the URL names in the store: an object or the start of some; may be "" */
+};
+
+struct meter {
+    const char *name;
+    double shown_s;
+    bool terminal;
+};
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool show(void *ctx, int64_t done, int64_t total) {
+    struct meter *m = ctx;
+    char bar[OUTPUT_BAR_SIZE], a[32];
+    double now = now_s();
+    if (m->terminal && now - m->shown_s >= 0.2 && total > 0) {
+        fprintf(stderr, "\r%s of %s  %.60s ", output_bar((double)done / (double)total, bar),
+                output_bytes((double)total, a, sizeof a), m->name);
+        m->shown_s = now;
+    }
+    return true;
+}
+
+/* The entry NAME of `stores` in the file --config names. */
+static int read_config(const struct arguments *o, const char *name, struct place *p, struct store_config *ret, struct err *err) {
+    char *text = NULL;
+    size_t len = 0;
+    struct yaml_node *root = NULL;
+    if (!o->config)
+        return err_set(err, ERR_INVALID, "store://%s: name the daemon's file with --config daemon.yaml", name);
+    int rc = fsio_read(o->config, CONFIG_MAX, &text, &len, err);
+    if (!rc)
+        rc = yaml_parse(&p->memory, text, len, o->config, &root, err);
+    free(text);
+    if (rc)
+        return rc;
+    const struct yaml_node *stores = yaml_get(root, "stores");
+    for (const struct yaml_node *n = stores ? stores->child : NULL; n; n = n->next)
+        if (n->key && !strcmp(n->key, name))
+            return store_options_read(n, o->config, &p->memory, ret, err);
+    return err_set(err, ERR_NOT_FOUND, "%s has no store '%s'; add it under stores", o->config, name);
+}
+
+/* The last part of a file:// URL may be no directory yet: the store is the deepest directory above it. */
+static int split_local(const char *path, struct place *p, char url[PATH_BYTES], struct err *err) {
+    char dir[PATH_BYTES];
+    if (!str_copy(dir, sizeof dir, path))
+        return err_set(err, ERR_RANGE, "%.100s…: the path is too long", path);
+    size_t len = strlen(dir);
+    while (len > 1 && !fsio_is_dir(dir)) {
+        while (len > 1 && dir[len - 1] != '/')
+            len--;
+        len -= len > 1;
+        dir[len] = '\0';
+    }
+    str_copy(p->key, sizeof p->key, path + len + (path[len] == '/'));
+    return str_format(url, PATH_BYTES, "file://%s", dir) ? 0 : err_set(err, ERR_RANGE, "%.100s…: the path is too long", path);
+}
+
+static int open_place(const struct arguments *o, const char *text, struct place *p, struct err *err) {
+    struct store_config config = {.endpoint = o->endpoint,
+                                  .region = o->region,
+                                  .credentials = o->credentials,
+                                  .path_style = o->path_style,
+                                  .anonymous = o->anonymous,
+                                  .requester_pays = o->requester_pays,
+                                  .stall_s = o->stall_s > 0 ? (int)o->stall_s : 0};
+    char url[PATH_BYTES], name[256];
+    const char *rest = "";
+    int rc = 0;
+    arena_init(&p->memory, 8u << 20);
+    if (str_starts(text, "store://")) {
+        size_t len = strcspn(text + 8, "/");
+        str_format(name, sizeof name, "%.*s", (int)len, text + 8);
+        rc = read_config(o, name, p, &config, err);
+        rest = text[8 + len] ? text + 8 + len + 1 : "";
+        str_copy(p->key, sizeof p->key, rest);
+    } else if (str_starts(text, "s3://")) {
+        size_t len = strcspn(text + 5, "/");
+        if (!str_format(url, sizeof url, "s3://%.*s", (int)len, text + 5) ||
+            !str_copy(p->key, sizeof p->key, text[5 + len] ? text + 5 + len + 1 : ""))
+            rc = err_set(err, ERR_RANGE, "%.100s…: the URL is too long", text);
+        config.url = url;
+    } else if (str_starts(text, "file:///")) {
+        rc = split_local(text + 7, p, url, err);
+        config.url = url;
+    } else {
+        rc = err_set(err, ERR_INVALID, "'%.200s' is no store; expected s3://BUCKET/KEY, file:///PATH or store://NAME/KEY", text);
+    }
+    return rc ? rc : store_open_config(&config, &p->store, err);
+}
+
+static void close_place(struct place *p) {
+    store_close(p->store);
+    arena_done(&p->memory);
+}
+
+/* Every object below the place's key; visit gives 0 to go on. */
+typedef int visit_fn(void *ctx, const struct store_item *item, struct err *err);
+static int each(const struct place *p, visit_fn *visit, void *ctx, struct err *err) {
+    char after[STORE_KEY_SIZE] = "";
+    int rc = 0;
+    for (bool more = true; !rc && more;) {
+        struct store_page page;
+        if ((rc = store_list(p->store, p->key, after, &page, err)))
+            return rc;
+        more = page.more && page.count;
+        if (page.count)
+            str_copy(after, sizeof after, page.items[page.count - 1].key);
+        for (size_t i = 0; !rc && i < page.count; i++)
+            rc = visit(ctx, &page.items[i], err);
+        store_page_done(&page);
+    }
+    return rc;
+}
+
+struct totals {
+    const struct arguments *o;
+    const struct place *place;
+    const char *output;
+    int64_t objects, bytes;
+};
+
+static void print_item(const struct arguments *o, const char *key, const struct store_item *item) {
+    char when[32];
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "key", key);
+        json_put_i64(w, "bytes", item->size_bytes);
+        json_put_i64(w, "modified_ms", item->mtime_ns / 1000000);
+        json_put_str(w, "tag", item->tag);
+        output_end(&out);
+    } else {
+        printf("%s %14" PRId64 "  %s\n", output_time(item->mtime_ns / 1000000, when, sizeof when), item->size_bytes, key);
+    }
+}
+
+static int list_item(void *ctx, const struct store_item *item, struct err *err) {
+    struct totals *t = ctx;
+    (void)err;
+    print_item(t->o, item->key, item);
+    t->objects++;
+    t->bytes += item->size_bytes;
+    return 0;
+}
+
+static int fetch(const struct place *p, const char *key, const char *path, struct err *err) {
+    struct meter m = {.name = key, .terminal = isatty(STDERR_FILENO)};
+    const struct store_watch watch = {show, &m};
+    int rc = store_get(p->store, key, path, &watch, err);
+    if (m.shown_s > 0)
+        fputs("\r\033[K", stderr);
+    return rc;
+}
+
+/* Below the output folder, under what follows the last '/' of the URL's key. */
+static int fetch_item(void *ctx, const struct store_item *item, struct err *err) {
+    struct totals *t = ctx;
+    char path[PATH_BYTES], dir[PATH_BYTES];
+    const char *slash = strrchr(t->place->key, '/');
+    size_t skip = slash ? (size_t)(slash - t->place->key) + 1 : 0;
+    int rc = fsio_join(path, sizeof path, t->output, item->key + skip, err);
+    if (rc)
+        return rc;
+    str_copy(dir, sizeof dir, path);
+    *strrchr(dir, '/') = '\0';
+    rc = *dir ? fsio_mkdirs(dir, err) : 0;
+    if (!rc)
+        rc = fetch(t->place, item->key, path, err);
+    if (!rc)
+        print_item(t->o, path, item);
+    t->objects++;
+    t->bytes += item->size_bytes;
+    return rc;
+}
+
+static void print_totals(const struct totals *t) {
+    char size[32];
+    if (!t->o->json)
+        printf("%" PRId64 " objects, %s\n", t->objects, output_bytes((double)t->bytes, size, sizeof size));
+}
+
+static int run_ls(const struct arguments *o, const struct place *p, struct err *err) {
+    struct totals t = {.o = o, .place = p};
+    int rc = each(p, list_item, &t, err);
+    if (!rc)
+        print_totals(&t);
+    return rc;
+}
+
+static int run_get(const struct arguments *o, const struct place *p, struct err *err) {
+    struct totals t = {.o = o, .place = p, .output = o->output ? o->output : "."};
+    struct store_item item;
+    if (!*p->key || str_ends(p->key, "/")) {
+        int rc = each(p, fetch_item, &t, err);
+        if (!rc && !t.objects)
+            rc = err_set(err, ERR_NOT_FOUND, "%s: there is no object below it", o->args[1]);
+        if (!rc)
+            print_totals(&t);
+        return rc;
+    }
+    char path[PATH_BYTES];
+    int rc = 0;
+    if (o->output && !fsio_is_dir(o->output))
+        str_copy(path, sizeof path, o->output);
+    else
+        rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err);
+    if (!rc)
+        rc = fetch(p, p->key, path, err);
+    if (!rc)
+        rc = store_stat(p->store, p->key, &item, err);
+    if (!rc)
+        print_item(o, path, &item);
+    return rc;
+}
+
+static int run_put(const struct arguments *o, struct place *p, struct err *err) {
+    struct store_item item;
+    const char *file = o->args[1];
+    if ((!*p->key || str_ends(p->key, "/")) && strlen(p->key) + strlen(fsio_basename(file)) < sizeof p->key)
+        str_format(p->key + strlen(p->key), sizeof p->key - strlen(p->key), "%s", fsio_basename(file));
+    struct meter m = {.name = p->key, .terminal = isatty(STDERR_FILENO)};
+    const struct store_watch watch = {show, &m};
+    int rc = store_put(p->store, file, p->key, &watch, err);
+    if (m.shown_s > 0)
+        fputs("\r\033[K", stderr);
+    if (!rc)
+        rc = store_stat(p->store, p->key, &item, err);
+    if (!rc)
+        print_item(o, p->key, &item);
+    return rc;
+}
+
+/* That it can be listed, and the first object's first byte be read. */
+static int run_check(const struct arguments *o, const struct place *p, struct err *err) {
+    struct store_page page;
+    double begun_s = now_s();
+    int rc = store_list(p->store, p->key, "", &page, err);
+    if (rc)
+        return rc;
+    double list_s = now_s() - begun_s;
+    char byte;
+    size_t len = 1;
+    begun_s = now_s();
+    if (page.count)
+        rc = store_read(p->store, page.items[0].key, 0, &byte, &len, err);
+    double read_s = now_s() - begun_s;
+    if (!rc && o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "store", store_identity(p->store));
+        json_put_i64(w, "objects", (int64_t)page.count);
+        json_put_bool(w, "more", page.more);
+        json_put_f64(w, "list_s", list_s);
+        json_put_f64(w, "read_s", page.count ? read_s : NAN);
+        output_end(&out);
+    } else if (!rc) {
+        printf("PASS list  %.0f ms, %zu%s objects\n", 1e3 * list_s, page.count, page.more ? " and more" : "");
+        if (page.count)
+            printf("PASS read  %.0f ms, %s\n", 1e3 * read_s, page.items[0].key);
+    }
+    store_page_done(&page);
+    return rc;
+}
+
+int cmd_store(const struct arguments *o) {
+    const char *verb = o->args[0];
+    bool put = !strcmp(verb, "put");
+    struct place place = {0};
+    struct err err = {0};
+    if (o->n_args != (put ? 3 : 2)) {
+        fputs("usage: brrctl store ls|get|check URL, brrctl store put FILE URL\n", stderr);
+        return EXIT_USAGE;
+    }
+    int rc = open_place(o, o->args[put ? 2 : 1], &place, &err);
+    if (!rc && put)
+        rc = run_put(o, &place, &err);
+    else if (!rc && !strcmp(verb, "ls"))
+        rc = run_ls(o, &place, &err);
+    else if (!rc && !strcmp(verb, "get"))
+        rc = run_get(o, &place, &err);
+    else if (!rc && !strcmp(verb, "check"))
+        rc = run_check(o, &place, &err);
+    else if (!rc)
+        rc = err_set(&err, ERR_INVALID, "store %s: expected ls, get, put or check", verb);
+    close_place(&place);
+    return rc ? brrctl_fail(&err) : 0;
+}

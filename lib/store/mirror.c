@@ -1,0 +1,281 @@
+#include "store/mirror.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { THREADS = 4, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+
+struct file {
+    char *key;
+    int64_t bytes;
+    char cache_key[DIGEST_HEX_SIZE];
+    bool pinned;
+};
+
+struct mirror {
+    struct mirror_config config;
+    char prefix[STORE_KEY_SIZE + 1], directory[PATH_BYTES];
+    struct file *files;
+    int64_t n_files, capacity;
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t turned;
+    int64_t next, done_files, done_bytes, bytes;
+    int running;
+    struct err err;
+    atomic_bool stop;
+};
+
+static bool ends_in(const char *name, const char *const *endings) {
+    size_t len = strlen(name);
+    for (; *endings; endings++) {
+        size_t n = strlen(*endings);
+        if (len >= n && !strcasecmp(name + len - n, *endings))
+            return true;
+    }
+    return false;
+}
+
+static bool is_recording(const char *key) { return ends_in(key, (const char *const[]){".edf", ".bdf", NULL}); }
+
+/* Labels and what tells patients and splits apart. */
+static bool is_label(const char *key) {
+    return ends_in(key, (const char *const[]){".tsv", ".csv", ".csv_bi", ".txt", ".json", ".tse", ".tse_bi", ".lbl", ".lbl_bi",
+                                              ".seizures", NULL});
+}
+
+static int out_of_memory(const struct mirror *m, struct err *err) {
+    return err_set(err, ERR_EXHAUSTED, "%s: out of memory listing %lld files", store_identity(m->config.store),
+                   (long long)m->n_files);
+}
+
+static int add_file(struct mirror *m, const struct store_item *item, struct err *err) {
+    struct str id;
+    if (m->n_files == MAX_FILES)
+        return err_set(err, ERR_RANGE, "%s: more than %d files below '%s'; name a narrower prefix", store_identity(m->config.store),
+                       MAX_FILES, m->prefix);
+    if (m->n_files == m->capacity) {
+        int64_t capacity = m->capacity ? 2 * m->capacity : 256;
+        struct file *files = realloc(m->files, (size_t)capacity * sizeof *files);
+        if (!files)
+            return out_of_memory(m, err);
+        m->files = files;
+        m->capacity = capacity;
+    }
+    struct file *f = &m->files[m->n_files];
+    *f = (struct file){.key = strdup(item->key), .bytes = item->size_bytes};
+    if (!f->key)
+        return out_of_memory(m, err);
+    m->n_files++;
+    m->bytes += f->bytes;
+    str_init(&id, 8192);
+    str_printf(&id, "%s\n%s\n%s\n%lld", store_identity(m->config.store), item->key, item->tag, (long long)item->size_bytes);
+    if (!*item->tag) /* a server without ETags: the time must do */
+        str_printf(&id, "\n%lld", (long long)item->mtime_ns);
+    bool ok = str_ok(&id) && digest_bytes(str_cstr(&id), id.len, f->cache_key);
+    str_done(&id);
+    return ok ? 0 : out_of_memory(m, err);
+}
+
+static int list_files(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
+    char after[STORE_KEY_SIZE] = "";
+    int64_t recordings = 0, most = m->config.max_recordings;
+    int rc = 0;
+    for (bool more = true; !rc && more;) {
+        struct store_page page;
+        if ((rc = store_list(m->config.store, m->prefix, after, &page, err)))
+            return rc;
+        more = page.more && page.count;
+        if (page.count)
+            str_copy(after, sizeof after, page.items[page.count - 1].key);
+        for (size_t i = 0; !rc && i < page.count; i++) {
+            bool recording = is_recording(page.items[i].key);
+            if (recording && most && recordings >= most)
+                continue;
+            recordings += recording;
+            if (recording || is_label(page.items[i].key))
+                rc = add_file(m, &page.items[i], err);
+        }
+        store_page_done(&page);
+        const struct mirror_progress p = {.files = m->n_files, .bytes = m->bytes};
+        if (!rc && !progress(ctx, &p))
+            rc = err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
+    }
+    if (!rc && !recordings)
+        rc = err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
+                     store_identity(m->config.store), m->prefix);
+    return rc;
+}
+
+static bool go_on(void *ctx, int64_t done, int64_t total) {
+    const struct mirror *m = ctx;
+    (void)done;
+    (void)total;
+    return !atomic_load(&m->stop);
+}
+
+/* The object into the cache, pinned; path is where it stands. */
+static int fetch(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
+    struct cache_slot slot;
+    char left[CACHE_PATH_SIZE + 16];
+    const struct store_watch watch = {go_on, m};
+    int64_t bytes = 0;
+    if (!cache_lookup(m->config.cache, f->cache_key, path, NULL))
+        return 0;
+    int rc = cache_reserve(m->config.cache, f->cache_key, f->bytes, &slot, err);
+    if (rc)
+        return rc;
+    rc = store_get(m->config.store, f->key, slot.path, &watch, err);
+    if (!rc)
+        rc = fsio_size(slot.path, &bytes, NULL, err);
+    if (!rc && bytes != f->bytes) /* a newer version than the one listed must not stand under its key */
+        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", f->key,
+                     (long long)bytes, (long long)f->bytes);
+    if (!rc)
+        return cache_commit(m->config.cache, &slot, path, err);
+    str_format(left, sizeof left, "%s.part", slot.path);
+    unlink(left);
+    str_format(left, sizeof left, "%s.part.journal", slot.path);
+    unlink(left);
+    cache_abort(m->config.cache, &slot);
+    return rc;
+}
+
+static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
+    char path[PATH_BYTES], dir[PATH_BYTES];
+    int rc = fsio_join(path, sizeof path, m->directory, f->key + strlen(m->prefix), err);
+    if (rc)
+        return rc;
+    str_copy(dir, sizeof dir, path);
+    *strrchr(dir, '/') = '\0';
+    if ((rc = fsio_mkdirs(dir, err)))
+        return rc;
+    return symlink(target, path) ? err_errno(err, errno, "cannot link %s", path) : 0;
+}
+
+static void *transfer(void *arg) {
+    struct mirror *m = arg;
+    pthread_mutex_lock(&m->lock);
+    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->n_files) {
+        struct file *f = &m->files[m->next++];
+        pthread_mutex_unlock(&m->lock);
+        char path[CACHE_PATH_SIZE];
+        struct err err = {0};
+        int rc = fetch(m, f, path, &err);
+        f->pinned = !rc;
+        if (!rc)
+            rc = link_file(m, f, path, &err);
+        pthread_mutex_lock(&m->lock);
+        if (rc && !m->err.code) {
+            m->err = err;
+            atomic_store(&m->stop, true);
+        }
+        m->done_files += !rc;
+        m->done_bytes += rc ? 0 : f->bytes;
+    }
+    m->running--;
+    pthread_cond_signal(&m->turned);
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+/* One turn of waiting; false when all threads are through. */
+static bool wait_turn(struct mirror *m, struct mirror_progress *p) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)TURN_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&m->lock);
+    if (m->running)
+        pthread_cond_timedwait(&m->turned, &m->lock, &until);
+    *p = (struct mirror_progress){m->done_files, m->n_files, m->done_bytes, m->bytes};
+    bool more = m->running > 0;
+    pthread_mutex_unlock(&m->lock);
+    return more;
+}
+
+static int transfer_all(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
+    pthread_t threads[THREADS];
+    struct mirror_progress p;
+    bool cancelled = false;
+    int n = 0;
+    for (; n < THREADS && n < m->n_files; n++) {
+        m->running++;
+        if (pthread_create(&threads[n], NULL, transfer, m)) {
+            pthread_mutex_lock(&m->lock);
+            m->running--;
+            pthread_mutex_unlock(&m->lock);
+            break;
+        }
+    }
+    while (wait_turn(m, &p))
+        if (!progress(ctx, &p)) {
+            cancelled = true;
+            atomic_store(&m->stop, true);
+        }
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    if (cancelled)
+        return err_set(err, ERR_CANCELLED, "fetching from %s was cancelled", store_identity(m->config.store));
+    if (m->err.code && err)
+        *err = m->err;
+    if (!m->err.code && n < 1)
+        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch from %s", store_identity(m->config.store));
+    if (!m->err.code)
+        (void)progress(ctx, &p);
+    return m->err.code;
+}
+
+int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err) {
+    struct mirror *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->prefix);
+    m->config = *config;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->turned, NULL);
+    size_t len = strlen(config->prefix);
+    while (len && config->prefix[len - 1] == '/')
+        len--;
+    bool fits = str_format(m->prefix, sizeof m->prefix, "%.*s%s", (int)len, config->prefix, len ? "/" : "");
+    int rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
+                  : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix);
+    if (!rc)
+        rc = fsio_remove_tree(m->directory, err);
+    if (!rc)
+        rc = fsio_mkdirs(m->directory, err);
+    if (!rc)
+        rc = list_files(m, progress, ctx, err);
+    if (!rc)
+        rc = transfer_all(m, progress, ctx, err);
+    if (rc) {
+        mirror_close(m);
+        return rc;
+    }
+    *ret = m;
+    return 0;
+}
+
+void mirror_close(struct mirror *m) {
+    if (!m)
+        return;
+    for (int64_t i = 0; i < m->n_files; i++) {
+        if (m->files[i].pinned)
+            cache_unpin(m->config.cache, m->files[i].cache_key);
+        free(m->files[i].key);
+    }
+    free(m->files);
+    if (*m->directory)
+        (void)fsio_remove_tree(m->directory, NULL);
+    pthread_cond_destroy(&m->turned);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}

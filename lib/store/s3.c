@@ -1,0 +1,302 @@
+#include "store/s3.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/s3_object.h"
+#include "store/s3_xml.h"
+
+enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096 };
+
+int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err) {
+    if (!str_format(ret, S3_NAME_SIZE, "%s%s", s3->prefix, key) || strlen(ret) >= STORE_KEY_SIZE)
+        return err_set(err, ERR_RANGE, "%s%.100s…: a key of S3 has at most %d bytes", s3->prefix, key, STORE_KEY_SIZE - 1);
+    return 0;
+}
+
+/* "2013-05-24T00:00:00.000Z" or "Fri, 24 May 2013 00:00:00 GMT"; 0 when it is neither. */
+static int64_t time_of(const char *text) {
+    struct tm tm = {0};
+    if (!strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) && !strptime(text, "%a, %d %b %Y %H:%M:%S", &tm))
+        return 0;
+    return (int64_t)timegm(&tm) * 1000000000;
+}
+
+/* ETag without quotes, or what fits of it. */
+static void tag_of(const char *etag, char tag[STORE_TAG_SIZE]) {
+    size_t len = strlen(etag);
+    if (len >= 2 && etag[0] == '"' && etag[len - 1] == '"')
+        str_format(tag, STORE_TAG_SIZE, "%.*s", (int)(len - 2), etag + 1);
+    else
+        str_copy(tag, STORE_TAG_SIZE, etag);
+}
+
+/* Listing. */
+
+struct listing {
+    struct s3 *s3;
+    struct store_page *page;
+    char token[TOKEN_BYTES];
+    bool truncated;
+};
+
+/* What a key of the bucket is called in the store; NULL when the store cannot name it. */
+static const char *listed_key(const struct s3 *s3, const char *name) {
+    const char *key = name + strlen(s3->prefix);
+    if (!str_starts(name, s3->prefix) || !*key || *key == '/' || str_ends(key, "/") || strstr(key, "//") || str_starts(key, "./") ||
+        str_starts(key, "../") || strstr(key, "/./") || strstr(key, "/../") || str_ends(key, "/.") || str_ends(key, "/..") ||
+        !strcmp(key, ".") || !strcmp(key, ".."))
+        return NULL;
+    for (const char *p = key; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return NULL;
+    return key;
+}
+
+static int bad_answer(const struct s3 *s3, const char *what, struct err *err) {
+    return err_set(err, ERR_DATA_LOSS, "s3://%s: the server's list cannot be read (%s); is the endpoint an S3 server?",
+                   s3_client_bucket(s3->client), what);
+}
+
+static int add_listed(struct listing *l, const char *xml, size_t len, struct err *err) {
+    char name[3 * S3_NAME_SIZE], text[128];
+    struct store_item item = {0};
+    if (!s3_xml_text(xml, len, "Key", name, sizeof name) || !s3_xml_url_decode(name))
+        return bad_answer(l->s3, "a key", err);
+    const char *key = listed_key(l->s3, name);
+    if (!key || strlen(key) >= STORE_KEY_SIZE)
+        return 0;
+    if (!s3_xml_text(xml, len, "Size", text, sizeof text) || !str_to_i64(text, &item.size_bytes) || item.size_bytes < 0)
+        return bad_answer(l->s3, "a size", err);
+    if (s3_xml_text(xml, len, "LastModified", text, sizeof text))
+        item.mtime_ns = time_of(text);
+    if (s3_xml_text(xml, len, "ETag", text, sizeof text))
+        tag_of(text, item.tag);
+    if (!(item.key = arena_strdup(&l->page->memory, key)))
+        return err_set(err, ERR_EXHAUSTED, "s3://%s: out of memory listing keys", s3_client_bucket(l->s3->client));
+    if (l->page->count == STORE_PAGE_MAX)
+        return bad_answer(l->s3, "more keys than were asked for", err);
+    l->page->items[l->page->count++] = item;
+    return 0;
+}
+
+static int read_listing(struct listing *l, const char *xml, size_t len, struct err *err) {
+    char text[16];
+    size_t n = 0;
+    const char *from = xml, *end = xml + len, *item;
+    int rc = 0;
+    const char *root = s3_xml_find(&from, end, "IsTruncated", &n); /* also there when the list is empty */
+    if (!root)
+        return bad_answer(l->s3, "no ListBucketResult", err);
+    l->truncated = s3_xml_text(xml, len, "IsTruncated", text, sizeof text) && !strcmp(text, "true");
+    bool token = s3_xml_text(xml, len, "NextContinuationToken", l->token, sizeof l->token);
+    if (l->truncated && !token)
+        return bad_answer(l->s3, "no continuation token", err);
+    from = xml;
+    while (!rc && (item = s3_xml_find(&from, end, "Contents", &n)))
+        rc = add_listed(l, item, n, err);
+    return rc;
+}
+
+/* One request: from the token, else after `after`. */
+static int list_some(struct listing *l, const char *prefix, const char *after, char *buf, struct err *err) {
+    char name[S3_NAME_SIZE], begin[S3_NAME_SIZE], most[16], token[TOKEN_BYTES];
+    struct s3_call *call = calloc(1, sizeof *call);
+    int rc = call ? s3_name(l->s3, prefix, name, err) : err_set(err, ERR_EXHAUSTED, "out of memory listing keys");
+    if (!rc && *after)
+        rc = s3_name(l->s3, after, begin, err);
+    if (!rc) {
+        str_format(most, sizeof most, "%zu", STORE_PAGE_MAX - l->page->count);
+        str_copy(token, sizeof token, l->token);
+        call->method = "GET";
+        call->key = "";
+        call->query[call->n_query++] = (struct sigv4_pair){"list-type", "2"};
+        call->query[call->n_query++] = (struct sigv4_pair){"encoding-type", "url"};
+        call->query[call->n_query++] = (struct sigv4_pair){"max-keys", most};
+        call->query[call->n_query++] = (struct sigv4_pair){"prefix", name};
+        if (*token)
+            call->query[call->n_query++] = (struct sigv4_pair){"continuation-token", token};
+        else if (*after)
+            call->query[call->n_query++] = (struct sigv4_pair){"start-after", begin};
+        call->buf = buf;
+        call->cap = LIST_BYTES;
+        rc = s3_call_run(l->s3->client, call, NULL, err);
+    }
+    if (!rc)
+        rc = read_listing(l, buf, call->fetch.sink.got, err);
+    free(call);
+    return rc;
+}
+
+static int s3_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
+    struct listing l = {.s3 = s3_of(store), .page = page};
+    char *buf = malloc(LIST_BYTES);
+    int rc = buf ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory listing keys");
+    do {
+        if (!rc)
+            rc = list_some(&l, prefix, after, buf, err);
+    } while (!rc && l.truncated && page->count < STORE_PAGE_MAX);
+    page->more = l.truncated;
+    free(buf);
+    return rc;
+}
+
+/* One object's state. */
+
+static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
+    *ret = (struct s3_head){.size_bytes = h->content_length, .mtime_ns = time_of(h->last_modified)};
+    char tag[STORE_TAG_SIZE];
+    str_copy(ret->etag, sizeof ret->etag, h->etag);
+    tag_of(h->etag, tag);
+    /* The ETag of an upload in one part is the MD5 of its bytes, unless the server encrypts with keys of its own. */
+    if (strlen(tag) == 32 && strspn(tag, "0123456789abcdef") == 32 && !str_starts(h->encryption, "aws:kms"))
+        str_copy(ret->md5, sizeof ret->md5, tag);
+    if (strlen(h->checksum_sha256) == 44) /* with "-N" behind it, it is a sum of sums */
+        str_copy(ret->sha256_base64, sizeof ret->sha256_base64, h->checksum_sha256);
+}
+
+int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err) {
+    struct s3_call *call = calloc(1, sizeof *call);
+    char byte;
+    if (!call)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
+    call->method = "HEAD";
+    call->key = name;
+    int rc = s3_call_run(s3->client, call, NULL, err);
+    int status = call->fetch.status;
+    if (!rc && call->fetch.answer.content_length < 0)
+        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
+    if (!rc)
+        read_head(&call->fetch.answer, ret);
+    if (rc && (status == 400 || status == 403 || status == 404)) { /* an answer to HEAD has no body; GET says why */
+        *call = (struct s3_call){.method = "GET", .key = name, .length = 1, .short_ok = true, .buf = &byte, .cap = 1};
+        struct err why = {0};
+        if (s3_call_run(s3->client, call, NULL, &why) && why.code != ERR_UNAVAILABLE) {
+            rc = why.code;
+            if (err)
+                *err = why;
+        }
+    }
+    free(call);
+    return rc;
+}
+
+static int s3_stat(struct store *store, const char *key, struct store_item *ret, struct err *err) {
+    char name[S3_NAME_SIZE];
+    struct s3_head head;
+    int rc = s3_name(s3_of(store), key, name, err);
+    if (!rc)
+        rc = s3_head(s3_of(store), name, &head, err);
+    if (rc)
+        return rc;
+    *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};
+    tag_of(head.etag, ret->tag);
+    return 0;
+}
+
+static int s3_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err) {
+    char name[S3_NAME_SIZE];
+    struct err why = {0};
+    if (!*len)
+        return 0;
+    int rc = s3_name(s3_of(store), key, name, err);
+    struct s3_call *call = rc ? NULL : calloc(1, sizeof *call);
+    if (!rc && !call)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request");
+    if (rc)
+        return rc;
+    *call = (struct s3_call){
+        .method = "GET", .key = name, .first = offset, .length = (int64_t)*len, .short_ok = true, .buf = buf, .cap = *len};
+    rc = s3_call_run(s3_of(store)->client, call, NULL, &why);
+    if (!rc)
+        *len = call->fetch.sink.got;
+    else if (rc == ERR_RANGE) /* past the end */
+        *len = 0;
+    else if (err)
+        *err = why;
+    free(call);
+    return rc == ERR_RANGE ? 0 : rc;
+}
+
+/* Digests of a whole file under OpenSSL's name of the kind; false when it cannot be read. */
+static bool file_digest(const char *path, const EVP_MD *kind, unsigned char *ret, unsigned *ret_len) {
+    enum { BLOCK = 1 << 20 };
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    char *block = malloc(BLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = ctx && block && fd >= 0 && EVP_DigestInit_ex(ctx, kind, NULL) == 1;
+    for (ssize_t n = 1; ok && n;) {
+        n = read(fd, block, BLOCK);
+        ok = n >= 0 && EVP_DigestUpdate(ctx, block, (size_t)n) == 1;
+    }
+    ok = ok && EVP_DigestFinal_ex(ctx, ret, ret_len) == 1;
+    EVP_MD_CTX_free(ctx);
+    free(block);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+int s3_verify(const char *path, const char *object, const struct s3_head *head, struct err *err) {
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    char text[2 * EVP_MAX_MD_SIZE + 1] = "";
+    unsigned len = 0;
+    bool sha = *head->sha256_base64;
+    if (!sha && !*head->md5)
+        return 0;
+    if (!file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
+        return err_set(err, ERR_INTERNAL, "%s cannot be read back to verify it", path);
+    if (sha)
+        EVP_EncodeBlock((unsigned char *)text, sum, (int)len);
+    for (unsigned i = 0; !sha && i < len; i++)
+        str_format(text + (size_t)2 * i, 3, "%02x", (unsigned)sum[i]);
+    const char *want = sha ? head->sha256_base64 : head->md5;
+    if (!strcmp(text, want))
+        return 0;
+    return err_set(err, ERR_DATA_LOSS, "%s: what arrived has %s %s, the server promises %s; fetch it again, and mistrust the way",
+                   object, sha ? "SHA-256" : "MD5", text, want);
+}
+
+static void s3_close(struct store *store) {
+    struct s3 *s3 = s3_of(store);
+    s3_client_close(s3->client);
+    str_done(&s3->identity);
+    free(s3);
+}
+
+static const struct store_ops s3_ops = {
+    .list = s3_list, .stat = s3_stat, .read = s3_read, .get = s3_get, .put = s3_put, .close = s3_close};
+
+int s3_open(const struct store_config *config, struct store **ret, struct err *err) {
+    struct s3 *s3 = calloc(1, sizeof *s3);
+    if (!s3)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
+    s3->base.ops = &s3_ops;
+    str_init(&s3->identity, 4096);
+    const char *slash = strchr(config->url + strlen("s3://"), '/');
+    const char *prefix = slash ? slash + 1 : "";
+    size_t len = strlen(prefix);
+    while (len && prefix[len - 1] == '/')
+        len--;
+    int rc = 0;
+    if (len >= STORE_KEY_SIZE)
+        rc = err_set(err, ERR_RANGE, "%.100s…: a prefix of S3 has at most %d bytes", config->url, STORE_KEY_SIZE - 1);
+    else if (len)
+        str_format(s3->prefix, sizeof s3->prefix, "%.*s/", (int)len, prefix);
+    if (!rc)
+        rc = s3_client_open(config, &s3->client, err);
+    if (rc) {
+        s3_close(&s3->base);
+        return rc;
+    }
+    s3_client_identity(s3->client, &s3->identity);
+    str_printf(&s3->identity, "/%s", s3->prefix);
+    s3->base.identity = str_cstr(&s3->identity);
+    *ret = &s3->base;
+    return 0;
+}

@@ -1,0 +1,226 @@
+/* get of store/s3.h: ranges of one object side by side into PATH.part, each checked and noted in PATH.part.journal. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "store/s3_object.h"
+
+enum { PATH_BYTES = 4096, JOURNAL_MAX = 64 << 20 };
+
+struct download {
+    struct s3 *s3;
+    const char *path, *name;
+    struct s3_head head;
+    char object[300], part_path[PATH_BYTES], journal_path[PATH_BYTES], title[400];
+    int part_fd, journal_fd;
+    int64_t parts, next, done_bytes;
+    bool *have;
+    struct s3_call *calls; /* S3_CONNECTIONS of them */
+    int64_t part_of[S3_CONNECTIONS];
+};
+
+static int64_t part_length(const struct download *d, int64_t part) {
+    int64_t left = d->head.size_bytes - part * S3_PART_BYTES;
+    return left < S3_PART_BYTES ? left : S3_PART_BYTES;
+}
+
+/* Whether the bytes of a part in the file are those the journal noted. */
+static bool part_holds(const struct download *d, int64_t part, const char *sha256, char *block) {
+    size_t len = (size_t)part_length(d, part), done = 0;
+    char hex[DIGEST_HEX_SIZE];
+    while (done < len) {
+        ssize_t n = pread(d->part_fd, block + done, len - done, (off_t)(part * S3_PART_BYTES + (int64_t)done));
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return digest_bytes(block, len, hex) && !strcmp(hex, sha256);
+}
+
+/* Parts of an earlier get that hold. Anything odd in the journal only means that more is fetched again. */
+static bool resume(struct download *d) {
+    char *text = NULL, *block = NULL;
+    size_t len = 0;
+    struct stat st;
+    if (fstat(d->part_fd, &st) || st.st_size != d->head.size_bytes || fsio_read(d->journal_path, JOURNAL_MAX, &text, &len, NULL))
+        return false;
+    char *rest = text, *line = strsep(&rest, "\n");
+    bool same = line && !strcmp(line, d->title) && (block = malloc(S3_PART_BYTES));
+    while (same && rest && (line = strsep(&rest, "\n")) && rest) { /* a line without its end was torn */
+        int64_t part;
+        char *space = strchr(line, ' ');
+        if (!space)
+            continue;
+        *space = '\0';
+        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && digest_is_hex(space + 1) &&
+            part_holds(d, part, space + 1, block)) {
+            d->have[part] = true;
+            d->done_bytes += part_length(d, part);
+        }
+    }
+    free(block);
+    free(text);
+    return same;
+}
+
+static int note(struct download *d, const char *line, struct err *err) {
+    size_t len = strlen(line);
+    return write(d->journal_fd, line, len) == (ssize_t)len
+               ? 0
+               : err_errno(err, errno ? errno : EIO, "cannot write %s", d->journal_path);
+}
+
+static int open_files(struct download *d, struct err *err) {
+    char line[sizeof d->title + 1];
+    if (!str_format(d->part_path, sizeof d->part_path, "%s.part", d->path) ||
+        !str_format(d->journal_path, sizeof d->journal_path, "%s.part.journal", d->path))
+        return err_set(err, ERR_RANGE, "%.200s…: the path is too long", d->path);
+    d->part_fd = open(d->part_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (d->part_fd < 0)
+        return err_errno(err, errno, "cannot write %s", d->part_path);
+    if (flock(d->part_fd, LOCK_EX | LOCK_NB))
+        return err_set(err, ERR_PRECONDITION, "%s is being written by another process; wait for it", d->part_path);
+    bool resumed = resume(d);
+    d->journal_fd = open(d->journal_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (resumed ? 0 : O_TRUNC), 0644);
+    if (d->journal_fd < 0)
+        return err_errno(err, errno, "cannot write %s", d->journal_path);
+    if (resumed)
+        return note(d, "\n", err); /* ends a torn line */
+    if (ftruncate(d->part_fd, 0) || ftruncate(d->part_fd, (off_t)d->head.size_bytes))
+        return err_errno(err, errno, "cannot write %s", d->part_path);
+    int failed = d->head.size_bytes ? posix_fallocate(d->part_fd, 0, (off_t)d->head.size_bytes) : 0;
+    if (failed)
+        return err_errno(err, failed, "cannot set %lld bytes aside for %s", (long long)d->head.size_bytes, d->part_path);
+    str_format(line, sizeof line, "%s\n", d->title);
+    return note(d, line, err);
+}
+
+/* Give a free call the next part that is missing; false when none is. */
+static bool assign(struct download *d, int i) {
+    while (d->next < d->parts && d->have[d->next])
+        d->next++;
+    if (d->next == d->parts)
+        return false;
+    int64_t part = d->part_of[i] = d->next++;
+    size_t len = (size_t)part_length(d, part);
+    d->calls[i] = (struct s3_call){.method = "GET",
+                                   .key = d->name,
+                                   .first = part * S3_PART_BYTES,
+                                   .length = (int64_t)len,
+                                   .total = d->head.size_bytes,
+                                   .if_match = *d->head.etag ? d->head.etag : NULL,
+                                   .fd = d->part_fd,
+                                   .offset = part * S3_PART_BYTES,
+                                   .cap = len,
+                                   .hash = true};
+    return true;
+}
+
+static int finish_part(struct download *d, int i, struct err *err) {
+    char line[DIGEST_HEX_SIZE + 24];
+    int64_t part = d->part_of[i];
+    d->have[part] = true;
+    d->done_bytes += part_length(d, part);
+    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sha256);
+    s3_call_done(d->s3->client, &d->calls[i]);
+    return note(d, line, err);
+}
+
+/* All missing parts, S3_CONNECTIONS at a time. */
+static int transfer(struct download *d, const struct store_watch *watch, struct err *err) {
+    bool busy[S3_CONNECTIONS] = {0};
+    uint64_t seen = 0;
+    int rc = 0, flying = 0;
+    do {
+        flying = 0;
+        for (int i = 0; !rc && i < S3_CONNECTIONS; i++) {
+            if (!busy[i] && !(busy[i] = assign(d, i)))
+                continue;
+            rc = s3_call_step(d->s3->client, &d->calls[i], err);
+            if (!rc && d->calls[i].state == S3_ENDED) {
+                rc = finish_part(d, i, err);
+                busy[i] = !rc && assign(d, i);
+                if (busy[i])
+                    rc = s3_call_step(d->s3->client, &d->calls[i], err);
+            }
+            flying += busy[i];
+        }
+        if (!rc && watch->progress && !watch->progress(watch->ctx, d->done_bytes, d->head.size_bytes))
+            rc = err_set(err, ERR_CANCELLED, "fetching %s was cancelled at byte %lld", d->object, (long long)d->done_bytes);
+        if (!rc && flying)
+            s3_client_wait(d->s3->client, &seen);
+    } while (!rc && flying);
+    for (int i = 0; i < S3_CONNECTIONS; i++)
+        if (busy[i])
+            s3_call_done(d->s3->client, &d->calls[i]);
+    return rc;
+}
+
+/* Whole and true: under its name, durably. */
+static int put_in_place(struct download *d, struct err *err) {
+    char dir[PATH_BYTES];
+    int rc = s3_verify(d->part_path, d->object, &d->head, err);
+    if (rc) { /* the parts are not to be trusted */
+        unlink(d->journal_path);
+        unlink(d->part_path);
+        return rc;
+    }
+    if (fsync(d->part_fd) || rename(d->part_path, d->path))
+        return err_errno(err, errno, "cannot put %s in place", d->path);
+    unlink(d->journal_path);
+    str_copy(dir, sizeof dir, d->path);
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = '\0';
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd))
+        rc = err_errno(err, errno, "cannot sync %s", slash ? dir : ".");
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int prepare(struct download *d, struct err *err) {
+    char name_hash[DIGEST_HEX_SIZE];
+    int rc = s3_head(d->s3, d->name, &d->head, err);
+    if (rc)
+        return rc;
+    d->parts = (d->head.size_bytes + S3_PART_BYTES - 1) / S3_PART_BYTES;
+    d->have = calloc((size_t)d->parts + 1, sizeof *d->have);
+    d->calls = calloc(S3_CONNECTIONS, sizeof *d->calls);
+    str_format(d->object, sizeof d->object, "s3://%s/%s", s3_client_bucket(d->s3->client), d->name);
+    if (!d->have || !d->calls || !digest_bytes(d->name, strlen(d->name), name_hash))
+        return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", d->object);
+    str_format(d->title, sizeof d->title, "brrd-part 1 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
+               d->head.etag, name_hash);
+    return open_files(d, err);
+}
+
+int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
+    char name[S3_NAME_SIZE];
+    struct download d = {.s3 = s3_of(store), .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
+    int rc = s3_name(d.s3, key, name, err);
+    if (!rc)
+        rc = prepare(&d, err);
+    if (!rc)
+        rc = transfer(&d, watch, err);
+    if (!rc)
+        rc = put_in_place(&d, err);
+    if (rc == ERR_ABORTED) { /* another version: nothing of this one is of use */
+        unlink(d.journal_path);
+        unlink(d.part_path);
+    }
+    if (d.journal_fd >= 0)
+        close(d.journal_fd);
+    if (d.part_fd >= 0)
+        close(d.part_fd);
+    free(d.have);
+    free(d.calls);
+    return rc;
+}

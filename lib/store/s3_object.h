@@ -1,0 +1,34 @@
+/* s3_object: what the operations of store/s3.h share: names, and one object's state. Any thread. */
+#ifndef BRR_STORE_S3_OBJECT_H
+#define BRR_STORE_S3_OBJECT_H
+#include "store/s3_client.h"
+
+enum { S3_NAME_SIZE = 2 * STORE_KEY_SIZE, S3_PART_BYTES = 8 << 20 };
+
+struct s3 {
+    struct store base;
+    struct s3_client *client;
+    char prefix[STORE_KEY_SIZE + 1]; /* "" or "a/b/" */
+    struct str identity;
+};
+
+static inline struct s3 *s3_of(struct store *store) { return (struct s3 *)(void *)store; }
+
+/* Key of the store → key of the bucket. RANGE when it is longer than S3 allows. */
+int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err);
+
+struct s3_head {
+    int64_t size_bytes, mtime_ns;
+    char etag[80];          /* with its quotes */
+    char md5[33];           /* of the content, or "" where the ETag is something else */
+    char sha256_base64[64]; /* as the uploader gave it, or "" */
+};
+int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err);
+/* PRECONDITION to DATA_LOSS: the file at path is not what head promises. */
+int s3_verify(const char *path, const char *object, const struct s3_head *head, struct err *err);
+
+/* Operations of their own files. */
+int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
+int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
+
+#endif

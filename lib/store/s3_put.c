@@ -1,0 +1,236 @@
+/* put of store/s3.h: one PUT for what is small, a multipart upload for the rest; either is seen whole or not at all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/s3_object.h"
+#include "store/s3_xml.h"
+
+enum { SINGLE_MAX = 2 * S3_PART_BYTES, MAX_PARTS = 10000, WINDOW = 4, ANSWER_MAX = 64 << 10, COMPLETE_STALL_S = 300 };
+#define OBJECT_MAX ((int64_t)5 << 40)
+
+struct upload {
+    struct s3 *s3;
+    const char *path, *name;
+    char object[300], id[1024];
+    int fd;
+    struct stat before;
+    int64_t size, part_bytes, parts, next, done_bytes;
+    char (*etags)[80];
+    struct s3_call *calls; /* WINDOW of them */
+    char *blocks[WINDOW];
+    char numbers[WINDOW][24];
+    int64_t part_of[WINDOW];
+};
+
+static int read_block(struct upload *u, int64_t offset, char *block, size_t len, struct err *err) {
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pread(u->fd, block + done, len - done, (off_t)(offset + (int64_t)done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(err, errno, "cannot read %s", u->path);
+        if (!n)
+            return err_set(err, ERR_ABORTED, "%s became shorter while it was sent; try again when nobody writes it", u->path);
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int check_unchanged(struct upload *u, struct err *err) {
+    struct stat now;
+    if (!fstat(u->fd, &now) && now.st_size == u->before.st_size && now.st_mtim.tv_sec == u->before.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == u->before.st_mtim.tv_nsec)
+        return 0;
+    return err_set(err, ERR_ABORTED, "%s changed while it was sent; try again when nobody writes it", u->path);
+}
+
+static int put_single(struct upload *u, const struct store_watch *watch, struct err *err) {
+    struct s3_call *call = &u->calls[0];
+    int rc = read_block(u, 0, u->blocks[0], (size_t)u->size, err);
+    if (!rc)
+        rc = check_unchanged(u, err);
+    *call = (struct s3_call){.method = "PUT", .key = u->name, .body = u->blocks[0], .body_len = (size_t)u->size};
+    return rc ? rc : s3_call_run(u->s3->client, call, watch, err);
+}
+
+/* A call that answers with XML in buf (ANSWER_MAX bytes). */
+static int ask(struct upload *u, struct s3_call *call, char *buf, size_t *ret_len, struct err *err) {
+    call->key = u->name;
+    call->buf = buf;
+    call->cap = ANSWER_MAX;
+    int rc = s3_call_run(u->s3->client, call, NULL, err);
+    *ret_len = rc ? 0 : call->fetch.sink.got;
+    return rc;
+}
+
+static int begin(struct upload *u, char *answer, struct err *err) {
+    struct s3_call *call = &u->calls[0];
+    size_t len = 0;
+    *call = (struct s3_call){.method = "POST", .query = {{"uploads", ""}}, .n_query = 1};
+    int rc = ask(u, call, answer, &len, err);
+    if (!rc && (!s3_xml_text(answer, len, "UploadId", u->id, sizeof u->id) || !*u->id))
+        rc = err_set(err, ERR_DATA_LOSS, "%s: the server's answer to a multipart upload has no UploadId", u->object);
+    return rc;
+}
+
+/* Load the next part into slot i; false when all were handed out. */
+static bool assign(struct upload *u, int i, int *rc, struct err *err) {
+    if (*rc || u->next == u->parts)
+        return false;
+    int64_t part = u->part_of[i] = u->next++, offset = part * u->part_bytes;
+    size_t len = (size_t)(u->size - offset < u->part_bytes ? u->size - offset : u->part_bytes);
+    if ((*rc = read_block(u, offset, u->blocks[i], len, err)))
+        return false;
+    str_format(u->numbers[i], sizeof u->numbers[i], "%lld", (long long)part + 1);
+    u->calls[i] = (struct s3_call){.method = "PUT",
+                                   .key = u->name,
+                                   .query = {{"partNumber", u->numbers[i]}, {"uploadId", u->id}},
+                                   .n_query = 2,
+                                   .body = u->blocks[i],
+                                   .body_len = len};
+    return true;
+}
+
+static int finish_part(struct upload *u, int i, struct err *err) {
+    struct s3_call *call = &u->calls[i];
+    int64_t part = u->part_of[i];
+    str_copy(u->etags[part], sizeof u->etags[part], call->fetch.answer.etag);
+    u->done_bytes += (int64_t)call->body_len;
+    s3_call_done(u->s3->client, call);
+    return *u->etags[part]
+               ? 0
+               : err_set(err, ERR_DATA_LOSS, "%s: the server gave no ETag for part %lld", u->object, (long long)part + 1);
+}
+
+static int send_parts(struct upload *u, const struct store_watch *watch, struct err *err) {
+    bool busy[WINDOW] = {0};
+    uint64_t seen = 0;
+    int rc = 0, flying = 0;
+    do {
+        flying = 0;
+        for (int i = 0; !rc && i < WINDOW; i++) {
+            if (!busy[i] && !(busy[i] = assign(u, i, &rc, err)))
+                continue;
+            rc = s3_call_step(u->s3->client, &u->calls[i], err);
+            if (!rc && u->calls[i].state == S3_ENDED) {
+                rc = finish_part(u, i, err);
+                busy[i] = assign(u, i, &rc, err);
+                if (busy[i])
+                    rc = s3_call_step(u->s3->client, &u->calls[i], err);
+            }
+            flying += busy[i];
+        }
+        if (!rc && watch->progress && !watch->progress(watch->ctx, u->done_bytes, u->size))
+            rc = err_set(err, ERR_CANCELLED, "sending %s was cancelled at byte %lld", u->object, (long long)u->done_bytes);
+        if (!rc && flying)
+            s3_client_wait(u->s3->client, &seen);
+    } while (!rc && flying);
+    for (int i = 0; i < WINDOW; i++)
+        if (busy[i])
+            s3_call_done(u->s3->client, &u->calls[i]);
+    return rc ? rc : check_unchanged(u, err);
+}
+
+/* The object stands after a completion whose answer was lost. */
+static bool stands(struct upload *u) {
+    struct s3_head head;
+    char suffix[24];
+    str_format(suffix, sizeof suffix, "-%lld\"", (long long)u->parts);
+    return !s3_head(u->s3, u->name, &head, NULL) && head.size_bytes == u->size && str_ends(head.etag, suffix);
+}
+
+static int complete(struct upload *u, char *answer, struct err *err) {
+    struct s3_call *call = &u->calls[0];
+    struct str body;
+    char code[64], said[160];
+    size_t len = 0;
+    str_init(&body, 4u << 20);
+    str_puts(&body, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for (int64_t i = 0; i < u->parts; i++) {
+        str_printf(&body, "<Part><PartNumber>%lld</PartNumber><ETag>", (long long)i + 1);
+        s3_xml_escape(u->etags[i], &body);
+        str_puts(&body, "</ETag></Part>");
+    }
+    str_puts(&body, "</CompleteMultipartUpload>");
+    *call = (struct s3_call){.method = "POST",
+                             .query = {{"uploadId", u->id}},
+                             .n_query = 1,
+                             .body = str_cstr(&body),
+                             .body_len = body.len,
+                             .stall_s = COMPLETE_STALL_S};
+    int rc = str_ok(&body) ? ask(u, call, answer, &len, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
+    str_done(&body);
+    if (rc && call->tries > 1 && stands(u))
+        return 0;
+    if (!rc && s3_xml_text(answer, len, "Code", code, sizeof code)) { /* an error may come with status 200 */
+        (void)s3_xml_text(answer, len, "Message", said, sizeof said);
+        rc = err_set(err, ERR_UNAVAILABLE, "%s: the server did not put the parts together (%s: %s); try again", u->object, code,
+                     said);
+    }
+    return rc;
+}
+
+/* Parts of a failed upload cost money until they are dropped. */
+static void give_up(struct upload *u) {
+    struct s3_call *call = &u->calls[0];
+    *call = (struct s3_call){.method = "DELETE", .key = u->name, .query = {{"uploadId", u->id}}, .n_query = 1, .stall_s = 5};
+    (void)s3_call_run(u->s3->client, call, NULL, NULL);
+}
+
+static int put_parts(struct upload *u, const struct store_watch *watch, struct err *err) {
+    char *answer = malloc(ANSWER_MAX);
+    u->etags = calloc((size_t)u->parts, sizeof *u->etags);
+    int rc = answer && u->etags ? begin(u, answer, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
+    if (!rc) {
+        rc = send_parts(u, watch, err);
+        if (!rc)
+            rc = complete(u, answer, err);
+        if (rc)
+            give_up(u);
+    }
+    free(u->etags);
+    free(answer);
+    return rc;
+}
+
+static int open_source(struct upload *u, struct err *err) {
+    u->fd = open(u->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (u->fd < 0 || fstat(u->fd, &u->before))
+        return err_errno(err, errno, "cannot open %s", u->path);
+    if (!S_ISREG(u->before.st_mode))
+        return err_set(err, ERR_INVALID, "%s is not a file", u->path);
+    u->size = u->before.st_size;
+    if (u->size > OBJECT_MAX)
+        return err_set(err, ERR_RANGE, "%s has %lld bytes; an object of S3 has at most %lld", u->path, (long long)u->size,
+                       (long long)OBJECT_MAX);
+    u->part_bytes = S3_PART_BYTES;
+    while (u->part_bytes * MAX_PARTS < u->size)
+        u->part_bytes *= 2;
+    u->parts = (u->size + u->part_bytes - 1) / u->part_bytes;
+    bool single = u->size <= SINGLE_MAX;
+    bool ok = (u->calls = calloc(WINDOW, sizeof *u->calls)) != NULL;
+    for (int i = 0; ok && i < (single ? 1 : WINDOW); i++)
+        ok = (u->blocks[i] = malloc(single ? (size_t)u->size + 1 : (size_t)u->part_bytes)) != NULL;
+    return ok ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->path);
+}
+
+int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {
+    char name[S3_NAME_SIZE];
+    struct upload u = {.s3 = s3_of(store), .path = path, .name = name, .fd = -1};
+    int rc = s3_name(u.s3, key, name, err);
+    str_format(u.object, sizeof u.object, "s3://%s/%s", s3_client_bucket(u.s3->client), name);
+    if (!rc)
+        rc = open_source(&u, err);
+    if (!rc)
+        rc = u.size <= SINGLE_MAX ? put_single(&u, watch, err) : put_parts(&u, watch, err);
+    if (u.fd >= 0)
+        close(u.fd);
+    for (int i = 0; i < WINDOW; i++)
+        free(u.blocks[i]);
+    free(u.calls);
+    return rc;
+}

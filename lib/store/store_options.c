@@ -1,0 +1,41 @@
+#include "store/store_options.h"
+
+#include <stddef.h>
+
+#include "base/options.h"
+#include "base/str.h"
+
+struct raw {
+    struct store_config c;
+    int64_t stall_ms;
+};
+
+#define S(field) offsetof(struct raw, field)
+static const struct option rows[] = {
+    {"url", OPTION_STRING, S(c.url), NULL, 0, 0, NULL, "file:///dir or s3://bucket/prefix"},
+    {"endpoint", OPTION_STRING, S(c.endpoint), "null", 0, 0, NULL, "http[s]://HOST[:PORT] of an S3 server; default Amazon's"},
+    {"region", OPTION_STRING, S(c.region), "null", 0, 0, NULL, "of an S3 store; default AWS_REGION, else us-east-1"},
+    {"path_style", OPTION_BOOL, S(c.path_style), "false", 0, 0, NULL, "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT"},
+    {"anonymous", OPTION_BOOL, S(c.anonymous), "false", 0, 0, NULL, "unsigned requests, for public buckets"},
+    {"requester_pays", OPTION_BOOL, S(c.requester_pays), "false", 0, 0, NULL, "agree to pay for what is read"},
+    {"credentials", OPTION_STRING, S(c.credentials), "null", 0, 0, NULL,
+     "env, file:PATH#profile or systemd:NAME; default env, then ~/.aws/credentials"},
+    {"stall", OPTION_DURATION, S(stall_ms), "20s", 1000, 3600000, NULL, "a transfer without a byte for so long is begun again"},
+};
+static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+
+int store_options_read(const struct yaml_node *node, const char *file, struct arena *arena, struct store_config *ret,
+                       struct err *err) {
+    struct raw raw = {0};
+    if (node->type != YAML_MAPPING)
+        return options_error(node, file, err, "store %s: expected a mapping with url", node->key);
+    int rc = options_read(&table, node, file, arena, &raw, err);
+    if (rc)
+        return rc;
+    if (!str_starts(raw.c.url, "file:///") && !str_starts(raw.c.url, "s3://"))
+        return options_error(node, file, err, "store %s: url '%s'; expected file:///dir or s3://bucket/prefix", node->key,
+                             raw.c.url);
+    raw.c.stall_s = (int)(raw.stall_ms / 1000);
+    *ret = raw.c;
+    return 0;
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""A training job whose recordings lie in a bucket: fetched once, then trained on; the next job asks only for the list."""
+import os
+import sys
+
+from daemon import MINI, Daemon, make_corpus, temporary
+from fake_s3 import FakeS3, Fault
+
+SETS = MINI + ["data.source=store://bucket/corpus", "training.max_steps=2", "training.validate_every=2"]
+
+
+def upload(s3, folder):
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            with open(path, "rb") as f:
+                s3.objects["open/corpus/" + os.path.relpath(path, folder)] = f.read()
+
+
+def fetched(s3):
+    return [r for r in s3.requests if r[0] == "GET" and r[1]]
+
+
+def main():
+    with temporary() as tmp, FakeS3() as s3:
+        make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)
+        upload(s3, f"{tmp}/eeg")
+        s3.objects["open/corpus/notes.pdf"] = b"not wanted"
+        os.environ.update(s3.environment())
+        daemon = Daemon(tmp, [f"stores={{bucket: {{url: 's3://eeg/open', endpoint: '{s3.endpoint}'}}}}"])
+        daemon.start()
+
+        recording = sorted(k for k in s3.objects if k.endswith(".edf"))[0]
+        s3.faults = [Fault("GET", recording, "503", 1), Fault("GET", recording, "reset", 1)]
+        code, last, err = daemon.submit(*SETS)
+        assert code == 0, f"{err}\n{daemon.read_log()}"
+        wanted = [k for k in s3.objects if not k.endswith(".pdf")]
+        assert sorted({r[1] for r in fetched(s3)}) == sorted(wanted), "recordings and labels, and nothing else"
+
+        s3.requests.clear()
+        code, last, err = daemon.submit(*SETS)
+        assert code == 0, err
+        assert not fetched(s3) and s3.requests, "what is in the cache is not fetched again"
+        assert os.listdir(f"{tmp}/cache/mirror") == [], "the tree goes with the job"
+
+        s3.requests.clear()
+        s3.objects[recording] = s3.objects[recording][:-1] + b"\x01"
+        code, last, err = daemon.submit(*SETS)
+        assert code == 0, err
+        assert {r[1] for r in fetched(s3)} == {recording}, "a changed object is fetched again"
+
+        code, last, err = daemon.submit(*[s for s in SETS if "source" not in s], "data.source=store://bucket/nothing", "limits.restarts=0")
+        assert code != 0 and "has no *.edf" in str(last) + err + daemon.read_log(), (last, err)
+        code, last, err = daemon.submit(*[s for s in SETS if "source" not in s], "data.source=store://other/x")
+        assert code != 0 and "has no store 'other'" in err, err
+        assert daemon.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
