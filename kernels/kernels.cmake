@@ -1,5 +1,49 @@
-# kernels: the op table, the CPU backend, and the CUDA backend (or its stub).
-brr_floor(brr_kernels DIRS kernels kernels/cpu kernels/cuda LINK brr_base OpenMP::OpenMP_C ${DNNL_LIBRARY})
+# kernels: the op table, the CPU backend, and the loader of the CUDA backend.
+brr_floor(brr_kernels DIRS kernels kernels/cpu kernels/cuda LINK brr_base OpenMP::OpenMP_C ${DNNL_LIBRARY} ${CMAKE_DL_LIBS})
 # Products may be contracted to FMA and reductions reordered inside kernels; results stay deterministic per instruction set.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*.c)
 set_property(SOURCE ${kernel_sources} APPEND PROPERTY COMPILE_OPTIONS "-O3;-ffp-contract=fast;-fopenmp-simd")
+
+# The CUDA backend is a library that programs load when they find it (kernels/cuda/loader.c): they start without CUDA too.
+find_program(BRR_NVCC NAMES nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+if(BRR_CUDA STREQUAL "ON" AND NOT BRR_NVCC)
+  message(FATAL_ERROR "BRR_CUDA=ON, but no nvcc was found; set CUDA_HOME, or BRR_NVCC to its path")
+endif()
+set(BRR_CUDA_BUILT OFF)
+if(BRR_NVCC AND NOT BRR_CUDA STREQUAL "OFF" AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
+  get_filename_component(cuda_home ${BRR_NVCC} DIRECTORY)
+  get_filename_component(cuda_home ${cuda_home} DIRECTORY)
+  find_library(BRR_CUBLASLT NAMES cublasLt HINTS ${cuda_home}/lib64 ${cuda_home}/lib ${cuda_home}/targets/x86_64-linux/lib)
+  if(BRR_CUBLASLT)
+    set(BRR_CUDA_BUILT ON)
+  elseif(BRR_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "BRR_CUDA=ON, but no libcublasLt was found beside ${BRR_NVCC}")
+  endif()
+endif()
+if(BRR_CUDA_BUILT)
+  set(cuda_flags -std=c++20 -O3 -lineinfo -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib -D_GNU_SOURCE
+      -gencode arch=compute_80,code=sm_80 "-gencode" "arch=compute_90,code=[sm_90,compute_90]"
+      -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden -Werror all-warnings)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
+  set(cuda_objects)
+  foreach(source ${cuda_sources})
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building CUDA object ${name}.cu"
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+      COMMAND ${BRR_NVCC} ${cuda_flags} -MD -MF ${object}.d -c ${source} -o ${object})
+    list(APPEND cuda_objects ${object})
+  endforeach()
+  add_library(brr_cuda_base OBJECT ${CMAKE_SOURCE_DIR}/lib/base/err.c ${CMAKE_SOURCE_DIR}/lib/base/str.c ${CMAKE_SOURCE_DIR}/kernels/tensor.c)
+  target_include_directories(brr_cuda_base PRIVATE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_SOURCE_DIR})
+  set(cuda_library ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so)
+  get_filename_component(cublas_folder ${BRR_CUBLASLT} DIRECTORY)
+  add_custom_command(OUTPUT ${cuda_library} DEPENDS ${cuda_objects} brr_cuda_base $<TARGET_OBJECTS:brr_cuda_base> VERBATIM
+    COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda.so"
+    COMMAND ${BRR_NVCC} -shared -cudart static -o ${cuda_library} ${cuda_objects} $<TARGET_OBJECTS:brr_cuda_base> ${BRR_CUBLASLT}
+      -Xlinker -rpath,$ORIGIN:${cublas_folder} -Xlinker --no-undefined -lpthread -ldl -lm)
+  add_custom_target(brr_cuda ALL DEPENDS ${cuda_library})
+  message(STATUS "CUDA backend: ${BRR_NVCC}")
+else()
+  message(STATUS "CUDA backend: not built (BRR_CUDA=${BRR_CUDA}, nvcc ${BRR_NVCC})")
+endif()

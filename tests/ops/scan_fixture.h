@@ -45,7 +45,8 @@ static inline void fixture_threads(int threads) {
     stream_close(fixture.stream);
     device_close(fixture.device);
     fixture.stream = NULL;
-    fixture_check(device_open("cpu", threads, &fixture.device, &err), &err);
+    const char *name = getenv("BRR_TEST_DEVICE"); /* one that reads host memory: cpu, or the emulated GPU */
+    fixture_check(device_open(name ? name : "cpu", threads, &fixture.device, &err), &err);
     fixture_check(stream_open(fixture.device, STREAM_NORMAL, &fixture.stream, &err), &err);
 }
 

@@ -1,0 +1,338 @@
+/* conv: dense convolutions and projections as matrix products. A convolution's taps are laid side by side (rows of K·C inputs, at
+ * most COLUMN_BYTES at a time), so that each output is one sum in F32; where they lie side by side already the input is used as it
+ * is. */
+#include "kernels/cuda/columns.cuh"
+
+#include <string.h>
+
+enum { THREADS = 256, COLUMN_BYTES = 256 << 20 };
+
+/* w (A,C,K) as rows of `pitch`: row a holds w[a][c][k] at k·C + c, or flipped, as rows of A: row c holds w[a][c][K−1−k] at k·A + a.
+ */
+struct pack_job {
+    const float *w;
+    struct act packed; /* ld = pitch */
+    int64_t a, c, taps, rows;
+    bool flip;
+};
+
+static __global__ void pack_kernel(struct pack_job j) {
+    int64_t width = j.flip ? j.a : j.c;
+    for (int64_t i = cuda_index(); i < j.rows * j.packed.ld; i += cuda_stride()) {
+        int64_t row = i / j.packed.ld, col = i - row * j.packed.ld, k = col / width, n = col - k * width;
+        float v = 0;
+        if (k < j.taps)
+            v = j.flip ? j.w[(n * j.c + row) * j.taps + j.taps - 1 - k] : j.w[(row * j.c + n) * j.taps + k];
+        act_put(j.packed, i, v);
+    }
+}
+
+/* dw[a][c][k] += packed[a][k·C + c] */
+static __global__ void unpack_kernel(const float *packed, int64_t pitch, float *dw, int64_t count, int64_t c, int64_t taps) {
+    for (int64_t i = cuda_index(); i < count; i += cuda_stride()) {
+        int64_t k = i % taps, pair = i / taps, a = pair / c, n = pair - a * c;
+        dw[i] += packed[a * pitch + k * c + n];
+    }
+}
+
+/* What a product reads in place of a convolution's input. */
+struct taps {
+    const struct tensor *x; /* (B,Tin,C) */
+    int64_t t_out, count, stride, pad, pitch;
+    bool direct;
+};
+
+struct column_rows {
+    struct act x, out; /* out.ld = pitch */
+    int64_t t_in, t_out, c, taps, stride, pad, first, rows;
+};
+
+static __global__ void lay_kernel(struct column_rows j) {
+    for (int64_t i = cuda_index(); i < j.rows * j.out.ld; i += cuda_stride()) {
+        int64_t r = i / j.out.ld, col = i - r * j.out.ld, k = col / j.c, n = col - k * j.c;
+        int64_t row = j.first + r, b = row / j.t_out, u = (row - b * j.t_out) * j.stride + k - j.pad;
+        act_put(j.out, i, k < j.taps && u >= 0 && u < j.t_in ? act_get(j.x, (b * j.t_in + u) * j.x.ld + n) : 0.0f);
+    }
+}
+
+static int64_t padded(int64_t n) { return cuda_ceil(n, 8) * 8; }
+
+static struct taps taps_of(const struct tensor *x, int64_t t_out, int64_t count, int64_t stride, int64_t pad) {
+    struct taps t = {x, t_out, count, stride, pad, 0, false};
+    t.direct = (count == 1 && stride == 1) || (count == 2 && stride == 2 && pad == 0 && x->ld == x->dim[2]);
+    t.pitch = t.direct ? count * x->dim[2] : padded(count * x->dim[2]);
+    return t;
+}
+
+static int64_t rows_at_once(const struct taps *t) {
+    int64_t rows = t->x->dim[0] * t->t_out, most = COLUMN_BYTES / (t->pitch * (int64_t)dtype_bytes(t->x->dtype));
+    return t->direct ? rows : cuda_min(rows, most > 0 ? most : 1);
+}
+
+static size_t column_bytes(const struct taps *t) {
+    return t->direct ? 0 : (size_t)(rows_at_once(t) * t->pitch) * dtype_bytes(t->x->dtype);
+}
+
+/* Rows first..first+rows as a matrix; returns its address and leading dimension. */
+static const void *lay_rows(struct stream *s, const struct taps *t, void *columns, const int64_t span[2], int64_t *ret_ld) {
+    if (t->direct) {
+        *ret_ld = t->x->ld * t->stride;
+        return t->x->data; /* all rows at once */
+    }
+    struct act out = {columns, t->pitch, t->x->dtype == DTYPE_BF16};
+    struct column_rows j = {act_of(t->x), out, t->x->dim[1], t->t_out, t->x->dim[2], t->count, t->stride, t->pad, span[0], span[1]};
+    CUDA_LAUNCH(lay_kernel, cuda_blocks(j.rows * t->pitch, THREADS), THREADS, cuda_stream(s)->stream, j);
+    *ret_ld = t->pitch;
+    return columns;
+}
+
+static void pack(struct stream *s, const struct tensor *w, struct act packed, bool flip) {
+    int64_t taps = w->rank > 2 ? w->dim[2] : 1;
+    struct pack_job j = {(const float *)w->data, packed, w->dim[0], w->dim[1], taps, flip ? w->dim[1] : w->dim[0], flip};
+    CUDA_LAUNCH(pack_kernel, cuda_blocks(j.rows * packed.ld, THREADS), THREADS, cuda_stream(s)->stream, j);
+}
+
+static void *row_at(const struct tensor *t, int64_t row) { return (char *)t->data + (size_t)(row * t->ld) * dtype_bytes(t->dtype); }
+
+/* y rows = laid rows · packedᵀ, packed (n, pitch). */
+static int product_rows(struct stream *s, const struct taps *t, const struct tensor *y, struct act packed, void *columns,
+                        struct err *err) {
+    int64_t rows = t->x->dim[0] * t->t_out, at_once = rows_at_once(t);
+    for (int64_t first = 0; first < rows; first += at_once) {
+        int64_t span[2] = {first, cuda_min(at_once, rows - first)};
+        struct cuda_gemm g = {};
+        g.trans_b = true;
+        g.bf16 = t->x->dtype == DTYPE_BF16;
+        g.c_bf16 = y->dtype == DTYPE_BF16;
+        g.m = span[1];
+        g.n = y->dim[2];
+        g.k = t->pitch;
+        g.a = lay_rows(s, t, columns, span, &g.lda);
+        g.b = packed.data;
+        g.ldb = packed.ld;
+        g.c = row_at(y, first);
+        g.ldc = y->ld;
+        int rc = cuda_gemm(s, &g, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* dw += (other rows)ᵀ · laid rows, through F32 `sums` (A, pitch); dw (A,C,K). */
+static int gradient_rows(struct stream *s, const struct taps *t, const struct tensor *other, const struct tensor *dw, void *columns,
+                         float *sums, struct err *err) {
+    int64_t rows = t->x->dim[0] * t->t_out, at_once = rows_at_once(t);
+    for (int64_t first = 0; first < rows; first += at_once) {
+        int64_t span[2] = {first, cuda_min(at_once, rows - first)};
+        struct cuda_gemm g = {};
+        g.trans_a = true;
+        g.bf16 = t->x->dtype == DTYPE_BF16;
+        g.m = dw->dim[0];
+        g.n = t->pitch;
+        g.k = span[1];
+        g.a = row_at(other, first);
+        g.lda = other->ld;
+        g.b = lay_rows(s, t, columns, span, &g.ldb);
+        g.beta = first ? 1.0f : 0.0f;
+        g.c = sums;
+        g.ldc = t->pitch;
+        int rc = cuda_gemm(s, &g, err);
+        if (rc)
+            return rc;
+    }
+    int64_t count = tensor_count(dw);
+    CUDA_LAUNCH(unpack_kernel, cuda_blocks(count, THREADS), THREADS, cuda_stream(s)->stream, (const float *)sums, t->pitch,
+                (float *)dw->data, count, dw->dim[1], t->count);
+    return 0;
+}
+
+extern "C" int cuda_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
+    struct taps t = taps_of(&a->x, a->y.dim[1], a->w.dim[2], a->stride, a->pad);
+    struct cuda_area area = {NULL, 0};
+    size_t weights = (size_t)(a->w.dim[0] * t.pitch) * dtype_bytes(a->x.dtype);
+    cuda_take(&area, weights);
+    cuda_take(&area, column_bytes(&t));
+    area.base = (char *)cuda_scratch(s, area.used, err);
+    if (!area.base)
+        return ERR_EXHAUSTED;
+    area.used = 0;
+    struct act packed = {cuda_take(&area, weights), t.pitch, a->x.dtype == DTYPE_BF16};
+    pack(s, &a->w, packed, false);
+    int rc = product_rows(s, &t, &a->y, packed, cuda_take(&area, column_bytes(&t)), err);
+    if (!rc)
+        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, a->relu);
+    return rc;
+}
+
+/* Stride 2, K = 2: dx[2r + k] = dy[r]·w[:,:,k], packed as for the forward pass. */
+static int pairs_product(struct stream *s, const struct tensor *from, const struct tensor *to, struct act packed, struct err *err) {
+    for (int64_t k = 0; k < 2; k++) {
+        struct cuda_gemm g = {};
+        g.bf16 = packed.bf16;
+        g.c_bf16 = to->dtype == DTYPE_BF16;
+        g.m = tensor_rows(from);
+        g.n = to->dim[2];
+        g.k = from->dim[2];
+        g.a = from->data;
+        g.lda = from->ld;
+        g.b = (const char *)packed.data + (size_t)(k * to->dim[2]) * (packed.bf16 ? 2 : 4);
+        g.ldb = packed.ld;
+        g.c = row_at(to, k);
+        g.ldc = 2 * to->ld;
+        int rc = cuda_gemm(s, &g, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Scratch of a gradient: packed weights, F32 sums, columns of either side. */
+struct gradient_room {
+    void *packed, *columns;
+    float *sums;
+};
+
+static int gradient_room(struct stream *s, size_t packed, size_t sums, size_t columns, struct gradient_room *ret, struct err *err) {
+    struct cuda_area area = {NULL, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        area.used = 0;
+        ret->packed = cuda_take(&area, packed);
+        ret->sums = (float *)cuda_take(&area, sums);
+        ret->columns = cuda_take(&area, columns);
+        if (!pass && !(area.base = (char *)cuda_scratch(s, area.used, err)))
+            return ERR_EXHAUSTED;
+    }
+    return 0;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
+    int64_t co = a->w.dim[0], ci = a->w.dim[1], k = a->w.dim[2];
+    bool bf16 = a->x.dtype == DTYPE_BF16;
+    struct taps t = taps_of(&a->x, a->dy.dim[1], k, a->stride, a->pad);
+    struct taps back = taps_of(&a->dy, a->x.dim[1], k, 1, k - 1 - a->pad); /* stride 1 */
+    size_t packed_bytes = larger((size_t)(co * padded(k * ci)), (size_t)(ci * padded(k * co))) * dtype_bytes(a->x.dtype);
+    size_t columns = larger(column_bytes(&t), a->stride == 1 ? column_bytes(&back) : 0);
+    struct gradient_room room;
+    int rc = gradient_room(s, packed_bytes, (size_t)(co * t.pitch) * sizeof(float), columns, &room, err);
+    if (!rc && tensor_present(&a->dx)) {
+        bool flip = a->stride == 1;
+        struct act packed = {room.packed, flip ? back.pitch : padded(k * ci), bf16};
+        pack(s, &a->w, packed, flip);
+        rc = flip ? product_rows(s, &back, &a->dx, packed, room.columns, err) : pairs_product(s, &a->dy, &a->dx, packed, err);
+    }
+    if (!rc && tensor_present(&a->dw))
+        rc = gradient_rows(s, &t, &a->dy, &a->dw, room.columns, room.sums, err);
+    if (!rc && tensor_present(&a->dbias))
+        rc = cuda_column_sums(s, &a->dy, (float *)a->dbias.data, err);
+    return rc;
+}
+
+extern "C" int cuda_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
+    int64_t ci = a->w.dim[0], pitch = padded(2 * a->w.dim[1]);
+    void *scratch = cuda_scratch(s, (size_t)(ci * pitch) * dtype_bytes(a->x.dtype), err);
+    if (!scratch)
+        return ERR_EXHAUSTED;
+    struct act packed = {scratch, pitch, a->x.dtype == DTYPE_BF16};
+    pack(s, &a->w, packed, false);
+    int rc = pairs_product(s, &a->x, &a->y, packed, err);
+    if (!rc)
+        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
+    return rc;
+}
+
+extern "C" int cuda_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
+    int64_t ci = a->w.dim[0];
+    struct taps t = taps_of(&a->dy, a->x.dim[1], 2, 2, 0); /* the pairs of dy, side by side */
+    struct gradient_room room;
+    int rc = gradient_room(s, (size_t)(ci * t.pitch) * dtype_bytes(a->x.dtype), (size_t)(ci * t.pitch) * sizeof(float),
+                           column_bytes(&t), &room, err);
+    if (!rc && tensor_present(&a->dx)) {
+        struct act packed = {room.packed, t.pitch, a->x.dtype == DTYPE_BF16};
+        pack(s, &a->w, packed, false);
+        rc = product_rows(s, &t, &a->dx, packed, room.columns, err);
+    }
+    if (!rc && tensor_present(&a->dw))
+        rc = gradient_rows(s, &t, &a->x, &a->dw, room.columns, room.sums, err);
+    if (!rc && tensor_present(&a->dbias))
+        rc = cuda_column_sums(s, &a->dy, (float *)a->dbias.data, err);
+    return rc;
+}
+
+/* w (Co,Ci) in the activations' type: as it is, or narrowed into scratch. */
+static int weights_of(struct stream *s, const struct tensor *w, bool bf16, struct act *ret, struct err *err) {
+    ret->data = w->data;
+    ret->ld = w->dim[1];
+    ret->bf16 = bf16;
+    if (!bf16)
+        return 0;
+    ret->ld = padded(w->dim[1]);
+    ret->data = cuda_scratch(s, (size_t)(w->dim[0] * ret->ld) * 2, err);
+    if (!ret->data)
+        return ERR_EXHAUSTED;
+    pack(s, w, *ret, false);
+    return 0;
+}
+
+extern "C" int cuda_linear(struct stream *s, const struct linear_args *a, struct err *err) {
+    struct act w;
+    struct cuda_gemm g = {};
+    g.bf16 = g.c_bf16 = a->x.dtype == DTYPE_BF16;
+    int rc = weights_of(s, &a->w, g.bf16, &w, err);
+    if (rc)
+        return rc;
+    g.trans_b = true;
+    g.m = tensor_rows(&a->x);
+    g.n = a->w.dim[0];
+    g.k = a->w.dim[1];
+    g.a = a->x.data;
+    g.lda = a->x.ld;
+    g.b = w.data;
+    g.ldb = w.ld;
+    g.c = a->y.data;
+    g.ldc = a->y.ld;
+    g.beta = a->accumulate ? 1.0f : 0.0f;
+    rc = cuda_gemm(s, &g, err);
+    if (!rc)
+        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
+    return rc;
+}
+
+extern "C" int cuda_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
+    struct act w;
+    bool bf16 = a->x.dtype == DTYPE_BF16;
+    int rc = weights_of(s, &a->w, bf16, &w, err);
+    struct cuda_gemm g = {};
+    g.bf16 = bf16;
+    g.a = a->dy.data;
+    g.lda = a->dy.ld;
+    g.n = a->w.dim[1];
+    if (!rc && tensor_present(&a->dx)) {
+        g.c_bf16 = bf16;
+        g.m = tensor_rows(&a->x);
+        g.k = a->w.dim[0];
+        g.b = w.data;
+        g.ldb = w.ld;
+        g.c = a->dx.data;
+        g.ldc = a->dx.ld;
+        g.beta = a->accumulate_dx ? 1.0f : 0.0f;
+        rc = cuda_gemm(s, &g, err);
+    }
+    if (!rc && tensor_present(&a->dw)) {
+        g.trans_a = true;
+        g.c_bf16 = false;
+        g.m = a->w.dim[0];
+        g.k = tensor_rows(&a->x);
+        g.b = a->x.data;
+        g.ldb = a->x.ld;
+        g.c = a->dw.data;
+        g.ldc = a->w.dim[1];
+        g.beta = 1.0f;
+        rc = cuda_gemm(s, &g, err);
+    }
+    if (!rc && tensor_present(&a->dbias))
+        rc = cuda_column_sums(s, &a->dy, (float *)a->dbias.data, err);
+    return rc;
+}

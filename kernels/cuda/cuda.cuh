@@ -1,0 +1,136 @@
+/* cuda: the CUDA backend's inside. Internal to kernels/cuda; everything here runs on the thread that owns the stream.
+ *
+ * Kernels are C-like: one struct of arguments by value, float arithmetic, activations read and written through act_get and
+ * act_put whatever their type. No float atomics; sums go through trees of fixed shape, blocks' shares are added in order.
+ * Launches go through CUDA_LAUNCH; launch faults are collected once per op by the table's entry (device.cu), which also makes the
+ * stream's device current. */
+#ifndef BRR_KERNELS_CUDA_CUDA_CUH
+#define BRR_KERNELS_CUDA_CUDA_CUH
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "base/err.h"
+#include "kernels/backend.h"
+}
+
+#ifndef CUDA_LAUNCH
+#define CUDA_LAUNCH(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#endif
+
+#define CUDA_OP(op, args) extern "C" int cuda_##op(struct stream *s, const struct args *a, struct err *err);
+OP_MAP(CUDA_OP)
+#undef CUDA_OP
+
+enum { CUDA_PENDING = 64, CUDA_STAGING_BYTES = 1 << 20, CUDA_WORKSPACE_BYTES = 32 << 20 };
+
+/* What an op promised to the host: filled in at stream_sync from two doubles the device leaves in pinned memory. */
+struct cuda_pending {
+    double *sum;
+    int64_t *count; /* the second number, as a count; or */
+    bool *finite;   /* whether the first is finite */
+};
+
+struct cuda_stream {
+    cudaStream_t stream;
+    void *scratch, *workspace; /* workspace: for the products */
+    size_t scratch_bytes;
+    char *staging; /* pinned, handed out from the front until the next sync */
+    size_t staging_used;
+    double *results; /* pinned, two per pending entry */
+    struct cuda_pending pending[CUDA_PENDING];
+    int n_pending;
+    struct cuda_products *products;
+};
+static inline struct cuda_stream *cuda_stream(struct stream *s) { return (struct cuda_stream *)s->state; }
+
+/* Fails with INTERNAL (EXHAUSTED when memory is short) and "cuda:N: WHAT: reason". Sticky faults say that the process must restart.
+ */
+int cuda_failed(const struct device *dev, const char *what, cudaError_t code, struct err *err);
+/* Scratch of at least `bytes`, 256-byte aligned, not zeroed, valid until the next op on the stream; grows and then stays. */
+void *cuda_scratch(struct stream *s, size_t bytes, struct err *err);
+/* Queues a copy of `bytes` host bytes to device memory; the host memory is free on return. */
+int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err);
+/* Promises two device doubles to the host. */
+int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err);
+
+struct cuda_products *cuda_products_open(struct device *dev, struct err *err);
+void cuda_products_close(struct cuda_products *p);
+
+/* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. A and B are both F32 or both
+ * BF16; sums are F32 (never TF32); C is either. */
+struct cuda_gemm {
+    bool trans_a, trans_b, bf16, c_bf16;
+    int64_t m, n, k;
+    const void *a, *b;
+    int64_t lda, ldb, ldc;
+    float beta;
+    void *c;
+};
+int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err);
+/* The same by own kernel, for what the library declines. */
+void cuda_gemm_plain(struct stream *s, const struct cuda_gemm *g);
+/* y = relu?(y + bias?) in place. */
+void cuda_bias_relu(struct stream *s, const struct tensor *y, const float *bias, bool relu);
+
+/* Cuts scratch into 256-byte aligned pieces; base NULL only measures. */
+struct cuda_area {
+    char *base;
+    size_t used;
+};
+static inline void *cuda_take(struct cuda_area *area, size_t bytes) {
+    void *p = area->base ? area->base + area->used : NULL;
+    area->used += (bytes + 255) / 256 * 256;
+    return p;
+}
+
+static inline int64_t cuda_ceil(int64_t n, int64_t by) { return (n + by - 1) / by; }
+static inline int64_t cuda_min(int64_t a, int64_t b) { return a < b ? a : b; }
+/* Blocks of a grid-stride loop over n items. */
+static inline unsigned cuda_blocks(int64_t n, int threads) { return (unsigned)cuda_min(cuda_ceil(n, threads), 8192); }
+
+/* An activation as the device sees it: element (row, c) at row·ld + c. data NULL = absent. */
+struct act {
+    void *data;
+    int64_t ld;
+    bool bf16;
+};
+static inline struct act act_of(const struct tensor *t) {
+    struct act a = {t->data, t->ld, t->dtype == DTYPE_BF16};
+    return a;
+}
+static __device__ inline float act_get(struct act a, int64_t at) {
+    return a.bf16 ? __bfloat162float(((const __nv_bfloat16 *)a.data)[at]) : ((const float *)a.data)[at];
+}
+static __device__ inline void act_put(struct act a, int64_t at, float v) {
+    if (a.bf16)
+        ((__nv_bfloat16 *)a.data)[at] = __float2bfloat16_rn(v);
+    else
+        ((float *)a.data)[at] = v;
+}
+
+static __device__ inline int64_t cuda_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+static __device__ inline int64_t cuda_stride(void) { return (int64_t)gridDim.x * blockDim.x; }
+static __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+static __device__ inline float cuda_silu(float x) { return x * sigmoid_of(x); }
+static __device__ inline float cuda_silu_grad(float x) {
+    float s = sigmoid_of(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+/* Sum over the block (a power of two of threads, at most 256) in a fixed tree; every thread gets it. `room`: blockDim.x doubles or
+ * floats of shared memory, free again on return. */
+template <typename real> static __device__ inline real cuda_block_sum(real v, real *room) {
+    room[threadIdx.x] = v;
+    __syncthreads();
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half)
+            room[threadIdx.x] += room[threadIdx.x + half];
+        __syncthreads();
+    }
+    real total = room[0];
+    __syncthreads();
+    return total;
+}
+
+#endif

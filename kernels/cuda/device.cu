@@ -1,0 +1,326 @@
+/* device: memory, streams, copies and the op table of the CUDA backend. */
+#include "kernels/cuda/cuda.cuh"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern "C" {
+#include "base/str.h"
+}
+
+/* Every block handed out, so that freeing knows its size. */
+struct cuda_block {
+    struct cuda_block *next;
+    void *data;
+    size_t bytes;
+};
+
+struct cuda_device {
+    int ordinal;
+    pthread_mutex_t lock;
+    struct cuda_block *blocks;
+};
+static struct cuda_device *state_of(const struct device *dev) { return (struct cuda_device *)dev->state; }
+
+int cuda_failed(const struct device *dev, const char *what, cudaError_t code, struct err *err) {
+    bool memory = code == cudaErrorMemoryAllocation;
+    bool sticky = cudaGetLastError() != cudaSuccess && cudaPeekAtLastError() != cudaSuccess;
+    return err_set(err, memory ? ERR_EXHAUSTED : ERR_INTERNAL, "%s: %s: %s (%s)%s", dev->info.name, what, cudaGetErrorString(code),
+                   cudaGetErrorName(code), sticky ? "; the device is lost to this process: start it again" : "");
+}
+
+static int enter(const struct device *dev, const char *what, struct err *err) {
+    cudaError_t code = cudaSetDevice(state_of(dev)->ordinal);
+    return code == cudaSuccess ? 0 : cuda_failed(dev, what, code, err);
+}
+
+static int cuda_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
+    (void)threads;
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess || ordinal >= count) {
+        cudaGetLastError();
+        return err_set(err, ERR_NOT_FOUND, "device cuda:%d is not there: %s", ordinal,
+                       code == cudaSuccess ? (count ? "the machine has fewer GPUs" : "the machine has no GPU")
+                                           : cudaGetErrorString(code));
+    }
+    struct cudaDeviceProp p;
+    if ((code = cudaGetDeviceProperties(&p, ordinal)) != cudaSuccess)
+        return err_set(err, ERR_INTERNAL, "cuda:%d: reading its properties: %s", ordinal, cudaGetErrorString(code));
+    if (p.major < 8)
+        return err_set(err, ERR_UNSUPPORTED, "cuda:%d is %s, sm_%d%d; sm_80 or newer is needed", ordinal, p.name, p.major, p.minor);
+    memset(ret, 0, sizeof *ret);
+    str_format(ret->name, sizeof ret->name, "cuda:%d", ordinal);
+    str_format(ret->description, sizeof ret->description, "%s, sm_%d%d", p.name, p.major, p.minor);
+    int before = 0;
+    size_t free_bytes = 0, total_bytes = p.totalGlobalMem;
+    cudaGetDevice(&before);
+    if (cudaSetDevice(ordinal) == cudaSuccess && cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        cudaGetLastError();
+    cudaSetDevice(before);
+    ret->total_bytes = (int64_t)total_bytes;
+    ret->free_bytes = (int64_t)free_bytes;
+    ret->has_bf16 = 1;
+    return 0;
+}
+
+static int cuda_open(struct device *dev, int ordinal, int threads, struct err *err) {
+    (void)threads;
+    struct cuda_device *d = (struct cuda_device *)calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
+    d->ordinal = ordinal;
+    pthread_mutex_init(&d->lock, NULL);
+    dev->state = d;
+    int rc = enter(dev, "opening the device", err);
+    if (rc) {
+        pthread_mutex_destroy(&d->lock);
+        free(d);
+    }
+    return rc;
+}
+
+static void cuda_close(struct device *dev) {
+    pthread_mutex_destroy(&state_of(dev)->lock);
+    free(dev->state);
+}
+
+static int take_memory(struct device *dev, size_t bytes, bool host, void **ret, struct err *err) {
+    int rc = enter(dev, "allocating memory", err);
+    if (rc)
+        return rc;
+    size_t size = bytes ? bytes : 1;
+    struct cuda_block *block = (struct cuda_block *)malloc(sizeof *block);
+    if (!block)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
+    cudaError_t code = host ? cudaHostAlloc(&block->data, size, cudaHostAllocDefault) : cudaMalloc(&block->data, size);
+    if (code != cudaSuccess) {
+        free(block);
+        size_t free_bytes = 0, total_bytes = 0;
+        cudaGetLastError();
+        if (code != cudaErrorMemoryAllocation || cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+            return cuda_failed(dev, "allocating memory", code, err);
+        return err_set(err, ERR_EXHAUSTED, "%s: %zu MiB of %s memory wanted; %zu of %zu MiB of the device are free", dev->info.name,
+                       bytes >> 20, host ? "pinned host" : "device", free_bytes >> 20, total_bytes >> 20);
+    }
+    if (host)
+        memset(block->data, 0, size);
+    else if ((code = cudaMemset(block->data, 0, size)) != cudaSuccess || (code = cudaStreamSynchronize(0)) != cudaSuccess) {
+        cudaFree(block->data);
+        free(block);
+        return cuda_failed(dev, "zeroing memory", code, err);
+    }
+    struct cuda_device *d = state_of(dev);
+    block->bytes = bytes;
+    pthread_mutex_lock(&d->lock);
+    block->next = d->blocks;
+    d->blocks = block;
+    pthread_mutex_unlock(&d->lock);
+    __atomic_add_fetch(&dev->live_bytes, (int64_t)bytes, __ATOMIC_RELAXED);
+    *ret = block->data;
+    return 0;
+}
+
+static void give_memory(struct device *dev, void *data, bool host) {
+    struct cuda_device *d = state_of(dev);
+    pthread_mutex_lock(&d->lock);
+    struct cuda_block **at = &d->blocks, *block;
+    while (*at && (*at)->data != data)
+        at = &(*at)->next;
+    block = *at;
+    if (block)
+        *at = block->next;
+    pthread_mutex_unlock(&d->lock);
+    if (!block)
+        return;
+    __atomic_sub_fetch(&dev->live_bytes, (int64_t)block->bytes, __ATOMIC_RELAXED);
+    free(block);
+    cudaSetDevice(d->ordinal);
+    if (host)
+        cudaFreeHost(data);
+    else
+        cudaFree(data);
+}
+
+static int cuda_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
+    return take_memory(dev, bytes, false, ret, err);
+}
+static void cuda_free(struct device *dev, void *data) { give_memory(dev, data, false); }
+static int cuda_alloc_host(struct device *dev, size_t bytes, void **ret, struct err *err) {
+    return take_memory(dev, bytes, true, ret, err);
+}
+static void cuda_free_host(struct device *dev, void *data) { give_memory(dev, data, true); }
+
+static void cuda_stream_close(struct stream *s) {
+    struct cuda_stream *cs = cuda_stream(s);
+    cudaSetDevice(state_of(s->device)->ordinal);
+    if (cs->stream) {
+        cudaStreamSynchronize(cs->stream);
+        cudaStreamDestroy(cs->stream);
+    }
+    if (cs->products)
+        cuda_products_close(cs->products);
+    void *device_memory[] = {cs->scratch, cs->workspace}, *host_memory[] = {cs->staging, cs->results};
+    for (int i = 0; i < 2; i++) {
+        if (device_memory[i])
+            cuda_free(s->device, device_memory[i]);
+        if (host_memory[i])
+            cuda_free_host(s->device, host_memory[i]);
+    }
+    free(cs);
+    s->state = NULL;
+}
+
+static int cuda_stream_open(struct stream *s, enum stream_priority priority, struct err *err) {
+    struct device *dev = s->device;
+    int rc = enter(dev, "opening a stream", err), least = 0, greatest = 0;
+    struct cuda_stream *cs = rc ? NULL : (struct cuda_stream *)calloc(1, sizeof *cs);
+    if (!cs)
+        return rc ? rc : err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
+    s->state = cs;
+    cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithPriority(&cs->stream, cudaStreamNonBlocking, priority == STREAM_HIGH ? greatest : least);
+    if (code != cudaSuccess)
+        rc = cuda_failed(dev, "opening a stream", code, err);
+    if (!rc)
+        rc = cuda_alloc(dev, CUDA_WORKSPACE_BYTES, &cs->workspace, err);
+    if (!rc)
+        rc = cuda_alloc_host(dev, CUDA_STAGING_BYTES, (void **)&cs->staging, err);
+    if (!rc)
+        rc = cuda_alloc_host(dev, CUDA_PENDING * 2 * sizeof(double), (void **)&cs->results, err);
+    if (!rc && !(cs->products = cuda_products_open(dev, err)))
+        rc = err ? err->code : ERR_INTERNAL;
+    if (rc)
+        cuda_stream_close(s);
+    return rc;
+}
+
+void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
+    struct cuda_stream *cs = cuda_stream(s);
+    if (bytes <= cs->scratch_bytes)
+        return cs->scratch;
+    cudaError_t code = cudaStreamSynchronize(cs->stream); /* earlier ops may still use what is given back */
+    if (code != cudaSuccess) {
+        cuda_failed(s->device, "growing scratch", code, err);
+        return NULL;
+    }
+    if (cs->scratch)
+        cuda_free(s->device, cs->scratch);
+    cs->scratch = NULL;
+    cs->scratch_bytes = 0;
+    if (cuda_alloc(s->device, bytes, &cs->scratch, err))
+        return NULL;
+    __atomic_add_fetch(&s->device->allocations, 1, __ATOMIC_RELAXED);
+    cs->scratch_bytes = bytes;
+    return cs->scratch;
+}
+
+static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
+    int rc = enter(s->device, "copying", err);
+    cudaError_t code = rc ? cudaSuccess : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda_stream(s)->stream);
+    return code == cudaSuccess ? rc : cuda_failed(s->device, "copying", code, err);
+}
+
+static int cuda_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
+    int rc = enter(s->device, "zeroing", err);
+    cudaError_t code = rc ? cudaSuccess : cudaMemsetAsync(dst, 0, bytes, cuda_stream(s)->stream);
+    return code == cudaSuccess ? rc : cuda_failed(s->device, "zeroing", code, err);
+}
+
+static int cuda_sync(struct stream *s, struct err *err) {
+    struct cuda_stream *cs = cuda_stream(s);
+    int rc = enter(s->device, "waiting for the stream", err);
+    if (rc)
+        return rc;
+    cudaError_t code = cudaStreamSynchronize(cs->stream);
+    int n = cs->n_pending;
+    cs->n_pending = 0;
+    cs->staging_used = 0;
+    if (code != cudaSuccess)
+        return cuda_failed(s->device, "waiting for the stream: an op queued before failed", code, err);
+    for (int i = 0; i < n; i++) {
+        const struct cuda_pending *p = &cs->pending[i];
+        *p->sum = cs->results[2 * i];
+        if (p->count)
+            *p->count = (int64_t)cs->results[2 * i + 1];
+        if (p->finite)
+            *p->finite = isfinite(cs->results[2 * i]) != 0;
+    }
+    return 0;
+}
+
+int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err) {
+    struct cuda_stream *cs = cuda_stream(s);
+    for (size_t done = 0; done < bytes;) {
+        if (cs->staging_used >= CUDA_STAGING_BYTES) {
+            cudaError_t code = cudaStreamSynchronize(cs->stream);
+            if (code != cudaSuccess)
+                return cuda_failed(s->device, "copying arguments", code, err);
+            cs->staging_used = 0;
+        }
+        size_t room = CUDA_STAGING_BYTES - cs->staging_used, n = bytes - done < room ? bytes - done : room;
+        char *from = cs->staging + cs->staging_used;
+        memcpy(from, (const char *)host + done, n);
+        cudaError_t code = cudaMemcpyAsync((char *)dst + done, from, n, cudaMemcpyHostToDevice, cs->stream);
+        if (code != cudaSuccess)
+            return cuda_failed(s->device, "copying arguments", code, err);
+        cs->staging_used += (n + 63) / 64 * 64;
+        done += n;
+    }
+    return 0;
+}
+
+int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err) {
+    struct cuda_stream *cs = cuda_stream(s);
+    int rc = cs->n_pending < CUDA_PENDING ? 0 : cuda_sync(s, err);
+    if (rc)
+        return rc;
+    cudaError_t code =
+        cudaMemcpyAsync(cs->results + 2 * cs->n_pending, device_pair, 2 * sizeof(double), cudaMemcpyDeviceToHost, cs->stream);
+    if (code != cudaSuccess)
+        return cuda_failed(s->device, "copying results", code, err);
+    cs->pending[cs->n_pending++] = to;
+    return 0;
+}
+
+/* The table's entries: the device made current before, launch faults collected after. */
+static int leave(struct stream *s, const char *op, int rc, struct err *err) {
+    cudaError_t code = cudaGetLastError();
+    return rc || code == cudaSuccess ? rc : cuda_failed(s->device, op, code, err);
+}
+#define CUDA_ENTRY(op, args)                                                                                                       \
+    static int enter_##op(struct stream *s, const struct args *a, struct err *err) {                                               \
+        int rc = enter(s->device, "op " #op, err);                                                                                 \
+        return rc ? rc : leave(s, "op " #op, cuda_##op(s, a, err), err);                                                           \
+    }
+OP_MAP(CUDA_ENTRY)
+#undef CUDA_ENTRY
+
+static const struct op_table cuda_ops = {.name = "cuda",
+#define CUDA_ROW(op, args) .op = enter_##op,
+                                         OP_MAP(CUDA_ROW)
+#undef CUDA_ROW
+};
+
+extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda_backend(void) {
+    static const struct backend backend = {
+        .name = "cuda",
+        .ops = &cuda_ops,
+        .describe = cuda_describe,
+        .open = cuda_open,
+        .close = cuda_close,
+        .alloc = cuda_alloc,
+        .free = cuda_free,
+        .alloc_host = cuda_alloc_host,
+        .free_host = cuda_free_host,
+        .stream_open = cuda_stream_open,
+        .stream_close = cuda_stream_close,
+        .copy = cuda_copy,
+        .zero = cuda_zero,
+        .sync = cuda_sync,
+    };
+    return &backend;
+}

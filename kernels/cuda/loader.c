@@ -1,0 +1,56 @@
+/* loader: finds the CUDA backend, which lives in libbrr_cuda.so so that programs start on machines without CUDA. Looked for
+ * once, in this order: the file named by BRR_CUDA_LIBRARY (and nowhere else), beside the program, ../lib of the program. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "kernels/backend.h"
+
+static const struct backend *open_library(const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays open: the backend's tables live in it */
+    if (!library)
+        return NULL;
+    const struct backend *(*entry)(void) = NULL;
+    void *symbol = dlsym(library, "brr_cuda_backend");
+    memcpy(&entry, &symbol, sizeof entry);
+    const struct backend *backend = entry ? entry() : NULL;
+    if (!backend)
+        dlclose(library);
+    return backend;
+}
+
+static const struct backend *find_backend(void) {
+    static const char *const places[] = {"", "../lib/"};
+    const char *named = getenv("BRR_CUDA_LIBRARY");
+    if (named && *named)
+        return open_library(named);
+    char self[PATH_MAX], path[PATH_MAX + 32];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return NULL;
+    self[n] = '\0';
+    char *slash = strrchr(self, '/');
+    if (!slash)
+        return NULL;
+    slash[1] = '\0';
+    const struct backend *found = NULL;
+    for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++) {
+        str_format(path, sizeof path, "%s%slibbrr_cuda.so", self, places[i]);
+        if (access(path, R_OK) == 0)
+            found = open_library(path);
+    }
+    return found;
+}
+
+static const struct backend *loaded;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void load(void) { loaded = find_backend(); }
+
+const struct backend *cuda_backend(void) {
+    pthread_once(&once, load);
+    return loaded;
+}

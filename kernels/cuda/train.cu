@@ -1,0 +1,168 @@
+/* train: loss, gradient norm and AdamW. The sums are double, one block per batch row or stretch, shares added in order. */
+#include "kernels/cuda/cuda.cuh"
+
+#include <math.h>
+
+enum { THREADS = 256, NORM_BLOCKS = 1024 };
+
+struct loss_job {
+    const float *logits;
+    const uint8_t *labels, *mask;
+    float *dlogits;
+    const int32_t *valid;
+    double *sums; /* loss and count of each row */
+    int64_t t;
+    double alpha, gamma, pos_weight, scale;
+    bool focal;
+};
+
+/* Loss of one logit; *ret_grad is its derivative. The formulas are those of kernels/cpu/train.c. */
+static __device__ double loss_of(const struct loss_job &j, double x, bool positive, double *ret_grad) {
+    double sign = positive ? 1.0 : -1.0, z = sign * x, weight = positive ? j.pos_weight : 1.0;
+    double softplus = z > 0 ? log1p(exp(-z)) : -z + log1p(exp(z)); /* of −z */
+    double bce = weight * softplus, q = 1.0 / (1.0 + exp(z < 700 ? z : 700.0)), dbce = -weight * q;
+    if (!j.focal) {
+        *ret_grad = sign * dbce;
+        return bce;
+    }
+    double alpha = positive ? j.alpha : 1.0 - j.alpha;
+    double factor = j.gamma == 2.0 ? q * q : pow(q, j.gamma), dfactor = -j.gamma * factor * (1.0 - q);
+    *ret_grad = sign * alpha * (factor * dbce + dfactor * bce);
+    return alpha * factor * bce;
+}
+
+static __global__ void loss_kernel(struct loss_job j) {
+    __shared__ double room[THREADS];
+    int64_t row = blockIdx.x, valid = j.valid[row];
+    double sum = 0, count = 0;
+    for (int64_t t = threadIdx.x; t < j.t; t += THREADS) {
+        int64_t at = row * j.t + t;
+        bool counted = t < valid && j.labels[at] <= 1 && (!j.mask || j.mask[at]);
+        double grad = 0;
+        if (counted) {
+            sum += loss_of(j, (double)j.logits[at], j.labels[at] == 1, &grad);
+            count += 1;
+        }
+        if (j.dlogits)
+            j.dlogits[at] = (float)(grad * j.scale);
+    }
+    sum = cuda_block_sum(sum, room);
+    count = cuda_block_sum(count, room);
+    if (threadIdx.x == 0) {
+        j.sums[2 * row] = sum;
+        j.sums[2 * row + 1] = count;
+    }
+}
+
+/* pair = Σ of n pairs. One block. */
+static __global__ void add_pairs(const double *pairs, int64_t n, double *pair) {
+    __shared__ double room[THREADS];
+    double first = 0, second = 0;
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) {
+        first += pairs[2 * i];
+        second += pairs[2 * i + 1];
+    }
+    first = cuda_block_sum(first, room);
+    second = cuda_block_sum(second, room);
+    if (threadIdx.x == 0) {
+        pair[0] = first;
+        pair[1] = second;
+    }
+}
+
+extern "C" int cuda_loss(struct stream *s, const struct loss_args *a, struct err *err) {
+    int64_t b = a->logits.dim[0];
+    size_t sums = ((size_t)b + 1) * 2 * sizeof(double), valid = (size_t)b * sizeof(int32_t);
+    char *scratch = (char *)cuda_scratch(s, sums + valid, err);
+    if (!scratch)
+        return ERR_EXHAUSTED;
+    double *pairs = (double *)scratch, *total = pairs + 2 * b;
+    int rc = cuda_upload(s, scratch + sums, a->valid, valid, err);
+    if (rc)
+        return rc;
+    struct loss_job j = {(const float *)a->logits.data,
+                         (const uint8_t *)a->labels.data,
+                         (const uint8_t *)a->mask.data,
+                         (float *)a->dlogits.data,
+                         (const int32_t *)(scratch + sums),
+                         pairs,
+                         a->logits.dim[1],
+                         a->alpha,
+                         a->gamma,
+                         a->pos_weight,
+                         a->scale,
+                         a->kind == LOSS_FOCAL};
+    cudaStream_t stream = cuda_stream(s)->stream;
+    CUDA_LAUNCH(loss_kernel, (unsigned)b, THREADS, stream, j);
+    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, b, total);
+    struct cuda_pending to = {a->host_loss_sum, a->host_count, NULL};
+    return cuda_promise(s, total, to, err);
+}
+
+static __global__ void squares_kernel(const float *x, int64_t n, double *pairs) {
+    __shared__ double room[THREADS];
+    double sum = 0;
+    for (int64_t i = cuda_index(); i < n; i += cuda_stride())
+        sum += (double)x[i] * (double)x[i];
+    sum = cuda_block_sum(sum, room);
+    if (threadIdx.x == 0) {
+        pairs[2 * blockIdx.x] = sum;
+        pairs[2 * blockIdx.x + 1] = 0;
+    }
+}
+
+extern "C" int cuda_norm(struct stream *s, const struct norm_args *a, struct err *err) {
+    int64_t n = a->x.dim[0], blocks = cuda_min(cuda_ceil(n, THREADS), NORM_BLOCKS);
+    double *pairs = (double *)cuda_scratch(s, ((size_t)blocks + 1) * 2 * sizeof(double), err);
+    if (!pairs)
+        return ERR_EXHAUSTED;
+    cudaStream_t stream = cuda_stream(s)->stream;
+    CUDA_LAUNCH(squares_kernel, (unsigned)blocks, THREADS, stream, (const float *)a->x.data, n, pairs);
+    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, blocks, pairs + 2 * blocks);
+    struct cuda_pending to = {a->host_sum_squares, NULL, a->host_finite};
+    return cuda_promise(s, pairs + 2 * blocks, to, err);
+}
+
+struct adam_job {
+    float *p, *m, *v, *ema;
+    const float *g;
+    const uint8_t *decay;
+    int64_t n;
+    float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema_decay;
+};
+
+static __global__ void adam_kernel(struct adam_job j) {
+    for (int64_t i = cuda_index(); i < j.n; i += cuda_stride()) {
+        float grad = j.g[i] * j.scale;
+        float m = j.beta1 * j.m[i] + (1.0f - j.beta1) * grad, v = j.beta2 * j.v[i] + (1.0f - j.beta2) * grad * grad;
+        float keep = 1.0f - (j.decay[i] ? j.decay_rate : 0.0f);
+        float p = j.p[i] * keep - j.rate * m / (sqrtf(v) * j.correct2 + j.eps);
+        j.m[i] = m;
+        j.v[i] = v;
+        j.p[i] = p;
+        if (j.ema)
+            j.ema[i] = j.ema_decay * j.ema[i] + (1.0f - j.ema_decay) * p;
+    }
+}
+
+extern "C" int cuda_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
+    (void)err;
+    struct adam_job j = {};
+    j.p = (float *)a->param.data;
+    j.m = (float *)a->m.data;
+    j.v = (float *)a->v.data;
+    j.ema = (float *)a->ema.data;
+    j.g = (const float *)a->grad.data;
+    j.decay = (const uint8_t *)a->decay.data;
+    j.n = a->param.dim[0];
+    j.beta1 = a->beta1;
+    j.beta2 = a->beta2;
+    j.eps = a->eps;
+    j.scale = a->grad_scale;
+    j.ema_decay = a->ema_decay;
+    j.decay_rate = a->lr * a->weight_decay;
+    j.rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
+    j.correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+    CUDA_LAUNCH(adam_kernel, cuda_blocks(j.n, THREADS), THREADS, cuda_stream(s)->stream, j);
+    return 0;
+}
