@@ -9,8 +9,8 @@ import sys
 FILE_LINES, FUNCTION_LINES, PARAMETERS = 800, 120, 6
 # Callbacks of third-party libraries whose signature is not ours.
 FOREIGN_SIGNATURES = {"on_request"}
-# Inner loops compiled once per instruction set: operands are parameters, so that they stay in registers.
-INNER_LOOPS = ("_body.h",)
+# Inner loops compiled once per instruction set, and device code: operands are parameters, so that they stay in registers.
+INNER_LOOPS = ("_body.h", ".cu", ".cuh")
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets)\s*\(")
 EXITS = re.compile(r"\b(exit|_exit|abort|longjmp)\s*\(")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

@@ -48,7 +48,8 @@ void sched_tick(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
 bool sched_idle(const struct sched *s); /* nothing runs */
-/* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
+/* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED,
+ * NOT_FOUND, UNSUPPORTED say why not. */
 int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err);
 struct jobdb *sched_db(struct sched *s);
 

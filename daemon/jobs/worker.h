@@ -34,7 +34,7 @@ void worker_report_free(struct worker_report *r);
 struct worker_config {
     const char *device;
     int threads;
-    struct source_config source; /* its cache_dir is also that of the windows */
+    struct source_config source;   /* its cache_dir is also that of the windows */
     int64_t default_wall_clock_ms; /* of jobs without a limit; -1 = none */
     int64_t memory_limit_bytes;    /* of one job; 0 = nine tenths of the device */
     struct metrics *metrics;       /* may be NULL */

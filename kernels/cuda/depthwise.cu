@@ -1,5 +1,5 @@
-/* depthwise: y[t,c] = act(bias[c] + Σ_k w[c,k]·x[t + k − pad, c]) and its gradients, one output per thread, neighbouring channels side by
- * side. Reverse is the same sum with the taps flipped; the carried state then lies at the other end of the row. */
+/* depthwise: y[t,c] = act(bias[c] + Σ_k w[c,k]·x[t + k − pad, c]) and its gradients, one output per thread, neighbouring channels
+ * side by side. Reverse is the same sum with the taps flipped; the carried state then lies at the other end of the row. */
 #include "kernels/cuda/columns.cuh"
 
 enum { THREADS = 256, MAX_TAPS = 8, WIDE = 32, DEEP = 8, STRETCHES = 512, SHORTEST = 64 };

@@ -1,5 +1,5 @@
-/* scan: the ops scan1 and ssd as scan_jobs, and the sums that follow the backward kernel. Rows of the batch go in groups whose states and
- * partial sums fit ROOM_BYTES. Every sum runs in a fixed order. */
+/* scan: the ops scan1 and ssd as scan_jobs, and the sums that follow the backward kernel. Rows of the batch go in groups whose
+ * states and partial sums fit ROOM_BYTES. Every sum runs in a fixed order. */
 #include "kernels/cuda/scan_tile.cuh"
 
 enum { THREADS = 128, MOST_ROWS = 32768 };

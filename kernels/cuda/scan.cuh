@@ -1,7 +1,7 @@
-/* scan: both selective scans in one form. Channel d of D reads B and C of its group; `share` neighbouring channels have one Δ, A, D and
- * bias (Mamba-1: 1; Mamba-2: the head width, `per_head`, and then A does not depend on the state). A block takes CHANNELS channels of a
- * group and one batch row; each channel has LANES threads with PER states each (state n = lane + i·LANES). Time runs in tiles that are
- * staged in shared memory. Internal to kernels/cuda. */
+/* scan: both selective scans in one form. Channel d of D reads B and C of its group; `share` neighbouring channels have one Δ, A, D
+ * and bias (Mamba-1: 1; Mamba-2: the head width, `per_head`, and then A does not depend on the state). A block takes CHANNELS
+ * channels of a group and one batch row; each channel has LANES threads with PER states each (state n = lane + i·LANES). Time runs
+ * in tiles that are staged in shared memory. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_SCAN_CUH
 #define BRR_KERNELS_CUDA_SCAN_CUH
 #include "kernels/cuda/cuda.cuh"
@@ -29,11 +29,11 @@ struct scan_job {
     struct scan_view dbm, dcm;
     const float *dht;
     float *dh0;
-    float *starts;         /* (rows, tiles, D, N): states at the starts of tiles */
-    float *part_b, *part_c; /* (blocks_per_group, rows, L, G, N) */
-    float *part_a;         /* (rows, D, N), or (rows, D) per_head */
+    float *starts;                /* (rows, tiles, D, N): states at the starts of tiles */
+    float *part_b, *part_c;       /* (blocks_per_group, rows, L, G, N) */
+    float *part_a;                /* (rows, D, N), or (rows, D) per_head */
     float *part_skip, *part_bias; /* (rows, D) */
-    float *head_delta;     /* per_head: (rows, L, D) shares of dΔ */
+    float *head_delta;            /* per_head: (rows, L, D) shares of dΔ */
 };
 
 struct scan_job scan1_job(const struct scan1_args *a);
@@ -45,7 +45,9 @@ struct scan_sums {
 };
 int scan_backward(struct stream *s, struct scan_job *j, const int32_t *host_lengths, const struct scan_sums *to, struct err *err);
 
-static __device__ inline int64_t scan_length(const struct scan_job &j, int64_t row) { return j.lengths ? j.lengths[row] : j.length; }
+static __device__ inline int64_t scan_length(const struct scan_job &j, int64_t row) {
+    return j.lengths ? j.lengths[row] : j.length;
+}
 /* Token of a step in processing order. */
 static __device__ inline int64_t scan_token(const struct scan_job &j, int64_t row, int64_t len, int64_t step) {
     return row * j.length + (j.reverse ? len - 1 - step : step);

@@ -92,9 +92,11 @@ static __device__ inline void step_back(const struct scan_job &j, const staged &
 #pragma unroll
     for (int q = 0; q < PER; q++) {
         int n = lane + q * LANES;
-        float v = delta * a2[q], a = j.per_head ? decay : exp2f(v), b = w.b[i][n], before = r.keep[i][q * SCAN_THREADS + threadIdx.x];
+        float v = delta * a2[q], a = j.per_head ? decay : exp2f(v), b = w.b[i][n],
+              before = r.keep[i][q * SCAN_THREADS + threadIdx.x];
         float phi = j.zoh ? scan_phi(v * SCAN_LN2, a) : 1.0f, lambda = sums[0][q] + gy * w.c[i][n], next = lambda * a;
-        float along = next * before, gb = channel_sum<LANES>(lambda * dx * phi), gc = channel_sum<LANES>(gy * (a * before + dx * b * phi));
+        float along = next * before, gb = channel_sum<LANES>(lambda * dx * phi),
+              gc = channel_sum<LANES>(gy * (a * before + dx * b * phi));
         if ((int)threadIdx.x % 32 < LANES) {
             r.db[warp][n] = gb;
             r.dc[warp][n] = gc;

@@ -1,4 +1,5 @@
-/* scan_forward: the recurrence h = a·h + Δ·B·x, y = C·h + D·x, with the gate; or, for the backward pass, only the states at tile starts. */
+/* scan_forward: the recurrence h = a·h + Δ·B·x, y = C·h + D·x, with the gate; or, for the backward pass, only the states at tile
+ * starts. */
 #include "kernels/cuda/scan_tile.cuh"
 
 template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THREADS) scan_forward_kernel(struct scan_job j) {
@@ -15,7 +16,8 @@ template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THRE
     for (int64_t step0 = 0, tile = 0; step0 < len; step0 += TILE, tile++) {
         int n = (int)(len - step0 < TILE ? len - step0 : TILE);
         if (j.starts && real)
-            scan_store_state<LANES, PER>(j, j.starts, (((p.row - j.first_row) * j.tiles + tile) * j.channels + d) * j.states, lane, h);
+            scan_store_state<LANES, PER>(j, j.starts, (((p.row - j.first_row) * j.tiles + tile) * j.channels + d) * j.states, lane,
+                                         h);
         scan_stage(j, p, step0, n, w);
         __syncthreads();
         for (int i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* scan_tile: what the forward and backward scans share: a tile's Δ, Δ·x, decay, B and C staged in shared memory, the states in registers,
- * and one step of the recurrence. Internal to kernels/cuda. */
+/* scan_tile: what the forward and backward scans share: a tile's Δ, Δ·x, decay, B and C staged in shared memory, the states in
+ * registers, and one step of the recurrence. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_SCAN_TILE_CUH
 #define BRR_KERNELS_CUDA_SCAN_TILE_CUH
 #include "kernels/cuda/scan.cuh"

@@ -24,7 +24,8 @@ float __shfl_xor_sync(unsigned mask, float v, int lane_mask); /* all of the bloc
 typedef void (*emulator_body)(void *context);
 void emulator_launch(dim3 grid, unsigned threads, emulator_body body, void *context);
 template <typename body> static inline void emulator_run(dim3 grid, unsigned threads, body f) {
-    emulator_launch(grid, threads, [](void *context) { (*(body *)context)(); }, &f);
+    emulator_launch(
+        grid, threads, [](void *context) { (*(body *)context)(); }, &f);
 }
 #define CUDA_LAUNCH(kernel, grid, block, stream, ...) ((void)(stream), emulator_run(grid, block, [&] { kernel(__VA_ARGS__); }))
 
