@@ -245,6 +245,11 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
     if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.results_dir, job->id))
         return err_set(err, ERR_RANGE, "paths.results is too long");
+    const struct source_store *store;
+    const char *prefix;
+    if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
+        source_find(s->config.stores, s->config.n_stores, file->checkpoint.upload + strlen("store://"), &store, &prefix, err))
+        return err_wrap(err, "checkpoint.upload");
     int rc = sched_resolve_source(s, file->data.source, job->data_root, sizeof job->data_root, err);
     if (!rc)
         rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);

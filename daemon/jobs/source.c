@@ -25,7 +25,7 @@ int source_find(const struct source_store *stores, int n, const char *name, cons
             *ret_prefix = name[len] ? name + len + 1 : "";
             return 0;
         }
-    return err_set(err, ERR_NOT_FOUND, "data.source: daemon.yaml has no store '%.*s'; add it under stores", (int)len, name);
+    return err_set(err, ERR_NOT_FOUND, "daemon.yaml has no store '%.*s'; add it under stores", (int)len, name);
 }
 
 static bool on_progress(void *ctx, const struct mirror_progress *p) {

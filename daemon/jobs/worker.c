@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/upload.h"
 
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
 
@@ -37,7 +38,8 @@ struct worker {
     pthread_cond_t started;
     bool ready;
     struct err start_err;
-    struct order *order; /* running */
+    struct order *order;   /* running */
+    struct upload *upload; /* of its checkpoints; may be NULL */
     bool has_checkpoint;
     int64_t checkpoint_ms; /* newest */
 };
@@ -124,6 +126,8 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
         r->checkpoint = *c;
     w->has_checkpoint = true;
     w->checkpoint_ms = clock_ms();
+    if (w->upload)
+        upload_add(w->upload, c->path);
     post(w, r);
 }
 
@@ -166,6 +170,26 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     return rc;
 }
 
+static int open_upload(struct worker *w, const struct jobfile *job, struct err *err) {
+    const struct upload_config config = {
+        w->config.source.stores, w->config.source.n_stores, job->checkpoint.upload, w->order->id, on_log, w};
+    if (!job->checkpoint.upload || !strcmp(job->checkpoint.upload, "none"))
+        return 0;
+    return upload_open(&config, &w->upload, err);
+}
+
+/* Uploads end before the job does, unless somebody wants it to stop. */
+static void finish_upload(struct worker *w) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    while (w->upload && !atomic_load(&w->stop_now) && !upload_idle(w->upload)) {
+        serve_streams(w);
+        atomic_fetch_add(&w->beats, 1);
+        nanosleep(&turn, NULL);
+    }
+    upload_close(w->upload);
+    w->upload = NULL;
+}
+
 static void run_order(struct worker *w) {
     struct arena arena;
     struct jobfile job;
@@ -193,6 +217,8 @@ static void run_order(struct worker *w) {
         rc = err_set(&err, ERR_UNSUPPORTED, "kind '%s' is unsupported yet", job.kind_name);
     w->preparing = true;
     if (!rc)
+        rc = open_upload(w, &job, &err);
+    if (!rc)
         rc = source_open(&w->config.source, &job, &env, &source, &err);
     if (!rc)
         rc = kind->open(&job, &env, &task, &err);
@@ -208,6 +234,7 @@ static void run_order(struct worker *w) {
     }
     if (kind)
         kind->close(task);
+    finish_upload(w);
     source_close(source);
     struct worker_report *r = report_new(w, WORKER_DONE);
     if (r) {

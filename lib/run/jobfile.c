@@ -302,8 +302,10 @@ static int refuse_unsupported(const struct jobfile *job, struct err *err) {
     if (job->kind > JOB_KIND_EVALUATE)
         return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train and evaluate", job->file,
                        job->kind_name);
-    if (job->checkpoint.upload && strcmp(job->checkpoint.upload, "none"))
-        return err_set(err, ERR_UNSUPPORTED, "%s: checkpoint.upload is unsupported yet; leave it out or set it to none", job->file);
+    if (job->checkpoint.upload && strcmp(job->checkpoint.upload, "none") != 0 && !str_starts(job->checkpoint.upload, "store://"))
+        return err_set(err, ERR_INVALID,
+                       "%s: checkpoint.upload '%s'; expected store://NAME/prefix of a store in daemon.yaml, or none", job->file,
+                       job->checkpoint.upload);
     if (job->kind == JOB_KIND_EVALUATE && !job->evaluate.checkpoint)
         return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID or a model file)", job->file);
     return job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : 0;

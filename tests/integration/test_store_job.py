@@ -38,8 +38,10 @@ def main():
         assert sorted({r[1] for r in fetched(s3)}) == sorted(wanted), "recordings and labels, and nothing else"
 
         s3.requests.clear()
-        code, last, err = daemon.submit(*SETS)
+        code, last, err = daemon.submit(*SETS, "checkpoint.upload=store://bucket/models")
         assert code == 0, err
+        models = [k for k in s3.objects if k.startswith("open/models/train-") and k.endswith(".safetensors")]
+        assert models and all(s3.objects[m] for m in models), "checkpoints are in the bucket when the job has ended"
         assert not fetched(s3) and s3.requests, "what is in the cache is not fetched again"
         assert os.listdir(f"{tmp}/cache/mirror") == [], "the tree goes with the job"
 
@@ -52,6 +54,8 @@ def main():
         code, last, err = daemon.submit(*[s for s in SETS if "source" not in s], "data.source=store://bucket/nothing", "limits.restarts=0")
         assert code != 0 and "has no *.edf" in str(last) + err + daemon.read_log(), (last, err)
         code, last, err = daemon.submit(*[s for s in SETS if "source" not in s], "data.source=store://other/x")
+        assert code != 0 and "has no store 'other'" in err, err
+        code, last, err = daemon.submit(*SETS, "checkpoint.upload=store://other/x")
         assert code != 0 and "has no store 'other'" in err, err
         assert daemon.stop() == 0
     return 0
