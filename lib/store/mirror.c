@@ -25,10 +25,11 @@ struct mirror {
     struct mirror_config config;
     char prefix[STORE_KEY_SIZE + 1], directory[PATH_BYTES];
     struct file *files;
-    int64_t n_files, capacity;
-    pthread_mutex_t lock; /* everything below */
+    int64_t n_files, n_bytes, capacity; /* the lister's, then constant */
+    pthread_mutex_t lock;               /* everything below */
     pthread_cond_t turned;
-    int64_t next, done_files, done_bytes, bytes;
+    struct mirror_progress progress;
+    int64_t next;
     int running;
     struct err err;
     atomic_bool stop;
@@ -75,7 +76,7 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     if (!f->key)
         return out_of_memory(m, err);
     m->n_files++;
-    m->bytes += f->bytes;
+    m->n_bytes += f->bytes;
     str_init(&id, 8192);
     str_printf(&id, "%s\n%s\n%s\n%lld", store_identity(m->config.store), item->key, item->tag, (long long)item->size_bytes);
     if (!*item->tag) /* a server without ETags: the time must do */
@@ -85,7 +86,7 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     return ok ? 0 : out_of_memory(m, err);
 }
 
-static int list_files(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
+static int list_files(struct mirror *m, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
     int64_t recordings = 0, most = m->config.max_recordings;
     int rc = 0;
@@ -105,14 +106,30 @@ static int list_files(struct mirror *m, mirror_progress_fn *progress, void *ctx,
                 rc = add_file(m, &page.items[i], err);
         }
         store_page_done(&page);
-        const struct mirror_progress p = {.files = m->n_files, .bytes = m->bytes};
-        if (!rc && !progress(ctx, &p))
+        pthread_mutex_lock(&m->lock);
+        m->progress.files = m->n_files;
+        m->progress.bytes = m->n_bytes;
+        pthread_mutex_unlock(&m->lock);
+        if (!rc && atomic_load(&m->stop))
             rc = err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
     }
     if (!rc && !recordings)
         rc = err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
                      store_identity(m->config.store), m->prefix);
     return rc;
+}
+
+static void *list_main(void *arg) {
+    struct mirror *m = arg;
+    struct err err = {0};
+    int rc = list_files(m, &err);
+    pthread_mutex_lock(&m->lock);
+    if (rc)
+        m->err = err;
+    m->running--;
+    pthread_cond_signal(&m->turned);
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
 }
 
 static bool go_on(void *ctx, int64_t done, int64_t total) {
@@ -161,7 +178,7 @@ static int link_file(const struct mirror *m, const struct file *f, const char *t
     return symlink(target, path) ? err_errno(err, errno, "cannot link %s", path) : 0;
 }
 
-static void *transfer(void *arg) {
+static void *transfer_main(void *arg) {
     struct mirror *m = arg;
     pthread_mutex_lock(&m->lock);
     while (!m->err.code && !atomic_load(&m->stop) && m->next < m->n_files) {
@@ -178,8 +195,8 @@ static void *transfer(void *arg) {
             m->err = err;
             atomic_store(&m->stop, true);
         }
-        m->done_files += !rc;
-        m->done_bytes += rc ? 0 : f->bytes;
+        m->progress.done_files += !rc;
+        m->progress.done_bytes += rc ? 0 : f->bytes;
     }
     m->running--;
     pthread_cond_signal(&m->turned);
@@ -197,41 +214,39 @@ static bool wait_turn(struct mirror *m, struct mirror_progress *p) {
     pthread_mutex_lock(&m->lock);
     if (m->running)
         pthread_cond_timedwait(&m->turned, &m->lock, &until);
-    *p = (struct mirror_progress){m->done_files, m->n_files, m->done_bytes, m->bytes};
+    *p = m->progress;
     bool more = m->running > 0;
     pthread_mutex_unlock(&m->lock);
     return more;
 }
 
-static int transfer_all(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
+/* n threads at their work to its end; this one tells and asks, so that it never waits for a server. */
+static int drive(struct mirror *m, void *(*work)(void *), int n, mirror_progress_fn *progress, void *ctx, struct err *err) {
     pthread_t threads[THREADS];
     struct mirror_progress p;
     bool cancelled = false;
-    int n = 0;
-    for (; n < THREADS && n < m->n_files; n++) {
-        m->running++;
-        if (pthread_create(&threads[n], NULL, transfer, m)) {
-            pthread_mutex_lock(&m->lock);
-            m->running--;
-            pthread_mutex_unlock(&m->lock);
-            break;
-        }
-    }
-    while (wait_turn(m, &p))
+    int started = 0;
+    m->running = n;
+    while (started < n && !pthread_create(&threads[started], NULL, work, m))
+        started++;
+    pthread_mutex_lock(&m->lock);
+    m->running -= n - started;
+    pthread_mutex_unlock(&m->lock);
+    for (bool more = true; more;) {
+        more = wait_turn(m, &p);
         if (!progress(ctx, &p)) {
             cancelled = true;
             atomic_store(&m->stop, true);
         }
-    for (int i = 0; i < n; i++)
+    }
+    for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     if (cancelled)
         return err_set(err, ERR_CANCELLED, "fetching from %s was cancelled", store_identity(m->config.store));
+    if (!started)
+        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch from %s", store_identity(m->config.store));
     if (m->err.code && err)
         *err = m->err;
-    if (!m->err.code && n < 1)
-        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch from %s", store_identity(m->config.store));
-    if (!m->err.code)
-        (void)progress(ctx, &p);
     return m->err.code;
 }
 
@@ -253,9 +268,9 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     if (!rc)
         rc = fsio_mkdirs(m->directory, err);
     if (!rc)
-        rc = list_files(m, progress, ctx, err);
+        rc = drive(m, list_main, 1, progress, ctx, err);
     if (!rc)
-        rc = transfer_all(m, progress, ctx, err);
+        rc = drive(m, transfer_main, m->n_files < THREADS ? (int)m->n_files : THREADS, progress, ctx, err);
     if (rc) {
         mirror_close(m);
         return rc;
