@@ -76,3 +76,46 @@ foreach(source ${driver_tests})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS ${folder}
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
+
+# tests/gpu: programs for a machine with a GPU; elsewhere they are shown as skipped. The CUDA kernels also run emulated on the processor
+# (tests/gpu/emulator), under the op tests that every backend must pass.
+file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/test_*.c)
+foreach(source ${gpu_tests})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE brr_kernels)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS gpu
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
+endforeach()
+find_program(BRR_CXX NAMES g++)
+if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
+  set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-pragmas
+      -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
+  file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
+  list(FILTER emulated_sources EXCLUDE REGEX "/products\\.cu$") # cuBLASLt's place is taken by the plain kernel
+  file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
+  set(emulated_objects)
+  foreach(source ${emulated_sources} ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/emulator.cc)
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_BINARY_DIR}/emulated/${name}.o)
+    add_custom_command(OUTPUT ${object} DEPENDS ${source} ${emulator_headers} VERBATIM COMMENT "Building emulated ${name}"
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/emulated
+      COMMAND ${BRR_CXX} ${emulator_flags} -x c++ -c ${source} -o ${object})
+    list(APPEND emulated_objects ${object})
+  endforeach()
+  add_library(brr_emulated_base OBJECT ${CMAKE_SOURCE_DIR}/lib/base/err.c ${CMAKE_SOURCE_DIR}/lib/base/str.c
+    ${CMAKE_SOURCE_DIR}/kernels/tensor.c)
+  target_include_directories(brr_emulated_base PRIVATE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_SOURCE_DIR})
+  set(emulated_library ${CMAKE_BINARY_DIR}/tests/libbrr_cuda_emulated.so)
+  add_custom_command(OUTPUT ${emulated_library} DEPENDS ${emulated_objects} brr_emulated_base $<TARGET_OBJECTS:brr_emulated_base>
+    VERBATIM COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda_emulated.so"
+    COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${emulated_objects} $<TARGET_OBJECTS:brr_emulated_base>)
+  add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library})
+  foreach(name test_ops test_scan_conv test_scan_reference test_ops_vs_cpu)
+    add_test(NAME emulated_${name} COMMAND ${name})
+    set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_CUDA_LIBRARY=${emulated_library}")
+  endforeach()
+endif()

@@ -7,14 +7,15 @@
 enum { WARPS = SCAN_THREADS / 32 };
 
 template <int TILE, int CHANNELS, int STATES> struct scan_gradient_room {
+    static constexpr int channels = CHANNELS;
     float x[TILE][CHANNELS], gy[TILE][CHANNELS], y[TILE][CHANNELS], s1[TILE][CHANNELS], s2[TILE][CHANNELS];
     float keep[TILE][STATES * CHANNELS]; /* the state before each step, thread by thread */
     float db[WARPS][STATES], dc[WARPS][STATES];
 };
 
-template <int TILE, int CHANNELS, int STATES>
-static __device__ inline void stage_gradient(const struct scan_job &j, const struct scan_place &p, int64_t step0, int n,
-                                             struct scan_gradient_room<TILE, CHANNELS, STATES> &r) {
+template <typename room>
+static __device__ inline void stage_gradient(const struct scan_job &j, const struct scan_place &p, int64_t step0, int n, room &r) {
+    constexpr int CHANNELS = room::channels;
     int64_t len = scan_length(j, p.row);
     for (int e = (int)threadIdx.x; e < n * CHANNELS; e += SCAN_THREADS) {
         int i = e / CHANNELS, c = e % CHANNELS;
@@ -29,10 +30,10 @@ static __device__ inline void stage_gradient(const struct scan_job &j, const str
 }
 
 /* dx, dΔ and dz of a tile; leaves dΔ through the step rule in s2 and gy·x in s1, for the sums. */
-template <int TILE, int CHANNELS, int STATES>
+template <typename staged, typename room>
 static __device__ inline void finish_tile(const struct scan_job &j, const struct scan_place &p, int64_t step0, int n,
-                                          const struct scan_staged<TILE, CHANNELS, STATES> &w,
-                                          struct scan_gradient_room<TILE, CHANNELS, STATES> &r) {
+                                          const staged &w, room &r) {
+    constexpr int CHANNELS = room::channels;
     int64_t len = scan_length(j, p.row);
     for (int e = (int)threadIdx.x; e < n * CHANNELS; e += SCAN_THREADS) {
         int i = e / CHANNELS, c = e % CHANNELS;
@@ -59,9 +60,8 @@ static __device__ inline void finish_tile(const struct scan_job &j, const struct
 }
 
 /* This block's dB and dC of one token, the warps' shares added in order. */
-template <int TILE, int CHANNELS, int STATES>
-static __device__ inline void put_states(const struct scan_job &j, const struct scan_place &p, int64_t token,
-                                         const struct scan_gradient_room<TILE, CHANNELS, STATES> &r) {
+template <typename room>
+static __device__ inline void put_states(const struct scan_job &j, const struct scan_place &p, int64_t token, const room &r) {
     int64_t at = ((p.block * j.rows * j.length + token - j.first_row * j.length) * j.groups + p.group) * j.states;
     for (int n = (int)threadIdx.x; n < j.states; n += SCAN_THREADS) {
         float b = 0, c = 0;
@@ -158,7 +158,7 @@ template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THRE
 #pragma unroll
             for (int q = 0; q < PER; q++)
                 r.keep[i][q * SCAN_THREADS + threadIdx.x] = w.anew[i] ? 0.0f : h[q];
-            float y = scan_lane_sum<LANES>(scan_advance<LANES, PER>(j, w, i, ch, lane, a2, h));
+            float y = scan_lane_sum<LANES>(scan_advance<LANES, PER>(j, w, i, a2, h));
             if (lane == 0)
                 r.y[i][ch] = y;
         }

@@ -21,7 +21,7 @@ template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THRE
         scan_stage(j, p, step0, n, w);
         __syncthreads();
         for (int i = 0; i < n; i++) {
-            float y = scan_advance<LANES, PER>(j, w, i, ch, lane, a2, h);
+            float y = scan_advance<LANES, PER>(j, w, i, a2, h);
             if (!j.starts) {
                 y = scan_lane_sum<LANES>(y);
                 if (lane == 0)

@@ -19,6 +19,7 @@ void scan_forward_launch(struct stream *s, const struct scan_job *j);
 void scan_backward_launch(struct stream *s, const struct scan_job *j);
 
 template <int TILE, int CHANNELS, int STATES> struct scan_staged {
+    static constexpr int channels = CHANNELS, states = STATES;
     float delta[TILE][CHANNELS], dx[TILE][CHANNELS], decay[TILE][CHANNELS]; /* Δ, Δ·x; decay only per_head */
     float b[TILE][STATES], c[TILE][STATES];
     int anew[TILE];
@@ -57,9 +58,9 @@ static __device__ inline float scan_pre(const struct scan_job &j, int64_t token,
     return act_get(j.delta, token * j.delta.ld + head) + (j.dbias ? j.dbias[head] : 0.0f);
 }
 
-template <int TILE, int CHANNELS, int STATES>
-static __device__ inline void scan_stage(const struct scan_job &j, const struct scan_place &p, int64_t step0, int n,
-                                         struct scan_staged<TILE, CHANNELS, STATES> &w) {
+template <typename staged>
+static __device__ inline void scan_stage(const struct scan_job &j, const struct scan_place &p, int64_t step0, int n, staged &w) {
+    constexpr int CHANNELS = staged::channels, STATES = staged::states;
     int64_t len = scan_length(j, p.row);
     for (int e = (int)threadIdx.x; e < n * CHANNELS; e += SCAN_THREADS) {
         int i = e / CHANNELS, c = e % CHANNELS;
@@ -82,8 +83,9 @@ static __device__ inline void scan_stage(const struct scan_job &j, const struct 
 
 /* One step; returns this thread's share of C·h. */
 template <int LANES, int PER, typename staged>
-static __device__ inline float scan_advance(const struct scan_job &j, const staged &w, int i, int ch, int lane,
-                                            const float (&a2)[PER], float (&h)[PER]) {
+static __device__ inline float scan_advance(const struct scan_job &j, const staged &w, int i, const float (&a2)[PER],
+                                            float (&h)[PER]) {
+    int ch = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
     float delta = w.delta[i][ch], dx = w.dx[i][ch], decay = w.decay[i][ch], y = 0;
     bool anew = w.anew[i] != 0;
 #pragma unroll

@@ -2,6 +2,7 @@
  * program: on a GPU it would hang or compute nonsense. */
 #include "kernels/cuda/cuda.cuh"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,23 +12,45 @@ enum { MOST_THREADS = 1024, STACK_BYTES = 128 << 10 };
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+/* A fiber is made once per thread number and then runs body after body. Switches are jumps: swapcontext would enter the kernel. */
 static struct {
-    ucontext_t scheduler, fiber[MOST_THREADS];
-    char *stack[MOST_THREADS];
-    bool done[MOST_THREADS];
+    ucontext_t first[MOST_THREADS];
+    jmp_buf scheduler, fiber[MOST_THREADS];
+    bool made[MOST_THREADS], done[MOST_THREADS];
     float exchange[MOST_THREADS];
     unsigned current;
     emulator_body body;
     void *context;
 } block;
 
-static void fiber_main(void) {
-    block.body(block.context);
-    block.done[block.current] = true;
-    swapcontext(&block.fiber[block.current], &block.scheduler);
+static void to_scheduler(void) {
+    if (!_setjmp(block.fiber[block.current]))
+        _longjmp(block.scheduler, 1);
 }
 
-void __syncthreads(void) { swapcontext(&block.fiber[block.current], &block.scheduler); }
+static void fiber_main(void) {
+    for (;;) {
+        block.body(block.context);
+        block.done[block.current] = true;
+        to_scheduler();
+    }
+}
+
+static void to_fiber(unsigned t) {
+    if (_setjmp(block.scheduler))
+        return;
+    if (block.made[t])
+        _longjmp(block.fiber[t], 1);
+    block.made[t] = true;
+    getcontext(&block.first[t]);
+    block.first[t].uc_stack.ss_sp = malloc(STACK_BYTES);
+    block.first[t].uc_stack.ss_size = STACK_BYTES;
+    block.first[t].uc_link = NULL;
+    makecontext(&block.first[t], fiber_main, 0);
+    setcontext(&block.first[t]);
+}
+
+void __syncthreads(void) { to_scheduler(); }
 
 float __shfl_xor_sync(unsigned mask, float v, int lane_mask) {
     (void)mask;
@@ -40,22 +63,13 @@ float __shfl_xor_sync(unsigned mask, float v, int lane_mask) {
 }
 
 static void run_block(unsigned threads) {
-    for (unsigned t = 0; t < threads; t++) {
-        if (!block.stack[t])
-            block.stack[t] = (char *)malloc(STACK_BYTES);
-        getcontext(&block.fiber[t]);
-        block.fiber[t].uc_stack.ss_sp = block.stack[t];
-        block.fiber[t].uc_stack.ss_size = STACK_BYTES;
-        block.fiber[t].uc_link = NULL;
-        makecontext(&block.fiber[t], fiber_main, 0);
-        block.done[t] = false;
-    }
+    memset(block.done, 0, sizeof block.done);
     for (unsigned done = 0; done < threads;) {
         done = 0;
         for (unsigned t = 0; t < threads; t++) {
             block.current = t;
             threadIdx = dim3(t, 0, 0);
-            swapcontext(&block.scheduler, &block.fiber[t]);
+            to_fiber(t);
             done += block.done[t];
         }
         if (done && done < threads) {
