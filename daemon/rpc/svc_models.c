@@ -10,7 +10,7 @@
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
 
-/* What a model file says of itself; `info` may be NULL for one that is not loaded. */
+/* What a model file says of itself. */
 static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name, const char *path, const struct modelfile *file) {
     Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
     const char *const *labels = NULL;

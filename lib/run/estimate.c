@@ -23,28 +23,25 @@ static double clock_s(void) {
 
 /* ---- memory ---- */
 
-static bool fits(const struct jobfile *job, const struct seizure_options *options, int64_t limit, int64_t *ret_need) {
+int estimate_memory(const struct jobfile *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
+                    struct err *err) {
+    struct seizure_options options = {.training = true, .precision = precision};
     struct seizure_memory m;
-    if (seizure_memory(&job->model, options, &m, NULL))
-        return false;
-    *ret_need = m.total + 2 * m.parameters; /* the optimizer's moments */
-    return !limit || *ret_need <= limit;
-}
-
-static int plan_memory(const struct estimate_config *c, const struct device_info *device, struct estimate *e, struct err *err) {
-    struct seizure_options options = {
-        .max_batch = (int)c->job->training.micro_batch_size, .training = true, .precision = jobfile_precision(c->job, device)};
-    struct seizure_memory m;
-    int64_t need = 0;
-    int rc = seizure_memory(&c->job->model, &options, &m, err);
-    if (rc)
-        return rc;
-    e->parameters = seizure_parameter_count(&c->job->model);
-    fits(c->job, &options, 0, &e->memory_bytes);
-    for (options.max_batch = (int)c->job->training.batch_size; options.max_batch > 0; options.max_batch--)
-        if (c->job->training.batch_size % options.max_batch == 0 && fits(c->job, &options, c->memory_limit_bytes, &need))
-            break;
-    e->largest_micro_batch = options.max_batch;
+    *ret_largest = 0;
+    for (int64_t b = job->training.batch_size; b > 0; b--) {
+        bool asked = b == job->training.micro_batch_size;
+        if (job->training.batch_size % b || (*ret_largest && !asked))
+            continue;
+        options.max_batch = (int)b;
+        int rc = seizure_memory(&job->model, &options, &m, err);
+        if (rc)
+            return rc;
+        int64_t bytes = m.total + 2 * m.parameters; /* the optimizer's moments */
+        if (asked)
+            *ret_bytes = bytes;
+        if (!*ret_largest && (!limit || bytes <= limit))
+            *ret_largest = b;
+    }
     return 0;
 }
 
@@ -219,7 +216,9 @@ int estimate_train(const struct estimate_config *c, struct estimate *ret, struct
             device = &infos[i];
     if (!device)
         return err_set(err, ERR_UNSUPPORTED, "device %s is not usable here", c->device);
-    rc = plan_memory(c, device, ret, err);
+    ret->parameters = seizure_parameter_count(&c->job->model);
+    rc = estimate_memory(c->job, jobfile_precision(c->job, device), c->memory_limit_bytes, &ret->memory_bytes,
+                         &ret->largest_micro_batch, err);
     if (!rc && c->data_root)
         rc = plan_steps(c, ret, err);
     else if (!rc)

@@ -18,6 +18,11 @@ struct estimate {
     double seconds_per_step, seconds_total;            /* training alone; 0 = not measured or no steps known */
 };
 
+/* Bytes a train job takes on the device (optimizer included), and the largest training.micro_batch_size within `limit` (0 = no
+ * limit): a divisor of training.batch_size, or 0 when none fits. */
+int estimate_memory(const struct jobfile *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
+                    struct err *err);
+
 struct estimate_config {
     const struct jobfile *job;
     const char *data_root; /* absolute, or NULL: not at hand */

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "kernels/op.h"
 #include "nn/ckpt.h"
+#include "run/estimate.h"
 #include "run/train_state.h"
 
 enum { NONFINITE_LIMIT = 50, PREFETCH_DEPTH = 4 };
@@ -113,21 +114,14 @@ static int plan_schedule(struct train *t, struct err *err) {
 }
 
 static int check_memory(struct train *t, const struct seizure_options *options, struct err *err) {
-    struct seizure_memory m;
-    int rc = seizure_memory(&t->job->model, options, &m, err);
-    int64_t limit = t->env.memory_limit_bytes, need = rc ? 0 : m.total + 2 * m.parameters;
+    int64_t limit = t->env.memory_limit_bytes, need = 0, largest = 0;
+    int rc = estimate_memory(t->job, options->precision, limit, &need, &largest, err);
     if (rc || !limit || need <= limit)
         return rc;
-    struct seizure_options smaller = *options;
-    while (smaller.max_batch > 0) {
-        smaller.max_batch--;
-        if (smaller.max_batch && !seizure_memory(&t->job->model, &smaller, &m, NULL) && m.total + 2 * m.parameters <= limit)
-            break;
-    }
     return err_set(err, ERR_EXHAUSTED,
                    "training needs %lld MiB with training.micro_batch_size %d, and %lld MiB may be used; the largest "
-                   "micro_batch_size that fits is %d",
-                   (long long)(need >> 20), options->max_batch, (long long)(limit >> 20), smaller.max_batch);
+                   "micro_batch_size that fits is %lld",
+                   (long long)(need >> 20), options->max_batch, (long long)(limit >> 20), (long long)largest);
 }
 
 static int open_net(struct train *t, struct err *err) {
