@@ -155,6 +155,14 @@ static int infer(struct golden *g) {
     return rc;
 }
 
+/* What ReLU kept: activations are fp32 or, in a bf16 step, bf16; both carry their sign in the topmost bit. */
+static bool is_positive(const struct tensor *y, int64_t at) {
+    if (y->dtype == DTYPE_F32)
+        return ((const float *)y->data)[at] > 0;
+    uint16_t bits = ((const uint16_t *)y->data)[at];
+    return bits && !(bits >> 15);
+}
+
 static int put_mask(struct golden *g, int step, const char *weight, const struct tensor *y) {
     char prefix[32];
     int64_t rows = tensor_rows(y), c = y->dim[2];
@@ -165,7 +173,7 @@ static int put_mask(struct golden *g, int step, const char *weight, const struct
         return err_set(&g->err, ERR_EXHAUSTED, "out of memory");
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < c; i++)
-            mask[r * c + i] = ((const float *)y->data)[r * y->ld + i] > 0;
+            mask[r * c + i] = is_positive(y, r * y->ld + i);
     e.data = mask;
     str_format(prefix, sizeof prefix, "mask.%d.", step);
     return put(g, prefix, weight, e);

@@ -18,13 +18,20 @@ def run(*command, env=None, stdin=None):
     return r.stdout
 
 
+def sanitizers():
+    """A library built with a sanitizer asks the same of the program that links it."""
+    with open(f"{BUILD}/CMakeCache.txt", encoding="utf-8") as f:
+        kinds = [line.strip().partition("=")[2] for line in f if line.startswith("BRR_SANITIZE:")]
+    return [f"-fsanitize={kind}" for kind in kinds if kind]
+
+
 def build_example(prefix):
     run("cmake", "--install", BUILD, "--prefix", prefix)
     pc = [root for root, _, files in os.walk(prefix) if "brr.pc" in files]
     env = {**os.environ, "PKG_CONFIG_PATH": pc[0]}
     flags = run("pkg-config", "--cflags", "--libs", "brr", env=env).split()
     program, library = f"{prefix}/stream", os.path.dirname(pc[0])
-    run("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"{prefix}/share/brrd/examples/stream.c", *flags, f"-Wl,-rpath,{library}", "-o", program)
+    run("cc", *sanitizers(), "-std=c99", "-Wall", "-Wextra", "-Werror", f"{prefix}/share/brrd/examples/stream.c", *flags, f"-Wl,-rpath,{library}", "-o", program)
     exported = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--defined-only", f"{library}/libbrr.so").splitlines()}
     assert "brr_stream_push" in exported
     assert all(name.startswith("brr_") or name == "BRR_1" for name in exported), exported
