@@ -26,7 +26,7 @@ struct device_info {
 void device_share_processors(char **argv);
 /* Lists what is usable: index 0 is always "cpu". Returns the number written. */
 int device_list(struct device_info *infos, int max);
-/* "cpu" or "cuda:N". threads: CPU threads, 0 = all. */
+/* "cpu" or "cuda:N". threads: CPU threads, 0 = all; OMP_THREAD_LIMIT bounds them. */
 int device_open(const char *name, int threads, struct device **ret, struct err *err);
 void device_close(struct device *dev); /* streams and memory must be gone; NULL is fine */
 void device_describe(const struct device *dev, struct device_info *ret);

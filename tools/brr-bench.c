@@ -1,8 +1,5 @@
-/* brr-bench [BENCH [CASE]]: medians of kernels against the floor of this very machine, one line per case.
- *   --dtype f32|bf16  --device cpu|cuda  --threads N  --seconds S (per case)  --filter TEXT (in "BENCH CASE")
- *   --json FILE  --compare OLD.json  --threshold PERCENT (15)
- * --compare puts each case's ratio to its floor beside that of an earlier --json file and exits 1 when one grew by more than the
- * threshold: floors come from rates measured in the same run, so that a busier or slower machine is no regression. */
+/* brr-bench: medians of kernels against the floor of this very machine. Floors come from rates measured in the same run, and
+ * --compare goes by the ratio to them, so that a busier or slower machine is no regression. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +17,7 @@ struct options {
     int64_t threads;
     double seconds, threshold;
     enum dtype dtype;
+    bool help;
 };
 
 struct report {
@@ -28,6 +26,17 @@ struct report {
     struct json *old;
     int regressions, compared;
 };
+
+static const char usage[] = "usage: brr-bench [BENCH [CASE]] [options]\n"
+                            "Medians of kernels against the floor of this very machine, one line per case.\n"
+                            "  --dtype f32|bf16      of the operands (f32)\n"
+                            "  --device cpu|cuda     (cpu)\n"
+                            "  --threads N           CPU threads, 0 = all (0)\n"
+                            "  --seconds S           per case (1)\n"
+                            "  --filter TEXT         only cases with TEXT in \"BENCH CASE\"\n"
+                            "  --json FILE           also write the figures to FILE\n"
+                            "  --compare OLD.json    beside an earlier FILE; exits 1 when a ratio to the floor grew by more than\n"
+                            "  --threshold PERCENT   (15)\n";
 
 static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases};
 
@@ -185,6 +194,10 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
             *slot = argv[i];
             continue;
         }
+        if (!strcmp(argv[i], "--help")) {
+            o->help = true;
+            return 0;
+        }
         const char *key = argv[i], *value = i + 1 < argc ? argv[++i] : NULL;
         if (!value)
             return err_set(err, ERR_INVALID, "%s needs a value", key);
@@ -208,11 +221,7 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
         else
             ok = false;
         if (!ok)
-            return err_set(
-                err, ERR_INVALID,
-                "%s %s is not understood; options: --dtype f32|bf16 --device cpu|cuda --threads N --seconds S --filter TEXT "
-                "--json FILE --compare OLD.json --threshold PERCENT",
-                key, value);
+            return err_set(err, ERR_INVALID, "%s %s is not understood; brr-bench --help lists the options", key, value);
     }
     return 0;
 }
@@ -231,10 +240,12 @@ int main(int argc, char **argv) {
     struct err err = {0};
     struct options o = {.device = "cpu", .seconds = 1, .threshold = 15, .dtype = DTYPE_F32};
     struct report r = {0};
+    int rc = parse(argc, argv, &o, &err);
+    if (!rc && o.help)
+        return fputs(usage, stdout) < 0;
     str_init(&r.json, 16 << 20);
     json_writer_init(&r.writer, &r.json);
     json_begin_object(&r.writer, NULL);
-    int rc = parse(argc, argv, &o, &err);
     if (!rc && o.compare)
         rc = load_old(o.compare, &r, &err);
     if (!rc)

@@ -55,20 +55,28 @@ static bool has_bf16(void) {
 #endif
 }
 
-static void read_cpu_name(char *buf, size_t size) {
-    str_copy(buf, size, "CPU");
-    FILE *f = fopen("/proc/cpuinfo", "re");
+/* The value of a line "key : value" of a /proc file; an empty string where it is not to be read. */
+static void read_proc(const char *path, const char *key, char *buf, size_t size) {
+    *buf = '\0';
+    FILE *f = fopen(path, "re");
     char line[256];
     while (f && fgets(line, sizeof line, f)) {
-        char *colon = strstr(line, "model name") == line ? strchr(line, ':') : NULL;
+        char *colon = strncmp(line, key, strlen(key)) ? NULL : strchr(line, ':');
         if (!colon)
             continue;
         colon[strcspn(colon, "\n")] = '\0';
-        str_copy(buf, size, colon + 2);
+        str_copy(buf, size, colon + 1 + strspn(colon + 1, " \t"));
         break;
     }
     if (f)
         fclose(f);
+}
+
+/* Memory that can be had without swapping: what is free and what the page cache would give back. */
+static int64_t available_bytes(void) {
+    char kib[32];
+    read_proc("/proc/meminfo", "MemAvailable", kib, sizeof kib);
+    return *kib ? strtoll(kib, NULL, 10) * 1024 : sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
 static int cpu_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
@@ -76,13 +84,14 @@ static int cpu_describe(int ordinal, int threads, struct device_info *ret, struc
         return err_set(err, ERR_NOT_FOUND, "there is one CPU device, 'cpu'");
     *ret = (struct device_info){.name = "cpu"};
     char name[80];
-    read_cpu_name(name, sizeof name);
-    long page = sysconf(_SC_PAGESIZE);
-    ret->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * page;
-    ret->free_bytes = (int64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    read_proc("/proc/cpuinfo", "model name", name, sizeof name);
+    ret->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    ret->free_bytes = available_bytes();
     ret->threads = threads > 0 ? threads : omp_get_num_procs();
+    if (ret->threads > omp_get_thread_limit()) /* OMP_THREAD_LIMIT */
+        ret->threads = omp_get_thread_limit();
     ret->has_bf16 = has_bf16();
-    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads", name, device_isa(),
+    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads", *name ? name : "CPU", device_isa(),
                ret->has_bf16 ? " avx512_bf16" : "", ret->threads);
     return 0;
 }
@@ -131,7 +140,10 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
         return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");
     }
     cs->threads = s->device->info.threads;
-    omp_set_num_threads(cs->threads); /* of the parallel regions that this thread starts, oneDNN's too */
+    /* Of the parallel regions that this thread starts, oneDNN's too. They count on a full team: with a smaller one (OMP_DYNAMIC)
+     * parts of a result would be missing. */
+    omp_set_dynamic(0);
+    omp_set_num_threads(cs->threads);
     flush_subnormals();
     s->state = cs;
     return 0;
