@@ -27,8 +27,7 @@ static int64_t time_of(const char *text) {
     return (int64_t)timegm(&tm) * 1000000000;
 }
 
-/* ETag without quotes, or what fits of it. */
-static void tag_of(const char *etag, char tag[STORE_TAG_SIZE]) {
+void s3_tag(const char *etag, char tag[STORE_TAG_SIZE]) {
     size_t len = strlen(etag);
     if (len >= 2 && etag[0] == '"' && etag[len - 1] == '"')
         str_format(tag, STORE_TAG_SIZE, "%.*s", (int)(len - 2), etag + 1);
@@ -76,7 +75,7 @@ static int add_listed(struct listing *l, const char *xml, size_t len, struct err
     if (s3_xml_text(xml, len, "LastModified", text, sizeof text))
         item.mtime_ns = time_of(text);
     if (s3_xml_text(xml, len, "ETag", text, sizeof text))
-        tag_of(text, item.tag);
+        s3_tag(text, item.tag);
     if (!(item.key = arena_strdup(&l->page->memory, key)))
         return err_set(err, ERR_EXHAUSTED, "s3://%s: out of memory listing keys", s3_client_bucket(l->s3->client));
     if (l->page->count == STORE_PAGE_MAX)
@@ -152,7 +151,7 @@ static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
     *ret = (struct s3_head){.size_bytes = h->content_length, .mtime_ns = time_of(h->last_modified)};
     char tag[STORE_TAG_SIZE];
     str_copy(ret->etag, sizeof ret->etag, h->etag);
-    tag_of(h->etag, tag);
+    s3_tag(h->etag, tag);
     /* The ETag of an upload in one part is the MD5 of its bytes, unless the server encrypts with keys of its own. */
     if (strlen(tag) == 32 && strspn(tag, "0123456789abcdef") == 32 && !str_starts(h->encryption, "aws:kms"))
         str_copy(ret->md5, sizeof ret->md5, tag);
@@ -195,7 +194,7 @@ static int s3_stat(struct store *store, const char *key, struct store_item *ret,
     if (rc)
         return rc;
     *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};
-    tag_of(head.etag, ret->tag);
+    s3_tag(head.etag, ret->tag);
     return 0;
 }
 

@@ -186,11 +186,15 @@ static int put_in_place(struct download *d, struct err *err) {
     return rc;
 }
 
-static int prepare(struct download *d, struct err *err) {
-    char name_hash[DIGEST_HEX_SIZE];
+static int prepare(struct download *d, const struct store_watch *watch, struct err *err) {
+    char name_hash[DIGEST_HEX_SIZE], tag[STORE_TAG_SIZE];
     int rc = s3_head(d->s3, d->name, &d->head, err);
     if (rc)
         return rc;
+    s3_tag(d->head.etag, tag);
+    if (watch->tag && *watch->tag && strcmp(watch->tag, tag) != 0)
+        return err_set(err, ERR_ABORTED, "s3://%s/%s changed since it was listed (ETag %s, was %s); list it again",
+                       s3_client_bucket(d->s3->client), d->name, tag, watch->tag);
     d->parts = (d->head.size_bytes + S3_PART_BYTES - 1) / S3_PART_BYTES;
     d->have = calloc((size_t)d->parts + 1, sizeof *d->have);
     d->calls = calloc(S3_CONNECTIONS, sizeof *d->calls);
@@ -207,7 +211,7 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
     struct download d = {.s3 = s3_of(store), .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
     int rc = s3_name(d.s3, key, name, err);
     if (!rc)
-        rc = prepare(&d, err);
+        rc = prepare(&d, watch, err);
     if (!rc)
         rc = transfer(&d, watch, err);
     if (!rc)

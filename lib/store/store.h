@@ -33,6 +33,7 @@ typedef bool store_progress_fn(void *ctx, int64_t done_bytes, int64_t total_byte
 struct store_watch {
     store_progress_fn *progress; /* NULL: nobody watches */
     void *ctx;
+    const char *tag; /* of a get: the version that is wanted, another one is ABORTED; NULL or "" = whatever is there */
 };
 
 struct store;

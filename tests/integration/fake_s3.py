@@ -56,7 +56,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command != "HEAD" and body:
+            self.s3.take_turn(self.life)
             self.wfile.write(body)
 
     def error(self, status, code, headers=()):
@@ -109,6 +110,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def serve(self):
         s3 = self.s3
+        self.life = s3.life
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         bucket, key = self.parse()
         with s3.lock:
@@ -190,7 +192,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         most = min(int(q.get("max-keys", 1000)), s3.page_keys)
         page, more = keys[:most], len(keys) > most
         rows = "".join(f"<Contents><Key>{escape(urllib.parse.quote_plus(k, safe='/'))}</Key><LastModified>2013-05-24T00:00:00.000Z"
-                       f"</LastModified><ETag>{escape(s3.etag(k), {chr(34): '&quot;'})}</ETag><Size>{len(s3.objects[k])}</Size>"
+                       f"</LastModified><ETag>{escape(s3.stale.get(k) or s3.etag(k), {chr(34): '&quot;'})}</ETag><Size>{len(s3.objects[k])}</Size>"
                        f"<StorageClass>STANDARD</StorageClass></Contents>" for k in page)
         token = f"<NextContinuationToken>{escape('token+/= ' + page[-1])}</NextContinuationToken>" if more else ""
         return 200, (f"<?xml version='1.0'?><ListBucketResult><Name>{s3.bucket}</Name><KeyCount>{len(page)}</KeyCount>"
@@ -241,8 +243,11 @@ class Server(http.server.ThreadingHTTPServer):
 class FakeS3:
     def __init__(self, bucket="eeg"):
         self.bucket, self.key_id, self.secret, self.region, self.token = bucket, KEY_ID, SECRET, REGION, None
-        self.objects, self.etags, self.uploads, self.faults, self.requests = {}, {}, {}, [], []
+        self.objects, self.etags, self.md5s, self.uploads, self.faults, self.requests = {}, {}, {}, {}, [], []
         self.public, self.clock_off_s, self.page_keys = False, 0, 1000
+        self.pace_s, self.turn = 0, threading.Lock()  # bodies go out one after the other, this far apart
+        self.life = 0  # of the client: what was asked in an earlier one need not wait for its turn
+        self.stale = {}  # ETags that the list still gives
         self.lock, self.stopped = threading.RLock(), threading.Event()
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.owner = self
@@ -250,7 +255,16 @@ class FakeS3:
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
     def etag(self, key):
-        return self.etags.get(key) or f'"{hashlib.md5(self.objects[key]).hexdigest()}"'
+        data = self.objects[key]
+        if self.md5s.get(key, (None,))[0] is not data:
+            self.md5s[key] = data, f'"{hashlib.md5(data).hexdigest()}"'
+        return self.etags.get(key) or self.md5s[key][1]
+
+    def take_turn(self, life):
+        if self.pace_s:
+            with self.turn:
+                if life == self.life:
+                    time.sleep(self.pace_s)
 
     def environment(self):
         return {"AWS_ACCESS_KEY_ID": self.key_id, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
