@@ -159,28 +159,34 @@ static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
         str_copy(ret->sha256_base64, sizeof ret->sha256_base64, h->checksum_sha256);
 }
 
+static int run_head(const struct s3 *s3, const char *name, struct s3_call *call, struct err *err) {
+    *call = (struct s3_call){.method = "HEAD", .key = name};
+    return s3_call_run(s3->client, call, NULL, err);
+}
+
 int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err) {
     struct s3_call *call = calloc(1, sizeof *call);
     char byte;
     if (!call)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    call->method = "HEAD";
-    call->key = name;
-    int rc = s3_call_run(s3->client, call, NULL, err);
+    int rc = run_head(s3, name, call, err);
     int status = call->fetch.status;
-    if (!rc && call->fetch.answer.content_length < 0)
-        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
-    if (!rc)
-        read_head(&call->fetch.answer, ret);
     if (rc && (status == 400 || status == 403 || status == 404)) { /* an answer to HEAD has no body; GET says why */
         *call = (struct s3_call){.method = "GET", .key = name, .length = 1, .short_ok = true, .buf = &byte, .cap = 1};
         struct err why = {0};
-        if (s3_call_run(s3->client, call, NULL, &why) && why.code != ERR_UNAVAILABLE) {
-            rc = why.code;
+        int reason = s3_call_run(s3->client, call, NULL, &why);
+        if (!reason) { /* and mended it: other credentials, another clock or region */
+            rc = run_head(s3, name, call, err);
+        } else if (reason != ERR_UNAVAILABLE) {
+            rc = reason;
             if (err)
                 *err = why;
         }
     }
+    if (!rc && call->fetch.answer.content_length < 0)
+        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
+    if (!rc)
+        read_head(&call->fetch.answer, ret);
     free(call);
     return rc;
 }

@@ -71,7 +71,8 @@ struct store_config {
     int stall_s; /* a transfer without a byte for so long is begun again; 0 = 20 */
 };
 
-/* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here. */
+/* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here, but
+ * those of a metadata service, which are asked for then. */
 int store_open_config(const struct store_config *config, struct store **ret, struct err *err);
 /* The same of the url alone. */
 int store_open(const char *url, struct store **ret, struct err *err);

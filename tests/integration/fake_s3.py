@@ -9,6 +9,7 @@ import email.utils
 import hashlib
 import hmac
 import http.server
+import json
 import re
 import socket
 import struct
@@ -238,6 +239,62 @@ class Server(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request, client_address):
         pass  # clients hang up on purpose
+
+
+class MetadataHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def serve(self):
+        m = self.server.owner
+        m.requests.append((self.command, self.path))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, body = m.answer(self.command, self.path, self.headers)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_GET = do_PUT = serve
+
+
+class FakeMetadata:
+    """The metadata service of a virtual machine, version 2 only. keys: what it gives out, one after the other, the last for ever:
+    (key id, secret, session token, seconds until it expires)."""
+
+    def __init__(self, *keys):
+        self.keys, self.requests, self.role, self.broken = list(keys), [], "reader", 0
+        self.server = Server(("127.0.0.1", 0), MetadataHandler)
+        self.server.owner = self
+        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, method, path, headers):
+        if self.broken:
+            self.broken -= 1
+            return 503, ""
+        if (method, path) == ("PUT", "/latest/api/token"):
+            return (200, "session-token==") if int(headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0 else (400, "")
+        if method != "GET" or headers["X-aws-ec2-metadata-token"] != "session-token==":
+            return 401, ""
+        roles = "/latest/meta-data/iam/security-credentials/"
+        if path == roles:
+            return (200, self.role) if self.role else (404, "")
+        if path != roles + self.role:
+            return 404, ""
+        key_id, secret, token, lasts_s = self.keys.pop(0) if len(self.keys) > 1 else self.keys[0]
+        expires = datetime.datetime.fromtimestamp(time.time() + lasts_s, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return 200, json.dumps({"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": key_id, "SecretAccessKey": secret, "Token": token,
+                                "Expiration": expires})
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *args):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class FakeS3:
