@@ -334,7 +334,7 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     f->headers[f->n_headers++] = "Accept:";
     if (!strcmp(call->method, "POST"))
         f->headers[f->n_headers++] = "Content-Type: application/xml";
-    if (call->hash && !(f->sink.digest = digest_new()))
+    if (call->hash && !(f->sink.digest = digest_new_quick()))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a digest");
     return 0;
 }
@@ -460,10 +460,10 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
     bool is_short = false;
     object_name(c, call, object, sizeof object);
     if (call->hash) {
-        bool hashed = digest_finish(f->sink.digest, call->sha256);
+        bool hashed = digest_finish(f->sink.digest, call->sum);
         f->sink.digest = NULL;
         if (!hashed)
-            return fail(call, err_set(err, ERR_INTERNAL, "OpenSSL could not compute a SHA-256"));
+            return fail(call, err_set(err, ERR_INTERNAL, "OpenSSL could not compute a checksum"));
     }
     if (!f->failure && f->status >= 200 && f->status < 300) {
         int rc = check_answer(c, call, &is_short, err);

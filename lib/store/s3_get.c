@@ -31,7 +31,7 @@ static int64_t part_length(const struct download *d, int64_t part) {
 }
 
 /* Whether the bytes of a part in the file are those the journal noted. */
-static bool part_holds(const struct download *d, int64_t part, const char *sha256, char *block) {
+static bool part_holds(const struct download *d, int64_t part, const char *sum, char *block) {
     size_t len = (size_t)part_length(d, part), done = 0;
     char hex[DIGEST_HEX_SIZE];
     while (done < len) {
@@ -40,7 +40,9 @@ static bool part_holds(const struct download *d, int64_t part, const char *sha25
             return false;
         done += (size_t)n;
     }
-    return digest_bytes(block, len, hex) && !strcmp(hex, sha256);
+    struct digest *digest = digest_new_quick();
+    digest_update(digest, block, len);
+    return digest_finish(digest, hex) && !strcmp(hex, sum);
 }
 
 /* Parts of an earlier get that hold. Anything odd in the journal only means that more is fetched again. */
@@ -58,8 +60,7 @@ static bool resume(struct download *d) {
         if (!space)
             continue;
         *space = '\0';
-        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && digest_is_hex(space + 1) &&
-            part_holds(d, part, space + 1, block)) {
+        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && part_holds(d, part, space + 1, block)) {
             d->have[part] = true;
             d->done_bytes += part_length(d, part);
         }
@@ -127,7 +128,7 @@ static int finish_part(struct download *d, int i, struct err *err) {
     int64_t part = d->part_of[i];
     d->have[part] = true;
     d->done_bytes += part_length(d, part);
-    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sha256);
+    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sum);
     s3_call_done(d->s3->client, &d->calls[i]);
     return note(d, line, err);
 }
@@ -201,7 +202,7 @@ static int prepare(struct download *d, const struct store_watch *watch, struct e
     str_format(d->object, sizeof d->object, "s3://%s/%s", s3_client_bucket(d->s3->client), d->name);
     if (!d->have || !d->calls || !digest_bytes(d->name, strlen(d->name), name_hash))
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", d->object);
-    str_format(d->title, sizeof d->title, "brrd-part 1 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
+    str_format(d->title, sizeof d->title, "brrd-part 2 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
                d->head.etag, name_hash);
     return open_files(d, err);
 }

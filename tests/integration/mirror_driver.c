@@ -4,7 +4,7 @@
  *     mirror_driver URL ENDPOINT DIRECTORY MAX_BYTES PREFIX…
  *
  * Objects begin with the SHA-256 of the rest, as 64 hex digits. Prints "PREFIX FILES" for each prefix that is whole; exit 1 with a
- * line on stderr when a mirror fails, 3 when a file is torn. */
+ * line on stderr when a mirror fails, 3 when a file is torn. With MIRROR_LOOK=0 in the environment files are counted only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +25,18 @@ static bool go_on(void *ctx, const struct mirror_progress *p) {
 
 static int look_at(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct look *l = ctx;
+    const char *wanted = getenv("MIRROR_LOOK");
     char path[8192], hex[DIGEST_HEX_SIZE], *data = NULL;
     size_t len = 0;
     (void)size;
+    l->files++;
+    if (wanted && !strcmp(wanted, "0"))
+        return 0;
     str_format(path, sizeof path, "%s/%s", l->dir, relative);
     int rc = fsio_read(path, 1u << 30, &data, &len, err);
     if (!rc && (len < 64 || !digest_bytes(data + 64, len - 64, hex) || strncmp(data, hex, 64) != 0))
         rc = err_set(err, ERR_DATA_LOSS, "%s is torn", path);
     free(data);
-    l->files++;
     return rc;
 }
 

@@ -68,8 +68,8 @@ class Crash(unittest.TestCase):
         for path in glob.glob(f"{self.folder.name}/objects/partial/*/data.part.journal"):
             with open(path) as f:
                 title, *lines = f.read().split("\n")
-            if title.startswith("brrd-part 1 "):
-                held += [(int(title.split()[2]), int(line.split()[0])) for line in lines[:-1] if re.fullmatch(r"\d+ [0-9a-f]{64}", line)]
+            if title.startswith("brrd-part 2 "):
+                held += [(int(title.split()[2]), int(line.split()[0])) for line in lines[:-1] if re.fullmatch(r"\d+ [0-9a-f]{32}", line)]
         return held
 
     def asked(self):
