@@ -172,7 +172,7 @@ static int list_item(void *ctx, const struct store_item *item, struct err *err) 
 
 static int fetch(const struct place *p, const char *key, const char *path, struct err *err) {
     struct meter m = {.name = key, .terminal = isatty(STDERR_FILENO)};
-    const struct store_watch watch = {show, &m};
+    const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_get(p->store, key, path, &watch, err);
     if (m.shown_s > 0)
         fputs("\r\033[K", stderr);
@@ -246,7 +246,7 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
     if ((!*p->key || str_ends(p->key, "/")) && strlen(p->key) + strlen(fsio_basename(file)) < sizeof p->key)
         str_format(p->key + strlen(p->key), sizeof p->key - strlen(p->key), "%s", fsio_basename(file));
     struct meter m = {.name = p->key, .terminal = isatty(STDERR_FILENO)};
-    const struct store_watch watch = {show, &m};
+    const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_put(p->store, file, p->key, &watch, err);
     if (m.shown_s > 0)
         fputs("\r\033[K", stderr);

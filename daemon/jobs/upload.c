@@ -38,7 +38,7 @@ static bool go_on(void *ctx, int64_t done, int64_t total) {
 
 static void send_file(struct upload *u, const char *path) {
     char key[STORE_KEY_SIZE], text[800];
-    const struct store_watch watch = {go_on, u};
+    const struct store_watch watch = {.progress = go_on, .ctx = u};
     struct err err = {0};
     bool slash = *u->prefix && !str_ends(u->prefix, "/");
     int rc = str_format(key, sizeof key, "%s%s%s/%s", u->prefix, slash ? "/" : "", u->config.job_id, fsio_basename(path))

@@ -1,5 +1,6 @@
 #include "store/cache.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +15,7 @@
 #include "base/map.h"
 #include "base/str.h"
 
-enum { MAX_ENTRIES = 1 << 20, SHARD_DIGITS = 2 };
+enum { MAX_ENTRIES = 1 << 20, MAX_LEFT = 64, SHARD_DIGITS = 2 };
 
 struct entry {
     struct entry *older, *newer; /* by last use */
@@ -23,12 +24,21 @@ struct entry {
     int pins;
 };
 
+/* DIR/partial/KEY: being written, or left by a writer that was suspended or killed. */
+struct partial {
+    struct partial *newer;
+    char key[DIGEST_HEX_SIZE];
+    int64_t bytes; /* on the volume, while nobody writes */
+    bool busy;
+};
+
 struct cache {
     pthread_mutex_t lock; /* everything below; held over unlink and rename, never over reads, writes or syncs */
     char dir[CACHE_PATH_SIZE - 160];
     int lock_fd;
     struct map *by_key;
     struct entry *oldest, *newest;
+    struct partial *partials; /* oldest first */
     struct cache_stats stats;
     uint64_t next_slot;
 };
@@ -57,10 +67,81 @@ static void forget(struct cache *c, struct entry *e) {
     free(e);
 }
 
-/* Drop the oldest entry nobody uses; false when there is none. */
+static void slot_dir(const struct cache *c, const char *key, char path[CACHE_PATH_SIZE]) {
+    str_format(path, CACHE_PATH_SIZE, "%s/partial/%s", c->dir, key);
+}
+
+static int add_size(void *ctx, const char *relative, int64_t size, struct err *err) {
+    (void)relative, (void)err;
+    *(int64_t *)ctx += size;
+    return 0;
+}
+
+static int64_t bytes_below(const char *dir) {
+    int64_t bytes = 0;
+    return fsio_walk(dir, add_size, &bytes, NULL) ? 0 : bytes;
+}
+
+/* Out of the list and freed; its directory is the caller's business. */
+static void forget_partial(struct cache *c, struct partial *p) {
+    struct partial **at = &c->partials;
+    while (*at != p)
+        at = &(*at)->newer;
+    *at = p->newer;
+    free(p);
+}
+
+static struct partial *find_partial(const struct cache *c, const char *key) {
+    struct partial *p = c->partials;
+    while (p && strcmp(p->key, key) != 0)
+        p = p->newer;
+    return p;
+}
+
+/* Drop the oldest of what writers left; false when there is none. */
+static bool drop_left(struct cache *c) {
+    char dir[CACHE_PATH_SIZE];
+    struct partial *p = c->partials;
+    while (p && p->busy)
+        p = p->newer;
+    if (!p)
+        return false;
+    slot_dir(c, p->key, dir);
+    (void)fsio_remove_tree(dir, NULL);
+    c->stats.used_bytes -= p->bytes;
+    forget_partial(c, p);
+    return true;
+}
+
+/* A partial, newest and not busy; NULL when out of memory. */
+static struct partial *add_partial(struct cache *c, const char *key, int64_t bytes) {
+    struct partial **at = &c->partials, *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    while (*at)
+        at = &(*at)->newer;
+    str_copy(p->key, sizeof p->key, key);
+    p->bytes = bytes;
+    c->stats.used_bytes += bytes;
+    *at = p;
+    return p;
+}
+
+/* At most MAX_LEFT of what writers left. */
+static void bound_left(struct cache *c) {
+    int n = 0;
+    for (const struct partial *p = c->partials; p; p = p->newer)
+        n += !p->busy;
+    while (n-- > MAX_LEFT)
+        drop_left(c);
+}
+
+/* Drop what a writer left, else the oldest entry nobody uses; false when there is none. */
 static bool evict_one(struct cache *c) {
     char path[CACHE_PATH_SIZE];
     struct entry *e = c->oldest;
+    if (drop_left(c))
+        return true;
     while (e && e->pins)
         e = e->newer;
     if (!e)
@@ -174,6 +255,61 @@ static int by_use(const void *a, const void *b) {
     return strcmp(x->key, y->key);
 }
 
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+struct left {
+    const char *dir;
+    int64_t bytes;
+};
+
+/* Of an atomic write that never ended nobody can make use. */
+static int take_left(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct left *l = ctx;
+    char path[CACHE_PATH_SIZE];
+    (void)err;
+    if (strstr(relative, ".tmp-") && str_format(path, sizeof path, "%s/%s", l->dir, relative))
+        unlink(path);
+    else
+        l->bytes += size;
+    return 0;
+}
+
+/* Names in a directory, malloc'd, sorted. */
+static size_t names_of(const char *dir, char **names, size_t most) {
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (const struct dirent *e; d && n < most && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && (names[n] = strdup(e->d_name)))
+            n++;
+    if (d)
+        closedir(d);
+    qsort(names, n, sizeof *names, by_name);
+    return n;
+}
+
+/* What writers left before; all that is not so, or is in place already, goes. */
+static int load_partials(struct cache *c, struct err *err) {
+    enum { MAX_NAMES = 4096 };
+    char dir[CACHE_PATH_SIZE], path[CACHE_PATH_SIZE];
+    char **names = calloc(MAX_NAMES, sizeof *names);
+    int rc = names ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
+    slot_dir(c, "", dir);
+    size_t n = rc ? 0 : names_of(dir, names, MAX_NAMES);
+    for (size_t i = 0; i < n; i++) {
+        slot_dir(c, names[i], path);
+        struct left left = {.dir = path};
+        bool keep = digest_is_hex(names[i]) && !map_get(c->by_key, names[i]) && !fsio_walk(path, take_left, &left, NULL);
+        if (!rc && (!keep || !left.bytes))
+            rc = fsio_remove_tree(path, err);
+        else if (!rc && !add_partial(c, names[i], left.bytes))
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
+        free(names[i]);
+    }
+    free(names);
+    bound_left(c);
+    return rc;
+}
+
 /* Entries of the directory into memory, oldest first, within the limit. */
 static int load(struct cache *c, struct err *err) {
     char path[CACHE_PATH_SIZE];
@@ -186,10 +322,12 @@ static int load(struct cache *c, struct err *err) {
         if (!add_entry(c, s.items[i].key, s.items[i].bytes))
             rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
     free(s.items);
+    if (!rc)
+        rc = load_partials(c, err);
     return rc ? rc : fit_limit(c, 0, err);
 }
 
-/* DIR/entries, an empty DIR/partial, and the lock. */
+/* DIR/entries, DIR/partial, and the lock. */
 static int prepare(struct cache *c, struct err *err) {
     char path[CACHE_PATH_SIZE];
     int rc = fsio_mkdirs(c->dir, err);
@@ -200,8 +338,6 @@ static int prepare(struct cache *c, struct err *err) {
     if (!rc)
         rc = fsio_mkdirs(path, err);
     str_format(path, sizeof path, "%s/partial", c->dir);
-    if (!rc)
-        rc = fsio_remove_tree(path, err);
     return rc ? rc : fsio_mkdirs(path, err);
 }
 
@@ -234,6 +370,8 @@ void cache_close(struct cache *c) {
     if (!c)
         return;
     map_free(c->by_key, free);
+    while (c->partials)
+        forget_partial(c, c->partials);
     if (c->lock_fd >= 0)
         close(c->lock_fd);
     pthread_mutex_destroy(&c->lock);
@@ -279,26 +417,66 @@ void cache_unpin(struct cache *c, const char *key) {
     pthread_mutex_unlock(&c->lock);
 }
 
+void cache_discard(struct cache *c, const char *key) {
+    char path[CACHE_PATH_SIZE];
+    cache_unpin(c, key);
+    pthread_mutex_lock(&c->lock);
+    struct entry *e = map_get(c->by_key, key);
+    if (e && !e->pins) {
+        entry_path(c, key, path);
+        unlink(path);
+        forget(c, e);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Room for the slot, whose directory holds `there` bytes already; p is what was left of it, or NULL. The lock is held. */
+static int set_aside(struct cache *c, struct partial *p, int64_t bytes, struct err *err) {
+    int64_t there = p ? p->bytes : 0;
+    if (p) { /* not to be dropped for its own sake */
+        p->busy = true;
+        p->bytes = 0;
+        c->stats.used_bytes -= there;
+    }
+    int rc = fit_limit(c, bytes, err);
+    if (!rc)
+        rc = fit_volume(c, bytes > there ? bytes - there : 0, err);
+    if (!rc)
+        c->stats.used_bytes += bytes;
+    else if (p) {
+        p->busy = false;
+        p->bytes = there;
+        c->stats.used_bytes += there;
+    }
+    return rc;
+}
+
 int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+    char name[DIGEST_HEX_SIZE + 24], dir[CACHE_PATH_SIZE];
     int rc = check_key(c, key, err);
     if (!rc && bytes < 0)
         rc = err_set(err, ERR_INVALID, "cache %s: cannot set aside %lld bytes", c->dir, (long long)bytes);
     if (rc)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = fit_limit(c, bytes, err);
-    if (!rc)
-        rc = fit_volume(c, bytes, err);
+    struct partial *p = find_partial(c, key);
+    bool second = p && p->busy; /* another thread fills this key: a place beside it */
+    if (!p && !(p = add_partial(c, key, 0)))
+        rc = err_set(err, ERR_EXHAUSTED, "cache %s: out of memory", c->dir);
+    if (!rc && (rc = set_aside(c, second ? NULL : p, bytes, err)) && !second && !p->bytes)
+        forget_partial(c, p);
     uint64_t serial = c->next_slot++;
-    if (!rc)
-        c->stats.used_bytes += bytes;
     pthread_mutex_unlock(&c->lock);
     if (rc)
         return rc;
     ret->reserved_bytes = bytes;
     str_copy(ret->key, sizeof ret->key, key);
-    str_format(ret->path, sizeof ret->path, "%s/partial/%s-%llu", c->dir, key, (unsigned long long)serial);
-    return 0;
+    str_format(name, sizeof name, second ? "%s-%llu" : "%s", key, (unsigned long long)serial);
+    slot_dir(c, name, dir);
+    str_format(ret->path, sizeof ret->path, "%.*s/data", CACHE_PATH_SIZE - 8, dir);
+    if ((rc = fsio_mkdirs(dir, err)))
+        cache_abort(c, ret);
+    return rc;
 }
 
 static int sync_path(const char *path, int flags, int64_t *ret_bytes, struct err *err) {
@@ -352,10 +530,9 @@ int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struc
         rc = put_in_place(c, slot, bytes, path, err);
         pthread_mutex_unlock(&c->lock);
     }
-    if (rc) {
-        cache_abort(c, slot);
+    cache_abort(c, slot);
+    if (rc)
         return rc;
-    }
     if ((rc = sync_path(shard, O_RDONLY | O_DIRECTORY, NULL, err))) { /* the file is whole; only its name may be lost */
         cache_unpin(c, slot->key);
         return rc;
@@ -364,13 +541,31 @@ int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struc
     return 0;
 }
 
-void cache_abort(struct cache *c, struct cache_slot *slot) {
-    unlink(slot->path);
+/* The slot's room is free again; its directory, removed by now or left, is what the cache counts from here on. */
+static void release(struct cache *c, struct cache_slot *slot, bool leave) {
+    char dir[CACHE_PATH_SIZE];
+    str_copy(dir, sizeof dir, slot->path);
+    *strrchr(dir, '/') = '\0';
+    bool own = !strcmp(fsio_basename(dir), slot->key); /* and not the second place of its key */
+    int64_t bytes = leave && own ? bytes_below(dir) : 0;
+    if (!bytes)
+        (void)fsio_remove_tree(dir, NULL);
     pthread_mutex_lock(&c->lock);
     c->stats.used_bytes -= slot->reserved_bytes;
     slot->reserved_bytes = 0;
+    struct partial *p = own ? find_partial(c, slot->key) : NULL;
+    if (p)
+        forget_partial(c, p);
+    if (bytes && !add_partial(c, slot->key, bytes)) /* becomes the newest */
+        (void)fsio_remove_tree(dir, NULL);
+    bound_left(c);
+    (void)fit_limit(c, 0, NULL);
     pthread_mutex_unlock(&c->lock);
 }
+
+void cache_abort(struct cache *c, struct cache_slot *slot) { release(c, slot, false); }
+
+void cache_suspend(struct cache *c, struct cache_slot *slot) { release(c, slot, true); }
 
 void cache_stats(struct cache *c, struct cache_stats *ret) {
     pthread_mutex_lock(&c->lock);

@@ -162,6 +162,9 @@ static bool begin(struct fetch *f, struct fetch_request *r) {
         curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
         curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->stall_s);
+        curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
+        if (r->direct)
+            curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, list);
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, r);

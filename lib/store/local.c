@@ -250,10 +250,15 @@ static int copy_file(int fd, const struct stat *before, const char *from, const 
 
 static int local_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
     struct stat st;
+    struct store_item item = {0};
     int fd, rc = open_object(store, key, &fd, &st, err);
     if (rc)
         return rc;
-    rc = copy_file(fd, &st, key, path, watch, err);
+    describe(&st, &item);
+    if (watch->tag && *watch->tag && strcmp(watch->tag, item.tag) != 0)
+        rc = err_set(err, ERR_ABORTED, "%s/%s changed since it was listed; list it again", local_of(store)->root, key);
+    if (!rc)
+        rc = copy_file(fd, &st, key, path, watch, err);
     close(fd);
     return rc;
 }

@@ -17,7 +17,7 @@ enum { THREADS = 4, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 struct file {
     char *key;
     int64_t bytes;
-    char cache_key[DIGEST_HEX_SIZE];
+    char tag[STORE_TAG_SIZE], cache_key[DIGEST_HEX_SIZE];
     bool pinned;
 };
 
@@ -75,6 +75,7 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     *f = (struct file){.key = strdup(item->key), .bytes = item->size_bytes};
     if (!f->key)
         return out_of_memory(m, err);
+    str_copy(f->tag, sizeof f->tag, item->tag);
     m->n_files++;
     m->n_bytes += f->bytes;
     str_init(&id, 8192);
@@ -139,30 +140,45 @@ static bool go_on(void *ctx, int64_t done, int64_t total) {
     return !atomic_load(&m->stop);
 }
 
+/* An entry of the cache with the size it must have. */
+static bool in_cache(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE]) {
+    int64_t bytes = 0;
+    if (cache_lookup(m->config.cache, f->cache_key, path, NULL))
+        return false;
+    if (!fsio_size(path, &bytes, NULL, NULL) && bytes == f->bytes)
+        return true;
+    cache_discard(m->config.cache, f->cache_key); /* a broken volume */
+    return false;
+}
+
+/* Whether an error leaves something to go on from, and room to leave it. */
+static bool worth_keeping(int rc) { return rc != ERR_ABORTED && rc != ERR_DATA_LOSS && rc != ERR_NOT_FOUND && rc != ERR_EXHAUSTED; }
+
 /* The object into the cache, pinned; path is where it stands. */
 static int fetch(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
     struct cache_slot slot;
-    char left[CACHE_PATH_SIZE + 16];
-    const struct store_watch watch = {go_on, m};
+    const struct store_watch watch = {.progress = go_on, .ctx = m, .tag = f->tag};
     int64_t bytes = 0;
-    if (!cache_lookup(m->config.cache, f->cache_key, path, NULL))
+    if (in_cache(m, f, path))
         return 0;
     int rc = cache_reserve(m->config.cache, f->cache_key, f->bytes, &slot, err);
     if (rc)
         return rc;
-    rc = store_get(m->config.store, f->key, slot.path, &watch, err);
-    if (!rc)
-        rc = fsio_size(slot.path, &bytes, NULL, err);
-    if (!rc && bytes != f->bytes) /* a newer version than the one listed must not stand under its key */
-        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", f->key,
-                     (long long)bytes, (long long)f->bytes);
+    if (fsio_size(slot.path, &bytes, NULL, NULL) ||
+        bytes != f->bytes) { /* else killed between getting it and putting it in place */
+        rc = store_get(m->config.store, f->key, slot.path, &watch, err);
+        if (!rc)
+            rc = fsio_size(slot.path, &bytes, NULL, err);
+        if (!rc && bytes != f->bytes) /* a newer version than the one listed must not stand under its key */
+            rc = err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", f->key,
+                         (long long)bytes, (long long)f->bytes);
+    }
     if (!rc)
         return cache_commit(m->config.cache, &slot, path, err);
-    str_format(left, sizeof left, "%s.part", slot.path);
-    unlink(left);
-    str_format(left, sizeof left, "%s.part.journal", slot.path);
-    unlink(left);
-    cache_abort(m->config.cache, &slot);
+    if (worth_keeping(rc))
+        cache_suspend(m->config.cache, &slot);
+    else
+        cache_abort(m->config.cache, &slot);
     return rc;
 }
 

@@ -27,8 +27,7 @@ static int64_t time_of(const char *text) {
     return (int64_t)timegm(&tm) * 1000000000;
 }
 
-/* ETag without quotes, or what fits of it. */
-static void tag_of(const char *etag, char tag[STORE_TAG_SIZE]) {
+void s3_tag(const char *etag, char tag[STORE_TAG_SIZE]) {
     size_t len = strlen(etag);
     if (len >= 2 && etag[0] == '"' && etag[len - 1] == '"')
         str_format(tag, STORE_TAG_SIZE, "%.*s", (int)(len - 2), etag + 1);
@@ -76,7 +75,7 @@ static int add_listed(struct listing *l, const char *xml, size_t len, struct err
     if (s3_xml_text(xml, len, "LastModified", text, sizeof text))
         item.mtime_ns = time_of(text);
     if (s3_xml_text(xml, len, "ETag", text, sizeof text))
-        tag_of(text, item.tag);
+        s3_tag(text, item.tag);
     if (!(item.key = arena_strdup(&l->page->memory, key)))
         return err_set(err, ERR_EXHAUSTED, "s3://%s: out of memory listing keys", s3_client_bucket(l->s3->client));
     if (l->page->count == STORE_PAGE_MAX)
@@ -152,7 +151,7 @@ static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
     *ret = (struct s3_head){.size_bytes = h->content_length, .mtime_ns = time_of(h->last_modified)};
     char tag[STORE_TAG_SIZE];
     str_copy(ret->etag, sizeof ret->etag, h->etag);
-    tag_of(h->etag, tag);
+    s3_tag(h->etag, tag);
     /* The ETag of an upload in one part is the MD5 of its bytes, unless the server encrypts with keys of its own. */
     if (strlen(tag) == 32 && strspn(tag, "0123456789abcdef") == 32 && !str_starts(h->encryption, "aws:kms"))
         str_copy(ret->md5, sizeof ret->md5, tag);
@@ -160,28 +159,34 @@ static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
         str_copy(ret->sha256_base64, sizeof ret->sha256_base64, h->checksum_sha256);
 }
 
+static int run_head(const struct s3 *s3, const char *name, struct s3_call *call, struct err *err) {
+    *call = (struct s3_call){.method = "HEAD", .key = name};
+    return s3_call_run(s3->client, call, NULL, err);
+}
+
 int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err) {
     struct s3_call *call = calloc(1, sizeof *call);
     char byte;
     if (!call)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    call->method = "HEAD";
-    call->key = name;
-    int rc = s3_call_run(s3->client, call, NULL, err);
+    int rc = run_head(s3, name, call, err);
     int status = call->fetch.status;
-    if (!rc && call->fetch.answer.content_length < 0)
-        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
-    if (!rc)
-        read_head(&call->fetch.answer, ret);
     if (rc && (status == 400 || status == 403 || status == 404)) { /* an answer to HEAD has no body; GET says why */
         *call = (struct s3_call){.method = "GET", .key = name, .length = 1, .short_ok = true, .buf = &byte, .cap = 1};
         struct err why = {0};
-        if (s3_call_run(s3->client, call, NULL, &why) && why.code != ERR_UNAVAILABLE) {
-            rc = why.code;
+        int reason = s3_call_run(s3->client, call, NULL, &why);
+        if (!reason) { /* and mended it: other credentials, another clock or region */
+            rc = run_head(s3, name, call, err);
+        } else if (reason != ERR_UNAVAILABLE) {
+            rc = reason;
             if (err)
                 *err = why;
         }
     }
+    if (!rc && call->fetch.answer.content_length < 0)
+        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
+    if (!rc)
+        read_head(&call->fetch.answer, ret);
     free(call);
     return rc;
 }
@@ -195,7 +200,7 @@ static int s3_stat(struct store *store, const char *key, struct store_item *ret,
     if (rc)
         return rc;
     *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};
-    tag_of(head.etag, ret->tag);
+    s3_tag(head.etag, ret->tag);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
+#include "store/s3_imds.h"
 
 enum {
     STALL_S = 20,
@@ -19,6 +20,9 @@ enum {
     TOKENS_RETRY = 5,
     TURN_MS = 100,
     SKEW_LIMIT_S = 300,
+    RENEW_BEFORE_S = 300, /* credentials expire */
+    RENEW_PAUSE_S = 30,   /* between renewals, while the old ones last */
+    METADATA_TRIES = 3,
     GROW_AFTER = 32, /* successes after which one more connection is allowed again */
     CALL_MEMORY = 256 << 10
 };
@@ -28,10 +32,12 @@ struct s3_client {
     char bucket[256], host[512], region[64]; /* region is under the lock */
     bool tls, amazon, path_style, anonymous, requester_pays;
     int stall_s;
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t renewing; /* one renewal of the credentials at a time; never taken while lock is held */
+    pthread_mutex_t lock;     /* everything below */
     struct s3_credentials credentials;
     unsigned credentials_serial;
-    int64_t skew_s; /* the server's clock less ours */
+    int64_t renew_s; /* no renewal before this while the credentials last */
+    int64_t skew_s;  /* the server's clock less ours */
     int tokens, flying, allowed, successes;
     char *spec; /* of the credentials; NULL = the usual places. Constant. */
 };
@@ -121,6 +127,7 @@ int s3_client_open(const struct store_config *config, struct s3_client **ret, st
     if (!c)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->renewing, NULL);
     int rc = configure(c, config, err);
     if (!rc)
         rc = fetch_open(S3_CONNECTIONS, &c->fetch, err);
@@ -137,6 +144,7 @@ void s3_client_close(struct s3_client *c) {
         return;
     fetch_close(c->fetch);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->renewing);
     free(c->spec);
     explicit_bzero(&c->credentials, sizeof c->credentials);
     free(c);
@@ -146,6 +154,57 @@ const char *s3_client_bucket(const struct s3_client *c) { return c->bucket; }
 
 void s3_client_identity(const struct s3_client *c, struct str *out) {
     str_printf(out, "s3 %s://%s %s", c->tls ? "https" : "http", c->amazon ? "amazonaws.com" : c->host, c->bucket);
+}
+
+static bool same_key(const struct s3_credentials *a, const struct s3_credentials *b) {
+    return !strcmp(a->id, b->id) && !strcmp(a->secret, b->secret) && !strcmp(a->token, b->token) && a->expires_s == b->expires_s &&
+           a->remote == b->remote;
+}
+
+/* Fetch the credentials anew, unless somebody did since they had this serial. The lock is not held, `renewing` is. */
+static int renew(struct s3_client *c, unsigned serial, struct err *err) {
+    struct s3_credentials fresh;
+    pthread_mutex_lock(&c->lock);
+    bool current = c->credentials_serial == serial;
+    pthread_mutex_unlock(&c->lock);
+    if (!current)
+        return 0;
+    int rc = s3_credentials_load(c->spec, &fresh, err);
+    if (!rc && fresh.remote) {
+        rc = s3_imds_load(c->spec ? METADATA_TRIES : 1, &fresh, err);
+        if (rc && !c->spec)
+            rc = err_wrap(err, "no credentials: neither AWS_ACCESS_KEY_ID nor a shared credentials file is there; set them, name "
+                               "credentials: file:PATH#profile, or set anonymous: true for a public bucket");
+    }
+    pthread_mutex_lock(&c->lock);
+    if (!rc && !same_key(&fresh, &c->credentials)) {
+        c->credentials = fresh;
+        c->credentials_serial++;
+    }
+    c->renew_s = (int64_t)time(NULL) + RENEW_PAUSE_S;
+    pthread_mutex_unlock(&c->lock);
+    explicit_bzero(&fresh, sizeof fresh);
+    return rc;
+}
+
+/* Credentials that are there and last: those of a metadata service are asked for at the first request, and again by one thread
+ * some minutes before they expire, while the others go on with the old ones. */
+static int ready_credentials(struct s3_client *c, struct err *err) {
+    int64_t now = (int64_t)time(NULL);
+    pthread_mutex_lock(&c->lock);
+    const struct s3_credentials *k = &c->credentials;
+    bool due = !c->anonymous && k->remote && now >= k->expires_s - RENEW_BEFORE_S;
+    bool usable = *k->id && now < k->expires_s;
+    due = due && (!usable || now >= c->renew_s);
+    unsigned serial = c->credentials_serial;
+    pthread_mutex_unlock(&c->lock);
+    if (!due || (usable && pthread_mutex_trylock(&c->renewing)))
+        return 0;
+    if (!usable)
+        pthread_mutex_lock(&c->renewing);
+    int rc = renew(c, serial, usable ? NULL : err);
+    pthread_mutex_unlock(&c->renewing);
+    return usable ? 0 : rc;
 }
 
 /* What one try is made of; strings in the call's memory. */
@@ -254,6 +313,9 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     f->body_len = call->body_len;
     f->stall_s = call->stall_s ? call->stall_s : c->stall_s;
     f->sink = (struct fetch_sink){.buf = call->buf, .fd = call->fd, .offset = call->offset, .cap = call->cap};
+    int ready = ready_credentials(c, err);
+    if (ready)
+        return ready;
     if (!call->body_len)
         str_copy(p.payload, sizeof p.payload, SIGV4_EMPTY_SHA256);
     else if (!digest_bytes(call->body, call->body_len, p.payload))
@@ -272,7 +334,7 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     f->headers[f->n_headers++] = "Accept:";
     if (!strcmp(call->method, "POST"))
         f->headers[f->n_headers++] = "Content-Type: application/xml";
-    if (call->hash && !(f->sink.digest = digest_new()))
+    if (call->hash && !(f->sink.digest = digest_new_quick()))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a digest");
     return 0;
 }
@@ -361,6 +423,16 @@ static bool account(struct s3_client *c, bool ok, bool retry, bool slow_down) {
 static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_error *e) {
     const struct fetch_headers *h = &call->fetch.answer;
     bool again = false;
+    if (e->expired && !call->key_tried && !c->anonymous) {
+        call->key_tried = true;
+        pthread_mutex_lock(&c->renewing);
+        int rc = renew(c, call->credentials_serial, NULL);
+        pthread_mutex_unlock(&c->renewing);
+        pthread_mutex_lock(&c->lock);
+        again = !rc && call->credentials_serial != c->credentials_serial;
+        pthread_mutex_unlock(&c->lock);
+        return again;
+    }
     int64_t skew = h->date_s >= 0 ? h->date_s - (int64_t)time(NULL) : 0;
     pthread_mutex_lock(&c->lock);
     int64_t off = skew > c->skew_s ? skew - c->skew_s : c->skew_s - skew;
@@ -370,16 +442,6 @@ static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_e
         again = call->skew_tried = true;
     } else if (e->wrong_region && !call->region_tried && str_copy(c->region, sizeof c->region, h->region)) {
         again = call->region_tried = true;
-    } else if (e->expired && !call->key_tried && !c->anonymous) {
-        struct s3_credentials fresh;
-        call->key_tried = true;
-        if (call->credentials_serial != c->credentials_serial) {
-            again = true; /* somebody renewed them meanwhile */
-        } else if (!s3_credentials_load(c->spec, &fresh, NULL) && memcmp(&fresh, &c->credentials, sizeof fresh) != 0) {
-            c->credentials = fresh;
-            c->credentials_serial++;
-            again = true;
-        }
     }
     pthread_mutex_unlock(&c->lock);
     return again;
@@ -398,10 +460,10 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
     bool is_short = false;
     object_name(c, call, object, sizeof object);
     if (call->hash) {
-        bool hashed = digest_finish(f->sink.digest, call->sha256);
+        bool hashed = digest_finish(f->sink.digest, call->sum);
         f->sink.digest = NULL;
         if (!hashed)
-            return fail(call, err_set(err, ERR_INTERNAL, "OpenSSL could not compute a SHA-256"));
+            return fail(call, err_set(err, ERR_INTERNAL, "OpenSSL could not compute a checksum"));
     }
     if (!f->failure && f->status >= 200 && f->status < 300) {
         int rc = check_answer(c, call, &is_short, err);

@@ -34,8 +34,8 @@ struct s3_call {
     int fd;
     int64_t offset;
     size_t cap;
-    bool hash; /* SHA-256 of the answer in sha256 */
-    char sha256[DIGEST_HEX_SIZE];
+    bool hash; /* quick digest of the answer in sum */
+    char sum[DIGEST_HEX_SIZE];
     struct fetch_request fetch; /* the newest try, answered */
     int tries;
     /* the client's own */

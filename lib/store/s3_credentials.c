@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -111,6 +112,11 @@ static int from_chain(struct s3_credentials *ret, struct err *err) {
         named && *named ? str_copy(path, sizeof path, named) : home && str_format(path, sizeof path, "%s/.aws/credentials", home);
     if (ok && fsio_exists(path))
         return from_file(path, profile && *profile ? profile : "default", ret, err);
+    const char *disabled = getenv("AWS_EC2_METADATA_DISABLED");
+    if (!disabled || strcasecmp(disabled, "true") != 0) {
+        ret->remote = true;
+        return 0;
+    }
     return err_set(err, ERR_UNAUTHENTICATED,
                    "no credentials: neither AWS_ACCESS_KEY_ID nor %s is there; set them, name credentials: file:PATH#profile, or "
                    "set anonymous: true for a public bucket",
@@ -131,10 +137,9 @@ int s3_credentials_load(const char *spec, struct s3_credentials *ret, struct err
         return from_named_file(spec + strlen("file:"), ret, err);
     if (str_starts(spec, "systemd:"))
         return from_systemd(spec + strlen("systemd:"), ret, err);
-    if (!strcmp(spec, "imds"))
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "credentials imds: the metadata service of virtual machines is unsupported yet; use env, file:PATH#profile or "
-            "systemd:NAME");
-    return err_set(err, ERR_INVALID, "credentials '%.100s': expected env, file:PATH#profile or systemd:NAME", spec);
+    if (!strcmp(spec, "imds")) {
+        ret->remote = true;
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "credentials '%.100s': expected env, imds, file:PATH#profile or systemd:NAME", spec);
 }

@@ -1,15 +1,21 @@
 /* s3_credentials: where the key of an S3 store comes from. Any thread. */
 #ifndef BRR_STORE_S3_CREDENTIALS_H
 #define BRR_STORE_S3_CREDENTIALS_H
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/err.h"
 
 struct s3_credentials {
     char id[160], secret[256], token[8192]; /* token "" = none */
+    int64_t expires_s;                      /* since 1970; 0 = unknown */
+    bool remote;                            /* of the metadata service: store/s3_imds.h; id is "" until it was asked */
 };
 
 /* spec: NULL = AWS_ACCESS_KEY_ID and its kin from the environment, else the shared file ($AWS_SHARED_CREDENTIALS_FILE or
- * ~/.aws/credentials, profile $AWS_PROFILE or default); "env"; "file:PATH#profile"; "systemd:NAME" (a file of that form in
- * $CREDENTIALS_DIRECTORY). UNAUTHENTICATED names what was looked at and the mend; "imds" is UNSUPPORTED. */
+ * ~/.aws/credentials, profile $AWS_PROFILE or default), else the metadata service unless $AWS_EC2_METADATA_DISABLED is "true";
+ * "env"; "file:PATH#profile"; "systemd:NAME" (a file of that form in $CREDENTIALS_DIRECTORY); "imds". Reads files, never asks the
+ * network. UNAUTHENTICATED names what was looked at and the mend. */
 int s3_credentials_load(const char *spec, struct s3_credentials *ret, struct err *err);
 
 #endif

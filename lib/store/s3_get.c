@@ -31,7 +31,7 @@ static int64_t part_length(const struct download *d, int64_t part) {
 }
 
 /* Whether the bytes of a part in the file are those the journal noted. */
-static bool part_holds(const struct download *d, int64_t part, const char *sha256, char *block) {
+static bool part_holds(const struct download *d, int64_t part, const char *sum, char *block) {
     size_t len = (size_t)part_length(d, part), done = 0;
     char hex[DIGEST_HEX_SIZE];
     while (done < len) {
@@ -40,7 +40,9 @@ static bool part_holds(const struct download *d, int64_t part, const char *sha25
             return false;
         done += (size_t)n;
     }
-    return digest_bytes(block, len, hex) && !strcmp(hex, sha256);
+    struct digest *digest = digest_new_quick();
+    digest_update(digest, block, len);
+    return digest_finish(digest, hex) && !strcmp(hex, sum);
 }
 
 /* Parts of an earlier get that hold. Anything odd in the journal only means that more is fetched again. */
@@ -58,8 +60,7 @@ static bool resume(struct download *d) {
         if (!space)
             continue;
         *space = '\0';
-        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && digest_is_hex(space + 1) &&
-            part_holds(d, part, space + 1, block)) {
+        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && part_holds(d, part, space + 1, block)) {
             d->have[part] = true;
             d->done_bytes += part_length(d, part);
         }
@@ -127,7 +128,7 @@ static int finish_part(struct download *d, int i, struct err *err) {
     int64_t part = d->part_of[i];
     d->have[part] = true;
     d->done_bytes += part_length(d, part);
-    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sha256);
+    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sum);
     s3_call_done(d->s3->client, &d->calls[i]);
     return note(d, line, err);
 }
@@ -186,18 +187,22 @@ static int put_in_place(struct download *d, struct err *err) {
     return rc;
 }
 
-static int prepare(struct download *d, struct err *err) {
-    char name_hash[DIGEST_HEX_SIZE];
+static int prepare(struct download *d, const struct store_watch *watch, struct err *err) {
+    char name_hash[DIGEST_HEX_SIZE], tag[STORE_TAG_SIZE];
     int rc = s3_head(d->s3, d->name, &d->head, err);
     if (rc)
         return rc;
+    s3_tag(d->head.etag, tag);
+    if (watch->tag && *watch->tag && strcmp(watch->tag, tag) != 0)
+        return err_set(err, ERR_ABORTED, "s3://%s/%s changed since it was listed (ETag %s, was %s); list it again",
+                       s3_client_bucket(d->s3->client), d->name, tag, watch->tag);
     d->parts = (d->head.size_bytes + S3_PART_BYTES - 1) / S3_PART_BYTES;
     d->have = calloc((size_t)d->parts + 1, sizeof *d->have);
     d->calls = calloc(S3_CONNECTIONS, sizeof *d->calls);
     str_format(d->object, sizeof d->object, "s3://%s/%s", s3_client_bucket(d->s3->client), d->name);
     if (!d->have || !d->calls || !digest_bytes(d->name, strlen(d->name), name_hash))
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", d->object);
-    str_format(d->title, sizeof d->title, "brrd-part 1 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
+    str_format(d->title, sizeof d->title, "brrd-part 2 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
                d->head.etag, name_hash);
     return open_files(d, err);
 }
@@ -207,7 +212,7 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
     struct download d = {.s3 = s3_of(store), .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
     int rc = s3_name(d.s3, key, name, err);
     if (!rc)
-        rc = prepare(&d, err);
+        rc = prepare(&d, watch, err);
     if (!rc)
         rc = transfer(&d, watch, err);
     if (!rc)

@@ -17,6 +17,9 @@ static inline struct s3 *s3_of(struct store *store) { return (struct s3 *)(void 
 /* Key of the store → key of the bucket. RANGE when it is longer than S3 allows. */
 int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err);
 
+/* ETag without its quotes, or what fits of it. */
+void s3_tag(const char *etag, char tag[STORE_TAG_SIZE]);
+
 struct s3_head {
     int64_t size_bytes, mtime_ns;
     char etag[80];          /* with its quotes */

@@ -33,6 +33,7 @@ typedef bool store_progress_fn(void *ctx, int64_t done_bytes, int64_t total_byte
 struct store_watch {
     store_progress_fn *progress; /* NULL: nobody watches */
     void *ctx;
+    const char *tag; /* of a get: the version that is wanted, another one is ABORTED; NULL or "" = whatever is there */
 };
 
 struct store;
@@ -70,7 +71,8 @@ struct store_config {
     int stall_s; /* a transfer without a byte for so long is begun again; 0 = 20 */
 };
 
-/* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here. */
+/* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here, but
+ * those of a metadata service, which are asked for then. */
 int store_open_config(const struct store_config *config, struct store **ret, struct err *err);
 /* The same of the url alone. */
 int store_open(const char *url, struct store **ret, struct err *err);

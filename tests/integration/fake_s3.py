@@ -9,6 +9,7 @@ import email.utils
 import hashlib
 import hmac
 import http.server
+import json
 import re
 import socket
 import struct
@@ -56,7 +57,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command != "HEAD" and body:
+            self.s3.take_turn(self.life)
             self.wfile.write(body)
 
     def error(self, status, code, headers=()):
@@ -109,6 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def serve(self):
         s3 = self.s3
+        self.life = s3.life
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         bucket, key = self.parse()
         with s3.lock:
@@ -190,7 +193,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         most = min(int(q.get("max-keys", 1000)), s3.page_keys)
         page, more = keys[:most], len(keys) > most
         rows = "".join(f"<Contents><Key>{escape(urllib.parse.quote_plus(k, safe='/'))}</Key><LastModified>2013-05-24T00:00:00.000Z"
-                       f"</LastModified><ETag>{escape(s3.etag(k), {chr(34): '&quot;'})}</ETag><Size>{len(s3.objects[k])}</Size>"
+                       f"</LastModified><ETag>{escape(s3.stale.get(k) or s3.etag(k), {chr(34): '&quot;'})}</ETag><Size>{len(s3.objects[k])}</Size>"
                        f"<StorageClass>STANDARD</StorageClass></Contents>" for k in page)
         token = f"<NextContinuationToken>{escape('token+/= ' + page[-1])}</NextContinuationToken>" if more else ""
         return 200, (f"<?xml version='1.0'?><ListBucketResult><Name>{s3.bucket}</Name><KeyCount>{len(page)}</KeyCount>"
@@ -238,11 +241,70 @@ class Server(http.server.ThreadingHTTPServer):
         pass  # clients hang up on purpose
 
 
+class MetadataHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def serve(self):
+        m = self.server.owner
+        m.requests.append((self.command, self.path))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, body = m.answer(self.command, self.path, self.headers)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_GET = do_PUT = serve
+
+
+class FakeMetadata:
+    """The metadata service of a virtual machine, version 2 only. keys: what it gives out, one after the other, the last for ever:
+    (key id, secret, session token, seconds until it expires)."""
+
+    def __init__(self, *keys):
+        self.keys, self.requests, self.role, self.broken = list(keys), [], "reader", 0
+        self.server = Server(("127.0.0.1", 0), MetadataHandler)
+        self.server.owner = self
+        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, method, path, headers):
+        if self.broken:
+            self.broken -= 1
+            return 503, ""
+        if (method, path) == ("PUT", "/latest/api/token"):
+            return (200, "session-token==") if int(headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0 else (400, "")
+        if method != "GET" or headers["X-aws-ec2-metadata-token"] != "session-token==":
+            return 401, ""
+        roles = "/latest/meta-data/iam/security-credentials/"
+        if path == roles:
+            return (200, self.role) if self.role else (404, "")
+        if path != roles + self.role:
+            return 404, ""
+        key_id, secret, token, lasts_s = self.keys.pop(0) if len(self.keys) > 1 else self.keys[0]
+        expires = datetime.datetime.fromtimestamp(time.time() + lasts_s, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return 200, json.dumps({"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": key_id, "SecretAccessKey": secret, "Token": token,
+                                "Expiration": expires})
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *args):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class FakeS3:
     def __init__(self, bucket="eeg"):
         self.bucket, self.key_id, self.secret, self.region, self.token = bucket, KEY_ID, SECRET, REGION, None
-        self.objects, self.etags, self.uploads, self.faults, self.requests = {}, {}, {}, [], []
+        self.objects, self.etags, self.md5s, self.uploads, self.faults, self.requests = {}, {}, {}, {}, [], []
         self.public, self.clock_off_s, self.page_keys = False, 0, 1000
+        self.pace_s, self.turn = 0, threading.Lock()  # bodies go out one after the other, this far apart
+        self.life = 0  # of the client: what was asked in an earlier one need not wait for its turn
+        self.stale = {}  # ETags that the list still gives
         self.lock, self.stopped = threading.RLock(), threading.Event()
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.owner = self
@@ -250,7 +312,16 @@ class FakeS3:
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
     def etag(self, key):
-        return self.etags.get(key) or f'"{hashlib.md5(self.objects[key]).hexdigest()}"'
+        data = self.objects[key]
+        if self.md5s.get(key, (None,))[0] is not data:
+            self.md5s[key] = data, f'"{hashlib.md5(data).hexdigest()}"'
+        return self.etags.get(key) or self.md5s[key][1]
+
+    def take_turn(self, life):
+        if self.pace_s:
+            with self.turn:
+                if life == self.life:
+                    time.sleep(self.pace_s)
 
     def environment(self):
         return {"AWS_ACCESS_KEY_ID": self.key_id, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,

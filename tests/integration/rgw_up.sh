@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One Ceph RADOS gateway in memory on loopback: an S3 server that really checks signatures. For tests alone.
 # Debian packages: radosgw ceph-mon ceph-osd ceph-common (--no-install-recommends).
-# usage: rgw_up.sh DIR MON_PORT S3_PORT; it runs until killed: kill -9 $(cat DIR/run/*.pid)
+# usage: rgw_up.sh DIR MON_PORT S3_PORT [BYTES]; it runs until killed: kill -9 $(cat DIR/run/*.pid)
 set -euo pipefail
 dir=$1 mon_port=$2 s3_port=$3
 mkdir -p "$dir"/{mon,osd,rgw,run,log}
@@ -32,7 +32,7 @@ mon data = $dir/mon
 [osd.0]
 osd data = $dir/osd
 osd objectstore = memstore
-memstore device bytes = 1073741824
+memstore device bytes = ${4:-1073741824}
 [client.rgw.a]
 rgw data = $dir/rgw
 rgw dns name = s3.localhost

@@ -6,10 +6,11 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
-from fake_s3 import Fault, FakeS3
+from fake_s3 import FakeMetadata, FakeS3, Fault, SECRET
 
 BRRCTL = os.path.join(os.environ["BRR_BIN"], "brrctl")
 MIB = 1 << 20
@@ -35,7 +36,7 @@ class Store(unittest.TestCase):
 
     def run_store(self, *words, env=None, timeout=120):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and "proxy" not in k.lower()}
-        clean["HOME"] = self.folder.name
+        clean.update(HOME=self.folder.name, AWS_EC2_METADATA_DISABLED="true")
         return subprocess.run([BRRCTL, "store", *words], env={**clean, **self.s3.environment(), **(env or {})}, capture_output=True,
                               text=True, timeout=timeout)
 
@@ -219,6 +220,21 @@ class Identity(Store):
         os.remove(self.path("got"))
         self.refused("have expired", env={"AWS_SESSION_TOKEN": "old"})
 
+    def test_a_file_with_newer_keys_is_read_again_when_the_old_have_expired(self):
+        text = f"[default]\naws_access_key_id = {self.s3.key_id}\naws_secret_access_key = {self.s3.secret}\naws_session_token = "
+        self.s3.token = "new"
+        os.mkfifo(self.path("keys"))  # gives the old keys to the first reader, the new ones to the next
+
+        def give():
+            for token in ("old", "new"):
+                with open(self.path("keys"), "w") as f:
+                    f.write(text + token + "\n")
+                time.sleep(0.2)
+
+        threading.Thread(target=give, daemon=True).start()
+        self.good("get", "s3://eeg/big", "--out", self.path("got"), "--credentials", f"file:{self.path('keys')}",
+                  env={"AWS_ACCESS_KEY_ID": ""}, timeout=20)
+
     def test_a_profile_of_a_credentials_file_serves(self):
         with open(self.path("keys"), "w") as f:
             f.write(f"[default]\naws_access_key_id = x\naws_secret_access_key = y\n\n[eeg]\naws_access_key_id={self.s3.key_id}\n"
@@ -239,6 +255,56 @@ class Identity(Store):
             f.write(f"stores:\n  mine: {{url: 's3://eeg', endpoint: '{self.s3.endpoint}', credentials: env}}\n")
         self.good("check", "store://mine/", "--config", self.path("daemon.yaml"))
         self.bad("has no store 'other'", "check", "store://other/", "--config", self.path("daemon.yaml"))
+
+
+class Metadata(Store):
+    """Credentials of a virtual machine's role."""
+
+    def machine(self, *keys):
+        m = FakeMetadata(*keys).__enter__()
+        self.addCleanup(m.__exit__)
+        self.s3.objects["big"] = b"eeg"
+        self.s3.token = "session+token/="
+        self.env = {"AWS_ACCESS_KEY_ID": "", "AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": m.endpoint}
+        return m
+
+    def key(self, lasts_s=3600, token="session+token/="):
+        return self.s3.key_id, SECRET, token, lasts_s
+
+    def test_they_are_asked_for_when_nothing_else_is_there(self):
+        m = self.machine(self.key())
+        self.get(env=self.env)
+        self.assertEqual([r[0] for r in m.requests], ["PUT", "GET", "GET"], "asked once, token first")
+        m.requests.clear()
+        os.remove(self.path("got"))
+        self.get(env={**self.env, "AWS_ACCESS_KEY_ID": self.s3.key_id, "AWS_SESSION_TOKEN": self.s3.token})
+        self.assertEqual(m.requests, [], "the environment comes first")
+
+    def test_they_can_be_named(self):
+        m = self.machine(self.key())
+        m.broken = 2
+        self.good("check", "s3://eeg", "--credentials", "imds", env=self.env)
+
+    def test_expired_ones_are_renewed_before_they_are_used(self):
+        m = self.machine(self.key(-5, "too old"), self.key())
+        self.get(env=self.env)
+        self.assertEqual(len(m.requests), 6)
+
+    def test_ones_the_server_calls_expired_are_asked_for_anew_once(self):
+        m = self.machine(self.key(3600, "revoked"), self.key())
+        self.get(env=self.env)
+        self.assertEqual(len(m.requests), 6)
+        m.keys[:] = [self.key(3600, "revoked")]
+        os.remove(self.path("got"))
+        self.refused("have expired", env=self.env)
+
+    def test_a_service_that_gives_none_is_named(self):
+        m = self.machine(self.key())
+        m.role = ""
+        self.refused("give the virtual machine a role", env=self.env)
+        self.refused("neither AWS_ACCESS_KEY_ID", env=self.env)
+        self.refused("no metadata service answers", env={**self.env, "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"})
+        self.bad("forbids", "check", "s3://eeg", "--credentials", "imds", env={**self.env, "AWS_EC2_METADATA_DISABLED": "true"})
 
 
 if __name__ == "__main__":

@@ -245,6 +245,12 @@ static void entries_and_their_order_of_use_outlive_the_process(void **state) {
     assert_true(fsio_exists(in_dir(state, "cache/entries/note")));
 }
 
+/* What a writer keeps beside the slot's path while it is under way. */
+static bool leave_part(const struct cache_slot *slot, const char *text) {
+    char path[CACHE_PATH_SIZE + 8];
+    return str_format(path, sizeof path, "%s.part", slot->path) && fsio_write_atomic(path, text, strlen(text), NULL) == 0;
+}
+
 static void a_process_killed_in_a_fill_leaves_no_torn_entry(void **state) {
     int ready[2];
     char byte;
@@ -256,7 +262,7 @@ static void a_process_killed_in_a_fill_leaves_no_torn_entry(void **state) {
         struct cache_slot slot;
         char path[CACHE_PATH_SIZE];
         bool ok = cache_open(in_dir(state, "cache"), 1000, &cache, NULL) == 0 && fill(cache, 1, 10, path) == 0 &&
-                  cache_reserve(cache, key_of(2), 100, &slot, NULL) == 0 && fsio_write_atomic(slot.path, "half", 4, NULL) == 0 &&
+                  cache_reserve(cache, key_of(2), 100, &slot, NULL) == 0 && leave_part(&slot, "half") &&
                   write(ready[1], "x", 1) == 1;
         for (;;)
             ok ? pause() : _exit(1);
@@ -270,10 +276,86 @@ static void a_process_killed_in_a_fill_leaves_no_torn_entry(void **state) {
     struct cache *cache = opened(state, 1000); /* the lock died with its holder */
     assert_true(has(cache, 1));
     assert_false(has(cache, 2));
-    assert_int_equal(files_in(state, "cache/partial"), 0);
-    assert_int_equal(stats_of(cache).used_bytes, 10);
+    assert_int_equal(files_in(state, "cache/partial"), 1); /* the next writer may go on from it */
+    assert_int_equal(stats_of(cache).used_bytes, 14);
     put(cache, 2, 100);
     assert_true(has(cache, 2));
+    assert_int_equal(files_in(state, "cache/partial"), 0);
+    assert_int_equal(stats_of(cache).used_bytes, 110);
+    cache_close(cache);
+}
+
+static void a_suspended_fill_is_gone_on_with(void **state) {
+    struct cache *cache = opened(state, 300);
+    struct cache_slot slot, other;
+    char first[CACHE_PATH_SIZE], path[CACHE_PATH_SIZE + 8];
+    put(cache, 1, 100);
+    assert_int_equal(cache_reserve(cache, key_of(2), 150, &slot, NULL), 0);
+    str_copy(first, sizeof first, slot.path);
+    assert_true(leave_part(&slot, "half"));
+    cache_suspend(cache, &slot);
+    assert_int_equal(stats_of(cache).used_bytes, 104);
+    for (int turn = 0; turn < 2; turn++) { /* in this process, and in the next */
+        assert_int_equal(cache_reserve(cache, key_of(2), 150, &slot, NULL), 0);
+        assert_string_equal(slot.path, first);
+        str_format(path, sizeof path, "%s.part", slot.path);
+        assert_true(fsio_exists(path));
+        assert_int_equal(stats_of(cache).used_bytes, 250);
+        assert_int_equal(cache_reserve(cache, key_of(2), 10, &other, NULL), 0); /* a second writer does not get in its way */
+        assert_string_not_equal(other.path, first);
+        cache_abort(cache, &other);
+        cache_suspend(cache, &slot);
+        cache_close(cache);
+        cache = opened(state, 300);
+    }
+    assert_int_equal(cache_reserve(cache, key_of(2), 301, &slot, NULL), ERR_EXHAUSTED); /* stays for a better day */
+    assert_true(fsio_exists(path));
+    assert_int_equal(stats_of(cache).used_bytes, 104);
+    assert_int_equal(cache_reserve(cache, key_of(2), 150, &slot, NULL), 0);
+    cache_abort(cache, &slot);
+    assert_false(fsio_exists(path));
+    assert_int_equal(stats_of(cache).used_bytes, 100);
+    cache_close(cache);
+}
+
+static void what_was_left_goes_before_entries_do(void **state) {
+    struct cache *cache = opened(state, 300);
+    struct cache_slot slot;
+    put(cache, 1, 100);
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(cache_reserve(cache, key_of(i), 90, &slot, NULL), 0);
+        assert_true(leave_part(&slot, "a half that takes up forty bytes of disk"));
+        cache_suspend(cache, &slot);
+    }
+    assert_int_equal(stats_of(cache).used_bytes, 180);
+    put(cache, 4, 150); /* the older of the two goes */
+    assert_int_equal(stats_of(cache).used_bytes, 290);
+    assert_true(has(cache, 1));
+    put(cache, 5, 50);
+    assert_true(has(cache, 1) && has(cache, 4) && has(cache, 5));
+    assert_int_equal(files_in(state, "cache/partial"), 0);
+    assert_int_equal(stats_of(cache).used_bytes, 300);
+    for (int i = 10; i < 110; i++) { /* never more than some tens of them */
+        assert_int_equal(cache_reserve(cache, key_of(i), 0, &slot, NULL), 0);
+        assert_true(leave_part(&slot, ""));
+        cache_suspend(cache, &slot);
+    }
+    assert_true(files_in(state, "cache/partial") <= 64);
+    cache_close(cache);
+}
+
+static void a_discarded_entry_is_gone_unless_others_use_it(void **state) {
+    struct cache *cache = opened(state, 300);
+    char path[CACHE_PATH_SIZE];
+    assert_int_equal(fill(cache, 1, 10, path), 0);
+    assert_int_equal(cache_lookup(cache, key_of(1), path, NULL), 0);
+    cache_discard(cache, key_of(1));
+    assert_true(has(cache, 1)); /* the other pin holds it */
+    cache_discard(cache, key_of(1));
+    assert_false(has(cache, 1));
+    assert_false(fsio_exists(path));
+    assert_int_equal(stats_of(cache).used_bytes, 0);
+    cache_discard(cache, key_of(2));
     cache_close(cache);
 }
 
@@ -358,6 +440,9 @@ int main(void) {
         in_temp_dir(a_second_owner_is_refused_and_told_who_holds_it),
         in_temp_dir(entries_and_their_order_of_use_outlive_the_process),
         in_temp_dir(a_process_killed_in_a_fill_leaves_no_torn_entry),
+        in_temp_dir(a_suspended_fill_is_gone_on_with),
+        in_temp_dir(what_was_left_goes_before_entries_do),
+        in_temp_dir(a_discarded_entry_is_gone_unless_others_use_it),
         in_temp_dir(a_file_removed_behind_its_back_is_a_miss_and_can_be_filled_again),
         in_temp_dir(threads_never_lose_a_pinned_file_nor_see_a_torn_one),
     };

@@ -261,7 +261,7 @@ static void a_copy_tells_its_progress_and_can_be_cancelled(void **state) {
     put_file(in_dir(state, "in"), data, SIZE);
     free(data);
     put_object(state, "k", "old");
-    struct store_watch watch = {on_progress, &all};
+    struct store_watch watch = {.progress = on_progress, .ctx = &all};
     assert_int_equal(store_put(store, in_dir(state, "in"), "big", &watch, &err), 0);
     assert_true(all.calls >= 4);
     assert_int_equal(all.total, SIZE);
@@ -288,7 +288,7 @@ static void an_object_that_changes_under_the_copy_aborts_it(void **state) {
     put_file(path, data, SIZE);
     free(data);
     struct watcher w = {.grow = path};
-    struct store_watch watch = {on_progress, &w};
+    struct store_watch watch = {.progress = on_progress, .ctx = &w};
     assert_int_equal(store_get(store, "k", in_dir(state, "out"), &watch, &err), ERR_ABORTED);
     assert_non_null(strstr(err.message, "changed while it was copied"));
     assert_false(fsio_exists(in_dir(state, "out")));
