@@ -29,7 +29,7 @@ struct report {
     int regressions, compared;
 };
 
-static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases};
+static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases, bench_edf_cases};
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
