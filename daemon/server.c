@@ -33,8 +33,8 @@ struct daemon {
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool drain_wanted, stopping, rpc_stopped;
-    char running[JOB_ID_SIZE]; /* job whose training gauges are shown */
-    int64_t running_steps;
+    char running[JOB_ID_SIZE];               /* job whose training gauges are shown */
+    int64_t running_steps, first_step_of_ms; /* start of the attempt whose first step was seen */
 };
 
 static int64_t now_ms(void) {
@@ -74,6 +74,10 @@ static void on_job_changed(void *ctx, const struct job *job) {
         metric_set(series(s, "brrd_train_loss", job->id), p->loss);
         metric_set(series(s, "brrd_train_learning_rate", job->id), p->learning_rate);
         metric_set(series(s, "brrd_train_gradient_norm", job->id), p->gradient_norm);
+        if (p->windows > 0 && d->first_step_of_ms != job->started_ms) {
+            d->first_step_of_ms = job->started_ms;
+            metric_observe(series(s, "brrd_train_time_to_first_step_seconds", ""), (double)(now_ms() - job->started_ms) / 1000);
+        }
         if (p->step > d->running_steps) {
             metric_add(series(s, "brrd_train_steps_total", ""), (double)(p->step - d->running_steps));
             metric_observe(series(s, "brrd_train_step_duration_seconds", ""), p->step_s);
@@ -284,7 +288,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct worker_config worker = {.device = c->device,
                                    .threads = (int)c->cpu_threads,
-                                   .source = {c->stores, c->n_stores, c->cache, c->cache_max},
+                                   .source = {c->stores, c->n_stores, c->cache, c->cache_max, s->metrics},
                                    .default_wall_clock_ms = c->default_wall_clock_ms,
                                    .memory_limit_bytes = c->memory_bytes,
                                    .metrics = s->metrics,

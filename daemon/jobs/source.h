@@ -1,6 +1,7 @@
 /* source: the stores of daemon.yaml, and a bucket's recordings as a local directory while a job runs. */
 #ifndef BRR_DAEMON_JOBS_SOURCE_H
 #define BRR_DAEMON_JOBS_SOURCE_H
+#include "base/metrics.h"
 #include "run/jobfile.h"
 #include "run/task.h"
 #include "store/store.h"
@@ -20,10 +21,12 @@ struct source_config {
     int n_stores;
     const char *cache_dir;
     int64_t max_cache_bytes; /* of what is kept of buckets; -1 = four fifths of the volume */
+    struct metrics *metrics; /* brrd_cache_…; may be NULL */
 };
 struct source;
 /* A data root that is "store://NAME/prefix" fetched into cache_dir (phase "download" of env's progress; env's stop ends it) and put
- * into env->data_root. Any other data root: nothing to do, *ret = NULL. Worker thread. */
+ * into env->data_root; a training job's recordings go into the window cache as they arrive. Any other data root: nothing to do,
+ * *ret = NULL. Worker thread. */
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err);
 /* The files may be evicted from now on. NULL is fine. */

@@ -367,6 +367,15 @@ void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const c
 
 void jobfile_print_keys(FILE *out) { options_print(&job_table, out); }
 
+void jobfile_frontend(const struct jobfile *job, struct frontend_config *ret) {
+    *ret = (struct frontend_config){
+        .montage = job->data.montage,
+        .notch_hz = job->data.notch_hz,
+        .bandpass_hz = {job->data.bandpass_hz.items[0], job->data.bandpass_hz.items[1]},
+        .fill_gap_s = job->data.fill_gap_s,
+    };
+}
+
 enum dtype jobfile_precision(const struct jobfile *job, const struct device_info *device) {
     if (job->training.precision == JOB_PRECISION_AUTO)
         return strncmp(device->name, "cuda", 4) ? DTYPE_F32 : DTYPE_BF16;

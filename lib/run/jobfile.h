@@ -74,6 +74,8 @@ int jobfile_parse(const char *text, const char *file, const char *const *overrid
 /* Texts for keys that are accepted but do nothing. */
 void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const char *text), void *ctx);
 void jobfile_print_keys(FILE *out);
+/* How recordings are read for the job; strings are the job's. */
+void jobfile_frontend(const struct jobfile *job, struct frontend_config *ret);
 enum dtype jobfile_precision(const struct jobfile *job, const struct device_info *device);
 
 #endif

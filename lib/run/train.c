@@ -198,13 +198,9 @@ static void train_close(void *task) {
 
 static int prepare(struct train *t, struct err *err) {
     const struct jobfile *job = t->job;
-    struct frontend_config frontend = {
-        .montage = job->data.montage,
-        .notch_hz = job->data.notch_hz,
-        .bandpass_hz = {job->data.bandpass_hz.items[0], job->data.bandpass_hz.items[1]},
-        .fill_gap_s = job->data.fill_gap_s,
-    };
+    struct frontend_config frontend;
     bool found = false;
+    jobfile_frontend(job, &frontend);
     t->file.model = job->model;
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;

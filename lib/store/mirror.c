@@ -12,13 +12,13 @@
 #include "base/fsio.h"
 #include "base/str.h"
 
-enum { THREADS = 4, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+enum { THREADS = 8, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 
 struct file {
     char *key;
     int64_t bytes;
     char tag[STORE_TAG_SIZE], cache_key[DIGEST_HEX_SIZE];
-    bool pinned;
+    bool recording, pinned;
 };
 
 struct mirror {
@@ -29,7 +29,7 @@ struct mirror {
     pthread_mutex_t lock;               /* everything below */
     pthread_cond_t turned;
     struct mirror_progress progress;
-    int64_t next;
+    int64_t next, until; /* files of this pass */
     int running;
     struct err err;
     atomic_bool stop;
@@ -72,7 +72,7 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
         m->capacity = capacity;
     }
     struct file *f = &m->files[m->n_files];
-    *f = (struct file){.key = strdup(item->key), .bytes = item->size_bytes};
+    *f = (struct file){.key = strdup(item->key), .bytes = item->size_bytes, .recording = is_recording(item->key)};
     if (!f->key)
         return out_of_memory(m, err);
     str_copy(f->tag, sizeof f->tag, item->tag);
@@ -182,9 +182,9 @@ static int fetch(struct mirror *m, const struct file *f, char path[CACHE_PATH_SI
     return rc;
 }
 
-static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
-    char path[PATH_BYTES], dir[PATH_BYTES];
-    int rc = fsio_join(path, sizeof path, m->directory, f->key + strlen(m->prefix), err);
+static int link_file(const struct mirror *m, const struct file *f, const char *target, char path[PATH_BYTES], struct err *err) {
+    char dir[PATH_BYTES];
+    int rc = fsio_join(path, PATH_BYTES, m->directory, f->key + strlen(m->prefix), err);
     if (rc)
         return rc;
     str_copy(dir, sizeof dir, path);
@@ -197,15 +197,15 @@ static int link_file(const struct mirror *m, const struct file *f, const char *t
 static void *transfer_main(void *arg) {
     struct mirror *m = arg;
     pthread_mutex_lock(&m->lock);
-    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->n_files) {
+    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->until) {
         struct file *f = &m->files[m->next++];
         pthread_mutex_unlock(&m->lock);
-        char path[CACHE_PATH_SIZE];
+        char target[CACHE_PATH_SIZE], path[PATH_BYTES];
         struct err err = {0};
-        int rc = fetch(m, f, path, &err);
+        int rc = fetch(m, f, target, &err);
         f->pinned = !rc;
         if (!rc)
-            rc = link_file(m, f, path, &err);
+            rc = link_file(m, f, target, path, &err);
         pthread_mutex_lock(&m->lock);
         if (rc && !m->err.code) {
             m->err = err;
@@ -213,6 +213,11 @@ static void *transfer_main(void *arg) {
         }
         m->progress.done_files += !rc;
         m->progress.done_bytes += rc ? 0 : f->bytes;
+        if (!rc && f->recording && m->config.arrived) {
+            pthread_mutex_unlock(&m->lock);
+            m->config.arrived(m->config.arrived_ctx, path);
+            pthread_mutex_lock(&m->lock);
+        }
     }
     m->running--;
     pthread_cond_signal(&m->turned);
@@ -266,6 +271,28 @@ static int drive(struct mirror *m, void *(*work)(void *), int n, mirror_progress
     return m->err.code;
 }
 
+/* Labels, which are small, first; recordings in order of their keys. */
+static int by_kind(const void *a, const void *b) {
+    const struct file *x = a, *y = b;
+    return x->recording != y->recording ? x->recording - y->recording : strcmp(x->key, y->key);
+}
+
+/* All labels, then all recordings. */
+static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
+    int rc = 0;
+    int64_t labels = 0;
+    qsort(m->files, (size_t)m->n_files, sizeof *m->files, by_kind);
+    while (labels < m->n_files && !m->files[labels].recording)
+        labels++;
+    for (int pass = 0; !rc && pass < 2; pass++) {
+        m->until = pass ? m->n_files : labels;
+        int64_t n = m->until - m->next;
+        if (n)
+            rc = drive(m, transfer_main, n < THREADS ? (int)n : THREADS, progress, ctx, err);
+    }
+    return rc;
+}
+
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err) {
     struct mirror *m = calloc(1, sizeof *m);
     if (!m)
@@ -286,7 +313,7 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     if (!rc)
         rc = drive(m, list_main, 1, progress, ctx, err);
     if (!rc)
-        rc = drive(m, transfer_main, m->n_files < THREADS ? (int)m->n_files : THREADS, progress, ctx, err);
+        rc = transfer(m, progress, ctx, err);
     if (rc) {
         mirror_close(m);
         return rc;

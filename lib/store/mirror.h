@@ -16,6 +16,10 @@ struct mirror_config {
     const char *prefix;     /* a "directory" of the store, with or without the '/' at its end; "" = all */
     const char *directory;  /* where the tree stands; emptied before */
     int64_t max_recordings; /* only the first so many *.edf and *.bdf in order of their keys; 0 = all */
+    /* Called when a recording stands in the tree, and all labels do, on the thread that fetched it, several at a time; others go on
+     * fetching while it works. NULL: nobody waits for single recordings. */
+    void (*arrived)(void *ctx, const char *path);
+    void *arrived_ctx;
 };
 /* Called every 100 ms or so on the opening thread; false cancels (CANCELLED). Counts are files and bytes. */
 struct mirror_progress {

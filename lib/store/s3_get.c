@@ -217,7 +217,7 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
         rc = transfer(&d, watch, err);
     if (!rc)
         rc = put_in_place(&d, err);
-    if (rc == ERR_ABORTED) { /* another version: nothing of this one is of use */
+    if (rc == ERR_ABORTED || (rc && !d.done_bytes && d.journal_fd >= 0)) { /* another version, or nothing to go on from */
         unlink(d.journal_path);
         unlink(d.part_path);
     }

@@ -1,9 +1,16 @@
 /* A store's recordings as a local tree: what is fetched, what is not, and what stays in the cache. */
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "unit/temp_dir.h"
 
 #include "store/mirror.h"
+
+struct arrivals {
+    pthread_mutex_t lock;
+    int n;
+    bool labels_were_there;
+};
 
 struct setting {
     struct store *store;
@@ -47,7 +54,8 @@ static void end(struct setting *s) {
 }
 
 static int mirrored(void **state, struct setting *s, const char *prefix, int64_t most, struct err *err) {
-    const struct mirror_config config = {s->store, s->cache, prefix, in_dir(state, "tree"), most};
+    const struct mirror_config config = {
+        .store = s->store, .cache = s->cache, .prefix = prefix, .directory = in_dir(state, "tree"), .max_recordings = most};
     mirror_close(s->mirror);
     s->mirror = NULL;
     return mirror_open(&config, note_progress, s, &s->mirror, err);
@@ -81,6 +89,47 @@ static void recordings_and_labels_of_the_prefix_stand_in_the_tree(void **state) 
     s.mirror = NULL;
     assert_false(fsio_exists(in_dir(state, "tree")));
     end(&s);
+}
+
+static void on_arrival(void *ctx, const char *path) {
+    struct arrivals *a = ctx;
+    char label[700];
+    int64_t size = 0;
+    str_format(label, sizeof label, "%.*s/zz_last.tsv", (int)(strrchr(path, '/') - path), path);
+    bool there = fsio_size(label, &size, NULL, NULL) == 0 && size == 5;
+    pthread_mutex_lock(&a->lock);
+    a->n++;
+    a->labels_were_there = a->labels_were_there && there;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void each_recording_is_announced_once_after_all_labels(void **state) {
+    struct setting s;
+    struct err err = {0};
+    struct arrivals arrivals = {.labels_were_there = true};
+    char key[32];
+    begin(state, &s, 1 << 20);
+    pthread_mutex_init(&arrivals.lock, NULL);
+    for (int i = 0; i < 20; i++) {
+        str_format(key, sizeof key, "%02d.edf", i);
+        put_object(state, key, "one");
+    }
+    put_object(state, "zz_last.tsv", "label");
+    const struct mirror_config config = {.store = s.store,
+                                         .cache = s.cache,
+                                         .prefix = "",
+                                         .directory = in_dir(state, "tree"),
+                                         .arrived = on_arrival,
+                                         .arrived_ctx = &arrivals};
+    for (int turn = 1; turn <= 2; turn++) { /* fetched, and found in the cache */
+        assert_int_equal(mirror_open(&config, note_progress, &s, &s.mirror, &err), 0);
+        assert_int_equal(arrivals.n, 20 * turn);
+        assert_true(arrivals.labels_were_there);
+        mirror_close(s.mirror);
+    }
+    s.mirror = NULL;
+    end(&s);
+    pthread_mutex_destroy(&arrivals.lock);
 }
 
 static void only_what_changed_is_fetched_again(void **state) {
@@ -153,6 +202,7 @@ static void a_cancel_ends_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(recordings_and_labels_of_the_prefix_stand_in_the_tree),
+        in_temp_dir(each_recording_is_announced_once_after_all_labels),
         in_temp_dir(only_what_changed_is_fetched_again),
         in_temp_dir(only_the_first_recordings_are_fetched_when_a_number_is_given),
         in_temp_dir(a_prefix_without_recordings_is_an_error),

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Training from a bucket that misbehaves: recordings are prepared while others arrive, streams are served as if nothing were, a job cut
+by its time limit ends as an uninterrupted one, and faults that stay are one clear error."""
+import glob
+import hashlib
+import os
+import sys
+import time
+import urllib.request
+
+from daemon import MINI, make_corpus, temporary
+from fake_s3 import FakeS3, Fault
+from stream_fixture import streaming_daemon, trace
+
+SETS = MINI + ["data.source=store://bucket/corpus", "training.max_steps=3", "data.validation_fraction=0"]
+LONG = MINI + ["data.source=store://bucket/corpus", "training.max_steps=48", "training.validate_every=24", "checkpoint.every=1s"]
+
+
+def upload(s3, folder, prefix):
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            with open(path, "rb") as f:
+                s3.objects[f"{prefix}/{os.path.relpath(path, folder)}"] = f.read()
+
+
+def metrics(d):
+    text = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{d.port}/metrics").read().decode()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#")}
+
+
+def window_files(d):
+    """Files of the window cache, without the cache of the bucket's objects."""
+    return sum(len(files) for root, _, files in os.walk(f"{d.dir}/cache")
+               if not os.path.relpath(root, f"{d.dir}/cache").startswith(("objects", "mirror")))
+
+
+def weights(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def preparing(d, job):
+    return d.job(job)["state"] in ("queued", "preparing")
+
+
+def check_faults_that_pass(s3, d, recording, model):
+    quiet = trace(d, recording, model)
+    recordings = sorted(k for k in s3.objects if k.startswith("corpus/") and k.endswith(".edf"))
+    s3.faults = [Fault("GET", recordings[-1], "stall", 3)] + [
+        Fault(method, key, kind) for key in recordings[:2] for method, kind in
+        (("GET", "503"), ("GET", "500"), ("GET", "short"), ("GET", "lie"), ("GET", "reset"), ("HEAD", "503"))]
+    before, begun = window_files(d), metrics(d)
+    code, job, err = d.submit(*SETS, watch=False)
+    assert code == 0, err
+    traces = early = 0
+    while preparing(d, job["job"]):
+        p = trace(d, recording, model)
+        assert p[0] == quiet[0] and p[1].tobytes() == quiet[1].tobytes(), "a stream beside the download gives other results"
+        if preparing(d, job["job"]):
+            traces += 1
+            early = max(early, window_files(d) - before)
+    end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    assert end["state"] == "succeeded", end
+    assert all(f.times == 0 for f in s3.faults), "every fault came"
+    assert traces >= 2, "streams were served while the server stalled"
+    assert early >= 1, f"recordings were prepared while others were on their way: {early}"
+    after = metrics(d)
+    grown = {k: after[k] - begun.get(k, 0) for k in after}
+    assert grown["brrd_train_time_to_first_step_seconds_count"] == 1
+    assert 3 < grown["brrd_train_time_to_first_step_seconds_sum"] < 300, "the stalls count"
+    assert grown['brrd_cache_requests_total{result="miss"}'] == len([k for k in s3.objects if k.startswith("corpus/")])
+    assert 0 < after["brrd_cache_used_bytes"] <= after["brrd_cache_capacity_bytes"]
+    print(f"{traces} streams served beside a stalled download, {early} recordings prepared early")
+
+
+def check_faults_that_stay(s3, d, recording, model):
+    for kind, words in (("412", "changed while it was read"), ("redirect", "elsewhere.invalid"), ("corrupt", "the server promises")):
+        key = sorted(k for k in s3.objects if k.startswith("other/") and k.endswith(".edf"))[0]
+        s3.objects[key] += b"\0"  # another version: not in the cache
+        s3.faults = [Fault("GET", key, kind, 100)]
+        code, end, err = d.submit(*[s for s in SETS if "source" not in s], "data.source=store://bucket/other", "limits.restarts=0")
+        assert code == 1 and end["state"] == "failed" and words in end["reason"], (kind, end, err)
+        whole = {hashlib.sha256(data).hexdigest() for k, data in s3.objects.items() if k != key}
+        entries = glob.glob(f"{d.dir}/cache/objects/entries/*/*")
+        assert {weights(path) for path in entries} <= whole and entries, "nothing half-written: " + kind
+        s3.faults = []
+        trace(d, recording, model)
+
+
+def check_time_limit(d):
+    """An attempt's limit is a little less than the job takes, as 24 hours are for one of 25."""
+    begun = time.monotonic()
+    code, plain, err = d.submit(*LONG)
+    assert code == 0 and plain["state"] == "succeeded", (plain, err)
+    want, limit_ms = weights(plain["checkpoint"]), int(960 * (time.monotonic() - begun))
+    while True:
+        code, job, err = d.submit(*LONG, f"limits.wall_clock={limit_ms}ms")
+        if job["state"] == "interrupted":
+            break
+        assert limit_ms > 200 and job["state"] == "succeeded", (job, err)
+        limit_ms = limit_ms * 3 // 4  # the machine was less busy than before
+    assert job["reason"] == "time_limit" and code == 0, (job, err)
+    code, _, err = d.ctl("resume", job["job"])
+    assert code == 0, err
+    end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed", "interrupted"))
+    assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
+    code, job, err = d.submit(*LONG, f"limits.wall_clock={limit_ms * 3 // 4}ms", "limits.auto_resume=true", watch=False)
+    end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
+    resumed = d.ctl("logs", job["job"])[1].count("resumed at step")
+    assert resumed >= 1, end
+    print(f"limit {limit_ms} ms: interrupted, resumed, bit-identical; by itself too, resumed {resumed} times")
+
+
+def main():
+    with temporary() as tmp, FakeS3() as s3:
+        make_corpus(f"{tmp}/eeg", seed=5, patients=5, hours=0.03)
+        upload(s3, f"{tmp}/eeg", "corpus")
+        upload(s3, f"{tmp}/eeg", "other")
+        os.environ.update(s3.environment())
+        store = f"stores={{bucket: {{url: 's3://eeg', endpoint: '{s3.endpoint}', stall: 2s}}}}"
+        with streaming_daemon(extra=[store]) as (d, recording, model):
+            check_faults_that_pass(s3, d, recording, model)
+            check_faults_that_stay(s3, d, recording, model)
+            check_time_limit(d)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
