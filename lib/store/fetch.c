@@ -11,7 +11,7 @@
 
 #include "base/str.h"
 
-enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000 };
+enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000 };
 
 struct fetch {
     CURLM *multi;
@@ -160,7 +160,8 @@ static bool begin(struct fetch *f, struct fetch_request *r) {
         curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
         curl_easy_setopt(h, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
         curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
-        curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        /* a body that only drips holds a connection for ever; the answer to a POST may be blanks while the server works */
+        curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, strcmp(r->method, "GET") ? 1L : (long)GET_MIN_BYTES_PER_S);
         curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->stall_s);
         curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
         if (r->direct)

@@ -36,7 +36,7 @@ struct fetch_request {
     int n_headers;
     const void *body; /* sent as it is; NULL = none */
     size_t body_len;
-    int stall_s;    /* a transfer without a byte for so long has failed */
+    int stall_s;    /* a transfer without a byte for so long has failed; so has a GET with less than 1000 bytes/s */
     int timeout_ms; /* so has one that takes longer in all, connecting included; 0 = no limit */
     bool direct;    /* past any proxy */
     struct fetch_sink sink;

@@ -22,7 +22,7 @@ KEY_ID, SECRET, REGION = "FAKEACCESSKEY0000001", "fakesecret/with+odd=bytes", "u
 
 
 class Fault:
-    """kind: 503 500 short lie stall reset etag 412 redirect norange wrongrange corrupt 200error; times: how often."""
+    """kind: 503 500 short lie stall loris reset etag 412 redirect norange wrongrange corrupt 200error; times: how often."""
 
     def __init__(self, method, key, kind, times=1):
         self.method, self.key, self.kind, self.times = method, key, kind, times
@@ -57,7 +57,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
-        if self.command != "HEAD" and body:
+        if self.drip and body:
+            for byte in body:
+                if self.s3.stopped.wait(0.2):
+                    return
+                self.wfile.write(bytes([byte]))
+        elif self.command != "HEAD" and body:
             self.s3.take_turn(self.life)
             self.wfile.write(body)
 
@@ -111,7 +116,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def serve(self):
         s3 = self.s3
-        self.life = s3.life
+        self.life, self.drip = s3.life, False
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         bucket, key = self.parse()
         with s3.lock:
@@ -120,6 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if fault:
                 fault.times -= 1
             kind = fault.kind if fault else None
+            self.drip = kind == "loris"
         refused = self.refuse()
         if refused:
             return self.error(*refused, [("x-amz-bucket-region", s3.region)] if refused[0] == 400 else [])
