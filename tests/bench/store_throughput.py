@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Cold reads of 64 objects of 40 MB from a Ceph gateway on loopback: a mirror of brrd, awscli, and curl for one plain object, in turn.
+"""Cold reads of 64 objects of 40 MB from a Ceph gateway on loopback: a mirror of brrd, awscli, and curl, in turn.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/store_throughput.py [--rounds 3] [--objects 64] [--json FILE]
 
+brrd and awscli read objects that were uploaded in parts of 8 MB ("parts"), and whole ones, whose tag is an MD5 that brrd compares and
+awscli does not; curl reads the first kind one after the other over one connection, and one object 16 times as large.
 Debian packages: radosgw ceph-mon ceph-osd ceph-common awscli curl. Files go to a directory in memory, so that no disk is measured. Each
 figure is the median over rounds after one that is not counted; CPU is that of the client's processes, user and system. The gateway shares the machine's cores.
 """
@@ -87,8 +89,10 @@ def main():
             tools[f"brrd {kind}"] = o.objects * size, [f"{BUILD}/tests/mirror_driver", "s3://eeg", rgw.endpoint, got, str(64 << 30), kind]
             tools[f"awscli {kind}"] = o.objects * size, ["/usr/bin/aws", "--endpoint-url", rgw.endpoint, "s3", "cp", "--quiet", "--recursive",
                                                          f"s3://eeg/{kind}/", got]
-        tools["curl one"] = 16 * size, ["curl", "-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", f"{KEY}:{SECRET}", "-H",
-                                        "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-o", f"{got}/one", f"{rgw.endpoint}/eeg/one"]
+        curl = ["curl", "-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", f"{KEY}:{SECRET}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
+        tools["curl parts"] = o.objects * size, curl + [w for i in range(o.objects) for w in
+                                                        ("-o", f"{got}/{i:02}", f"{rgw.endpoint}/eeg/parts/{i:02}.edf")]
+        tools["curl one"] = 16 * size, [*curl, "-o", f"{got}/one", f"{rgw.endpoint}/eeg/one"]
         runs = {name: [] for name in tools}
         for i in range(o.rounds + 1):
             for name, (n, words) in tools.items():
