@@ -51,6 +51,7 @@ struct train {
     struct validation_result newest;
     struct task_progress progress;
     double batch_loss, batch_wait_s, batch_start_s;
+    bool awaiting; /* the next batch was asked for at batch_start_s and is not there yet */
     int64_t batch_count;
     double started_s, trained_s;
 };
