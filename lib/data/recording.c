@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/str.h"
 
+static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
 static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";
 
@@ -220,7 +221,7 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
             return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
     int64_t channels = json_i64(json_get(index, "channels"), 0);
     if (json_i64(json_get(index, "version"), 0) != RECORDING_VERSION || channels < 1 || channels > FRONTEND_MAX_CHANNELS ||
-        f.samples < 0)
+        f.samples < 0 || f.samples > MAX_SAMPLES)
         return damaged(name, "its version, channels or samples are out of range", err);
     f.channels = (int)channels;
     if (!read_spans(arena, json_get(index, "segments"), f.samples, &f.segments, &f.n_segments) ||

@@ -295,6 +295,10 @@ static int finish_batch(struct train *t, struct err *err) {
     prefetch_release(t->prefetch, t->batch);
     t->batch = NULL;
     fill_progress(t, &r, train_clock() - t->batch_start_s);
+    if (t->first_step_s == 0) {
+        t->first_step_s = train_clock() - t->started_s;
+        train_log(t, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
+    }
     if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
         train_record(t, "step", NULL);
     if (t->at.nonfinite_run >= NONFINITE_LIMIT)

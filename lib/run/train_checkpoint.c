@@ -242,6 +242,7 @@ void train_record(struct train *t, const char *kind, const struct validation_res
         json_put_f64(&w, "gradient_norm", t->progress.gradient_norm);
         json_put_f64(&w, "windows_per_s", t->progress.windows_per_s);
         json_put_f64(&w, "data_wait_ratio", t->progress.data_wait_ratio);
+        json_put_f64(&w, "first_step_s", t->first_step_s);
     }
     json_end(&w, '}');
     str_puts(&line, "\n");

@@ -37,11 +37,12 @@ def main():
         warm = again[len(again) // 2]
         assert warm["hash"] == build["hash"] and warm["usable"] == args.recordings
         print(f"{build['recordings']} recordings, {build['hours']:.0f} h, {build['partial'] + build['full'] + build['none']} windows: index built in "
-              f"{build['ready_s']:.2f} s, {build['peak_mb']:.0f} MB; opened again in {warm['ready_s']:.2f} s, {warm['peak_mb']:.0f} MB")
+              f"{build['ready_s']:.2f} s ({build['ready_cpu_s']:.2f} CPU s), {build['peak_mb']:.0f} MB; opened again in {warm['ready_s']:.2f} s "
+              f"({warm['ready_cpu_s']:.2f} CPU s), {warm['peak_mb']:.0f} MB")
         write_corpus(f"{tmp}/small", 40, seed=2)
         fed = run("feed", f"{tmp}/small", f"{tmp}/cache", args.workers, 5)
-        print(f"{fed['windows_per_s']:.0f} windows/s (60 s, 19 channels) with {args.workers} readers; {fed['hours']:.1f} h decoded and filtered in "
-              f"{fed['load_s']:.1f} s on one core before")
+        print(f"{fed['windows_per_s']:.0f} windows/s (60 s, 19 channels) with {args.workers} readers, {fed['windows_per_cpu_s']:.0f} per CPU second; "
+              f"{fed['hours']:.1f} h decoded and filtered on one core in {fed['load_s']:.1f} s ({fed['load_cpu_s']:.1f} CPU s) before")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump({"workers": args.workers, "index": build, "again": warm, "feed": fed}, f)
