@@ -47,7 +47,7 @@ static int allocate(struct tensors *t, struct err *err) {
     return t->x && t->valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)t->n);
 }
 
-static int read_windows(const struct recording *rec, struct tensors *t, struct err *err) {
+static int read_windows(struct recording *rec, struct tensors *t, struct err *err) {
     int rc = allocate(t, err);
     float *rows = rc ? NULL : malloc((size_t)(t->window * t->channels) * sizeof *rows);
     if (!rc && !rows)
@@ -97,7 +97,7 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         printf("%lld written to %s\n", (long long)t->n, o->output);
 }
 
-static int make(const struct arguments *o, const struct recording *rec, struct err *err) {
+static int make(const struct arguments *o, struct recording *rec, struct err *err) {
     struct recording_info info;
     struct tensors t = {.window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ)};
     int64_t hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ);

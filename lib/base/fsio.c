@@ -154,6 +154,12 @@ int fsio_write_atomic(const char *path, const void *data, size_t len, struct err
     return fsio_writer_commit(&w, err);
 }
 
+int fsio_rename(const char *from, const char *to, struct err *err) {
+    if (rename(from, to) < 0)
+        return err_errno(err, errno, "cannot put %s in place", to);
+    return sync_directory_of(to, err);
+}
+
 int fsio_mkdirs(const char *path, struct err *err) {
     char part[PATH_MAX];
     if (!*path || !str_copy(part, sizeof part, path))
@@ -359,6 +365,11 @@ int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
     if (!rc)
         *map = (struct fsio_map){data, (size_t)st.st_size};
     return rc;
+}
+
+void fsio_map_scattered(const struct fsio_map *map, bool scattered) {
+    if (map->data)
+        madvise((void *)(uintptr_t)map->data, map->len, scattered ? MADV_RANDOM : MADV_NORMAL);
 }
 
 void fsio_map_close(struct fsio_map *map) {

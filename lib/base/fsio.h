@@ -26,6 +26,8 @@ int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struc
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
 
+/* Durable rename within a folder, replacing what is there. */
+int fsio_rename(const char *from, const char *to, struct err *err);
 /* mkdir -p with mode 0755. */
 int fsio_mkdirs(const char *path, struct err *err);
 bool fsio_exists(const char *path);
@@ -51,6 +53,8 @@ struct fsio_map {
 };
 int fsio_map_open(struct fsio_map *map, const char *path, struct err *err);
 void fsio_map_close(struct fsio_map *map);
+/* Scattered reads follow, or not (the default): whether the system reads ahead of what is touched. */
+void fsio_map_scattered(const struct fsio_map *map, bool scattered);
 
 /* Exclusive advisory lock on PATH (created, holds the pid). ERR_PRECONDITION with the holder's pid when taken.
  * Returns the descriptor to close on release. */

@@ -182,16 +182,26 @@ static int64_t gcd(int64_t a, int64_t b) {
     return a;
 }
 
-int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err) {
+int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *err) {
     int64_t p, q;
     if (!(rate_hz >= 1) || !(rate_hz <= 65536) || !rational(rate_hz, &p, &q))
         return err_set(err, ERR_INVALID, "sampling rate %.17g Hz; expected a rational rate from 1 to 65536 Hz", rate_hz);
+    int64_t common = gcd(DSP_RATE_HZ * q, p);
+    *ret_up = DSP_RATE_HZ * q / common;
+    *ret_down = p / common;
+    return 0;
+}
+
+int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err) {
+    int64_t up, down;
+    int rc = dsp_ratio(rate_hz, &up, &down, err);
+    if (rc)
+        return rc;
     struct resampler *r = calloc(1, sizeof *r);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a resampler");
-    int64_t common = gcd(DSP_RATE_HZ * q, p);
-    r->up = DSP_RATE_HZ * q / common;
-    r->down = p / common;
+    r->up = up;
+    r->down = down;
     r->lanes = lanes;
     if (r->up != r->down) {
         double lower = rate_hz < DSP_RATE_HZ ? rate_hz : DSP_RATE_HZ;

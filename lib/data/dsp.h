@@ -46,7 +46,10 @@ void dsp_cascade_run(struct dsp_cascade *c, double *rows, int64_t n);
  * Row numbers are absolute: source row j is at j/rate, outputs of a segment of rows [s, s+n) are the k with s/rate ≤ k/256 <
  * (s+n)/rate. */
 struct resampler;
-/* ERR_INVALID unless 1 ≤ rate ≤ 65536. The rate is taken as the simplest fraction within 1e-10 of it. */
+/* 256/rate as up/down in lowest terms. ERR_INVALID unless 1 ≤ rate ≤ 65536. The rate is taken as the simplest fraction within 1e-10
+ * of it. */
+int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *err);
+/* Errors of dsp_ratio, EXHAUSTED. */
 int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err);
 void resampler_free(struct resampler *r);
 /* Begin a segment whose first row is source row `first`. Drops what was not pulled. */

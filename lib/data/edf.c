@@ -28,6 +28,7 @@ struct edf {
     struct edf_annotation *annotations;
     size_t annotation_capacity;
     bool annotations_cut;
+    bool header_only; /* records are left alone unless they decide about time */
 };
 
 static const uint8_t *record_at(const struct edf *edf, int64_t record) {
@@ -153,7 +154,7 @@ static int find_segments(struct edf *edf, int keeper, double first_onset, struct
 static int whole_segment(struct edf *edf, int keeper, double first_onset, struct err *err) {
     struct edf_header *h = &edf->header;
     size_t capacity = 0;
-    if (keeper >= 0 && h->info.plus) {
+    if (keeper >= 0 && h->info.plus && !edf->header_only) {
         for (int64_t r = 1; r < h->info.n_records; r++) {
             double onset = keeper_onset(edf, keeper, r) - first_onset, expected = (double)r * h->info.record_s;
             if (fabs(onset - expected) > fmax(0.01, 1e-6 * expected)) {
@@ -305,7 +306,7 @@ static int open_bytes(struct edf *edf, struct err *err) {
     edf->decode = edf_decoder(h->sample_bytes);
     count_records(edf);
     rc = build_timeline(edf, &first_onset_s, err);
-    return rc ? rc : read_annotations(edf, first_onset_s, err);
+    return rc || edf->header_only ? rc : read_annotations(edf, first_onset_s, err);
 }
 
 static struct edf *edf_new(const char *name) {
@@ -322,15 +323,18 @@ static struct edf *edf_new(const char *name) {
     return edf;
 }
 
-int edf_open(const char *path, struct edf **ret, struct err *err) {
+static int open_path(const char *path, bool header_only, struct edf **ret, struct err *err) {
     struct edf *edf = edf_new(path);
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
+    edf->header_only = header_only;
     int rc = fsio_map_open(&edf->map, path, err);
     if (!rc) {
         edf->data = edf->map.data;
         edf->len = edf->map.len;
+        fsio_map_scattered(&edf->map, header_only); /* a header needs no megabytes read ahead of it */
         rc = open_bytes(edf, err);
+        fsio_map_scattered(&edf->map, false);
     }
     if (rc) {
         edf_close(edf);
@@ -339,6 +343,10 @@ int edf_open(const char *path, struct edf **ret, struct err *err) {
     *ret = edf;
     return 0;
 }
+
+int edf_open(const char *path, struct edf **ret, struct err *err) { return open_path(path, false, ret, err); }
+
+int edf_open_header(const char *path, struct edf **ret, struct err *err) { return open_path(path, true, ret, err); }
 
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err) {
     struct edf *edf = edf_new(name);

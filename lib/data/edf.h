@@ -71,7 +71,10 @@ struct edf_info {
 /* Map and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
  * trusted (the message names path, field, its text and what was expected); EXHAUSTED. */
 int edf_open(const char *path, struct edf **ret, struct err *err);
-/* The same over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
+/* The same without what only the records tell: annotations are left out, and time-keepers are read only where they decide (in files
+ * marked discontinuous). Reads the header and little else, however long the recording. */
+int edf_open_header(const char *path, struct edf **ret, struct err *err);
+/* edf_open over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);
 /* NULL is fine. */
 void edf_close(struct edf *edf);

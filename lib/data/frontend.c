@@ -51,14 +51,29 @@ static int check_config(const struct frontend_config *c, struct err *err) {
     return 0;
 }
 
+static int design(const struct frontend_config *config, struct dsp_section sections[DSP_MAX_SECTIONS], int *ret_n,
+                  struct err *err) {
+    int rc = dsp_bandpass(config->bandpass_hz[0], config->bandpass_hz[1], FRONTEND_RATE_HZ, sections, err);
+    *ret_n = 3;
+    if (!rc && config->notch_hz > 0)
+        rc = dsp_notch(config->notch_hz, NOTCH_Q, FRONTEND_RATE_HZ, &sections[(*ret_n)++], err);
+    return rc;
+}
+
+int frontend_check(const struct frontend_config *config, struct err *err) {
+    struct dsp_section sections[DSP_MAX_SECTIONS];
+    int n, rc = check_config(config, err);
+    return rc ? rc : design(config, sections, &n, err);
+}
+
+int64_t frontend_fill_gap(const struct frontend_config *config, double rate_hz) {
+    return (int64_t)floor(config->fill_gap_s * rate_hz + 1e-9);
+}
+
 static int make_filters(struct frontend *f, const struct frontend_config *config, struct err *err) {
     struct dsp_section sections[DSP_MAX_SECTIONS];
-    int n = 3, rc;
-    if ((rc = dsp_bandpass(config->bandpass_hz[0], config->bandpass_hz[1], FRONTEND_RATE_HZ, sections, err)))
-        return rc;
-    if (config->notch_hz > 0 && (rc = dsp_notch(config->notch_hz, NOTCH_Q, FRONTEND_RATE_HZ, &sections[n++], err)))
-        return rc;
-    return dsp_cascade_init(&f->cascade, sections, n, f->lanes, err);
+    int n, rc = design(config, sections, &n, err);
+    return rc ? rc : dsp_cascade_init(&f->cascade, sections, n, f->lanes, err);
 }
 
 static int make_buffers(struct frontend *f, struct err *err) {
@@ -91,7 +106,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
-    f->fill_gap = (int64_t)floor(config->fill_gap_s * source->rate_hz + 1e-9);
+    f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
         *report = (struct frontend_report){.output_channels = f->channels,
                                            .used_channels = f->montage->n_sources,

@@ -44,6 +44,10 @@ struct frontend_source {
     double rate_hz;            /* of the EEG channels, 1 to 65536 */
 };
 
+/* What frontend_new would say about settings whatever the source: ERR_INVALID names the setting. */
+int frontend_check(const struct frontend_config *config, struct err *err);
+/* The longest gap that is held over, in source samples. */
+int64_t frontend_fill_gap(const struct frontend_config *config, double rate_hz);
 /* Errors: INVALID (settings, rate), PRECONDITION (names the missing electrodes and the labels present). report may be NULL. */
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
                  struct frontend **ret, struct frontend_report *report, struct err *err);

@@ -8,6 +8,7 @@
 
 #include "base/fsio.h"
 #include "data/edf.h"
+#include "data/labels_path.h"
 #include "data/table.h"
 
 enum { PATH_SIZE = 4096 };
@@ -16,7 +17,6 @@ static const double MAX_SECONDS = 1e10;
 /* What one source of labels is asked about. */
 struct request {
     const char *edf_path, *name; /* name: last part of the path */
-    char stem[PATH_SIZE];        /* path without .edf or .bdf */
     const struct edf *edf;       /* or NULL */
     bool automatic;
     struct labels *out;
@@ -76,9 +76,10 @@ static void note_tried(struct request *q, const char *name, const char *why) {
     str_done(&text);
 }
 
-/* stem + suffix in path, true when that file is there; otherwise it is noted as tried. */
-static bool beside(struct request *q, const char *stem, const char *suffix, char path[PATH_SIZE]) {
-    if (!str_format(path, PATH_SIZE, "%s%s", stem, suffix))
+/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. */
+static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
+    bool fits = false;
+    if (!labels_candidate(source, q->edf_path, path, PATH_SIZE, &fits) || !fits)
         return false;
     if (fsio_exists(path) && !fsio_is_dir(path))
         return true;
@@ -89,11 +90,8 @@ static bool beside(struct request *q, const char *stem, const char *suffix, char
 /* ---- sources: 0 with *ret_found, or an error ---- */
 
 static int load_bids(struct request *q, bool *ret_found, struct err *err) {
-    char stem[PATH_SIZE], path[PATH_SIZE];
-    str_copy(stem, sizeof stem, q->stem);
-    if (str_ends(stem, "_eeg"))
-        stem[strlen(stem) - 4] = '\0';
-    *ret_found = beside(q, stem, "_events.tsv", path);
+    char path[PATH_SIZE];
+    *ret_found = beside(q, LABELS_BIDS_TSV, path);
     if (!*ret_found)
         return 0;
     struct events_file events;
@@ -149,11 +147,11 @@ static int read_csv_row(struct request *q, const struct table *t, const int colu
     return add_run(q, start, stop, confidence, code, err);
 }
 
-static int load_csv(struct request *q, const char *suffix, bool *ret_found, struct err *err) {
+static int load_csv(struct request *q, enum labels_source source, bool *ret_found, struct err *err) {
     char path[PATH_SIZE];
     struct table t;
     int column[4];
-    *ret_found = beside(q, q->stem, suffix, path);
+    *ret_found = beside(q, source, path);
     if (!*ret_found)
         return 0;
     int rc = table_open(&t, path, ',', visit_csv_comment, &q->out->recording_s, err);
@@ -173,9 +171,13 @@ static int load_csv(struct request *q, const char *suffix, bool *ret_found, stru
     return rc;
 }
 
-static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) { return load_csv(q, ".csv", ret_found, err); }
+static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
+    return load_csv(q, LABELS_TUSZ_CSV, ret_found, err);
+}
 
-static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) { return load_csv(q, ".csv_bi", ret_found, err); }
+static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
+    return load_csv(q, LABELS_TUSZ_CSV_BI, ret_found, err);
+}
 
 /* ---- CHB-MIT summary ---- */
 
@@ -276,16 +278,14 @@ static int read_summary(struct request *q, const char *path, bool *ret_found, st
 }
 
 static int load_summary(struct request *q, bool *ret_found, struct err *err) {
-    char stem[PATH_SIZE], path[PATH_SIZE];
-    size_t dir_len = (size_t)(q->name - q->edf_path);
+    char path[PATH_SIZE];
+    bool fits;
     *ret_found = false;
-    if (strncasecmp(q->name, "chb", 3) != 0 || !isdigit((unsigned char)q->name[3]) || !isdigit((unsigned char)q->name[4])) {
+    if (!labels_candidate(LABELS_CHBMIT_SUMMARY, q->edf_path, path, sizeof path, &fits)) {
         note_tried(q, "chbNN-summary.txt", NULL);
         return 0;
     }
-    if (!str_format(stem, sizeof stem, "%.*s%.5s", (int)dir_len, q->edf_path, q->name) || !beside(q, stem, "-summary.txt", path))
-        return 0;
-    return read_summary(q, path, ret_found, err);
+    return beside(q, LABELS_CHBMIT_SUMMARY, path) ? read_summary(q, path, ret_found, err) : 0;
 }
 
 /* ---- EDF+ annotations ---- */
@@ -382,11 +382,8 @@ int labels_load(const char *edf_path, const char *format, const struct edf *edf,
     struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
     struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .out = &out};
     q.automatic = !strcmp(format, "auto");
-    if (!str_copy(q.stem, sizeof q.stem, edf_path))
+    if (strlen(edf_path) + sizeof "-summary.txt" > PATH_SIZE)
         return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
-    size_t n = strlen(q.stem);
-    if (n > 4 && (!strcasecmp(q.stem + n - 4, ".edf") || !strcasecmp(q.stem + n - 4, ".bdf")))
-        q.stem[n - 4] = '\0';
     bool known = false, found = false;
     int rc = 0;
     for (int i = 0; i < N_SOURCES && !found && !rc; i++) {

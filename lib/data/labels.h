@@ -46,6 +46,11 @@ const char *labels_source_name(enum labels_source source);
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
 
+/* Size and time of every file that labels_load would look at beside the recording, as a text that changes when one of them does.
+ * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; format as in labels_load, not checked. */
+enum { LABELS_STAMP_SIZE = 256 };
+int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err);
+
 /* Whether an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
 bool labels_is_seizure(const char *code);
 

@@ -1,10 +1,12 @@
-/* What a recording's path says about patient and split; declared in labels.h. */
+/* What a recording's path says about patient, split and where labels are; declared in labels.h and labels_path.h. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/fsio.h"
+#include "base/str.h"
 #include "data/labels.h"
+#include "data/labels_path.h"
 
 static const char *const SPLITS[] = {"train", "dev", "eval"};
 
@@ -85,5 +87,60 @@ int labels_events_path(const char *edf_path, char *buf, size_t size, struct err 
     }
     if (!str_format(buf, size, "%.*s_events.tsv", (int)(len - cut), edf_path))
         return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);
+    return 0;
+}
+
+bool labels_candidate(enum labels_source source, const char *edf_path, char *buf, size_t size, bool *ret_fits) {
+    const char *name = fsio_basename(edf_path), *suffix = ".csv";
+    size_t len = strlen(edf_path), folder = (size_t)(name - edf_path);
+    *ret_fits = true;
+    if (source == LABELS_CHBMIT_SUMMARY) {
+        if (strncasecmp(name, "chb", 3) != 0 || !isdigit((unsigned char)name[3]) || !isdigit((unsigned char)name[4]))
+            return false;
+        *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)folder, edf_path, name);
+        return true;
+    }
+    if (len > 4 && (!strcasecmp(edf_path + len - 4, ".edf") || !strcasecmp(edf_path + len - 4, ".bdf")))
+        len -= 4;
+    switch (source) {
+    case LABELS_BIDS_TSV:
+        suffix = "_events.tsv";
+        if (len - folder >= 4 && !strncmp(edf_path + len - 4, "_eeg", 4))
+            len -= 4;
+        break;
+    case LABELS_TUSZ_CSV:
+        break;
+    case LABELS_TUSZ_CSV_BI:
+        suffix = ".csv_bi";
+        break;
+    default:
+        return false;
+    }
+    *ret_fits = str_format(buf, size, "%.*s%s", (int)len, edf_path, suffix);
+    return true;
+}
+
+int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err) {
+    static const enum labels_source sources[] = {LABELS_BIDS_TSV, LABELS_TUSZ_CSV, LABELS_TUSZ_CSV_BI, LABELS_CHBMIT_SUMMARY};
+    char path[4096], part[64];
+    size_t used = 0;
+    bool automatic = !strcmp(format, "auto");
+    ret[0] = '\0';
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        const char *name = labels_source_name(sources[i]);
+        bool fits,
+            asked = automatic || !strncasecmp(format, name, 4) || (sources[i] == LABELS_TUSZ_CSV_BI && strstr(format, "csv_bi"));
+        if (!asked || !labels_candidate(sources[i], edf_path, path, sizeof path, &fits))
+            continue;
+        int64_t size, mtime_ns;
+        if (!fits)
+            return err_set(err, ERR_RANGE, "the path of the labels of %s does not fit %zu bytes", fsio_basename(edf_path),
+                           sizeof path);
+        if (fsio_size(path, &size, &mtime_ns, NULL))
+            continue;
+        str_format(part, sizeof part, "%zu %lld %lld;", i, (long long)size, (long long)mtime_ns);
+        str_copy(ret + used, LABELS_STAMP_SIZE - used, part); /* four times at most 44 bytes */
+        used += strlen(part);
+    }
     return 0;
 }

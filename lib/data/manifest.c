@@ -9,6 +9,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/labels.h"
+#include "data/manifest_index.h"
 #include "data/recording.h"
 #include "store/digest.h"
 
@@ -33,7 +34,10 @@ struct opening {
     int running;
     bool stop;
     struct err *errors; /* (count) of bad files, written by the file's worker alone */
-    int64_t last_done;  /* index of the newest finished file */
+    const struct manifest_index *index;
+    struct manifest_identity *identities; /* (count) */
+    int64_t known;                        /* entries that the index had */
+    int64_t last_done;                    /* index of the newest finished file */
 };
 
 static bool is_recording(const char *path) {
@@ -93,10 +97,12 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
     return 0;
 }
 
-/* Build or find the cache file of one entry, open it and count its windows. */
-static int open_entry(const struct opening *o, struct manifest_entry *e, struct err *err) {
+/* What is known of one entry: from the index, or from its header and labels. Its samples are not read. */
+static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err *err) {
     const struct manifest_config *c = o->config;
-    char edf_path[PATH_BYTES], cache_file[PATH_BYTES];
+    struct manifest_entry *e = &o->manifest->entries[i];
+    struct manifest_identity *identity = &o->identities[i];
+    char edf_path[PATH_BYTES];
     struct window_build request = {.edf_path = edf_path,
                                    .cache_dir = c->cache_dir,
                                    .frontend = c->frontend,
@@ -104,13 +110,16 @@ static int open_entry(const struct opening *o, struct manifest_entry *e, struct 
                                    .unlabeled = c->unlabeled,
                                    .rebuild = c->rebuild};
     int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
-    if (!rc)
-        rc = window_build(&request, cache_file, sizeof cache_file, &e->skipped, err);
-    if (rc || e->skipped)
+    if (rc || (rc = fsio_size(edf_path, &identity->size_bytes, &identity->mtime_ns, err)) ||
+        (rc = labels_stamp(edf_path, c->labels ? c->labels : "auto", identity->labels, err)))
         return rc;
-    if (!(rc = recording_open(cache_file, &e->recording, err)))
-        rc = count_windows(e, c->window, c->hop, err);
-    return rc;
+    const struct recording_facts *facts = manifest_index_find(o->index, e->relative_path, identity, &e->skipped);
+    *ret_known = facts != NULL;
+    if (!facts)
+        rc = window_plan(&request, &e->recording, &e->skipped, err);
+    else if (!e->skipped)
+        rc = window_replan(&request, facts, &e->recording, err);
+    return rc || e->skipped ? rc : count_windows(e, c->window, c->hop, err);
 }
 
 static void *worker(void *arg) {
@@ -119,8 +128,10 @@ static void *worker(void *arg) {
     while (!o->stop && o->next < o->manifest->count) {
         int64_t i = o->next++;
         pthread_mutex_unlock(&o->lock);
-        int rc = open_entry(o, &o->manifest->entries[i], &o->errors[i]);
+        bool known = false;
+        int rc = open_entry(o, i, &known, &o->errors[i]);
         pthread_mutex_lock(&o->lock);
+        o->known += known;
         if (rc) {
             recording_close(o->manifest->entries[i].recording);
             o->manifest->entries[i].recording = NULL;
@@ -200,6 +211,23 @@ static int finish(struct manifest *m, const struct opening *o, struct err *err) 
     return digest ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest's hash");
 }
 
+/* Looks at every entry, and writes down what the index did not have. */
+static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
+    struct manifest_index *index = NULL;
+    int rc = manifest_index_open(o->config, &index, err);
+    if (rc)
+        return rc;
+    o->index = index;
+    rc = run_workers(o, progress, ctx, err);
+    int64_t usable = 0;
+    for (int64_t i = 0; i < o->manifest->count; i++)
+        usable += o->manifest->entries[i].recording || o->manifest->entries[i].skipped;
+    if (!rc && (usable != o->known || usable != manifest_index_count(index)))
+        rc = manifest_index_write(index, o->manifest, o->identities, err);
+    manifest_index_close(index);
+    return rc;
+}
+
 static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m};
@@ -209,9 +237,9 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
     if (m->count == 0)
         return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->root);
     o.errors = calloc((size_t)m->count, sizeof *o.errors);
-    if (!o.errors)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
-    rc = run_workers(&o, progress, ctx, err);
+    o.identities = calloc((size_t)m->count, sizeof *o.identities);
+    rc = o.errors && o.identities ? look_at_all(&o, progress, ctx, err)
+                                  : err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
     for (int64_t i = 0; i < m->count && !rc && c->fail_on_bad_file; i++)
         if (o.errors[i].code) {
             rc = o.errors[i].code;
@@ -221,6 +249,7 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
     if (!rc)
         rc = finish(m, &o, err);
     free(o.errors);
+    free(o.identities);
     return rc;
 }
 

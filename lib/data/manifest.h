@@ -1,6 +1,7 @@
-/* manifest: the recordings of a data source with patients, labels and window classes; splits by patient. Opening builds the window
- * cache for recordings that lack it (in parallel, with progress); faults of single files stand in their entries and do not
- * stop the job unless fail_on_bad_file. Immutable once open; any thread may read it. */
+/* manifest: the recordings of a data source with patients, labels and window classes; splits by patient. Opening reads headers and
+ * labels (in parallel, with progress), or what an earlier opening wrote down about them in the cache volume; samples are decoded
+ * and filtered into the window cache when they are first wanted (recording_load). Faults of single files stand in their entries and
+ * do not stop the job unless fail_on_bad_file. Immutable once open but for the loading of samples; any thread may read it. */
 #ifndef BRR_DATA_MANIFEST_H
 #define BRR_DATA_MANIFEST_H
 #include <stdbool.h>
@@ -29,7 +30,7 @@ struct manifest_entry {
     const char *relative_path;   /* to root */
     const char *patient;         /* BIDS sub-, TUSZ directory, chbNN (chb21 = chb01), else the file */
     const char *split;           /* "train" "dev" "eval" when the path says so (TUSZ), else "" */
-    struct recording *recording; /* open; NULL for a bad or skipped file */
+    struct recording *recording; /* planned; NULL for a bad or skipped file */
     const char *error;           /* NULL, or why the file cannot be used */
     bool skipped;                /* unlabelled and the rule is skip: no recording and no error */
     int64_t windows[3];          /* per class, windows at least half valid */

@@ -22,7 +22,7 @@ struct prefetch {
     struct sampler *sampler;
     struct prefetch_config config;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* any slot changed state, or stop */
+    pthread_cond_t changed; /* any slot changed state, or stop; monotonic clock */
     pthread_t threads[PREFETCH_MAX_WORKERS];
     int n_threads;
     struct slot slots[PREFETCH_MAX_DEPTH];
@@ -151,7 +151,11 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
     p->epoch = epoch;
     p->index = index;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (!make_slots(p)) {
         rc = err_set(err, ERR_EXHAUSTED, "out of host memory for %d batches of %d windows (%lld samples, %d channels)",
                      config->depth, config->batch_size, (long long)config->window, config->channels);
@@ -172,18 +176,42 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
     return 0;
 }
 
+/* The slot that is next to go out, if it is ready, and how many are held. Lock held. */
+static struct slot *next_ready(struct prefetch *p, int *ret_held) {
+    struct slot *ready = NULL;
+    *ret_held = 0;
+    for (int i = 0; i < p->config.depth; i++) {
+        *ret_held += p->slots[i].state == SLOT_HELD;
+        if (p->slots[i].state == SLOT_READY && p->slots[i].sequence == p->next_out)
+            ready = &p->slots[i];
+    }
+    return ready;
+}
+
+bool prefetch_poll(struct prefetch *p, int wait_ms) {
+    struct timespec until;
+    int held, timeout = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&p->lock);
+    bool ready = next_ready(p, &held) || held == p->config.depth;
+    while (!ready && !timeout) {
+        timeout = pthread_cond_timedwait(&p->changed, &p->lock, &until);
+        ready = next_ready(p, &held) || held == p->config.depth;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return ready;
+}
+
 int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err) {
     double began = now_s();
     int rc = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        struct slot *ready = NULL;
-        int held = 0;
-        for (int i = 0; i < p->config.depth; i++) {
-            held += p->slots[i].state == SLOT_HELD;
-            if (p->slots[i].state == SLOT_READY && p->slots[i].sequence == p->next_out)
-                ready = &p->slots[i];
-        }
+        int held;
+        struct slot *ready = next_ready(p, &held);
         if (held == p->config.depth) {
             rc = err_set(err, ERR_EXHAUSTED, "all %d batches are held; release one before asking for the next", held);
             break;

@@ -2,6 +2,7 @@
  * threads' timing. One consumer thread. */
 #ifndef BRR_DATA_PREFETCH_H
 #define BRR_DATA_PREFETCH_H
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -34,6 +35,9 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
 /* Next batch, in order; *ret_wait_s = time spent waiting (may be NULL). The batch is the caller's until prefetch_release; holding
  * all `depth` of them and asking for more is ERR_EXHAUSTED. A reader's error is returned in its batch's place, and again after. */
 int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err);
+/* Wait up to wait_ms for the next batch; whether prefetch_next would return at once (with a batch or an error). For a thread that
+ * has other work while the data are being decoded for the first time. */
+bool prefetch_poll(struct prefetch *p, int wait_ms);
 void prefetch_release(struct prefetch *p, const struct batch *b);
 /* Joins the readers and frees everything, batches still held included. NULL is fine. */
 void prefetch_stop(struct prefetch *p);

@@ -1,5 +1,7 @@
 #include "data/recording.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,7 @@
 #include "base/json.h"
 #include "base/str.h"
 
+static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
 enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
 static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";
 
@@ -101,24 +104,34 @@ static void put_spans(struct json_writer *json, const char *key, const struct wi
     json_end(json, ']');
 }
 
+void recording_put_facts(struct json_writer *json, const struct recording_facts *facts) {
+    int64_t end = facts->n_segments ? facts->segments[facts->n_segments - 1].end : 0;
+    json_put_i64(json, "version", RECORDING_VERSION);
+    json_put_str(json, "key", facts->key);
+    json_put_str(json, "source", facts->source);
+    json_put_str(json, "montage", facts->montage);
+    json_put_i64(json, "channels", facts->channels);
+    json_put_i64(json, "samples", facts->samples > end ? facts->samples : end);
+    json_put_f64(json, "duration_s", facts->duration_s);
+    json_put_bool(json, "labelled", facts->labelled);
+    json_put_str(json, "label_source", facts->label_source);
+    json_put_str(json, "note", facts->note);
+    put_spans(json, "segments", facts->segments, facts->n_segments);
+    put_spans(json, "held", facts->held, facts->n_held);
+    put_spans(json, "seizures", facts->seizures, facts->n_seizures);
+}
+
 static void put_index(const struct recording_writer *w, const struct recording_facts *facts, struct str *out) {
     struct json_writer json;
-    int64_t end = w->segments.count ? w->segments.items[w->segments.count - 1].end : 0;
+    struct recording_facts all = *facts;
+    all.channels = w->channels;
+    all.segments = w->segments.items;
+    all.n_segments = w->segments.count;
+    all.held = w->held.items;
+    all.n_held = w->held.count;
     json_writer_init(&json, out);
     json_begin_object(&json, NULL);
-    json_put_i64(&json, "version", RECORDING_VERSION);
-    json_put_str(&json, "key", facts->key);
-    json_put_str(&json, "source", facts->source);
-    json_put_str(&json, "montage", facts->montage);
-    json_put_i64(&json, "channels", w->channels);
-    json_put_i64(&json, "samples", facts->samples > end ? facts->samples : end);
-    json_put_f64(&json, "duration_s", facts->duration_s);
-    json_put_bool(&json, "labelled", facts->labelled);
-    json_put_str(&json, "label_source", facts->label_source);
-    json_put_str(&json, "note", facts->note);
-    put_spans(&json, "segments", w->segments.items, w->segments.count);
-    put_spans(&json, "held", w->held.items, w->held.count);
-    put_spans(&json, "seizures", facts->seizures, facts->n_seizures);
+    recording_put_facts(&json, &all);
     json_end(&json, '}');
 }
 
@@ -162,23 +175,27 @@ int recording_writer_commit(struct recording_writer *w, const struct recording_f
 }
 
 struct recording {
-    struct fsio_map map;
+    struct fsio_map map; /* without data until a planned recording is loaded */
     struct arena arena;
+    void *block; /* what a planned recording's facts live in */
     struct recording_info info;
     const char *key;
     int64_t *first_row; /* (n_segments) rows before each segment */
+    struct recording_loader loader;
+    pthread_mutex_t lock; /* held while loading */
+    atomic_bool ready;
 };
 
 static int damaged(const char *path, const char *what, struct err *err) {
     return err_set(err, ERR_DATA_LOSS, "cached recording %s: %s; delete the file, it will be built again", path, what);
 }
 
-/* A flat list first,end,first,end…, ascending; inside_limit bounds the last end. */
-static bool read_spans(struct recording *rec, const struct json *list, int64_t limit, const struct window_span **ret, int *ret_n) {
+/* A flat list first,end,first,end…, ascending; limit bounds the last end. */
+static bool read_spans(struct arena *arena, const struct json *list, int64_t limit, const struct window_span **ret, int *ret_n) {
     size_t n = json_count(list) / 2;
     if (json_kind(list) != JSON_KIND_ARRAY || json_count(list) % 2 || n > RECORDING_MAX_SPANS)
         return false;
-    struct window_span *spans = arena_alloc(&rec->arena, sizeof *spans * (n + 1));
+    struct window_span *spans = arena_alloc(arena, sizeof *spans * (n + 1));
     int64_t end = 0;
     for (size_t i = 0; spans && i < n; i++) {
         spans[i].first = json_i64(json_at(list, 2 * i), -1);
@@ -192,40 +209,68 @@ static bool read_spans(struct recording *rec, const struct json *list, int64_t l
     return spans != NULL;
 }
 
-static int read_index(struct recording *rec, const struct json *index, int64_t data_bytes, const char *path, struct err *err) {
-    struct recording_info *info = &rec->info;
+int recording_get_facts(const struct json *index, const char *name, struct arena *arena, struct recording_facts *ret,
+                        struct err *err) {
+    struct recording_facts f = {.samples = json_i64(json_get(index, "samples"), -1),
+                                .labelled = json_bool(json_get(index, "labelled"), false),
+                                .duration_s = json_f64(json_get(index, "duration_s"), 0)};
+    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note};
+    static const char *const keys[] = {"key", "source", "montage", "label_source", "note"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
+            return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
     int64_t channels = json_i64(json_get(index, "channels"), 0);
-    info->samples = json_i64(json_get(index, "samples"), -1);
-    info->labelled = json_bool(json_get(index, "labelled"), false);
-    info->duration_s = json_f64(json_get(index, "duration_s"), 0);
-    info->label_source = arena_strdup(&rec->arena, json_str(json_get(index, "label_source"), "none"));
-    info->note = arena_strdup(&rec->arena, json_str(json_get(index, "note"), ""));
-    rec->key = arena_strdup(&rec->arena, json_str(json_get(index, "key"), ""));
     if (json_i64(json_get(index, "version"), 0) != RECORDING_VERSION || channels < 1 || channels > FRONTEND_MAX_CHANNELS ||
-        info->samples < 0)
-        return damaged(path, "its version, channels or samples are out of range", err);
-    info->channels = (int)channels;
-    if (!read_spans(rec, json_get(index, "segments"), info->samples, &info->segments, &info->n_segments) ||
-        !read_spans(rec, json_get(index, "held"), info->samples, &info->held, &info->n_held) ||
-        !read_spans(rec, json_get(index, "seizures"), info->samples, &info->seizures, &info->n_seizures))
-        return damaged(path, "its segments or label runs are not ascending", err);
-    rec->first_row = arena_alloc(&rec->arena, sizeof *rec->first_row * ((size_t)info->n_segments + 1));
-    if (!rec->first_row || !info->label_source || !info->note || !rec->key)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", path);
+        f.samples < 0 || f.samples > MAX_SAMPLES)
+        return damaged(name, "its version, channels or samples are out of range", err);
+    f.channels = (int)channels;
+    if (!read_spans(arena, json_get(index, "segments"), f.samples, &f.segments, &f.n_segments) ||
+        !read_spans(arena, json_get(index, "held"), f.samples, &f.held, &f.n_held) ||
+        !read_spans(arena, json_get(index, "seizures"), f.samples, &f.seizures, &f.n_seizures))
+        return damaged(name, "its segments or label runs are not ascending", err);
+    *ret = f;
+    return 0;
+}
+
+/* Facts whose texts and spans live as long as rec; first_row (n_segments + 1) is memory for the rec. */
+static void adopt(struct recording *rec, const struct recording_facts *f, int64_t *first_row) {
+    rec->key = f->key;
+    rec->info = (struct recording_info){.channels = f->channels,
+                                        .samples = f->samples,
+                                        .segments = f->segments,
+                                        .n_segments = f->n_segments,
+                                        .seizures = f->seizures,
+                                        .n_seizures = f->n_seizures,
+                                        .held = f->held,
+                                        .n_held = f->n_held,
+                                        .labelled = f->labelled,
+                                        .label_source = f->label_source,
+                                        .note = f->note,
+                                        .duration_s = f->duration_s};
     int64_t rows = 0;
-    for (int s = 0; s < info->n_segments; s++) {
-        rec->first_row[s] = rows;
-        rows += info->segments[s].end - info->segments[s].first;
+    for (int s = 0; s < f->n_segments; s++) {
+        first_row[s] = rows;
+        rows += f->segments[s].end - f->segments[s].first;
     }
-    return rows * channels * 2 <= data_bytes ? 0 : damaged(path, "it holds fewer samples than its index says", err);
+    first_row[f->n_segments] = rows;
+    rec->first_row = first_row;
+}
+
+static struct recording *recording_new(void) {
+    struct recording *rec = calloc(1, sizeof *rec);
+    if (!rec)
+        return NULL;
+    arena_init(&rec->arena, INDEX_MAX_BYTES);
+    pthread_mutex_init(&rec->lock, NULL);
+    return rec;
 }
 
 int recording_open(const char *cache_file, struct recording **ret, struct err *err) {
-    struct recording *rec = calloc(1, sizeof *rec);
+    struct recording *rec = recording_new();
+    struct recording_facts facts = {0};
     struct json *index = NULL;
     if (!rec)
         return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
-    arena_init(&rec->arena, INDEX_MAX_BYTES);
     int rc = fsio_map_open(&rec->map, cache_file, err);
     if (rc)
         goto fail;
@@ -240,11 +285,19 @@ int recording_open(const char *cache_file, struct recording **ret, struct err *e
         rc = damaged(cache_file, "its index lies outside the file", err);
         goto fail;
     }
+    int64_t *first_row = NULL;
     if (!(rc = json_parse((const char *)rec->map.data + offset, len, cache_file, &index, err)))
-        rc = read_index(rec, index, (int64_t)offset - HEAD_SIZE, cache_file, err);
+        rc = recording_get_facts(index, cache_file, &rec->arena, &facts, err);
     json_free(index);
+    if (!rc && !(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
+    if (!rc)
+        adopt(rec, &facts, first_row);
+    if (!rc && rec->first_row[facts.n_segments] * facts.channels * 2 > (int64_t)offset - HEAD_SIZE)
+        rc = damaged(cache_file, "it holds fewer samples than its index says", err);
     if (rc)
         goto fail;
+    atomic_store(&rec->ready, true);
     *ret = rec;
     return 0;
 fail:
@@ -252,11 +305,100 @@ fail:
     return rc;
 }
 
+static const struct window_span *copy_spans(uint8_t **at, const struct window_span *spans, int n) {
+    size_t bytes = sizeof *spans * (size_t)n;
+    void *copy = *at;
+    if (bytes)
+        memcpy(copy, spans, bytes);
+    *at += bytes;
+    return copy;
+}
+
+static const char *copy_text(uint8_t **at, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    void *copy = *at;
+    memcpy(copy, text, bytes);
+    *at += bytes;
+    return copy;
+}
+
+int recording_plan(const struct recording_facts *facts, const struct recording_loader *loader, struct recording **ret,
+                   struct err *err) {
+    struct recording_facts f = *facts;
+    size_t spans = (size_t)f.n_segments + (size_t)f.n_held + (size_t)f.n_seizures, rows = (size_t)f.n_segments + 1;
+    size_t texts = strlen(f.key) + strlen(f.label_source) + strlen(f.note) + 3;
+    struct recording *rec = recording_new();
+    uint8_t *at = malloc(sizeof(struct window_span) * spans + sizeof(int64_t) * rows + texts);
+    if (!rec || !at) {
+        if (loader->drop)
+            loader->drop(loader->ctx);
+        recording_close(rec);
+        free(at);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    }
+    rec->loader = *loader;
+    rec->block = at; /* thousands are open at a time: one piece of exact size each */
+    int64_t *first_row = (int64_t *)(void *)at;
+    at += sizeof *first_row * rows;
+    f.segments = copy_spans(&at, f.segments, f.n_segments);
+    f.held = copy_spans(&at, f.held, f.n_held);
+    f.seizures = copy_spans(&at, f.seizures, f.n_seizures);
+    f.key = copy_text(&at, f.key);
+    f.label_source = copy_text(&at, f.label_source);
+    f.note = copy_text(&at, f.note);
+    adopt(rec, &f, first_row);
+    *ret = rec;
+    return 0;
+}
+
+static bool same_spans(const struct window_span *a, int n_a, const struct window_span *b, int n_b) {
+    return n_a == n_b && (!n_a || !memcmp(a, b, sizeof *a * (size_t)n_a));
+}
+
+/* Take the samples of an open cache file that holds what was planned. */
+static int take_samples(struct recording *rec, struct recording *built, const char *path, struct err *err) {
+    const struct recording_info *a = &rec->info, *b = &built->info;
+    if (strcmp(rec->key, built->key) != 0)
+        return err_set(err, ERR_DATA_LOSS, "its source or labels changed after the data were indexed; submit the job again");
+    if (a->channels != b->channels || a->samples != b->samples ||
+        !same_spans(a->segments, a->n_segments, b->segments, b->n_segments) ||
+        !same_spans(a->held, a->n_held, b->held, b->n_held) || !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures))
+        return damaged(path, "it has other segments or labels than the source's header", err);
+    rec->map = built->map;
+    built->map = (struct fsio_map){0};
+    return 0;
+}
+
+int recording_load(struct recording *rec, struct err *err) {
+    if (atomic_load(&rec->ready))
+        return 0;
+    char path[4096];
+    struct recording *built = NULL;
+    int rc = 0;
+    pthread_mutex_lock(&rec->lock);
+    if (!atomic_load(&rec->ready)) {
+        rc = rec->loader.load(rec->loader.ctx, path, sizeof path, err);
+        if (!rc && !(rc = recording_open(path, &built, err)))
+            rc = take_samples(rec, built, path, err);
+        recording_close(built);
+        if (!rc)
+            atomic_store(&rec->ready, true);
+    }
+    pthread_mutex_unlock(&rec->lock);
+    return rc;
+}
+
+bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }
+
 void recording_close(struct recording *rec) {
     if (!rec)
         return;
+    if (rec->loader.drop)
+        rec->loader.drop(rec->loader.ctx);
     fsio_map_close(&rec->map);
+    pthread_mutex_destroy(&rec->lock);
     arena_done(&rec->arena);
+    free(rec->block);
     free(rec);
 }
 

@@ -124,7 +124,7 @@ static void paint(const struct window_span *spans, int n_spans, int64_t start, i
     }
 }
 
-int window_read(const struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
+int window_read(struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err) {
     struct recording_info info;
     recording_info(rec, &info);
@@ -132,6 +132,9 @@ int window_read(const struct recording *rec, int64_t start, int64_t window, floa
     if (segment < 0)
         return err_set(err, ERR_RANGE, "window at sample %lld lies in no segment of the recording (%d segments, %lld samples)",
                        (long long)start, info.n_segments, (long long)info.samples);
+    int rc = recording_load(rec, err);
+    if (rc)
+        return rc;
     int64_t valid = window_valid(info.segments, info.n_segments, start, window);
     window_normalise(recording_rows(rec, segment, start), valid, info.channels, window, false, x);
     if (labels) {

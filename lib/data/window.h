@@ -51,8 +51,9 @@ void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int
 /* Label of a sample that was made by holding over a short gap: it counts in no loss. */
 enum { WINDOW_LABEL_HELD = 2 };
 /* x (window, C) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at start; *ret_valid =
- * valid samples. labels may be NULL. */
-int window_read(const struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
+ * valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as window_build does; its errors.
+ */
+int window_read(struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err);
 
 /* Build (or find) the cache file of one EDF recording; dir is the cache volume's window folder. */
@@ -67,5 +68,11 @@ struct window_build {
 /* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;
  * *ret_skipped when unlabelled and `skip`. */
 int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
+/* The recording's facts from its header and labels, its samples unread: a planned recording, which runs window_build when its
+ * samples are first wanted. Errors as window_build's, but for what only the samples tell; *ret untouched when skipped. */
+int window_plan(const struct window_build *b, struct recording **ret, bool *ret_skipped, struct err *err);
+/* The same from facts that were stored (recording_put_facts) when this source and these labels were planned before. */
+struct recording_facts;
+int window_replan(const struct window_build *b, const struct recording_facts *facts, struct recording **ret, struct err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Building one cache file: EDF and labels through the frontend into a recording. */
+/* Building one cache file: EDF and labels through the frontend into a recording; and saying beforehand, from the header alone, what
+ * it will hold. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,9 +8,11 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "data/dsp.h"
 #include "data/edf.h"
 #include "data/frontend.h"
 #include "data/labels.h"
+#include "data/montage.h"
 #include "data/recording.h"
 #include "data/window.h"
 #include "store/digest.h"
@@ -81,41 +84,64 @@ static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t fir
     return recording_writer_rows(b->writer, rows_f16, n, first, segment_start, held, err);
 }
 
-/* The frontend over the labels of all usable signals; the file's signal of each label index in ret_signals. */
-static int open_frontend(struct builder *b, int *signals, double *ret_rate_hz, struct err *err) {
-    const char **labels = calloc((size_t)b->info->n_signals + 1, sizeof *labels);
-    int n = 0, rc = 0;
-    if (!labels)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", b->info->n_signals);
-    /* The rate of the montage's channels is known only once they are chosen: choose with any rate, then check. */
-    for (int i = 0; i < b->info->n_signals && n < FRONTEND_MAX_LABELS; i++)
-        if (!b->info->signals[i].annotation && b->info->signals[i].usable && b->info->signals[i].rate_hz > 0) {
-            labels[n] = b->info->signals[i].label;
-            signals[n++] = i;
+/* The source channels of the montage. */
+struct choice {
+    const char **labels; /* of all usable signals, (n) */
+    int *signals;        /* the file's signal of each label */
+    int n;
+    int n_outputs;
+    double rate_hz; /* of the channels that the montage uses */
+    int64_t samples_per_record;
+    char note[256];
+};
+
+static void choice_done(struct choice *c) {
+    free(c->labels);
+    free(c->signals);
+}
+
+/* Which channels the montage takes and the one rate they have. choice_done also after a failure. */
+static int choose(const struct builder *b, struct choice *c, struct err *err) {
+    const struct edf_info *info = b->info;
+    *c = (struct choice){.labels = calloc((size_t)info->n_signals + 1, sizeof *c->labels),
+                         .signals = calloc((size_t)info->n_signals + 1, sizeof *c->signals)};
+    if (!c->labels || !c->signals)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", info->n_signals);
+    for (int i = 0; i < info->n_signals && c->n < FRONTEND_MAX_LABELS; i++)
+        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0) {
+            c->labels[c->n] = info->signals[i].label;
+            c->signals[c->n++] = i;
         }
-    struct frontend *probe = NULL;
-    const int *used = NULL;
-    if (n == 0)
-        rc = err_set(err, ERR_PRECONDITION, "no usable signal among %d", b->info->n_signals);
-    else
-        rc = frontend_new(&b->request->frontend, &(struct frontend_source){labels, n, FRONTEND_RATE_HZ}, take_rows, b, &probe, NULL,
-                          err);
-    double rate = 0;
-    for (int c = 0, count = rc ? 0 : frontend_sources(probe, &used); c < count && !rc; c++) {
-        const struct edf_signal *s = &b->info->signals[signals[used[c]]], *first = &b->info->signals[signals[used[0]]];
+    if (c->n == 0)
+        return err_set(err, ERR_PRECONDITION, "no usable signal among %d", info->n_signals);
+    struct montage *m = NULL;
+    int rc = frontend_check(&b->request->frontend, err);
+    if (rc || (rc = montage_new(b->request->frontend.montage, c->labels, c->n, &m, err)))
+        return rc;
+    const struct edf_signal *first = &info->signals[c->signals[m->sources[0]]];
+    for (int k = 0; k < m->n_sources && !rc; k++) {
+        const struct edf_signal *s = &info->signals[c->signals[m->sources[k]]];
         if (s->samples_per_record != first->samples_per_record)
             rc = err_set(err, ERR_PRECONDITION,
                          "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
                          s->rate_hz, first->label, first->rate_hz);
-        rate = first->rate_hz;
     }
-    frontend_free(probe);
-    if (!rc)
-        rc = frontend_new(&b->request->frontend, &(struct frontend_source){labels, n, rate}, take_rows, b, &b->frontend, &b->report,
-                          err);
-    *ret_rate_hz = rate;
-    free(labels);
+    c->rate_hz = first->rate_hz;
+    c->samples_per_record = first->samples_per_record;
+    c->n_outputs = m->n_outputs;
+    str_copy(c->note, sizeof c->note, m->note);
+    montage_free(m);
     return rc;
+}
+
+/* First source sample of a segment in file time; `position` is where the one before it ended. */
+static int segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
+    int64_t start = llround(segment->start_s * rate_hz);
+    if (start < position - 1)
+        return err_set(err, ERR_DATA_LOSS, "records from %lld on start at %.3f s, before the end of the ones before them (%.3f s)",
+                       (long long)segment->first_record, segment->start_s, (double)position / rate_hz);
+    *ret = start > position ? start : position;
+    return 0;
 }
 
 /* Decode one segment in pieces of about READ_BYTES and push it. */
@@ -143,24 +169,18 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
     return rc;
 }
 
-static int push_all(struct builder *b, const int *signals, double rate_hz, struct err *err) {
-    const int *used;
+static int push_all(struct builder *b, const struct choice *c, struct err *err) {
     int64_t position = 0; /* source samples of file time */
     int rc = 0;
-    frontend_sources(b->frontend, &used);
     for (int s = 0; s < b->info->n_segments && !rc; s++) {
         const struct edf_segment *segment = &b->info->segments[s];
-        int64_t start = llround(segment->start_s * rate_hz);
-        if (start < position - 1)
-            rc =
-                err_set(err, ERR_DATA_LOSS, "records from %lld on start at %.3f s, before the end of the ones before them (%.3f s)",
-                        (long long)segment->first_record, segment->start_s, (double)position / rate_hz);
-        else if (start > position)
+        int64_t start = 0;
+        rc = segment_start(segment, c->rate_hz, position, &start, err);
+        if (!rc && start > position)
             rc = frontend_gap(b->frontend, start - position, err);
         if (!rc)
-            rc = push_segment(b, segment, signals, err);
-        position =
-            (start > position ? start : position) + segment->n_records * b->info->signals[signals[used[0]]].samples_per_record;
+            rc = push_segment(b, segment, c->signals, err);
+        position = start + segment->n_records * c->samples_per_record;
     }
     return rc ? rc : frontend_finish(b->frontend, err);
 }
@@ -185,13 +205,11 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
     return 0;
 }
 
-static int commit(struct builder *b, struct err *err) {
+/* What header, labels and montage say; seizures are the caller's to free. b->end must be known. */
+static int gather_facts(const struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
     struct window_span *seizures = NULL;
-    char note[512], loops[256];
     int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
     samples = samples > b->end ? samples : b->end;
-    frontend_loops_close(b->frontend, loops, sizeof loops);
-    str_format(note, sizeof note, "%s%s%s", b->report.note, b->report.note[0] && loops[0] ? "; " : "", loops);
     struct recording_facts facts = {.key = b->key,
                                     .source = b->request->edf_path,
                                     .montage = b->request->frontend.montage,
@@ -201,29 +219,44 @@ static int commit(struct builder *b, struct err *err) {
                                     .duration_s = b->info->duration_s,
                                     .samples = samples};
     int rc = label_spans(b, samples, &seizures, &facts.n_seizures, err);
-    if (!rc) {
-        facts.seizures = seizures;
-        rc = recording_writer_commit(b->writer, &facts, err);
-        b->writer = NULL;
-    }
-    free(seizures);
+    facts.seizures = seizures;
+    if (!rc)
+        *ret = facts;
     return rc;
 }
 
-static int build(struct builder *b, const char *path, struct err *err) {
-    double rate_hz = 0;
-    int rc = edf_open(b->request->edf_path, &b->edf, err);
+static int commit(struct builder *b, struct err *err) {
+    struct recording_facts facts;
+    char note[512], loops[256];
+    frontend_loops_close(b->frontend, loops, sizeof loops);
+    str_format(note, sizeof note, "%s%s%s", b->report.note, b->report.note[0] && loops[0] ? "; " : "", loops);
+    int rc = gather_facts(b, note, &facts, err);
+    if (rc)
+        return rc;
+    rc = recording_writer_commit(b->writer, &facts, err);
+    b->writer = NULL;
+    free((void *)(uintptr_t)facts.seizures);
+    return rc;
+}
+
+static int open_source(struct builder *b, struct choice *c, struct err *err) {
+    *c = (struct choice){0};
+    int rc = edf_open_header(b->request->edf_path, &b->edf, err);
     if (rc)
         return rc;
     b->info = edf_info(b->edf);
-    int *signals = calloc((size_t)b->info->n_signals + 1, sizeof *signals);
-    if (!signals)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d signals", b->info->n_signals);
-    if (!(rc = open_frontend(b, signals, &rate_hz, err)) &&
-        !(rc = recording_writer_open(path, b->report.output_channels, &b->writer, err)) &&
-        !(rc = push_all(b, signals, rate_hz, err)))
+    return choose(b, c, err);
+}
+
+static int build(struct builder *b, const char *path, struct err *err) {
+    struct choice c;
+    int rc = open_source(b, &c, err);
+    if (!rc &&
+        !(rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
+                            &b->report, err)) &&
+        !(rc = recording_writer_open(path, b->report.output_channels, &b->writer, err)) && !(rc = push_all(b, &c, err)))
         rc = commit(b, err);
-    free(signals);
+    choice_done(&c);
     return rc;
 }
 
@@ -264,7 +297,16 @@ static bool cached(const char *path, const char *key) {
     return same;
 }
 
-int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
+static void builder_done(struct builder *b) {
+    recording_writer_abort(b->writer);
+    frontend_free(b->frontend);
+    edf_close(b->edf);
+    labels_done(&b->labels);
+}
+
+/* window_build whose errors do not name the recording. */
+static int build_unless_cached(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped,
+                               struct err *err) {
     struct builder b = {.request = request};
     char path[4096];
     bool skipped = false;
@@ -272,15 +314,140 @@ int window_build(const struct window_build *request, char *ret_path, unsigned lo
     if (!rc && !skipped && !(rc = cache_path(request->cache_dir, b.key, path, sizeof path, err)) &&
         (request->rebuild || !cached(path, b.key)))
         rc = build(&b, path, err);
-    recording_writer_abort(b.writer);
-    frontend_free(b.frontend);
-    edf_close(b.edf);
-    labels_done(&b.labels);
+    builder_done(&b);
+    if (!rc && !skipped && !str_copy(ret_path, size, path))
+        rc = err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
+    if (!rc)
+        *ret_skipped = skipped;
+    return rc;
+}
+
+int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
+    bool skipped = false;
+    int rc = build_unless_cached(request, ret_path, size, &skipped, err);
     if (rc)
         return err_wrap(err, "%s", fsio_basename(request->edf_path));
-    if (!skipped && !str_copy(ret_path, size, path))
-        return err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
     if (ret_skipped)
         *ret_skipped = skipped;
+    return 0;
+}
+
+/* ---- planning ---- */
+
+/* First output at or after source sample `at`. */
+static int64_t output_at(int64_t at, int64_t up, int64_t down) { return (int64_t)(((__int128)at * up + down - 1) / down); }
+
+struct outline {
+    struct window_span *segments, *held; /* (info->n_segments) at most */
+    int n_segments, n_held;
+};
+
+static void add_span(struct window_span *spans, int *n, struct window_span span, bool merge) {
+    if (span.first >= span.end)
+        return; /* too short for a sample at 256 Hz */
+    if (merge && *n && spans[*n - 1].end == span.first)
+        spans[*n - 1].end = span.end;
+    else
+        spans[(*n)++] = span;
+}
+
+/* The segments and held gaps that the frontend will make of the file's segments. */
+static int outline(const struct builder *b, const struct choice *c, struct outline *o, struct err *err) {
+    const struct edf_info *info = b->info;
+    int64_t up, down, position = 0, first = 0, fill = frontend_fill_gap(&b->request->frontend, c->rate_hz);
+    int rc = dsp_ratio(c->rate_hz, &up, &down, err);
+    bool inside = false;
+    o->segments = calloc((size_t)info->n_segments + 1, sizeof *o->segments);
+    o->held = calloc((size_t)info->n_segments + 1, sizeof *o->held);
+    if (!rc && (!o->segments || !o->held))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", info->n_segments);
+    for (int s = 0; s < info->n_segments && !rc; s++) {
+        int64_t start = 0, end = position;
+        if ((rc = segment_start(&info->segments[s], c->rate_hz, position, &start, err)))
+            break;
+        position = start + info->segments[s].n_records * c->samples_per_record;
+        if (inside && start - end <= fill) {
+            add_span(o->held, &o->n_held, (struct window_span){output_at(end, up, down), output_at(start, up, down)}, true);
+            continue;
+        }
+        if (inside)
+            add_span(o->segments, &o->n_segments, (struct window_span){output_at(first, up, down), output_at(end, up, down)},
+                     false);
+        inside = true;
+        first = start;
+    }
+    if (!rc && inside)
+        add_span(o->segments, &o->n_segments, (struct window_span){output_at(first, up, down), output_at(position, up, down)},
+                 false);
+    return rc;
+}
+
+/* A request that outlives its maker's texts. */
+struct order {
+    struct window_build request;
+    char texts[];
+};
+
+static int run_order(void *ctx, char *ret_path, unsigned long size, struct err *err) {
+    const struct order *o = ctx;
+    bool skipped = false;
+    int rc = build_unless_cached(&o->request, ret_path, size, &skipped, err);
+    if (!rc && skipped)
+        rc = err_set(err, ERR_DATA_LOSS, "its labels went away after the data were indexed; submit the job again");
+    return rc;
+}
+
+int window_replan(const struct window_build *request, const struct recording_facts *facts, struct recording **ret,
+                  struct err *err) {
+    const char *const texts[] = {request->edf_path, request->cache_dir, request->frontend.montage, request->labels,
+                                 request->unlabeled};
+    size_t size = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        size += texts[i] ? strlen(texts[i]) + 1 : 0;
+    struct order *o = malloc(sizeof *o + size);
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    o->request = *request;
+    const char **const to[] = {&o->request.edf_path, &o->request.cache_dir, &o->request.frontend.montage, &o->request.labels,
+                               &o->request.unlabeled};
+    char *at = o->texts;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!texts[i])
+            continue;
+        size_t bytes = strlen(texts[i]) + 1;
+        memcpy(at, texts[i], bytes);
+        *to[i] = at;
+        at += bytes;
+    }
+    return recording_plan(facts, &(struct recording_loader){run_order, free, o}, ret, err);
+}
+
+int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
+    struct builder b = {.request = request};
+    struct choice c = {0};
+    struct outline o = {0};
+    struct recording_facts facts = {0};
+    bool skipped = false;
+    int rc = prepare(&b, &skipped, err);
+    if (!rc && !skipped && !(rc = open_source(&b, &c, err)) && !(rc = outline(&b, &c, &o, err))) {
+        b.end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
+        rc = gather_facts(&b, c.note, &facts, err);
+    }
+    if (!rc && !skipped) {
+        facts.channels = c.n_outputs;
+        facts.segments = o.segments;
+        facts.n_segments = o.n_segments;
+        facts.held = o.held;
+        facts.n_held = o.n_held;
+        rc = window_replan(request, &facts, ret, err);
+    }
+    free((void *)(uintptr_t)facts.seizures);
+    free(o.segments);
+    free(o.held);
+    choice_done(&c);
+    builder_done(&b);
+    if (rc)
+        return err_wrap(err, "%s", fsio_basename(request->edf_path));
+    *ret_skipped = skipped;
     return 0;
 }

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/loader.h"
 #include "run/timeline.h"
 
-enum { MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS };
+enum { MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS, WAIT_MS = 20 };
 
 /* One recording's trace, reference and what was found. */
 struct trace {
@@ -22,6 +23,7 @@ struct trace {
 
 struct evaluation {
     struct evaluation_config config;
+    struct loader *loader; /* readies the recordings in the order of the traces */
     struct timeline *timeline;
     struct trace *traces;
     struct score_trace *views; /* the same for run/score_sweep.h */
@@ -86,6 +88,17 @@ static int add_trace(struct evaluation *e, const struct manifest_entry *entry, s
     return 0;
 }
 
+static int start_loader(struct evaluation *e, struct err *err) {
+    struct recording **recordings = calloc((size_t)e->n_traces + 1, sizeof *recordings);
+    if (!recordings)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    for (int i = 0; i < e->n_traces; i++)
+        recordings[i] = e->traces[i].entry->recording;
+    int rc = loader_start(recordings, e->n_traces, &e->loader, err);
+    free(recordings);
+    return rc;
+}
+
 int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err) {
     int64_t entries = manifest_count(config->manifest), wanted = 0;
     struct evaluation *e = calloc(1, sizeof *e);
@@ -103,6 +116,8 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
             rc = add_trace(e, manifest_entry(config->manifest, i), err);
+    if (!rc)
+        rc = start_loader(e, err);
     if (rc) {
         evaluation_free(e);
         return rc;
@@ -115,6 +130,7 @@ void evaluation_free(struct evaluation *e) {
     if (!e)
         return;
     timeline_free(e->timeline);
+    loader_stop(e->loader);
     for (int i = 0; i < e->n_traces; i++) {
         free(e->traces[i].p);
         free(e->traces[i].ref);
@@ -155,11 +171,15 @@ static void add_samples(struct evaluation *e, const struct trace *t) {
 }
 
 static int run_windows(struct evaluation *e, struct err *err) {
-    int rc = 0;
+    int rc;
     if (!e->timeline) {
         struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
         struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .alarm = keep_alarm};
-        const struct recording *rec = e->traces[e->current].entry->recording;
+        struct recording *rec = e->traces[e->current].entry->recording;
+        if (!recording_ready(rec) && !loader_wait(e->loader, e->current, WAIT_MS))
+            return 0; /* still being decoded */
+        if (recording_load(rec, err))
+            return err_wrap(err, "%s", e->traces[e->current].entry->relative_path);
         if ((rc = timeline_new_cached(e->config.detector, rec, &options, &sink, &e->timeline, err)))
             return rc;
     }

@@ -35,7 +35,8 @@ struct timeline_sink {
 
 int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
                  const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err);
-/* Over samples that are filtered already; they are fed as windows are taken. The recording must outlive it. */
+/* Over samples that are filtered already (a recording that is ready); they are fed as windows are taken. The recording must outlive
+ * it. */
 int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
                         const struct timeline_sink *sink, struct timeline **ret, struct err *err);
 void timeline_free(struct timeline *t);

@@ -13,7 +13,7 @@
 #include "run/estimate.h"
 #include "run/train_state.h"
 
-enum { NONFINITE_LIMIT = 50, PREFETCH_DEPTH = 4 };
+enum { NONFINITE_LIMIT = 50, PREFETCH_DEPTH = 4, POLL_MS = 20 };
 
 double train_clock(void) {
     struct timespec now;
@@ -291,6 +291,10 @@ static int finish_batch(struct train *t, struct err *err) {
     prefetch_release(t->prefetch, t->batch);
     t->batch = NULL;
     fill_progress(t, &r, train_clock() - t->batch_start_s);
+    if (t->first_step_s == 0) {
+        t->first_step_s = train_clock() - t->started_s;
+        train_log(t, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
+    }
     if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
         train_record(t, "step", NULL);
     if (t->at.nonfinite_run >= NONFINITE_LIMIT)
@@ -344,10 +348,15 @@ static int micro_batch(struct train *t, struct err *err) {
 static int train_slice(struct train *t, struct err *err) {
     int rc = 0;
     if (!t->batch) {
-        t->batch_start_s = train_clock();
-        if ((rc = prefetch_next(t->prefetch, &t->batch, &t->batch_wait_s, err)) ||
-            (rc = optim_zero_grad(&t->optim, t->stream, err)))
+        if (!t->awaiting)
+            t->batch_start_s = train_clock();
+        t->awaiting = true;
+        if (!prefetch_poll(t->prefetch, POLL_MS)) /* data on their way for the first time: streams come in between */
+            return 0;
+        if ((rc = prefetch_next(t->prefetch, &t->batch, NULL, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
             return rc;
+        t->awaiting = false;
+        t->batch_wait_s = train_clock() - t->batch_start_s;
         t->micro = 0;
         t->batch_loss = 0;
         t->batch_count = 0;

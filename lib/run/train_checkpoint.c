@@ -110,6 +110,26 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
     return rc;
 }
 
+/* Both files of a pair whole under other names first, so that a full volume never leaves a new model beside the old state of the
+ * same step (saved before its validation, and again after it). */
+static int save_pair(struct train *t, const char *model, const char *state, char sha[DIGEST_HEX_SIZE], struct err *err) {
+    char new_model[PATH_SIZE + 8], new_state[PATH_SIZE + 8];
+    str_format(new_model, sizeof new_model, "%s.new", model);
+    str_format(new_state, sizeof new_state, "%s.new", state);
+    int rc = modelfile_save(new_model, &t->file, t->net, t->optim.ema, t->stream, sha, err);
+    if (!rc)
+        rc = save_state(t, new_state, sha, err);
+    if (!rc)
+        rc = fsio_rename(new_model, model, err);
+    if (!rc)
+        rc = fsio_rename(new_state, state, err);
+    if (rc) {
+        unlink(new_model);
+        unlink(new_state);
+    }
+    return rc;
+}
+
 int train_save(struct train *t, bool validated, struct err *err) {
     struct task_checkpoint c = {
         .step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = validated ? t->newest.metric : NAN};
@@ -123,9 +143,7 @@ int train_save(struct train *t, bool validated, struct err *err) {
     if (!rc)
         rc = fsio_mkdirs(dir, err);
     if (!rc)
-        rc = modelfile_save(c.path, &t->file, t->net, t->optim.ema, t->stream, c.sha256, err);
-    if (!rc)
-        rc = save_state(t, state, c.sha256, err);
+        rc = save_pair(t, c.path, state, c.sha256, err);
     if (!rc)
         rc = fsio_size(c.path, &c.bytes, NULL, err);
     if (rc)
@@ -224,6 +242,7 @@ void train_record(struct train *t, const char *kind, const struct validation_res
         json_put_f64(&w, "gradient_norm", t->progress.gradient_norm);
         json_put_f64(&w, "windows_per_s", t->progress.windows_per_s);
         json_put_f64(&w, "data_wait_ratio", t->progress.data_wait_ratio);
+        json_put_f64(&w, "first_step_s", t->first_step_s);
     }
     json_end(&w, '}');
     str_puts(&line, "\n");

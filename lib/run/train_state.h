@@ -51,8 +51,10 @@ struct train {
     struct validation_result newest;
     struct task_progress progress;
     double batch_loss, batch_wait_s, batch_start_s;
+    bool awaiting; /* the next batch was asked for at batch_start_s and is not there yet */
     int64_t batch_count;
     double started_s, trained_s;
+    double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */
 };
 
 double train_clock(void);

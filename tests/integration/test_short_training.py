@@ -35,6 +35,9 @@ def main():
         make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)
         whole, result = run(tmp, "whole")
         assert whole and isinstance(result, dict) and result, "no checkpoint or no result"
+        with open(f"{tmp}/whole/metrics.jsonl", encoding="utf-8") as f:
+            steps = [line for line in map(json.loads, f) if line["kind"] == "step"]
+        assert steps and all(s["first_step_s"] > 0 for s in steps), "the time to the first step is a metric"
         first, _ = run(tmp, "parts", "stop_after=2")
         assert first, "stopping writes a checkpoint"
         rest, _ = run(tmp, "parts")

@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -76,6 +79,130 @@ static void the_hash_depends_on_the_data_and_settings_alone(void **state) {
     assert_int_equal(manifest_count(m), 2);
     assert_string_not_equal(manifest_hash(m), hash);
     manifest_close(m);
+}
+
+/* Bytes of a recording made unreadable behind an unchanged size and time. */
+static void spoil(const char *name) {
+    char path[4300];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_int_equal(stat(path, &st), 0);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    fputs("no longer an EDF", f);
+    fclose(f);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static int64_t partial_windows(const struct manifest *m) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < manifest_count(m); i++)
+        n += manifest_entry(m, i)->windows[WINDOW_PARTIAL];
+    return n;
+}
+
+static void a_second_opening_takes_unchanged_recordings_from_the_index(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    char hash[65];
+    snprintf(hash, sizeof hash, "%s", manifest_hash(m));
+    int64_t partial = partial_windows(m);
+    manifest_close(m);
+    spoil("sub-01/sub-01_run-01_eeg.edf");
+    m = open_corpus(&config); /* nobody looked into it */
+    assert_string_equal(manifest_hash(m), hash);
+    assert_int_equal(partial_windows(m), partial);
+    assert_null(manifest_entry(m, 0)->error);
+    manifest_close(m);
+    config.window = 2 * CORPUS_WINDOW; /* the grid is no part of the index */
+    m = open_corpus(&config);
+    assert_null(manifest_entry(m, 0)->error);
+    assert_int_not_equal(partial_windows(m), partial);
+    manifest_close(m);
+    config.window = CORPUS_WINDOW;
+    config.rebuild = true;
+    m = open_corpus(&config);
+    assert_non_null(manifest_entry(m, 0)->error);
+    manifest_close(m);
+    config.rebuild = false;
+    config.frontend.notch_hz = 60; /* another index */
+    m = open_corpus(&config);
+    assert_non_null(manifest_entry(m, 0)->error);
+    manifest_close(m);
+}
+
+static void changed_labels_and_recordings_are_looked_at_again(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    int64_t partial = partial_windows(m);
+    char events[4300], edf[4300];
+    manifest_close(m);
+    snprintf(events, sizeof events, "%s/sub-03/sub-03_run-01_events.tsv", root);
+    static const char seizure[] = FIXTURE_EVENTS "10.5\t20\tsz\tn/a\tn/a\tn/a\t60\n";
+    assert_int_equal(fsio_write_atomic(events, seizure, strlen(seizure), NULL), 0);
+    m = open_corpus(&config);
+    assert_int_equal(partial_windows(m), partial + 4);
+    manifest_close(m);
+    snprintf(edf, sizeof edf, "%s/sub-04/sub-04_run-01_eeg.edf", root);
+    assert_int_equal(unlink(edf), 0);
+    m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 4);
+    manifest_close(m);
+    corpus_write(root);
+    m = open_corpus(&config); /* and is no longer there for a file that came back */
+    assert_int_equal(manifest_count(m), 5);
+    assert_int_equal(partial_windows(m), partial);
+    manifest_close(m);
+}
+
+static int spoil_index(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    char path[4400];
+    int *found = ctx;
+    (void)err;
+    snprintf(path, sizeof path, "%s/manifests/%s", cache, relative_path);
+    assert_int_equal(truncate(path, size_bytes / 2), 0);
+    ++*found;
+    return 0;
+}
+
+static void a_damaged_index_is_made_anew(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    char hash[65], indices[4300];
+    snprintf(hash, sizeof hash, "%s", manifest_hash(m));
+    manifest_close(m);
+    int found = 0;
+    snprintf(indices, sizeof indices, "%s/manifests", cache);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(fsio_walk(indices, spoil_index, &found, NULL), 0);
+        m = open_corpus(&config);
+        assert_string_equal(manifest_hash(m), hash);
+        manifest_close(m);
+    }
+    assert_int_equal(found, 2);
+}
+
+static void skipped_recordings_are_remembered_too(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    char events[4300];
+    config.unlabeled = "skip";
+    snprintf(events, sizeof events, "%s/sub-02/sub-02_run-01_events.tsv", root);
+    assert_int_equal(unlink(events), 0);
+    for (int again = 0; again < 2; again++) {
+        struct manifest *m = open_corpus(&config);
+        assert_true(manifest_entry(m, 1)->skipped);
+        assert_null(manifest_entry(m, 1)->recording);
+        assert_null(manifest_entry(m, 1)->error);
+        assert_non_null(manifest_entry(m, 0)->recording);
+        manifest_close(m);
+        if (!again)
+            spoil("sub-02/sub-02_run-01_eeg.edf");
+    }
 }
 
 static void bad_files_are_listed_and_the_rest_is_used(void **state) {
@@ -250,6 +377,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(recordings_come_sorted_with_patients_and_window_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_hash_depends_on_the_data_and_settings_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_opening_takes_unchanged_recordings_from_the_index, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changed_labels_and_recordings_are_looked_at_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_index_is_made_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(skipped_recordings_are_remembered_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_listed_and_the_rest_is_used, set_up, tear_down),
         cmocka_unit_test_setup_teardown(progress_is_told_and_can_stop_the_opening, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_source_without_usable_files_says_why, set_up, tear_down),

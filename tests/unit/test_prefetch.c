@@ -140,6 +140,25 @@ static void count_free(void *ctx, void *data) {
     free(data);
 }
 
+static void polling_tells_when_the_next_batch_is_there(void **state) {
+    (void)state;
+    struct prefetch_config config = settings(4, 1, 2);
+    struct prefetch *p = NULL;
+    const struct batch *a, *b;
+    assert_int_equal(prefetch_start(corpus, sampler, &config, 0, 0, &p, NULL), 0);
+    assert_true(prefetch_poll(p, 60000));
+    assert_true(prefetch_poll(p, 0)); /* asking takes nothing away */
+    assert_int_equal(prefetch_next(p, &a, NULL, NULL), 0);
+    assert_true(prefetch_poll(p, 60000));
+    assert_int_equal(prefetch_next(p, &b, NULL, NULL), 0);
+    assert_int_equal(b->first_index, 4);
+    assert_true(prefetch_poll(p, 0)); /* nothing will come while all are held: prefetch_next says so */
+    assert_int_equal(prefetch_next(p, &b, NULL, NULL), ERR_EXHAUSTED);
+    prefetch_release(p, a);
+    assert_true(prefetch_poll(p, 60000));
+    prefetch_stop(p);
+}
+
 static void memory_comes_from_the_callers_allocator(void **state) {
     (void)state;
     struct prefetch *p = NULL;
@@ -213,6 +232,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(batches_come_in_the_samplers_order_whatever_the_threads),
         cmocka_unit_test(an_epoch_smaller_than_a_batch_is_kept_whole),
         cmocka_unit_test(batches_may_be_held_and_released_in_any_order),
+        cmocka_unit_test(polling_tells_when_the_next_batch_is_there),
         cmocka_unit_test(memory_comes_from_the_callers_allocator),
         cmocka_unit_test(wrong_settings_are_refused),
     };

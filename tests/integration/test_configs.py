@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Every file of configs/ is accepted: daemon configurations by brrd --check-config, job files by brrctl validate. The stores that job files
+speak of are defined as their own comments say, so that what people copy is what was checked."""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
+
+DAEMON = {"daemon.yaml", "demo.yaml"}
+
+
+def store_of(text):
+    """The line "stores: { NAME: … }" of a job file's comments, as a value for --set; placeholders get names that exist nowhere."""
+    found = re.search(r"^#\s+stores: (\{.*\})$", text, re.M)
+    return found and found.group(1).replace("YOUR-BUCKET", "bucket-of-a-test").replace("YOUR-REGION", "eu-west-1").replace("systemd:tusz", "env")
+
+
+def check_daemon_files():
+    for name in DAEMON:
+        r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/{name}", "--check-config"], capture_output=True, text=True)
+        assert r.returncode == 0, (name, r.stderr)
+
+
+def main():
+    names = sorted(os.path.basename(p) for p in glob.glob(f"{SOURCE}/configs/*.yaml"))
+    assert DAEMON | {"tiny.yaml", "chbmit.yaml", "tusz.yaml", "eval.yaml"} <= set(names), names
+    check_daemon_files()
+    checked, with_store = 0, 0
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=5, patients=2, hours=0.05)
+        local = f"data.source=file://{tmp}/eeg"
+        for name in sorted(set(names) - DAEMON):
+            with open(f"{SOURCE}/configs/{name}", encoding="utf-8") as f:
+                text = f.read()
+            store = store_of(text)
+            os.makedirs(f"{tmp}/{name}")
+            d = Daemon(f"{tmp}/{name}", [f"stores={store}"] if store else []).start()
+            sets = [] if store else ["--set", local, "--set", "data.labels=auto"]
+            if "evaluate" in text:
+                code, end, err = d.submit(*MINI, local, "data.validation_fraction=0", "training.max_steps=2")
+                assert code == 0, err
+                sets += ["--set", f"evaluate.checkpoint=job:{end['job']}"]
+            code, out, err = d.ctl("validate", f"{SOURCE}/configs/{name}", "--json", *sets)
+            assert code == 0, (name, out, err)
+            answer = json.loads(out.splitlines()[-1])
+            print(name, {k: answer[k] for k in ("kind", "parameters", "memory_bytes", "recordings") if k in answer})
+            assert answer["kind"] in ("train", "evaluate"), answer
+            checked += 1
+            with_store += store is not None
+            assert d.stop() == 0
+    assert checked == len(names) - len(DAEMON) and with_store == 2, (checked, with_store)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+/* A recording planned from its header against the same recording built from its samples. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "data/loader.h"
+#include "data/recording.h"
+#include "eeg_fixture.h"
+
+static char folder[4096], cache[4200];
+
+static int set_up(void **state) {
+    (void)state;
+    fixture_folder(folder, sizeof folder);
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fixture_remove(folder);
+    return 0;
+}
+
+static struct window_build request(const char *edf) {
+    return (struct window_build){.edf_path = edf,
+                                 .cache_dir = cache,
+                                 .frontend = {"referential-19", 50, {0.5, 120}, 2},
+                                 .labels = "auto",
+                                 .unlabeled = "background"};
+}
+
+static void same_spans(const struct window_span *a, int n_a, const struct window_span *b, int n_b) {
+    assert_int_equal(n_a, n_b);
+    for (int i = 0; i < n_a; i++) {
+        assert_int_equal(a[i].first, b[i].first);
+        assert_int_equal(a[i].end, b[i].end);
+    }
+}
+
+static void same_facts(const struct recording *planned, const struct recording *built) {
+    struct recording_info a, b;
+    recording_info(planned, &a);
+    recording_info(built, &b);
+    assert_string_equal(recording_key(planned), recording_key(built));
+    assert_int_equal(a.channels, b.channels);
+    assert_int_equal(a.samples, b.samples);
+    assert_true(a.duration_s == b.duration_s);
+    assert_int_equal(a.labelled, b.labelled);
+    assert_string_equal(a.label_source, b.label_source);
+    same_spans(a.segments, a.n_segments, b.segments, b.n_segments);
+    same_spans(a.held, a.n_held, b.held, b.n_held);
+    same_spans(a.seizures, a.n_seizures, b.seizures, b.n_seizures);
+}
+
+/* Plans, builds and compares; the planned recording takes its samples. Returns whether both worked. */
+static bool compare(const struct window_build *b) {
+    struct recording *planned = NULL, *built = NULL;
+    char path[4096];
+    bool skipped = true;
+    struct err err = {0}, plan_err = {0};
+    int build_rc = window_build(b, path, sizeof path, &skipped, &err);
+    int plan_rc = window_plan(b, &planned, &skipped, &plan_err);
+    if (build_rc != plan_rc)
+        fail_msg("%s: build %d (%s; %s), plan %d (%s; %s)", b->edf_path, build_rc, err.message, err.cause, plan_rc,
+                 plan_err.message, plan_err.cause);
+    if (plan_rc)
+        return false;
+    assert_false(recording_ready(planned));
+    assert_int_equal(recording_open(path, &built, &err), 0);
+    same_facts(planned, built);
+    assert_int_equal(recording_load(planned, &err), 0);
+    assert_true(recording_ready(planned));
+    struct recording_info info;
+    recording_info(built, &info);
+    for (int s = 0; s < info.n_segments; s++) {
+        int64_t rows = info.segments[s].end - info.segments[s].first, first = info.segments[s].first;
+        assert_memory_equal(recording_rows(planned, s, first), recording_rows(built, s, first),
+                            (size_t)(rows * info.channels) * sizeof(uint16_t));
+    }
+    recording_close(planned);
+    recording_close(built);
+    return true;
+}
+
+static void the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps(void **state) {
+    (void)state;
+    static const int rates[] = {100, 200, 250, 256, 300, 512, 1000};
+    static const double onsets[][8] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                       {0, 1, 3, 4, 6.5, 7.5, 9, 10},  /* short gaps: held over */
+                                       {0, 1, 12, 13, 40, 41, 42, 43}, /* long gaps: new segments */
+                                       {0, 1.7, 2.7, 5.703, 6.8, 30.013, 31.1, 77.77},
+                                       {0, 3, 6, 9, 12.1, 15, 18.003, 21}};
+    static const double fills[] = {0, 0.5, 2};
+    char edf[4200];
+    int n = 0;
+    for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
+        for (size_t o = 0; o < sizeof onsets / sizeof *onsets; o++)
+            for (size_t f = 0; f < sizeof fills / sizeof *fills; f++) {
+                snprintf(edf, sizeof edf, "%s/data/sub-%02d_eeg.edf", folder, n++);
+                fixture_write(edf, &(struct fixture){fixture_referential, 19, rates[r], 8, onsets[o],
+                                                     FIXTURE_EVENTS "1.25\t3.5\tsz\tn/a\tn/a\tn/a\t8\n"});
+                struct window_build b = request(edf);
+                b.frontend.fill_gap_s = fills[f];
+                assert_true(compare(&b));
+            }
+}
+
+/* Every file of the optional folder: the same facts, or the same error. */
+static void the_plan_says_what_real_files_hold(void **state) {
+    (void)state;
+    static const char *const parts[] = {"chbmit", "format", "headers"};
+    static const char *const montages[] = {"referential-19", "bipolar-18"};
+    char base[4096], path[4500];
+    int planned = 0;
+    if (!fixture_real("", base, sizeof base))
+        skip();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(path, sizeof path, "%s%s", base, parts[i]);
+        DIR *dir = opendir(path);
+        assert_non_null(dir);
+        for (struct dirent *e; (e = readdir(dir));)
+            for (size_t m = 0; m < 2 && (str_ends(e->d_name, ".edf") || str_ends(e->d_name, ".bdf")); m++) {
+                snprintf(path, sizeof path, "%s%s/%s", base, parts[i], e->d_name);
+                struct window_build b = request(path);
+                b.frontend.montage = montages[m];
+                planned += compare(&b);
+            }
+        closedir(dir);
+    }
+    assert_true(planned > 30);
+}
+
+static void windows_of_a_planned_recording_are_those_of_its_cache_file(void **state) {
+    (void)state;
+    enum { WINDOW = 1024 };
+    static float x[WINDOW * 19], y[WINDOW * 19];
+    uint8_t a[WINDOW], b[WINDOW];
+    char edf[4200], path[4096];
+    int64_t valid, valid_built;
+    bool skipped;
+    struct recording *planned = NULL, *built = NULL;
+    snprintf(edf, sizeof edf, "%s/data/sub-90_eeg.edf", folder);
+    fixture_write(edf, &(struct fixture){fixture_referential, 19, 256, 9, NULL, FIXTURE_EVENTS "1\t3\tsz\tn/a\tn/a\tn/a\t9\n"});
+    const struct window_build w = request(edf);
+    assert_int_equal(window_plan(&w, &planned, &skipped, NULL), 0);
+    assert_int_equal(window_read(planned, 300, WINDOW, x, a, &valid, NULL), 0);
+    assert_int_equal(window_build(&w, path, sizeof path, NULL, NULL), 0);
+    assert_int_equal(recording_open(path, &built, NULL), 0);
+    assert_int_equal(window_read(built, 300, WINDOW, y, b, &valid_built, NULL), 0);
+    assert_int_equal(valid, valid_built);
+    assert_memory_equal(x, y, sizeof x);
+    assert_memory_equal(a, b, sizeof a);
+    recording_close(planned);
+    recording_close(built);
+}
+
+static void a_source_that_changed_after_planning_is_refused_with_the_mend(void **state) {
+    (void)state;
+    static float x[512 * 19];
+    char edf[4200], events[4200];
+    int64_t valid;
+    bool skipped;
+    struct recording *rec = NULL;
+    struct err err = {0};
+    snprintf(edf, sizeof edf, "%s/data/sub-91_eeg.edf", folder);
+    struct fixture f = {fixture_referential, 19, 256, 9, NULL, FIXTURE_EVENTS "1\t3\tsz\tn/a\tn/a\tn/a\t9\n"};
+    fixture_write(edf, &f);
+    const struct window_build w = request(edf);
+    assert_int_equal(window_plan(&w, &rec, &skipped, NULL), 0);
+    f.events = FIXTURE_EVENTS "2\t3\tsz\tn/a\tn/a\tn/a\t9\n";
+    fixture_write(edf, &f);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(window_read(rec, 0, 512, x, NULL, &valid, &err), ERR_DATA_LOSS);
+        assert_non_null(strstr(err.message, "submit the job again"));
+        assert_false(recording_ready(rec));
+    }
+    snprintf(events, sizeof events, "%s/data/sub-91_eeg.edf", folder);
+    assert_int_equal(unlink(events), 0);
+    assert_int_not_equal(recording_load(rec, &err), 0);
+    recording_close(rec);
+}
+
+static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void **state) {
+    (void)state;
+    enum { N = 4 };
+    struct recording *recordings[N] = {0};
+    char edf[4200];
+    bool skipped;
+    struct loader *l = NULL;
+    for (int i = 0; i < N; i++) {
+        snprintf(edf, sizeof edf, "%s/data/sub-9%d_eeg.edf", folder, i + 3);
+        fixture_write(edf, &(struct fixture){fixture_referential, 19, 256, 20, NULL, NULL});
+        const struct window_build w = request(edf);
+        assert_int_equal(window_plan(&w, &recordings[i], &skipped, NULL), 0);
+        if (i == 1)
+            assert_int_equal(unlink(edf), 0);
+    }
+    assert_int_equal(loader_start(recordings, N, &l, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        assert_true(loader_wait(l, i, 60000));
+        assert_int_equal(recording_ready(recordings[i]), i != 1);
+    }
+    loader_stop(l);
+    assert_int_equal(loader_start(recordings, N, &l, NULL), 0); /* ended at once, whatever it is at */
+    loader_stop(l);
+    loader_stop(NULL);
+    for (int i = 0; i < N; i++)
+        recording_close(recordings[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps),
+        cmocka_unit_test(the_plan_says_what_real_files_hold),
+        cmocka_unit_test(windows_of_a_planned_recording_are_those_of_its_cache_file),
+        cmocka_unit_test(a_source_that_changed_after_planning_is_refused_with_the_mend),
+        cmocka_unit_test(a_loader_readies_recordings_and_passes_over_what_it_cannot_read),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
