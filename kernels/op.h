@@ -201,7 +201,12 @@ int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
 
 /* y = x·mask/(1 − p); mask from Philox(seed, stream, step, index): element index, or (b, c) when per_channel (drops whole
  * channels of (B,T,C)). Its own gradient: apply it to dy with the same arguments. p = 0 copies. Row b of the batch
- * draws as row row0 + b, so micro-batches continue one another. */
+ * draws as row row0 + b, so micro-batches continue one another.
+ * place: in device memory; when given, its step and row0 hold instead, so that recorded work runs on at another place. */
+struct dropout_place {
+    uint32_t step, unused;
+    int64_t row0;
+};
 struct dropout_args {
     struct tensor x, y;
     float p;
@@ -209,6 +214,7 @@ struct dropout_args {
     uint64_t seed;
     uint32_t rng_stream, step;
     int64_t row0;
+    const struct dropout_place *place;
 };
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 
