@@ -35,7 +35,9 @@ int device_parts(struct device_part *parts, int max) {
         return cuda->parts(parts, max);
     if (!*why || max < 1)
         return 0;
+    bool driver = access("/proc/driver/nvidia/version", F_OK) == 0;
     parts[0] = (struct device_part){.name = "CUDA backend"};
+    str_copy(parts[0].version, sizeof parts[0].version, driver ? "not loaded, though a GPU's driver is here" : "");
     str_format(parts[0].mend, sizeof parts[0].mend, "%.120s: install the CUDA libraries it names, or put them on LD_LIBRARY_PATH",
                why);
     return 1;

@@ -103,6 +103,13 @@ static void watch_faults(void) {
     sigaction(SIGBUS, &action, NULL);
 }
 
+/* BRR_EMULATED_FAULT: the number of the launch that goes wrong, from 1. */
+static bool must_fail(void) {
+    static const char *wanted = getenv("BRR_EMULATED_FAULT");
+    static long launches;
+    return wanted && ++launches == atol(wanted);
+}
+
 static void run_kernel(dim3 grid, unsigned threads, const std::function<void()> &thread) {
     static std::once_flag once;
     std::call_once(once, watch_faults);
@@ -112,6 +119,10 @@ static void run_kernel(dim3 grid, unsigned threads, const std::function<void()> 
     block.body = &thread;
     gridDim = grid;
     blockDim = dim3(threads);
+    if (must_fail()) {
+        fault = cudaErrorIllegalAddress;
+        return;
+    }
     block.running = true;
     if (!sigsetjmp(block.launch, 1)) {
         for (unsigned y = 0; y < grid.y; y++)
