@@ -113,7 +113,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     VERBATIM COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda_emulated.so"
     COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${emulated_objects} $<TARGET_OBJECTS:brr_emulated_base>)
   add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library})
-  foreach(name test_scan_conv test_ops_vs_cpu test_network_vs_cpu test_fault)
+  foreach(name test_scan_conv test_op_windows test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
