@@ -19,6 +19,7 @@ struct device_info {
     int64_t total_bytes, free_bytes;
     int threads;    /* CPU */
     int has_bf16;   /* bf16 arithmetic is native */
+    int is_async;   /* ops are queued and run beside the caller, in memory of the device's own */
     int has_graphs; /* work can be recorded and run again; BRR_CUDA_GRAPHS=0 in the environment takes it away */
 };
 

@@ -80,6 +80,7 @@ static int cuda_describe(int ordinal, int threads, struct device_info *ret, stru
     ret->total_bytes = (int64_t)total_bytes;
     ret->free_bytes = (int64_t)free_bytes;
     ret->has_bf16 = 1;
+    ret->is_async = 1;
     const char *graphs = getenv("BRR_CUDA_GRAPHS");
     ret->has_graphs = !graphs || strcmp(graphs, "0") != 0;
     return 0;
