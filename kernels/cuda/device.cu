@@ -103,8 +103,6 @@ static int cuda_open(struct device *dev, int ordinal, int threads, struct err *e
 }
 
 static void cuda_close(struct device *dev) {
-    if (!__atomic_load_n(&dev->lost, __ATOMIC_ACQUIRE) && cudaSetDevice(state_of(dev)->ordinal) == cudaSuccess)
-        cudaDeviceSynchronize(); /* what was freed last is back before the next open asks */
     pthread_mutex_destroy(&state_of(dev)->lock);
     free(dev->state);
 }

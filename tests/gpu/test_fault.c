@@ -24,6 +24,7 @@ int main(void) {
         printf("skipped: %s\n", err.message);
         return 77;
     }
+    printf("%s: %s\n", info.name, info.description);
     int rc = device_open("cuda:0", 0, &device, &err);
     if (!rc)
         rc = stream_open(device, STREAM_NORMAL, &s, &err);

@@ -77,7 +77,7 @@ static int open_machine(struct machine *m, const char *device, enum dtype precis
     *m = (struct machine){0};
     struct seizure_options options = {.max_batch = ROWS, .training = true, .precision = precision};
     struct optim_config optim = {
-        .learning_rate = 1e-3, .weight_decay = 0.01, .gradient_clip = 1, .total_steps = scale.training_steps, .warmup_ratio = 0.1};
+        .learning_rate = 3e-4, .weight_decay = 0.05, .gradient_clip = 1, .total_steps = scale.training_steps, .warmup_ratio = 0.1};
     size_t n = (size_t)samples();
     m->host = calloc(n * (size_t)config.in_channels, sizeof(float));
     m->host_labels = calloc(n, 1);
