@@ -36,14 +36,16 @@ bundle() {
     say "gpu-bundle: $out, $((size >> 10)) KiB; unpack it and run brr/dev gpu"
 }
 
-# cuBLASLt as the backend wants it, where the loader does not find it by itself.
+where() { find /usr/local /usr/lib /opt "$HOME" -name "$1" -not -path '*/stubs/*' -printf '%h\n' 2>/dev/null | head -1 || true; }
+
+# The folder of cuBLASLt as the backend wants it, where the loader does not find it by itself.
 find_products() {
     local wanted found
     wanted=$(ldd "$build/lib/libbrr_cuda.so" | awk '/libcublasLt.*not found/ {print $1}')
     [ -n "$wanted" ] || return 0
-    found=$(find /usr/local /usr/lib /opt "$HOME" -name "$wanted" -not -path '*/stubs/*' 2>/dev/null | head -1 || true)
+    found=$(where "$wanted")
     [ -n "$found" ] || die "no $wanted on this machine: install CUDA ${wanted##*.}'s cuBLAS"
-    dirname "$found"
+    printf '%s' "$found"
 }
 
 names=() verdicts=() spent=()
@@ -55,7 +57,7 @@ write_json() {
         for i in "${!names[@]}"; do
             printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "${verdicts[i]}" "${spent[i]}"
         done
-        printf '], "f32": %s, "bf16": %s}\n' "$(figures f32)" "$(figures bf16)"
+        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)"
     } >"$out"
 }
 
@@ -106,8 +108,16 @@ sanitize() { # TOOL: compute-sanitizer over the ops
     compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/test_ops_vs_cpu" 1
 }
 
-bench() { # DTYPE; BRR_GPU_FILTER: only cases whose name contains it
-    "$build/bin/brr-bench" --device cuda --dtype "$1" --seconds 0.5 --json "$log/bench-$1.json" ${BRR_GPU_FILTER:+--filter "$BRR_GPU_FILTER"}
+bench() { # DTYPE [FILTER]; BRR_GPU_FILTER: only cases whose name contains it
+    local filter=${2:-${BRR_GPU_FILTER:-}}
+    "$build/bin/brr-bench" --device cuda --dtype "$1" --seconds 0.5 --json "$log/bench-$1${BRR_CUDNN:+-cudnn}.json" ${filter:+--filter "$filter"}
+}
+
+# The same with cuDNN's convolutions: COMMAND… with BRR_CUDNN=1, skipped where there is none.
+with_cudnn() {
+    [ -n "$cudnn" ] || return 77
+    export BRR_CUDNN=1 LD_LIBRARY_PATH=$cudnn${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    "$@"
 }
 
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
@@ -121,7 +131,9 @@ check() {
     [ ! -d "$build/libs" ] || libs=$build/libs${libs:+:$libs}
     [ -z "$libs" ] || export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
-    export -f training doctor sanitize bench
+    export -f training doctor sanitize bench with_cudnn
+    cudnn=$(where 'libcudnn.so.9')
+    export cudnn
     log=$(mktemp -d)
     export build root log
     revision=$(cat "$root/revision" 2>/dev/null || git -C "$root" describe --always --dirty)
@@ -139,6 +151,9 @@ check() {
     run training 120 bash -c training
     run bench-f32 150 bash -c 'bench f32'
     run bench-bf16 150 bash -c 'bench bf16'
+    run ops-cudnn 120 bash -c 'with_cudnn "$build/tests/test_ops_vs_cpu"'
+    run network-cudnn 120 bash -c 'with_cudnn "$build/tests/test_network_vs_cpu" gradients inference replay'
+    run bench-bf16-cudnn 100 bash -c 'with_cudnn bench bf16 detector'
     run unload 150 "$build/tests/test_network_vs_cpu" unload
     [ -n "${BRR_GPU_FAST:-}" ] || run memcheck 180 bash -c 'sanitize memcheck'
     [ -n "${BRR_GPU_FAST:-}" ] || run racecheck 180 bash -c 'sanitize racecheck'

@@ -42,6 +42,7 @@ struct cuda_stream {
     struct cuda_pending pending[CUDA_PENDING];
     int n_pending;
     struct cuda_products *products;
+    struct cudnn *cudnn; /* when first needed */
 };
 static inline struct cuda_stream *cuda_stream(struct stream *s) { return (struct cuda_stream *)s->state; }
 

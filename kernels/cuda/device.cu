@@ -1,5 +1,5 @@
 /* device: memory, streams, copies and the op table of the CUDA backend. */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cudnn.cuh"
 
 #include <math.h>
 #include <pthread.h>
@@ -184,6 +184,7 @@ static void cuda_stream_close(struct stream *s) {
         cudaEventDestroy(cs->reached);
     if (cs->products)
         cuda_products_close(cs->products);
+    cudnn_close(cs->cudnn);
     void *device_memory[] = {cs->scratch, cs->workspace}, *host_memory[] = {cs->staging, cs->results};
     for (int i = 0; i < 2; i++) {
         if (device_memory[i])

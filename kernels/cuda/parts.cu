@@ -1,7 +1,7 @@
 /* parts: the driver and libraries that CUDA devices stand on, their versions, and what to do where they do not fit. A CUDA runtime
  * of one major number runs on every driver that serves that number: 580 for CUDA 13, 525 for CUDA 12 (CUDA release notes, table of
  * minor version compatibility). */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cudnn.cuh"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static void describe_products(struct device_part *part) {
 }
 
 int cuda_parts(struct device_part *parts, int max) {
-    static void (*const describe[])(struct device_part *) = {describe_driver, describe_runtime, describe_products};
+    static void (*const describe[])(struct device_part *) = {describe_driver, describe_runtime, describe_products, cudnn_describe};
     int n = 0;
     for (; n < max && n < (int)(sizeof describe / sizeof *describe); n++) {
         memset(&parts[n], 0, sizeof parts[n]);

@@ -1,6 +1,6 @@
 /* emulator: fibers for a block's threads, and memory, streams and graphs on the host. A block whose threads do not all reach the
  * same barrier ends the program: on a GPU it would hang or compute nonsense. */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cudnn.cuh"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -261,4 +261,19 @@ void cuda_products_version(int loaded[3], int compiled[3]) {
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *) {
     cuda_gemm_plain(s, g);
     return 0;
+}
+
+/* ---- cuDNN: never there ---- */
+
+int cudnn_takes(struct stream *, const struct cudnn_convolution *, bool *ret, size_t *ret_workspace, struct err *) {
+    *ret = false;
+    *ret_workspace = 0;
+    return 0;
+}
+int cudnn_run(struct stream *, const struct cudnn_convolution *, void *, struct err *) { return ERR_UNSUPPORTED; }
+void cudnn_close(struct cudnn *) {}
+void cudnn_describe(struct device_part *part) {
+    snprintf(part->name, sizeof part->name, "cuDNN");
+    snprintf(part->version, sizeof part->version, "none, emulated");
+    part->fits = true;
 }
