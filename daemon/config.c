@@ -112,8 +112,6 @@ static int check_address(const struct yaml_node *root, const char *file, const c
 }
 
 static int pick_device(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
-    enum { MAX_DEVICES = 17 };
-    struct device_info infos[MAX_DEVICES];
     char text[300];
     if (raw->devices.count != 1)
         return blame(root, file, "devices", ERR_UNSUPPORTED, "one device is supported yet; name one", err);
@@ -122,14 +120,15 @@ static int pick_device(struct raw *raw, const struct yaml_node *root, const char
         str_format(text, sizeof text, "'%.100s'; expected auto, cpu or cuda:N", name);
         return blame(root, file, "devices", ERR_INVALID, text, err);
     }
-    int n = device_list(infos, MAX_DEVICES);
+    struct device_info info;
+    struct err why = {0};
     if (!strcmp(name, "auto"))
-        name = infos[n > 1 ? 1 : 0].name;
-    for (int i = 0; i < n; i++)
-        if (!strcmp(name, infos[i].name))
-            return (raw->c.device = arena_strdup(arena, name)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
-    str_format(text, sizeof text, "%.60s is not usable here: this build or this machine has no such device; use cpu", name);
-    return blame(root, file, "devices", ERR_UNSUPPORTED, text, err);
+        name = !device_probe("cuda:0", &info, NULL) ? "cuda:0" : "cpu";
+    if (device_probe(name, &info, &why)) {
+        str_format(text, sizeof text, "%.60s is not usable here: %.230s", name, why.message);
+        return blame(root, file, "devices", ERR_UNSUPPORTED, text, err);
+    }
+    return (raw->c.device = arena_strdup(arena, name)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
 }
 
 static int read_store(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {

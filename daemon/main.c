@@ -63,12 +63,12 @@ static int run(struct arguments *a) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
         rc = server_run(&config, reload, a, &err);
     }
-    if (rc)
+    if (rc < 0)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
     else if (a->check)
         printf("%s: fine\n", a->config);
     arena_done(&arena);
-    return rc ? 1 : 0;
+    return rc > 0 ? rc : rc ? 1 : 0;
 }
 
 int main(int argc, char **argv) {

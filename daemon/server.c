@@ -32,7 +32,7 @@ struct daemon {
     const struct rpc_method *methods[MAX_METHODS];
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
-    bool drain_wanted, stopping, rpc_stopped;
+    bool drain_wanted, stopping, rpc_stopped, lost;
     char running[JOB_ID_SIZE];               /* job whose training gauges are shown */
     int64_t running_steps, first_step_of_ms; /* start of the attempt whose first step was seen */
 };
@@ -196,9 +196,23 @@ static void on_signal(uv_signal_t *handle, int signum) {
         begin_stop(d);
 }
 
+/* A fault took the device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
+ * ends with a code of its own so that the next one begins anew. */
+static void look_for_loss(struct daemon *d) {
+    if (d->lost || !worker_lost(d->services.worker))
+        return;
+    struct device_info info;
+    worker_device(d->services.worker, &info);
+    d->lost = true;
+    log_error("the device is lost to this process after a fault: ending, to be started again", "device=%s job=%s exit=%d",
+              info.name, *d->running ? d->running : "none", SERVER_DEVICE_LOST);
+    begin_stop(d);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
+    look_for_loss(d); /* first: the scheduler must not begin anything on it */
     for (struct live_report *r; (r = worker_take_live(s->worker));) {
         if (r->stream)
             sessions_report(s->sessions, r);
@@ -226,6 +240,7 @@ static bool makes_progress(struct daemon *d) {
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
+    look_for_loss(d);
     sched_turn(s->sched);
     sessions_tick(s->sessions);
     sched_tick(s->sched);
@@ -345,6 +360,21 @@ static void start_handles(struct daemon *d) {
     }
 }
 
+/* Why there is no GPU, or what of its software does not fit. */
+static void announce_parts(void) {
+    enum { MAX_PARTS = 8 };
+    struct device_part parts[MAX_PARTS];
+    int n = device_parts(parts, MAX_PARTS);
+    for (int i = 0; i < n; i++) {
+        if (!parts[i].fits && parts[i].version[0])
+            log_warn("does not fit", "part=\"%s\" found=\"%s\" mend=\"%s\"", parts[i].name, parts[i].version, parts[i].mend);
+        else if (!parts[i].fits) {
+            log_info("devices: cpu", "missing=\"%s\" mend=\"%s\"", parts[i].name, parts[i].mend);
+            return; /* what stands on it cannot say more */
+        }
+    }
+}
+
 static void announce(struct daemon *d) {
     struct services *s = &d->services;
     char labels[160];
@@ -358,6 +388,7 @@ static void announce(struct daemon *d) {
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
              info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");
+    announce_parts();
     sd_notify(0, "READY=1");
     sched_turn(s->sched);
 }
@@ -392,8 +423,10 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     close_parts(d);
     uv_loop_close(&d->loop);
     metrics_free(d->services.metrics);
-    free(d);
     if (!rc)
         log_info("stopped", NULL);
+    if (!rc && d->lost)
+        rc = SERVER_DEVICE_LOST;
+    free(d);
     return rc;
 }

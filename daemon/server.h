@@ -10,8 +10,10 @@
 
 /* Reads the configuration again for SIGHUP; what *ret points to lives in the arena. */
 typedef int server_reload_fn(void *ctx, struct arena *arena, struct config *ret, struct err *err);
-/* Runs until SIGTERM, SIGINT or Admin.Drain; 0 after a clean stop. SIGHUP takes log.* and serve from `reload`; the other keys need
- * a restart. */
+/* The process's exit code, and server_run's result, when a fault has taken the device from it (device_lost). */
+enum { SERVER_DEVICE_LOST = 70 };
+/* Runs until SIGTERM, SIGINT, Admin.Drain or the loss of the device; 0 after a clean stop. SIGHUP takes log.* and serve from
+ * `reload`; the other keys need a restart. */
 int server_run(const struct config *config, server_reload_fn *reload, void *reload_ctx, struct err *err);
 
 /* Families of /metrics. */

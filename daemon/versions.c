@@ -8,9 +8,12 @@
 #include "base/str.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/rpc/rpc.h"
+#include "kernels/device.h"
 
 const char *versions_own(void) { return BRR_VERSION; }
 const char *versions_revision(void) { return BRR_REVISION; }
+
+enum { VERSIONS_MAX_PARTS = 8 };
 
 size_t versions_list(struct service_library *rows, size_t max) {
     const dnnl_version_t *dnnl = dnnl_version();
@@ -22,8 +25,14 @@ size_t versions_list(struct service_library *rows, size_t max) {
                {"libuv", uv_version_string()},  {"sqlite", jobdb_library_version()},  {"libmicrohttpd", MHD_get_version()}};
     size_t n = 0;
     for (; n < max && n < sizeof all / sizeof *all; n++) {
-        rows[n].name = all[n].name;
+        str_copy(rows[n].name, sizeof rows[n].name, all[n].name);
         str_copy(rows[n].version, sizeof rows[n].version, all[n].version);
+    }
+    struct device_part parts[VERSIONS_MAX_PARTS];
+    int n_parts = device_parts(parts, VERSIONS_MAX_PARTS);
+    for (int i = 0; i < n_parts && n < max; i++, n++) {
+        str_copy(rows[n].name, sizeof rows[n].name, parts[i].name);
+        str_copy(rows[n].version, sizeof rows[n].version, parts[i].version[0] ? parts[i].version : "absent");
     }
     return n;
 }

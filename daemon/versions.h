@@ -5,7 +5,7 @@
 
 const char *versions_own(void);
 const char *versions_revision(void);
-/* Libraries as linked at run time. Returns the number written. */
+/* Libraries as linked at run time, and what CUDA devices stand on. Returns the number written. */
 size_t versions_list(struct service_library *rows, size_t max);
 
 #endif

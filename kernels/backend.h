@@ -20,6 +20,13 @@ struct backend {
     int (*copy)(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err); /* any direction */
     int (*zero)(struct stream *s, void *dst, size_t bytes, struct err *err);
     int (*sync)(struct stream *s, struct err *err);
+    int (*wait)(struct stream *s, struct stream *earlier, struct err *err);
+    /* NULL in a backend without graphs. record_end with keep false drops what was recorded. */
+    int (*record)(struct stream *s, struct err *err);
+    int (*record_end)(struct stream *s, bool keep, void **ret, struct err *err);
+    int (*replay)(struct stream *s, void *recorded, struct err *err);
+    void (*forget)(struct device *dev, void *recorded);
+    int (*parts)(struct device_part *parts, int max); /* NULL in a backend that needs none */
 };
 
 struct device {
@@ -27,14 +34,28 @@ struct device {
     struct device_info info;
     void *state; /* the backend's own */
     int64_t live_bytes, allocations;
+    uint64_t epochs; /* given out so far */
+    bool lost;
 };
 
 struct stream {
     struct device *device;
     void *state;
+    uint64_t epoch; /* stream_new_epoch when working memory moves */
+    bool recording;
 };
+
+struct graph {
+    struct device *device;
+    uint64_t epoch;
+    void *recorded;
+};
+/* For backends: the stream's working memory has moved; recordings that name it no longer run. */
+static inline void stream_new_epoch(struct stream *s) { s->epoch = __atomic_add_fetch(&s->device->epochs, 1, __ATOMIC_RELAXED); }
 
 const struct backend *cpu_backend(void);
 const struct backend *cuda_backend(void);
+/* Why cuda_backend is NULL: the loader's words, or "" when there is no library to load. */
+const char *cuda_backend_error(void);
 
 #endif

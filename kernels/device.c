@@ -28,6 +28,21 @@ int device_list(struct device_info *infos, int max) {
     return n;
 }
 
+int device_parts(struct device_part *parts, int max) {
+    const struct backend *cuda = cuda_backend();
+    const char *why = cuda_backend_error();
+    if (cuda)
+        return cuda->parts(parts, max);
+    if (!*why || max < 1)
+        return 0;
+    bool driver = access("/proc/driver/nvidia/version", F_OK) == 0;
+    parts[0] = (struct device_part){.name = "CUDA backend"};
+    str_copy(parts[0].version, sizeof parts[0].version, driver ? "not loaded, though a GPU's driver is here" : "");
+    str_format(parts[0].mend, sizeof parts[0].mend, "%.120s: install the CUDA libraries it names, or put them on LD_LIBRARY_PATH",
+               why);
+    return 1;
+}
+
 /* "cpu" → cpu backend, "cuda:N" → cuda backend and N. */
 static int find_backend(const char *name, const struct backend **ret, int *ret_ordinal, struct err *err) {
     int64_t ordinal = 0;
@@ -35,6 +50,10 @@ static int find_backend(const char *name, const struct backend **ret, int *ret_o
         *ret = cpu_backend();
     } else if (str_starts(name, "cuda:") && str_to_i64(name + 5, &ordinal) && ordinal >= 0 && ordinal < 64) {
         *ret = cuda_backend();
+        if (!*ret && *cuda_backend_error())
+            return err_set(err, ERR_UNSUPPORTED,
+                           "device %s: the CUDA backend cannot be loaded (%s); install what it names, or use cpu", name,
+                           cuda_backend_error());
         if (!*ret)
             return err_set(err, ERR_UNSUPPORTED, "device %s: this build has no CUDA backend; use the device cpu", name);
     } else {
@@ -42,6 +61,12 @@ static int find_backend(const char *name, const struct backend **ret, int *ret_o
     }
     *ret_ordinal = (int)ordinal;
     return 0;
+}
+
+int device_probe(const char *name, struct device_info *ret, struct err *err) {
+    const struct backend *backend = NULL;
+    int ordinal = 0, rc = find_backend(name, &backend, &ordinal, err);
+    return rc ? rc : backend->describe(ordinal, 0, ret, err);
 }
 
 int device_open(const char *name, int threads, struct device **ret, struct err *err) {
@@ -69,6 +94,8 @@ void device_close(struct device *dev) {
 }
 
 void device_describe(const struct device *dev, struct device_info *ret) { *ret = dev->info; }
+
+bool device_lost(const struct device *dev) { return __atomic_load_n(&dev->lost, __ATOMIC_ACQUIRE); }
 
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     int rc = dev->backend->alloc(dev, bytes, ret, err);
@@ -101,6 +128,7 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
     s->device = dev;
+    stream_new_epoch(s);
     int rc = dev->backend->stream_open(s, priority, err);
     if (rc) {
         free(s);
@@ -136,3 +164,51 @@ int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, stru
 int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
 
 int stream_sync(struct stream *s, struct err *err) { return s->device->backend->sync(s, err); }
+
+int stream_wait(struct stream *s, struct stream *earlier, struct err *err) { return s->device->backend->wait(s, earlier, err); }
+
+/* ---- recording ---- */
+
+uint64_t stream_epoch(const struct stream *s) { return s->epoch; }
+
+int stream_record(struct stream *s, struct err *err) {
+    if (!s->device->info.has_graphs)
+        return err_set(err, ERR_UNSUPPORTED, "%s cannot record work", s->device->info.name);
+    if (s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: the stream records already", s->device->info.name);
+    int rc = s->device->backend->record(s, err);
+    s->recording = !rc;
+    return rc;
+}
+
+int stream_record_end(struct stream *s, bool keep, struct graph **ret, struct err *err) {
+    if (!s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: the stream does not record", s->device->info.name);
+    struct graph *g = keep ? calloc(1, sizeof *g) : NULL;
+    void *recorded = NULL;
+    s->recording = false;
+    int rc = s->device->backend->record_end(s, g != NULL, &recorded, err);
+    if (!rc && keep && !g)
+        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for recorded work", s->device->info.name);
+    if (rc || !keep) {
+        free(g);
+        return rc;
+    }
+    *g = (struct graph){.device = s->device, .epoch = s->epoch, .recorded = recorded};
+    *ret = g;
+    return 0;
+}
+
+int graph_run(struct graph *g, struct stream *s, struct err *err) {
+    if (g->device != s->device || g->epoch != s->epoch)
+        return err_set(err, ERR_PRECONDITION, "%s: recorded work belongs to another stream, or the stream's memory has moved",
+                       s->device->info.name);
+    return s->device->backend->replay(s, g->recorded, err);
+}
+
+void graph_free(struct graph *g) {
+    if (!g)
+        return;
+    g->device->backend->forget(g->device, g->recorded);
+    free(g);
+}

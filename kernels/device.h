@@ -3,6 +3,7 @@
  * Opening "cuda:N" in a build or on a machine without it is an error, never a CPU in disguise. */
 #ifndef BRR_KERNELS_DEVICE_H
 #define BRR_KERNELS_DEVICE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +17,17 @@ struct device_info {
     char name[32];         /* "cpu", "cuda:0" */
     char description[128]; /* "AMD EPYC …, avx512 avx512_bf16, 2 threads", "NVIDIA H200, sm_90" */
     int64_t total_bytes, free_bytes;
-    int threads;  /* CPU */
-    int has_bf16; /* bf16 arithmetic is native */
+    int threads;    /* CPU */
+    int has_bf16;   /* bf16 arithmetic is native */
+    int is_async;   /* ops are queued and run beside the caller, in memory of the device's own */
+    int has_graphs; /* work can be recorded and run again; BRR_CUDA_GRAPHS=0 in the environment takes it away */
+};
+
+/* Something that devices need beside this program: a driver, a library. */
+struct device_part {
+    char name[24], version[64]; /* version: what was found, "" when absent */
+    bool fits;
+    char mend[256]; /* what to do when it does not fit, else "" */
 };
 
 /* First thing in main of a program that computes beside others: its idle threads sleep instead of spinning, which costs a lone
@@ -26,10 +36,17 @@ struct device_info {
 void device_share_processors(char **argv);
 /* Lists what is usable: index 0 is always "cpu". Returns the number written. */
 int device_list(struct device_info *infos, int max);
+/* What CUDA devices stand on here, fit or not; the rows written. No row: this build has no CUDA backend. */
+int device_parts(struct device_part *parts, int max);
+/* Whether `name` can be opened, and what it is; the error says what is missing and the mend. */
+int device_probe(const char *name, struct device_info *ret, struct err *err);
 /* "cpu" or "cuda:N". threads: CPU threads, 0 = all; OMP_THREAD_LIMIT bounds them. */
 int device_open(const char *name, int threads, struct device **ret, struct err *err);
 void device_close(struct device *dev); /* streams and memory must be gone; NULL is fine */
 void device_describe(const struct device *dev, struct device_info *ret);
+/* A fault of the kind that no call survives (an illegal address, an uncorrectable memory error) has happened: everything on this
+ * device fails until the process is started again. Any thread. */
+bool device_lost(const struct device *dev);
 /* The instruction set the CPU kernels chose: "scalar", "avx2", "avx512". BRR_ISA in the environment lowers it. */
 const char *device_isa(void);
 
@@ -52,7 +69,24 @@ int stream_to_device(struct stream *s, void *dst, const void *host_src, size_t b
 int stream_to_host(struct stream *s, void *host_dst, const void *src, size_t bytes, struct err *err);
 int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err);
 int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err); /* device to device */
+/* What is queued on s from now on runs after all that is queued on `earlier`, of the same device, by now. */
+int stream_wait(struct stream *s, struct stream *earlier, struct err *err);
 /* Wait for all that was queued; reports asynchronous faults. */
 int stream_sync(struct stream *s, struct err *err);
+
+/* Recording: between stream_record and stream_record_end ops and device copies are noted down and do not run; graph_run queues the
+ * whole sequence as one. Addresses, shapes and plain arguments are those of the recording; what changes between runs lies in
+ * device memory. The same sequence must have run once on the stream before, so that memory has grown and algorithms are chosen. Ops
+ * with host arguments or results (lengths, loss, norm) cannot be recorded. UNSUPPORTED on a device without has_graphs. */
+struct graph;
+int stream_record(struct stream *s, struct err *err);
+/* keep false: drop it, and *ret may be NULL. The stream records no longer, whatever is returned. */
+int stream_record_end(struct stream *s, bool keep, struct graph **ret, struct err *err);
+/* On the stream it was recorded on; PRECONDITION when that stream's working memory has moved since (stream_epoch). */
+int graph_run(struct graph *g, struct stream *s, struct err *err);
+/* Nothing of it may be running. NULL is fine. */
+void graph_free(struct graph *g);
+/* Names a stream and the place of its working memory: another number for another stream, and after its memory has grown. */
+uint64_t stream_epoch(const struct stream *s);
 
 #endif

@@ -3,6 +3,8 @@ brr_floor(brr_kernels DIRS kernels kernels/cpu kernels/cuda LINK brr_base OpenMP
 # Products may be contracted to FMA and reductions reordered inside kernels; results stay deterministic per instruction set.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*.c)
 set_property(SOURCE ${kernel_sources} APPEND PROPERTY COMPILE_OPTIONS "-O3;-ffp-contract=fast;-fopenmp-simd")
+# But for these, whose bits are those of lib/data's normaliser.
+set_property(SOURCE ${CMAKE_SOURCE_DIR}/kernels/cpu/windows.c APPEND PROPERTY COMPILE_OPTIONS "-ffp-contract=off")
 
 # The CUDA backend is a library that programs load when they find it (kernels/cuda/loader.c): they start without CUDA too.
 find_program(BRR_NVCC NAMES nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)

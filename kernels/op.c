@@ -467,3 +467,14 @@ int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err) 
     check(&c, &a->y, WANT("y", 2, DIM(a->x.dim[0], a->x.dim[1])));
     RUN(sigmoid);
 }
+
+int op_windows(struct stream *s, const struct windows_args *a, struct err *err) {
+    CHECKER(windows);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
+    require(&c, a->x.dim[2] <= WINDOWS_MAX_CHANNELS, "x has more than 64 channels");
+    require(&c, a->rows && a->row_labels && a->first && a->valid, "rows, row_labels, first or valid is missing");
+    struct tensor like = a->x;
+    like.rank = 2;
+    check_u8(&c, &a->labels, &like, "labels must be dense u8 (B,T)");
+    RUN(windows);
+}

@@ -201,7 +201,12 @@ int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
 
 /* y = x·mask/(1 − p); mask from Philox(seed, stream, step, index): element index, or (b, c) when per_channel (drops whole
  * channels of (B,T,C)). Its own gradient: apply it to dy with the same arguments. p = 0 copies. Row b of the batch
- * draws as row row0 + b, so micro-batches continue one another. */
+ * draws as row row0 + b, so micro-batches continue one another.
+ * place: in device memory; when given, its step and row0 hold instead, so that recorded work runs on at another place. */
+struct dropout_place {
+    uint32_t step, unused;
+    int64_t row0;
+};
 struct dropout_args {
     struct tensor x, y;
     float p;
@@ -209,6 +214,7 @@ struct dropout_args {
     uint64_t seed;
     uint32_t rng_stream, step;
     int64_t row0;
+    const struct dropout_place *place;
 };
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 
@@ -253,6 +259,24 @@ struct sigmoid_args {
 };
 int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err);
 
+/* ---- data ------------------------------------------------------------------------------------------------------ */
+
+/* Windows out of recordings that lie in device memory as binary16 rows of C channels (µV), with one label a row. Window b begins at
+ * row first[b] and has valid[b] ≤ T rows: x = clip((v − m)/max(s, WINDOWS_FLOOR_UV)) per channel, m and s (population) over the
+ * valid rows, two passes in double; beyond them x and labels are 0. The same bits on every device, and as lib/data/window.c gives.
+ * rows, row_labels, first, valid: device memory; the caller vouches for first + valid. x (B,T,C) F32, labels (B,T) U8. */
+#define WINDOWS_FLOOR_UV 0.1
+#define WINDOWS_CLIP     10.0
+enum { WINDOWS_MAX_CHANNELS = 64, WINDOWS_GROUP = 8 }; /* rows whose sums are kept apart */
+struct windows_args {
+    const uint16_t *rows;
+    const uint8_t *row_labels;
+    const int64_t *first;
+    const int32_t *valid;
+    struct tensor x, labels;
+};
+int op_windows(struct stream *s, const struct windows_args *a, struct err *err);
+
 /* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
 struct op_table {
     const char *name; /* "cpu", "cuda" */
@@ -281,7 +305,8 @@ struct op_table {
     X(loss, loss_args)                                                                                                             \
     X(norm, norm_args)                                                                                                             \
     X(adamw, adamw_args)                                                                                                           \
-    X(sigmoid, sigmoid_args)
+    X(sigmoid, sigmoid_args)                                                                                                       \
+    X(windows, windows_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)
 #undef OP_SLOT

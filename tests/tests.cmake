@@ -83,10 +83,10 @@ file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/test_*.c)
 foreach(source ${gpu_tests})
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE brr_kernels)
+  target_link_libraries(${name} PRIVATE brr_run)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS gpu
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS gpu
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
 endforeach()
 find_program(BRR_CXX NAMES g++)
@@ -94,7 +94,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-pragmas
       -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
-  list(FILTER emulated_sources EXCLUDE REGEX "/products\\.cu$") # cuBLASLt's place is taken by the plain kernel
+  list(FILTER emulated_sources EXCLUDE REGEX "/(products|cudnn)\\.cu$") # cuBLASLt's place is taken by the plain kernel
   file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
   set(emulated_objects)
   foreach(source ${emulated_sources} ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/emulator.cc)
@@ -113,9 +113,9 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     VERBATIM COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda_emulated.so"
     COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${emulated_objects} $<TARGET_OBJECTS:brr_emulated_base>)
   add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library})
-  foreach(name test_scan_conv test_ops_vs_cpu)
+  foreach(name test_scan_conv test_op_windows test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
-      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_CUDA_LIBRARY=${emulated_library}")
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
   endforeach()
 endif()

@@ -384,6 +384,7 @@ struct worker_report *worker_take(struct worker *w) {
     return (struct worker_report *)mailbox_take(w->reports);
 }
 void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
+bool worker_lost(const struct worker *w) { return device_lost(w->device); }
 int64_t worker_memory_limit(const struct worker *w) { return w->config.memory_limit_bytes; }
 int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }
 

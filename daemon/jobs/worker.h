@@ -55,6 +55,8 @@ struct worker_report *worker_take(struct worker *w); /* NULL when none waits */
 bool worker_post(struct worker *w, struct live_order *o);
 struct live_report *worker_take_live(struct worker *w); /* NULL when none waits */
 void worker_device(const struct worker *w, struct device_info *ret);
+/* Whether a fault has taken the device from this process for good (device_lost). Any thread. */
+bool worker_lost(const struct worker *w);
 /* Steps and slices done since start, for the watchdog. */
 int64_t worker_memory_limit(const struct worker *w); /* bytes one job may use */
 int64_t worker_beats(const struct worker *w);

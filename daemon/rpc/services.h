@@ -12,8 +12,7 @@
 enum { SERVICES_MAX_LIBRARIES = 16 };
 
 struct service_library {
-    const char *name;
-    char version[64];
+    char name[24], version[64];
 };
 
 /* rpc_context of every call; filled by the daemon, which owns all of it. */

@@ -12,7 +12,7 @@
 #include "daemon/rpc/services.h"
 #include "run/selftest.h"
 
-enum { MAX_CHECKS = 16, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
+enum { MAX_CHECKS = 16, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
@@ -71,7 +71,7 @@ struct doctor {
     struct arena arena;
     struct device_info device;
     const char *paths[3], *path_names[3];
-    bool serving;
+    bool serving, lost;
     int n_models, failed_models;
     Brr__V1__DoctorCheck checks[MAX_CHECKS], *list[MAX_CHECKS];
     size_t n;
@@ -109,14 +109,30 @@ static void check_directory(struct doctor *d, const char *name, const char *path
           "less than 1 GB is left: free some space on that volume");
 }
 
+/* What CUDA devices stand on. Without any of it a machine computes on its CPU, and that is no fault. */
+static void check_parts(struct doctor *d) {
+    struct device_part parts[MAX_PARTS];
+    int n = device_parts(parts, MAX_PARTS);
+    for (int i = 0; i < n; i++) {
+        const struct device_part *p = &parts[i];
+        bool absent = !p->version[0] && !strcmp(d->device.name, "cpu");
+        const char *detail = absent ? arena_printf(&d->arena, "none, devices: cpu (%s)", p->mend)
+                                    : arena_strdup(&d->arena, p->version[0] ? p->version : "none");
+        found(d, arena_strdup(&d->arena, p->name), p->fits || absent, detail, arena_strdup(&d->arena, p->mend));
+        if (absent)
+            return; /* what stands on it cannot say more */
+    }
+}
+
 static void examine(uv_work_t *request) {
     struct doctor *d = request->data;
     struct selftest test;
     struct err err = {0};
-    found(d, "device", true,
-          arena_printf(&d->arena, "%s: %s, %.1f GB memory", d->device.name, d->device.description,
-                       (double)d->device.total_bytes / 1e9),
-          "");
+    found(d, "device", !d->lost,
+          arena_printf(&d->arena, "%s: %s, %.1f GB memory%s", d->device.name, d->device.description,
+                       (double)d->device.total_bytes / 1e9, d->lost ? ", lost after a fault" : ""),
+          "the daemon ends by itself and is started again by systemd; elsewhere start it again");
+    check_parts(d);
     if (selftest_scan(d->device.name, d->device.threads, &test, &err))
         found(d, "scan kernels", false, arena_strdup(&d->arena, err.message),
               "do not use results of this device; report its description and the build with this line");
@@ -156,6 +172,7 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     arena_init(&d->arena, 1u << 20);
     worker_device(s->worker, &d->device);
     d->serving = atomic_load(&s->serving);
+    d->lost = worker_lost(s->worker);
     d->n_models = models_count(s->models);
     for (int i = 0; i < d->n_models; i++)
         d->failed_models += models_at(s->models, i)->err.code != 0;

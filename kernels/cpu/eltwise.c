@@ -93,21 +93,22 @@ int cpu_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err)
 }
 
 /* keep with probability 1 − p: uniform in [0,1) from element n of the batch row's own draw sequence. */
-static float keep_scale(const struct dropout_args *a, uint64_t n, float scale) {
-    struct rng_block block = rng_philox(a->seed, a->rng_stream, a->step, n / 4);
+static float keep_scale(const struct dropout_args *a, uint32_t step, uint64_t n, float scale) {
+    struct rng_block block = rng_philox(a->seed, a->rng_stream, step, n / 4);
     return rng_unit_f32(block.v[n % 4]) >= a->p ? scale : 0.0f;
 }
 
 /* y = x·mask of n elements; the first draws as number `base`. */
 static void dropout_piece(const struct dropout_args *a, uint64_t base, const float *x, float *y, int64_t n) {
     float scale = 1.0f / (1.0f - a->p);
+    uint32_t step = a->place ? a->place->step : a->step;
     if (base % 4 || n % 4) {
         for (int64_t j = 0; j < n; j++)
-            y[j] = x[j] * keep_scale(a, base + (uint64_t)j, scale);
+            y[j] = x[j] * keep_scale(a, step, base + (uint64_t)j, scale);
         return;
     }
     for (int64_t j = 0; j < n; j += 4) {
-        struct rng_block block = rng_philox(a->seed, a->rng_stream, a->step, (base + (uint64_t)j) / 4);
+        struct rng_block block = rng_philox(a->seed, a->rng_stream, step, (base + (uint64_t)j) / 4);
         for (int q = 0; q < 4; q++)
             y[j + q] = x[j + q] * (rng_unit_f32(block.v[q]) >= a->p ? scale : 0.0f);
     }
@@ -116,7 +117,7 @@ static void dropout_piece(const struct dropout_args *a, uint64_t base, const flo
 int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
     (void)s, (void)err;
     enum { PIECE = 256 };
-    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
+    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2], row0 = a->place ? a->place->row0 : a->row0;
     if (a->p == 0) {
         memmove(a->y.data, a->x.data, (size_t)(b * t * c) * dtype_bytes(a->x.dtype));
         return 0;
@@ -126,7 +127,7 @@ int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err)
         for (int64_t r = 0; r < t; r++) {
             int64_t first = (i * t + r) * c;
             uint64_t base =
-                (uint64_t)(a->row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
+                (uint64_t)(row0 + i) * (uint64_t)(a->per_channel ? c : t * c) + (a->per_channel ? 0 : (uint64_t)(r * c));
             for (int64_t j = 0; j < c; j += PIECE) {
                 float x[PIECE], y[PIECE];
                 int64_t n = c - j < PIECE ? c - j : PIECE;

@@ -2,6 +2,7 @@
  * most COLUMN_BYTES at a time), so that each output is one sum in F32; where they lie side by side already the input is used as it
  * is. */
 #include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/cudnn.cuh"
 
 #include <string.h>
 
@@ -147,7 +148,65 @@ static int gradient_rows(struct stream *s, const struct taps *t, const struct te
     return 0;
 }
 
+/* A convolution of stride 1 whose output is as long as its input, in bf16: cuDNN's where it takes it. */
+static struct cudnn_convolution for_cudnn(enum cudnn_what what, const struct tensor *x, const struct tensor *w,
+                                          const struct tensor *y, int64_t pad) {
+    struct cudnn_convolution c = {};
+    c.what = what;
+    c.b = x->dim[0];
+    c.t = x->dim[1];
+    c.ci = w->dim[1];
+    c.co = w->dim[0];
+    c.k = w->dim[2];
+    c.pad = pad;
+    c.x_ld = x->ld;
+    c.y_ld = y->ld;
+    c.x = x->data;
+    c.y = y->data;
+    return c;
+}
+
+/* Weights (Co,K,Ci) go in front as bf16, or come out as F32 sums that are added to dw. */
+static int through_cudnn(struct stream *s, struct cudnn_convolution *c, const struct tensor *w, bool *ret_done, struct err *err) {
+    bool filter = c->what == CUDNN_FILTER_GRADIENT, bf16 = !filter;
+    size_t workspace = 0, weights = (size_t)tensor_count(w) * (filter ? sizeof(float) : 2);
+    int rc = cudnn_takes(s, c, ret_done, &workspace, err);
+    if (rc || !*ret_done)
+        return rc;
+    struct cuda_area area = {NULL, 0};
+    cuda_take(&area, weights);
+    cuda_take(&area, workspace);
+    area.base = (char *)cuda_scratch(s, area.used, err);
+    if (!area.base)
+        return ERR_EXHAUSTED;
+    area.used = 0;
+    struct act packed = {cuda_take(&area, weights), c->k * c->ci, bf16};
+    c->w = packed.data;
+    if (!filter)
+        pack(s, w, packed, false);
+    rc = cudnn_run(s, c, cuda_take(&area, workspace), err);
+    if (!rc && filter) {
+        int64_t count = tensor_count(w);
+        CUDA_LAUNCH(unpack_kernel, cuda_blocks(count, THREADS), THREADS, cuda_stream(s)->stream, (const float *)packed.data,
+                    packed.ld, (float *)w->data, count, c->ci, c->k);
+    }
+    return rc;
+}
+
+static bool like_cudnn(const struct tensor *x, const struct tensor *w, int stride, int pad) {
+    return x->dtype == DTYPE_BF16 && stride == 1 && w->dim[2] == 2 * pad + 1;
+}
+
 extern "C" int cuda_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
+    if (like_cudnn(&a->x, &a->w, a->stride, a->pad)) {
+        struct cudnn_convolution c = for_cudnn(CUDNN_FORWARD, &a->x, &a->w, &a->y, a->pad);
+        bool done = false;
+        c.bias = (const float *)a->bias.data;
+        c.relu = a->relu;
+        int rc = through_cudnn(s, &c, &a->w, &done, err);
+        if (rc || done)
+            return rc;
+    }
     struct taps t = taps_of(&a->x, a->y.dim[1], a->w.dim[2], a->stride, a->pad);
     struct cuda_area area = {NULL, 0};
     size_t weights = (size_t)(a->w.dim[0] * t.pitch) * dtype_bytes(a->x.dtype);
@@ -216,14 +275,21 @@ extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backwa
     size_t packed_bytes = larger((size_t)(co * padded(k * ci)), (size_t)(ci * padded(k * co))) * dtype_bytes(a->x.dtype);
     size_t columns = larger(column_bytes(&t), a->stride == 1 ? column_bytes(&back) : 0);
     struct gradient_room room;
-    int rc = gradient_room(s, packed_bytes, (size_t)(co * t.pitch) * sizeof(float), columns, &room, err);
-    if (!rc && tensor_present(&a->dx)) {
+    bool dx_done = !tensor_present(&a->dx), dw_done = !tensor_present(&a->dw), like = like_cudnn(&a->x, &a->w, a->stride, a->pad);
+    struct cudnn_convolution data = for_cudnn(CUDNN_DATA_GRADIENT, &a->dx, &a->w, &a->dy, a->pad),
+                             filter = for_cudnn(CUDNN_FILTER_GRADIENT, &a->x, &a->w, &a->dy, a->pad);
+    int rc = like && !dx_done ? through_cudnn(s, &data, &a->w, &dx_done, err) : 0;
+    if (!rc && like && !dw_done)
+        rc = through_cudnn(s, &filter, &a->dw, &dw_done, err);
+    if (!rc && !(dx_done && dw_done))
+        rc = gradient_room(s, packed_bytes, (size_t)(co * t.pitch) * sizeof(float), columns, &room, err);
+    if (!rc && !dx_done) {
         bool flip = a->stride == 1;
         struct act packed = {room.packed, flip ? back.pitch : padded(k * ci), bf16};
         pack(s, &a->w, packed, flip);
         rc = flip ? product_rows(s, &back, &a->dx, packed, room.columns, err) : pairs_product(s, &a->dy, &a->dx, packed, err);
     }
-    if (!rc && tensor_present(&a->dw))
+    if (!rc && !dw_done)
         rc = gradient_rows(s, &t, &a->dy, &a->dw, room.columns, room.sums, err);
     if (!rc && tensor_present(&a->dbias))
         rc = cuda_column_sums(s, &a->dy, (float *)a->dbias.data, err);

@@ -33,6 +33,7 @@ struct cuda_pending {
 
 struct cuda_stream {
     cudaStream_t stream;
+    cudaEvent_t reached;       /* recorded for streams that wait for this one */
     void *scratch, *workspace; /* workspace: for the products */
     size_t scratch_bytes;
     char *staging; /* pinned, handed out from the front until the next sync */
@@ -41,21 +42,36 @@ struct cuda_stream {
     struct cuda_pending pending[CUDA_PENDING];
     int n_pending;
     struct cuda_products *products;
+    struct cudnn *cudnn; /* when first needed */
 };
 static inline struct cuda_stream *cuda_stream(struct stream *s) { return (struct cuda_stream *)s->state; }
 
-/* Fails with INTERNAL (EXHAUSTED when memory is short) and "cuda:N: WHAT: reason". Sticky faults say that the process must restart.
- */
-int cuda_failed(const struct device *dev, const char *what, cudaError_t code, struct err *err);
+/* Fails with INTERNAL (EXHAUSTED when memory is short) and "cuda:N: WHAT: reason". A fault that the process cannot survive marks
+ * the device as lost and says so. */
+int cuda_failed(struct device *dev, const char *what, cudaError_t code, struct err *err);
+/* Makes the device current on the calling thread. */
+int cuda_enter(struct device *dev, const char *what, struct err *err);
 /* Scratch of at least `bytes`, 256-byte aligned, not zeroed, valid until the next op on the stream; grows and then stays. */
 void *cuda_scratch(struct stream *s, size_t bytes, struct err *err);
-/* Queues a copy of `bytes` host bytes to device memory; the host memory is free on return. */
+/* Queues a copy of `bytes` host bytes to device memory; the host memory is free on return. Cannot be recorded. */
 int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err);
-/* Promises two device doubles to the host. */
+/* Promises two device doubles to the host. Cannot be recorded. */
 int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err);
 
 struct cuda_products *cuda_products_open(struct device *dev, struct err *err);
 void cuda_products_close(struct cuda_products *p);
+/* major, minor, patch of the cuBLASLt that is loaded and of the one this was compiled against. */
+void cuda_products_version(int loaded[3], int compiled[3]);
+
+/* graph.cu, parts.cu: slots of the backend. */
+int cuda_wait(struct stream *s, struct stream *earlier, struct err *err);
+int cuda_record(struct stream *s, struct err *err);
+int cuda_record_end(struct stream *s, bool keep, void **ret, struct err *err);
+int cuda_replay(struct stream *s, void *recorded, struct err *err);
+void cuda_forget(struct device *dev, void *recorded);
+int cuda_parts(struct device_part *parts, int max);
+/* Whether the driver serves this build's runtime; UNSUPPORTED with the mend where it does not, NOT_FOUND without a driver. */
+int cuda_check_driver(struct err *err);
 
 /* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. A and B are both F32 or both
  * BF16; sums are F32 (never TF32); C is either. */

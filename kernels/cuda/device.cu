@@ -1,5 +1,5 @@
 /* device: memory, streams, copies and the op table of the CUDA backend. */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cudnn.cuh"
 
 #include <math.h>
 #include <pthread.h>
@@ -24,21 +24,38 @@ struct cuda_device {
 };
 static struct cuda_device *state_of(const struct device *dev) { return (struct cuda_device *)dev->state; }
 
-int cuda_failed(const struct device *dev, const char *what, cudaError_t code, struct err *err) {
-    bool memory = code == cudaErrorMemoryAllocation;
-    bool sticky = cudaGetLastError() != cudaSuccess && cudaPeekAtLastError() != cudaSuccess;
-    return err_set(err, memory ? ERR_EXHAUSTED : ERR_INTERNAL, "%s: %s: %s (%s)%s", dev->info.name, what, cudaGetErrorString(code),
-                   cudaGetErrorName(code), sticky ? "; the device is lost to this process: start it again" : "");
+/* Faults after which every call of the process on this device fails (CUDA runtime API, descriptions of cudaError). */
+static bool cannot_be_survived(cudaError_t code) {
+    static const cudaError_t faults[] = {cudaErrorIllegalAddress,     cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
+                                         cudaErrorInvalidPc,          cudaErrorIllegalInstruction,  cudaErrorHardwareStackError,
+                                         cudaErrorLaunchFailure,      cudaErrorLaunchTimeout,       cudaErrorAssert,
+                                         cudaErrorECCUncorrectable,   cudaErrorNvlinkUncorrectable, cudaErrorUnknown,
+                                         cudaErrorContextIsDestroyed, cudaErrorExternalDevice};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (code == faults[i])
+            return true;
+    return false;
 }
 
-static int enter(const struct device *dev, const char *what, struct err *err) {
+int cuda_failed(struct device *dev, const char *what, cudaError_t code, struct err *err) {
+    bool memory = code == cudaErrorMemoryAllocation, lost = cannot_be_survived(code);
+    cudaGetLastError(); /* what can be cleared is cleared */
+    if (lost)
+        __atomic_store_n(&dev->lost, true, __ATOMIC_RELEASE);
+    return err_set(err, memory ? ERR_EXHAUSTED : ERR_INTERNAL, "%s: %s: %s (%s)%s", dev->info.name, what, cudaGetErrorString(code),
+                   cudaGetErrorName(code), lost ? "; the device is lost to this process: start it again" : "");
+}
+
+int cuda_enter(struct device *dev, const char *what, struct err *err) {
     cudaError_t code = cudaSetDevice(state_of(dev)->ordinal);
     return code == cudaSuccess ? 0 : cuda_failed(dev, what, code, err);
 }
 
 static int cuda_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
     (void)threads;
-    int count = 0;
+    int count = 0, rc = cuda_check_driver(err);
+    if (rc)
+        return rc;
     cudaError_t code = cudaGetDeviceCount(&count);
     if (code != cudaSuccess || ordinal >= count) {
         cudaGetLastError();
@@ -63,6 +80,9 @@ static int cuda_describe(int ordinal, int threads, struct device_info *ret, stru
     ret->total_bytes = (int64_t)total_bytes;
     ret->free_bytes = (int64_t)free_bytes;
     ret->has_bf16 = 1;
+    ret->is_async = 1;
+    const char *graphs = getenv("BRR_CUDA_GRAPHS");
+    ret->has_graphs = !graphs || strcmp(graphs, "0") != 0;
     return 0;
 }
 
@@ -74,7 +94,7 @@ static int cuda_open(struct device *dev, int ordinal, int threads, struct err *e
     d->ordinal = ordinal;
     pthread_mutex_init(&d->lock, NULL);
     dev->state = d;
-    int rc = enter(dev, "opening the device", err);
+    int rc = cuda_enter(dev, "opening the device", err);
     if (rc) {
         pthread_mutex_destroy(&d->lock);
         free(d);
@@ -88,7 +108,7 @@ static void cuda_close(struct device *dev) {
 }
 
 static int take_memory(struct device *dev, size_t bytes, bool host, void **ret, struct err *err) {
-    int rc = enter(dev, "allocating memory", err);
+    int rc = cuda_enter(dev, "allocating memory", err);
     if (rc)
         return rc;
     size_t size = bytes ? bytes : 1;
@@ -160,8 +180,11 @@ static void cuda_stream_close(struct stream *s) {
         cudaStreamSynchronize(cs->stream);
         cudaStreamDestroy(cs->stream);
     }
+    if (cs->reached)
+        cudaEventDestroy(cs->reached);
     if (cs->products)
         cuda_products_close(cs->products);
+    cudnn_close(cs->cudnn);
     void *device_memory[] = {cs->scratch, cs->workspace}, *host_memory[] = {cs->staging, cs->results};
     for (int i = 0; i < 2; i++) {
         if (device_memory[i])
@@ -175,7 +198,7 @@ static void cuda_stream_close(struct stream *s) {
 
 static int cuda_stream_open(struct stream *s, enum stream_priority priority, struct err *err) {
     struct device *dev = s->device;
-    int rc = enter(dev, "opening a stream", err), least = 0, greatest = 0;
+    int rc = cuda_enter(dev, "opening a stream", err), least = 0, greatest = 0;
     struct cuda_stream *cs = rc ? NULL : (struct cuda_stream *)calloc(1, sizeof *cs);
     if (!cs)
         return rc ? rc : err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
@@ -183,6 +206,8 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
     cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (code == cudaSuccess)
         code = cudaStreamCreateWithPriority(&cs->stream, cudaStreamNonBlocking, priority == STREAM_HIGH ? greatest : least);
+    if (code == cudaSuccess)
+        code = cudaEventCreateWithFlags(&cs->reached, cudaEventDisableTiming);
     if (code != cudaSuccess)
         rc = cuda_failed(dev, "opening a stream", code, err);
     if (!rc)
@@ -202,6 +227,11 @@ void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
     if (bytes <= cs->scratch_bytes)
         return cs->scratch;
+    if (s->recording) {
+        err_set(err, ERR_PRECONDITION, "%s: recorded work must have run once before: it asks for new scratch",
+                s->device->info.name);
+        return NULL;
+    }
     cudaError_t code = cudaStreamSynchronize(cs->stream); /* earlier ops may still use what is given back */
     if (code != cudaSuccess) {
         cuda_failed(s->device, "growing scratch", code, err);
@@ -211,6 +241,7 @@ void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
         cuda_free(s->device, cs->scratch);
     cs->scratch = NULL;
     cs->scratch_bytes = 0;
+    stream_new_epoch(s);
     if (cuda_alloc(s->device, bytes, &cs->scratch, err))
         return NULL;
     __atomic_add_fetch(&s->device->allocations, 1, __ATOMIC_RELAXED);
@@ -219,20 +250,20 @@ void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
 }
 
 static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
-    int rc = enter(s->device, "copying", err);
+    int rc = cuda_enter(s->device, "copying", err);
     cudaError_t code = rc ? cudaSuccess : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda_stream(s)->stream);
     return code == cudaSuccess ? rc : cuda_failed(s->device, "copying", code, err);
 }
 
 static int cuda_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
-    int rc = enter(s->device, "zeroing", err);
+    int rc = cuda_enter(s->device, "zeroing", err);
     cudaError_t code = rc ? cudaSuccess : cudaMemsetAsync(dst, 0, bytes, cuda_stream(s)->stream);
     return code == cudaSuccess ? rc : cuda_failed(s->device, "zeroing", code, err);
 }
 
 static int cuda_sync(struct stream *s, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
-    int rc = enter(s->device, "waiting for the stream", err);
+    int rc = cuda_enter(s->device, "waiting for the stream", err);
     if (rc)
         return rc;
     cudaError_t code = cudaStreamSynchronize(cs->stream);
@@ -254,6 +285,8 @@ static int cuda_sync(struct stream *s, struct err *err) {
 
 int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
+    if (s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: an op with host arguments cannot be recorded", s->device->info.name);
     for (size_t done = 0; done < bytes;) {
         if (cs->staging_used >= CUDA_STAGING_BYTES) {
             cudaError_t code = cudaStreamSynchronize(cs->stream);
@@ -275,6 +308,8 @@ int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, str
 
 int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
+    if (s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: an op with results for the host cannot be recorded", s->device->info.name);
     int rc = cs->n_pending < CUDA_PENDING ? 0 : cuda_sync(s, err);
     if (rc)
         return rc;
@@ -293,7 +328,7 @@ static int leave(struct stream *s, const char *op, int rc, struct err *err) {
 }
 #define CUDA_ENTRY(op, args)                                                                                                       \
     static int enter_##op(struct stream *s, const struct args *a, struct err *err) {                                               \
-        int rc = enter(s->device, "op " #op, err);                                                                                 \
+        int rc = cuda_enter(s->device, "op " #op, err);                                                                            \
         return rc ? rc : leave(s, "op " #op, cuda_##op(s, a, err), err);                                                           \
     }
 OP_MAP(CUDA_ENTRY)
@@ -321,6 +356,12 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .copy = cuda_copy,
         .zero = cuda_zero,
         .sync = cuda_sync,
+        .wait = cuda_wait,
+        .record = cuda_record,
+        .record_end = cuda_record_end,
+        .replay = cuda_replay,
+        .forget = cuda_forget,
+        .parts = cuda_parts,
     };
     return &backend;
 }

@@ -73,6 +73,7 @@ struct dropout_job {
     uint32_t rng_stream, step;
     float p, scale;
     bool per_channel;
+    const struct dropout_place *place; /* or NULL */
 };
 
 static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {
@@ -94,6 +95,10 @@ static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {
 }
 
 static __global__ void dropout_kernel(struct dropout_job j) {
+    if (j.place) {
+        j.step = j.place->step;
+        j.row0 = j.place->row0;
+    }
     for (int64_t i = cuda_index(); i < j.count; i += cuda_stride()) {
         int64_t batch = i / (j.t * j.c), inside = i - batch * j.t * j.c;
         uint64_t row = (uint64_t)(j.row0 + batch);
@@ -115,8 +120,8 @@ extern "C" int cuda_dropout(struct stream *s, const struct dropout_args *a, stru
         return cuda_eltwise(s, &copy, err);
     }
     struct dropout_job j = {
-        act_of(&a->x), act_of(&a->y), tensor_count(&a->x),  a->x.dim[1],   a->x.dim[2], a->row0, a->seed, a->rng_stream,
-        a->step,       a->p,          1.0f / (1.0f - a->p), a->per_channel};
+        act_of(&a->x), act_of(&a->y), tensor_count(&a->x),  a->x.dim[1],    a->x.dim[2], a->row0, a->seed, a->rng_stream,
+        a->step,       a->p,          1.0f / (1.0f - a->p), a->per_channel, a->place};
     CUDA_LAUNCH(dropout_kernel, cuda_blocks(j.count, THREADS), THREADS, cuda_stream(s)->stream, j);
     return 0;
 }

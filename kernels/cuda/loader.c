@@ -10,16 +10,22 @@
 #include "base/str.h"
 #include "kernels/backend.h"
 
+static char failure[200]; /* of the last library that did not open; written once, under `once` */
+
 static const struct backend *open_library(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays open: the backend's tables live in it */
-    if (!library)
+    if (!library) {
+        str_copy(failure, sizeof failure, dlerror());
         return NULL;
+    }
     const struct backend *(*entry)(void) = NULL;
     void *symbol = dlsym(library, "brr_cuda_backend");
     memcpy(&entry, &symbol, sizeof entry);
     const struct backend *backend = entry ? entry() : NULL;
-    if (!backend)
+    if (!backend) {
+        str_format(failure, sizeof failure, "%.150s is not a CUDA backend", path);
         dlclose(library);
+    }
     return backend;
 }
 
@@ -54,3 +60,5 @@ const struct backend *cuda_backend(void) {
     pthread_once(&once, load);
     return loaded;
 }
+
+const char *cuda_backend_error(void) { return cuda_backend() ? "" : failure; }

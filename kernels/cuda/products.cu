@@ -42,6 +42,17 @@ struct cuda_products *cuda_products_open(struct device *dev, struct err *err) {
     return NULL;
 }
 
+void cuda_products_version(int loaded[3], int compiled[3]) {
+    for (int i = 0; i < 3; i++) {
+        static const libraryPropertyType which[] = {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL};
+        if (cublasLtGetProperty(which[i], &loaded[i]) != CUBLAS_STATUS_SUCCESS)
+            loaded[i] = 0;
+    }
+    compiled[0] = CUBLAS_VER_MAJOR;
+    compiled[1] = CUBLAS_VER_MINOR;
+    compiled[2] = CUBLAS_VER_PATCH;
+}
+
 static void forget(struct plan *plan) {
     if (plan->a)
         cublasLtMatrixLayoutDestroy(plan->a);
@@ -178,6 +189,9 @@ int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err) {
                                            plan->c, g->c, plan->c, &plan->algo, cs->workspace, CUDA_WORKSPACE_BYTES, cs->stream);
     if (status == CUBLAS_STATUS_SUCCESS)
         return 0;
+    cudaError_t below = cudaGetLastError();
+    if (below != cudaSuccess)
+        return cuda_failed(s->device, "a matrix product", below, err);
     return err_set(err, ERR_INTERNAL, "%s: a %lldx%lldx%lld %s product failed: %s", s->device->info.name, (long long)g->m,
                    (long long)g->n, (long long)g->k, g->bf16 ? "bf16" : "fp32", cublasLtGetStatusString(status));
 }

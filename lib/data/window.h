@@ -46,7 +46,8 @@ int64_t window_valid(const struct window_span *segments, int n_segments, int64_t
 /* How many samples of [start, start+length) the spans cover. */
 int64_t window_overlap(const struct window_span *spans, int n_spans, int64_t start, int64_t length);
 /* Normalise `valid` rows of (valid, C) binary16 into x (window, C) F32, channel-last; the rest is zero. left_pad puts the
- * zeros first (the alarm trace's first minute). Pure function; the only normaliser in the project. */
+ * zeros first (the alarm trace's first minute). Pure function; op_windows (kernels/op.h) gives the same bits in
+ * device memory. */
 void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);
 /* Label of a sample that was made by holding over a short gap: it counts in no loss. */
 enum { WINDOW_LABEL_HELD = 2 };

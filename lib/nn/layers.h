@@ -16,9 +16,8 @@ struct pass {
     const struct param_set *params;
     enum dtype dtype; /* of activations and their gradients */
     bool dry, training;
-    uint64_t seed; /* dropout: seed, step and the batch's first row */
-    uint32_t step;
-    int64_t row0;
+    uint64_t seed; /* dropout: seed, and the step and the batch's first row in device memory */
+    const struct dropout_place *place;
     float dropout;
     struct err *err;
 };

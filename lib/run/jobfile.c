@@ -16,7 +16,6 @@ struct raw {
     int on_bad_file, mixer, stop_metric, threshold;
     int64_t num_workers, rescnn_blocks, mamba_layers, d_state, d_conv, expand, headdim;
     double dropout, sampling_rate_hz, notch_hz, restarts;
-    int resident;
 };
 
 #define KINDS    "train|evaluate|detect|burst|geodesic"
@@ -53,8 +52,8 @@ static const struct option job_rows[] = {
     {"data.balance.redraw_each_epoch", OPTION_BOOL, J(data.redraw_each_epoch), "true", 0, 0, NULL,
      "draw other background every epoch"},
     {"data.loader_workers", OPTION_I64, J(data.loader_workers), "4", 1, 64, NULL, "reader threads"},
-    {"data.resident", OPTION_ENUM, R(resident), "auto", 0, 0, "auto|off",
-     "keep the window cache in device memory when it fits (CUDA)"},
+    {"data.resident", OPTION_ENUM, J(data.resident), "auto", 0, 0, "auto|on|off",
+     "recordings in device memory: auto = on a GPU where they fit, on = or refuse the job"},
     {"data.max_files", OPTION_I64, J(data.max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
     {"data.num_workers", OPTION_I64, R(num_workers), "-1", -1, 64, NULL, "older name of data.loader_workers"},
     {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned where the device has a use for it"},

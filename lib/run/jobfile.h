@@ -34,6 +34,7 @@ struct jobfile {
         double window_s, hop_s, notch_hz, fill_gap_s, validation_fraction, balance_full, balance_none;
         struct option_numbers bandpass_hz;
         int64_t loader_workers, max_files;
+        int resident; /* enum feed_residence */
     } data;
     struct seizure_config model; /* preset and overrides applied; in_channels from the montage */
     const char *preset, *init_from;

@@ -13,7 +13,11 @@
 #include "run/estimate.h"
 #include "run/train_state.h"
 
-enum { NONFINITE_LIMIT = 50, PREFETCH_DEPTH = 4, POLL_MS = 20 };
+enum {
+    NONFINITE_LIMIT = 50,
+    POLL_MS = 20,     /* wait for a batch before other work on the device has its turn */
+    SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
+};
 
 double train_clock(void) {
     struct timespec now;
@@ -140,22 +144,16 @@ static int open_net(struct train *t, struct err *err) {
         .constant = job->training.schedule == 1,
     };
     size_t n = (size_t)job->training.micro_batch_size * (size_t)job->model.window;
-    void *x = NULL, *logits = NULL, *dlogits = NULL, *labels = NULL;
+    void *logits = NULL, *dlogits = NULL;
     int rc = check_memory(t, &options, err);
     if (!rc)
         rc = seizure_new(t->env.device, &job->model, &options, &t->net, err);
     if (!rc)
-        rc = device_alloc(t->env.device, n * sizeof(float) * (size_t)job->model.in_channels, &x, err);
-    if (!rc)
         rc = device_alloc(t->env.device, n * sizeof(float), &logits, err);
     if (!rc)
         rc = device_alloc(t->env.device, n * sizeof(float), &dlogits, err);
-    if (!rc)
-        rc = device_alloc(t->env.device, n, &labels, err);
-    t->x = x;
     t->logits = logits;
     t->dlogits = dlogits;
-    t->labels = labels;
     if (!rc)
         rc = seizure_init(t->net, t->stream, (uint64_t)job->training.seed, t->prior, err);
     if (!rc && job->init_from)
@@ -165,16 +163,53 @@ static int open_net(struct train *t, struct err *err) {
     return rc;
 }
 
-static int start_prefetch(struct train *t, struct err *err) {
+static bool load_progress(void *ctx, int64_t done, int64_t total) {
+    struct train *t = ctx;
+    str_copy(t->progress.phase, sizeof t->progress.phase, "load");
+    t->progress.done = done;
+    t->progress.total = total;
+    report(t);
+    return !(t->env.stop && atomic_load(t->env.stop));
+}
+
+/* Device memory that is left for recordings once the network has taken its own. */
+static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
+    struct device_info device;
+    int64_t need = 0, largest = 0;
+    device_describe(t->env.device, &device);
+    int rc = device_probe(device.name, &device, err);
+    if (!rc)
+        rc = estimate_memory(t->job, jobfile_precision(t->job, &device), 0, &need, &largest, err);
+    int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
+    *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;
+    return rc;
+}
+
+static int start_feed(struct train *t, struct err *err) {
     const struct jobfile *job = t->job;
-    struct prefetch_config config = {
+    struct feed_config config = {
+        .recordings = {.device = t->env.device,
+                       .manifest = t->manifest,
+                       .role = t->role,
+                       .wanted = TRAIN_ROLE_TRAINING,
+                       .progress = load_progress,
+                       .ctx = t},
+        .sampler = t->sampler,
         .batch_size = (int)job->training.batch_size,
+        .micro_batch_size = (int)job->training.micro_batch_size,
         .workers = (int)job->data.loader_workers,
-        .depth = PREFETCH_DEPTH,
-        .window = job->model.window,
         .channels = job->model.in_channels,
+        .window = job->model.window,
+        .residence = job->data.resident,
+        .epoch = t->at.epoch,
+        .index = t->at.index,
     };
-    return prefetch_start(t->manifest, t->sampler, &config, t->at.epoch, t->at.index, &t->prefetch, err);
+    int rc = room_for_data(t, &config.room_bytes, err);
+    if (!rc)
+        rc = feed_open(&config, t->stream, &t->feed, err);
+    if (!rc)
+        train_log(t, TASK_INFO, "data: %s", feed_description(t->feed));
+    return rc;
 }
 
 static void train_close(void *task) {
@@ -182,14 +217,12 @@ static void train_close(void *task) {
     if (!t)
         return;
     train_validation_end(t);
-    prefetch_stop(t->prefetch);
+    feed_close(t->feed);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
     optim_done(&t->optim);
-    device_free(t->env.device, t->x);
     device_free(t->env.device, t->logits);
     device_free(t->env.device, t->dlogits);
-    device_free(t->env.device, t->labels);
     seizure_free(t->net);
     stream_close(t->stream);
     free(t->role);
@@ -218,7 +251,7 @@ static int prepare(struct train *t, struct err *err) {
         rc = train_restore(t, &found, err);
     if (!rc && found)
         train_log(t, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
-    return rc ? rc : start_prefetch(t, err);
+    return rc ? rc : start_feed(t, err);
 }
 
 static int train_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
@@ -288,7 +321,7 @@ static int finish_batch(struct train *t, struct err *err) {
         t->at.epoch++;
         t->at.index = 0;
     }
-    prefetch_release(t->prefetch, t->batch);
+    feed_release(t->feed, t->batch);
     t->batch = NULL;
     fill_progress(t, &r, train_clock() - t->batch_start_s);
     if (t->first_step_s == 0) {
@@ -306,21 +339,24 @@ static int finish_batch(struct train *t, struct err *err) {
 
 static int micro_batch(struct train *t, struct err *err) {
     const struct jobfile *job = t->job;
-    int64_t b = job->training.micro_batch_size, w = job->model.window, c = job->model.in_channels, first = t->micro * b;
+    int64_t b = job->training.micro_batch_size, w = job->model.window;
     int64_t valid = 0;
     double sum = 0;
     int64_t count = 0;
     for (int i = 0; i < t->batch->size; i++)
         valid += t->batch->valid[i];
-    struct tensor x = tensor_3d(t->x, DTYPE_F32, b, w, c), logits = tensor_2d(t->logits, DTYPE_F32, b, w);
+    struct tensor x, labels, logits = tensor_2d(t->logits, DTYPE_F32, b, w);
     struct tensor dlogits = tensor_2d(t->dlogits, DTYPE_F32, b, w);
-    struct seizure_pass pass = {.seed = (uint64_t)job->training.seed, .step = (uint32_t)t->at.step, .row0 = first};
+    struct seizure_pass pass = {.seed = (uint64_t)job->training.seed, .step = (uint32_t)t->at.step, .row0 = t->micro * b};
+    int rc = feed_micro(t->feed, t->stream, t->micro, &x, &labels, err);
+    if (rc)
+        return rc;
     struct loss_args loss = {
         .kind = (enum loss_kind)job->training.loss,
         .logits = logits,
-        .labels = tensor_2d(t->labels, DTYPE_U8, b, w),
+        .labels = labels,
         .dlogits = dlogits,
-        .valid = t->batch->valid + first,
+        .valid = t->batch->valid + t->micro * b,
         .alpha = (float)job->training.alpha,
         .gamma = (float)job->training.gamma,
         .pos_weight = (float)t->pos_weight,
@@ -328,15 +364,13 @@ static int micro_batch(struct train *t, struct err *err) {
         .host_loss_sum = &sum,
         .host_count = &count,
     };
-    int rc = stream_to_device(t->stream, t->x, t->batch->x + first * w * c, (size_t)(b * w * c) * sizeof(float), err);
-    if (!rc)
-        rc = stream_to_device(t->stream, t->labels, t->batch->labels + first * w, (size_t)(b * w), err);
-    if (!rc)
-        rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
+    rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
     if (!rc)
         rc = op_loss(t->stream, &loss, err);
     if (!rc)
         rc = seizure_backward(t->net, t->stream, &dlogits, &pass, err);
+    if (!rc)
+        rc = feed_ahead(t->feed, err);
     if (!rc)
         rc = stream_sync(t->stream, err);
     t->batch_loss += sum;
@@ -351,9 +385,9 @@ static int train_slice(struct train *t, struct err *err) {
         if (!t->awaiting)
             t->batch_start_s = train_clock();
         t->awaiting = true;
-        if (!prefetch_poll(t->prefetch, POLL_MS)) /* data on their way for the first time: streams come in between */
+        if (!feed_poll(t->feed, POLL_MS)) /* data on their way for the first time: streams come in between */
             return 0;
-        if ((rc = prefetch_next(t->prefetch, &t->batch, NULL, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
+        if ((rc = feed_next(t->feed, &t->batch, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
             return rc;
         t->awaiting = false;
         t->batch_wait_s = train_clock() - t->batch_start_s;

@@ -3,10 +3,10 @@
 #ifndef BRR_RUN_TRAIN_STATE_H
 #define BRR_RUN_TRAIN_STATE_H
 #include "data/manifest.h"
-#include "data/prefetch.h"
 #include "data/sampler.h"
 #include "nn/optim.h"
 #include "run/evaluation.h"
+#include "run/feed.h"
 #include "run/task.h"
 
 enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
@@ -35,14 +35,13 @@ struct train {
     struct manifest *manifest;
     uint8_t *role;
     struct sampler *sampler;
-    struct prefetch *prefetch;
+    struct feed *feed;
     const struct batch *batch; /* being worked on, NULL between optimizer steps */
     int64_t micro;             /* next micro-batch of it */
     struct seizure_net *net;
     struct optim optim;
-    struct modelfile file;       /* metadata of the next checkpoint */
-    float *x, *logits, *dlogits; /* device, one micro-batch */
-    uint8_t *labels;
+    struct modelfile file;   /* metadata of the next checkpoint */
+    float *logits, *dlogits; /* device, one micro-batch */
     int64_t steps_per_epoch, total_steps, validation_recordings;
     double pos_weight, prior;
     struct train_counters at;

@@ -6,6 +6,11 @@
 
 static const struct op_test tests[] = {
     {"conv1d", {A3(3, 41, 19), P3(33, 19, 7), P1(33), A3(3, 41, 33)}, run_0, false},
+    {"conv1d, channels in eights", {A3(2, 48, 16), P3(24, 16, 7), P1(24), A3(2, 48, 24)}, run_0, false},
+    {"conv1d_backward, channels in eights",
+     {A3(2, 48, 16), P3(24, 16, 5), A3(2, 48, 24), A3(2, 48, 16), P3(24, 16, 5), P1(24)},
+     run_2,
+     false},
     {"conv1d, stride 2", {A3(3, 42, 16), P3(24, 16, 2), P1(24), A3(3, 21, 24)}, run_1, false},
     {"conv1d_backward", {A3(3, 41, 19), P3(33, 19, 5), A3(3, 41, 33), A3(3, 41, 19), P3(33, 19, 5), P1(33)}, run_2, false},
     {"conv1d_backward, stride 2",

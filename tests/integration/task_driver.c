@@ -1,5 +1,6 @@
 /* task_driver: runs one job file to its end without a daemon, for tests of the task machinery.
- * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint. */
+ * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint.
+ * BRR_TEST_DEVICE names another device than the CPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ int main(int argc, char **argv) {
     struct jobfile job;
     struct device *dev = NULL;
     char *text = NULL;
+    const char *device = getenv("BRR_TEST_DEVICE");
     const char *overrides[64];
     size_t len;
     int n = 0;
@@ -83,7 +85,7 @@ int main(int argc, char **argv) {
     if (!rc)
         rc = fsio_mkdirs(argv[3], &err);
     if (!rc)
-        rc = device_open("cpu", 0, &dev, &err);
+        rc = device_open(device ? device : "cpu", 0, &dev, &err);
     if (!rc) {
         const char *root = str_starts(job.data.source, "file://") ? job.data.source + 7 : job.data.source;
         struct task_env env = {.device = dev,

@@ -20,10 +20,13 @@ struct bench_work {
     double flops_act; /* operations of convolutions and projections: at the bf16 rate when activations are bf16 */
 };
 
+enum bench_where { BENCH_ANYWHERE, BENCH_CPU, BENCH_GPU };
+
 struct bench_case {
     const char *bench, *name; /* "scan", "seed fwd" */
     int batch;
     bool f32_only;
+    enum bench_where where;
     struct bench_work (*work)(const struct bench_case *c, const struct bench_context *x);
     int (*open)(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err);
     int (*run)(void *state, struct stream *s, struct err *err);
@@ -57,6 +60,8 @@ struct bench_rates {
     double bytes, exponentials, flops, flops_bf16;
 };
 struct bench_rates bench_measure_rates(int threads);
+/* The same of a device that computes beside its caller; exponentials stay 0, unknown. */
+int bench_device_rates(const struct bench_context *x, struct bench_rates *ret, struct err *err);
 
 double bench_seconds(void);
 

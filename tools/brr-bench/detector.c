@@ -168,17 +168,15 @@ static const struct detector_case tiny_infer = {"tiny", false}, small_infer = {"
                                   tiny_train = {"tiny", true}, small_train = {"small", true}, base_train = {"base", true};
 
 #define CASE(bench_, name_, batch_, parameters_)                                                                                   \
-    { bench_, name_, batch_, false, detector_work, detector_open, detector_run, detector_close, &parameters_ }
+    { bench_, name_, batch_, false, BENCH_ANYWHERE, detector_work, detector_open, detector_run, detector_close, &parameters_ }
+#define GPU_CASE(bench_, name_, batch_, parameters_)                                                                               \
+    { bench_, name_, batch_, false, BENCH_GPU, detector_work, detector_open, detector_run, detector_close, &parameters_ }
 const struct bench_case bench_detector_cases[] = {
-    CASE("detector.infer", "tiny b1", 1, tiny_infer),
-    CASE("detector.infer", "tiny b8", 8, tiny_infer),
-    CASE("detector.infer", "small b1", 1, small_infer),
-    CASE("detector.infer", "base b1", 1, base_infer),
-    CASE("detector.infer", "base b8", 8, base_infer),
-    CASE("detector.train", "tiny b1", 1, tiny_train),
-    CASE("detector.train", "tiny b8", 8, tiny_train),
-    CASE("detector.train", "small b1", 1, small_train),
-    CASE("detector.train", "base b1", 1, base_train),
-    CASE("detector.train", "base b2", 2, base_train),
-    {.name = NULL},
+    CASE("detector.infer", "tiny b1", 1, tiny_infer),       CASE("detector.infer", "tiny b8", 8, tiny_infer),
+    CASE("detector.infer", "small b1", 1, small_infer),     CASE("detector.infer", "base b1", 1, base_infer),
+    CASE("detector.infer", "base b8", 8, base_infer),       CASE("detector.train", "tiny b1", 1, tiny_train),
+    CASE("detector.train", "tiny b8", 8, tiny_train),       CASE("detector.train", "small b1", 1, small_train),
+    CASE("detector.train", "base b1", 1, base_train),       CASE("detector.train", "base b2", 2, base_train),
+    GPU_CASE("detector.infer", "base b64", 64, base_infer), GPU_CASE("detector.train", "small b64", 64, small_train),
+    GPU_CASE("detector.train", "base b64", 64, base_train), {.name = NULL},
 };

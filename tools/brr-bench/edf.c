@@ -152,9 +152,10 @@ static int run_pipeline(void *arg, struct stream *stream, struct err *err) {
 }
 
 const struct bench_case bench_edf_cases[] = {
-    {"edf.decode", "hour 23ch", 1, true, edf_work, edf_open_case, run_decode, edf_close_case, &DECODE},
-    {"edf.pipeline", "hour referential-19", 1, true, edf_work, edf_open_case, run_pipeline, edf_close_case, &REFERENTIAL},
-    {"edf.pipeline", "hour bipolar-18", 1, true, edf_work, edf_open_case, run_pipeline, edf_close_case, &BIPOLAR},
-    {"edf.pipeline", "hour inverse", 1, true, edf_work, edf_open_case, run_pipeline, edf_close_case, &INVERSE},
-    {"edf.pipeline", "hour 250 Hz", 1, true, edf_work, edf_open_case, run_pipeline, edf_close_case, &RESAMPLED},
+    {"edf.decode", "hour 23ch", 1, true, BENCH_CPU, edf_work, edf_open_case, run_decode, edf_close_case, &DECODE},
+    {"edf.pipeline", "hour referential-19", 1, true, BENCH_CPU, edf_work, edf_open_case, run_pipeline, edf_close_case,
+     &REFERENTIAL},
+    {"edf.pipeline", "hour bipolar-18", 1, true, BENCH_CPU, edf_work, edf_open_case, run_pipeline, edf_close_case, &BIPOLAR},
+    {"edf.pipeline", "hour inverse", 1, true, BENCH_CPU, edf_work, edf_open_case, run_pipeline, edf_close_case, &INVERSE},
+    {"edf.pipeline", "hour 250 Hz", 1, true, BENCH_CPU, edf_work, edf_open_case, run_pipeline, edf_close_case, &RESAMPLED},
     {0}};

@@ -230,7 +230,7 @@ static const struct shape stem_fwd = {DENSE, false, 15360, 19, 64, 7}, stem_bwd 
                           fuse_fwd = {LINEAR, false, 960, 2048, 512, 1};
 
 #define CASE(bench_, name_, shape)                                                                                                 \
-    { bench_, name_, 1, false, layer_work, layer_open, layer_run, layer_close, &shape }
+    { bench_, name_, 1, false, BENCH_ANYWHERE, layer_work, layer_open, layer_run, layer_close, &shape }
 const struct bench_case bench_layer_cases[] = {
     CASE("conv", "stem fwd", stem_fwd),       CASE("conv", "stem bwd", stem_bwd),
     CASE("conv", "encoder fwd", wide_fwd),    CASE("conv", "encoder bwd", wide_bwd),

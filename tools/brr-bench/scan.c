@@ -194,17 +194,21 @@ static const struct shape seed_fwd = {SCAN1, false, false, true, 60, 512, 16, 0}
                           conv_fwd = {CONV, false, false, false, 960, 1056, 4, 0},
                           conv_bwd = {CONV, true, false, false, 960, 1056, 4, 0};
 
-#define CASE(bench_, name_, batch_, only, shape)                                                                                   \
-    { bench_, name_, batch_, only, scan_work, scan_open, scan_run, scan_close, &shape }
+#define CASE(bench_, name_, batch_, where_, shape)                                                                                 \
+    { bench_, name_, batch_, where_ == BENCH_CPU, where_, scan_work, scan_open, scan_run, scan_close, &shape }
 const struct bench_case bench_scan_cases[] = {
-    CASE("scan", "seed fwd", 32, false, seed_fwd),
-    CASE("scan", "seed bwd", 32, false, seed_bwd),
-    CASE("scan", "eeg fwd", 1, false, eeg1_fwd),
-    CASE("scan", "eeg bwd", 1, false, eeg1_bwd),
-    CASE("scan", "seed fwd scalar loop", 32, true, seed_scalar),
-    CASE("ssd", "eeg fwd", 1, false, eeg2_fwd),
-    CASE("ssd", "eeg bwd", 1, false, eeg2_bwd),
-    CASE("conv", "eeg fwd", 1, false, conv_fwd),
-    CASE("conv", "eeg bwd", 1, false, conv_bwd),
+    CASE("scan", "seed fwd", 32, BENCH_ANYWHERE, seed_fwd),
+    CASE("scan", "seed bwd", 32, BENCH_ANYWHERE, seed_bwd),
+    CASE("scan", "eeg fwd", 1, BENCH_ANYWHERE, eeg1_fwd),
+    CASE("scan", "eeg bwd", 1, BENCH_ANYWHERE, eeg1_bwd),
+    CASE("scan", "seed fwd scalar loop", 32, BENCH_CPU, seed_scalar),
+    CASE("ssd", "eeg fwd", 1, BENCH_ANYWHERE, eeg2_fwd),
+    CASE("ssd", "eeg bwd", 1, BENCH_ANYWHERE, eeg2_bwd),
+    CASE("conv", "eeg fwd", 1, BENCH_ANYWHERE, conv_fwd),
+    CASE("conv", "eeg bwd", 1, BENCH_ANYWHERE, conv_bwd),
+    CASE("scan", "eeg fwd b64", 64, BENCH_GPU, eeg1_fwd),
+    CASE("scan", "eeg bwd b64", 64, BENCH_GPU, eeg1_bwd),
+    CASE("ssd", "eeg fwd b64", 64, BENCH_GPU, eeg2_fwd),
+    CASE("ssd", "eeg bwd b64", 64, BENCH_GPU, eeg2_bwd),
     {.name = NULL},
 };

@@ -1,12 +1,16 @@
 /* cuda_runtime (emulated): the part of the CUDA runtime that kernels/cuda uses, on the processor, so that its kernels can be held
  * against references on any machine. A block's threads are fibers that meet at __syncthreads and at shuffles; blocks run one after
- * another; device memory is host memory. For correctness only. */
+ * another; device memory is host memory. A stream runs what it is given at once, or notes it down while it captures. A kernel that
+ * touches memory it must not is a fault that stays, as on a GPU. For correctness only. */
 #ifndef BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
 #define BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <functional>
+
+#define CUDART_VERSION 13000
 #define __global__
 #define __device__
 #define __host__
@@ -21,18 +25,38 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 void __syncthreads(void);
 float __shfl_xor_sync(unsigned mask, float v, int lane_mask); /* all of the block's threads must take part */
 
-typedef void (*emulator_body)(void *context);
-void emulator_launch(dim3 grid, unsigned threads, emulator_body body, void *context);
-template <typename body> static inline void emulator_run(dim3 grid, unsigned threads, body f) {
-    emulator_launch(
-        grid, threads, [](void *context) { (*(body *)context)(); }, &f);
-}
-#define CUDA_LAUNCH(kernel, grid, block, stream, ...) ((void)(stream), emulator_run(grid, block, [&] { kernel(__VA_ARGS__); }))
-
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2 };
-enum cudaMemcpyKind { cudaMemcpyDefault, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
-enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1 };
 typedef struct emulator_stream *cudaStream_t;
+typedef struct emulator_graph *cudaGraph_t, *cudaGraphExec_t;
+typedef struct emulator_event *cudaEvent_t;
+void emulator_launch(dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread);
+/* Arguments are taken by value when the launch is asked for, as a GPU's are. */
+template <typename... P, typename... A>
+static inline void emulator_call(void (*kernel)(P...), dim3 grid, unsigned threads, cudaStream_t stream, A... args) {
+    emulator_launch(grid, threads, stream, [=] { kernel(args...); });
+}
+#define CUDA_LAUNCH(kernel, grid, block, stream, ...) emulator_call(kernel, grid, block, stream, __VA_ARGS__)
+
+enum cudaError_t {
+    cudaSuccess,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorECCUncorrectable = 214,
+    cudaErrorNvlinkUncorrectable = 220,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorContextIsDestroyed = 709,
+    cudaErrorAssert = 710,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorInvalidPc = 718,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorExternalDevice = 911,
+    cudaErrorUnknown = 999
+};
+enum cudaMemcpyKind { cudaMemcpyDefault, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaStreamCaptureModeThreadLocal = 1 };
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
@@ -55,6 +79,18 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned flags, int priority);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorString(cudaError_t code);

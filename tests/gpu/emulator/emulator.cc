@@ -1,12 +1,16 @@
-/* emulator: fibers for a block's threads, and memory calls on the host. A block whose threads do not all reach the same barrier ends the
- * program: on a GPU it would hang or compute nonsense. */
-#include "kernels/cuda/cuda.cuh"
+/* emulator: fibers for a block's threads, and memory, streams and graphs on the host. A block whose threads do not all reach the
+ * same barrier ends the program: on a GPU it would hang or compute nonsense. */
+#include "kernels/cuda/cudnn.cuh"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+
+#include <mutex>
+#include <vector>
 
 enum { MOST_THREADS = 1024, STACK_BYTES = 128 << 10 };
 
@@ -16,12 +20,15 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 static struct {
     ucontext_t first[MOST_THREADS];
     jmp_buf scheduler, fiber[MOST_THREADS];
-    bool made[MOST_THREADS], done[MOST_THREADS];
+    sigjmp_buf launch;
+    void *stack[MOST_THREADS];
+    bool made[MOST_THREADS], done[MOST_THREADS], running;
     float exchange[MOST_THREADS];
     unsigned current;
-    emulator_body body;
-    void *context;
+    const std::function<void()> *body;
 } block;
+static std::recursive_mutex gate; /* one kernel at a time */
+static cudaError_t fault;         /* stays once it has happened */
 
 static void to_scheduler(void) {
     if (!_setjmp(block.fiber[block.current]))
@@ -30,7 +37,7 @@ static void to_scheduler(void) {
 
 static void fiber_main(void) {
     for (;;) {
-        block.body(block.context);
+        (*block.body)();
         block.done[block.current] = true;
         to_scheduler();
     }
@@ -43,7 +50,9 @@ static void to_fiber(unsigned t) {
         _longjmp(block.fiber[t], 1);
     block.made[t] = true;
     getcontext(&block.first[t]);
-    block.first[t].uc_stack.ss_sp = malloc(STACK_BYTES);
+    if (!block.stack[t])
+        block.stack[t] = malloc(STACK_BYTES);
+    block.first[t].uc_stack.ss_sp = block.stack[t];
     block.first[t].uc_stack.ss_size = STACK_BYTES;
     block.first[t].uc_link = NULL;
     makecontext(&block.first[t], fiber_main, 0);
@@ -79,41 +88,137 @@ static void run_block(unsigned threads) {
     }
 }
 
-void emulator_launch(dim3 grid, unsigned threads, emulator_body body, void *context) {
+/* A kernel went where nothing is: back to its launch. Elsewhere the signal means what it always means. */
+static void on_fault(int signum) {
+    if (block.running)
+        siglongjmp(block.launch, 1);
+    signal(signum, SIG_DFL);
+}
+
+static void watch_faults(void) {
+    struct sigaction action = {};
+    action.sa_handler = on_fault;
+    action.sa_flags = SA_NODEFER;
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
+/* BRR_EMULATED_FAULT: the number of the launch that goes wrong, from 1. */
+static bool must_fail(void) {
+    static const char *wanted = getenv("BRR_EMULATED_FAULT");
+    static long launches;
+    return wanted && ++launches == atol(wanted);
+}
+
+static void run_kernel(dim3 grid, unsigned threads, const std::function<void()> &thread) {
+    static std::once_flag once;
+    std::call_once(once, watch_faults);
+    std::lock_guard<std::recursive_mutex> lock(gate);
+    if (fault)
+        return;
+    block.body = &thread;
+    gridDim = grid;
+    blockDim = dim3(threads);
+    if (must_fail()) {
+        fault = cudaErrorIllegalAddress;
+        return;
+    }
+    block.running = true;
+    if (!sigsetjmp(block.launch, 1)) {
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = dim3(x, y);
+                run_block(threads);
+            }
+    } else {
+        fault = cudaErrorIllegalAddress;
+        memset(block.made, 0, sizeof block.made);
+    }
+    block.running = false;
+}
+
+/* ---- streams and graphs ---- */
+
+struct emulator_stream {
+    std::vector<std::function<void()>> *captured; /* NULL: not capturing */
+};
+struct emulator_graph {
+    std::vector<std::function<void()>> work;
+};
+
+static cudaError_t queue(cudaStream_t stream, std::function<void()> work) {
+    if (stream->captured)
+        stream->captured->push_back(std::move(work));
+    else if (!fault)
+        work();
+    return fault;
+}
+
+void emulator_launch(dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread) {
     if (threads < 1 || threads > MOST_THREADS || !grid.x || !grid.y || grid.y > 65535) {
         fprintf(stderr, "emulator: a grid of %u x %u blocks of %u threads cannot be launched\n", grid.x, grid.y, threads);
         exit(2);
     }
-    block.body = body;
-    block.context = context;
-    gridDim = grid;
-    blockDim = dim3(threads);
-    for (unsigned y = 0; y < grid.y; y++)
-        for (unsigned x = 0; x < grid.x; x++) {
-            blockIdx = dim3(x, y);
-            run_block(threads);
-        }
+    queue(stream, [=] { run_kernel(grid, threads, thread); });
 }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) { return *ret = new emulator_stream(), fault; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, fault; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return stream && stream->captured ? cudaErrorStreamCaptureUnsupported : fault;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int) {
+    return stream->captured = new std::vector<std::function<void()>>(), fault;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret) {
+    *ret = new emulator_graph{std::move(*stream->captured)};
+    delete stream->captured;
+    stream->captured = NULL;
+    return fault;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long) {
+    return *ret = new emulator_graph(*graph), fault;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, fault; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, fault; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    for (const std::function<void()> &work : graph->work)
+        queue(stream, work);
+    return fault;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) { return *ret = NULL, fault; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return fault; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return fault; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return fault; }
+
+/* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **ret, size_t bytes) {
     *ret = bytes > (size_t)1 << 40 ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return *ret ? cudaSuccess : cudaErrorMemoryAllocation;
+    return *ret ? fault : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) { return cudaMalloc(ret, bytes); }
-cudaError_t cudaFree(void *p) { return free(p), cudaSuccess; }
-cudaError_t cudaFreeHost(void *p) { return free(p), cudaSuccess; }
-cudaError_t cudaMemset(void *p, int value, size_t bytes) { return memset(p, value, bytes), cudaSuccess; }
-cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t) { return memset(p, value, bytes), cudaSuccess; }
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-    return memmove(dst, src, bytes), cudaSuccess;
+cudaError_t cudaFree(void *p) { return free(p), fault; }
+cudaError_t cudaFreeHost(void *p) { return free(p), fault; }
+cudaError_t cudaMemset(void *p, int value, size_t bytes) { return memset(p, value, bytes), fault; }
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
+    return queue(stream, [=] { memset(p, value, bytes); });
 }
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    return queue(stream, [=] { memmove(dst, src, bytes); });
+}
+/* BRR_EMULATED_MEMORY: what the device says it has, in MiB; 1024 without. */
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
-    *free_bytes = *total_bytes = (size_t)1 << 30;
-    return cudaSuccess;
+    const char *wanted = getenv("BRR_EMULATED_MEMORY");
+    *free_bytes = *total_bytes = (size_t)(wanted ? atol(wanted) : 1024) << 20;
+    return fault;
 }
+
+/* ---- the device ---- */
+
 cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int *ordinal) { return *ordinal = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return fault; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "emulated");
@@ -121,18 +226,54 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
     p->major = 8;
     return cudaSuccess;
 }
+/* BRR_EMULATED_DRIVER: the CUDA version that the driver serves, as cudaDriverGetVersion counts; 0 = there is none. */
+cudaError_t cudaDriverGetVersion(int *version) {
+    const char *wanted = getenv("BRR_EMULATED_DRIVER");
+    return *version = wanted ? atoi(wanted) : CUDART_VERSION, cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return *least = *greatest = 0, cudaSuccess; }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) { return *ret = NULL, cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
-const char *cudaGetErrorString(cudaError_t code) { return code == cudaSuccess ? "no error" : "out of memory"; }
-const char *cudaGetErrorName(cudaError_t code) { return code == cudaSuccess ? "cudaSuccess" : "cudaErrorMemoryAllocation"; }
+cudaError_t cudaGetLastError(void) { return fault; }
+cudaError_t cudaPeekAtLastError(void) { return fault; }
+const char *cudaGetErrorString(cudaError_t code) {
+    return code == cudaSuccess                 ? "no error"
+           : code == cudaErrorIllegalAddress   ? "an illegal memory access was encountered"
+           : code == cudaErrorMemoryAllocation ? "out of memory"
+                                               : "another error";
+}
+const char *cudaGetErrorName(cudaError_t code) {
+    return code == cudaSuccess                 ? "cudaSuccess"
+           : code == cudaErrorIllegalAddress   ? "cudaErrorIllegalAddress"
+           : code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+                                               : "cudaError";
+}
 
-struct cuda_products *cuda_products_open(struct device *, struct err *) { return (struct cuda_products *)malloc(1); }
+/* ---- what products.cu does with cuBLASLt ---- */
+
+struct cuda_products *cuda_products_open(struct device *, struct err *) {
+    return (struct cuda_products *)malloc(1);
+}
 void cuda_products_close(struct cuda_products *p) { free(p); }
+void cuda_products_version(int loaded[3], int compiled[3]) {
+    for (int i = 0; i < 3; i++)
+        loaded[i] = compiled[i] = i == 0 ? CUDART_VERSION / 1000 : 0;
+}
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *) {
     cuda_gemm_plain(s, g);
     return 0;
+}
+
+/* ---- cuDNN: never there ---- */
+
+int cudnn_takes(struct stream *, const struct cudnn_convolution *, bool *ret, size_t *ret_workspace, struct err *) {
+    *ret = false;
+    *ret_workspace = 0;
+    return 0;
+}
+int cudnn_run(struct stream *, const struct cudnn_convolution *, void *, struct err *) { return ERR_UNSUPPORTED; }
+void cudnn_close(struct cudnn *) {}
+void cudnn_describe(struct device_part *part) {
+    snprintf(part->name, sizeof part->name, "cuDNN");
+    snprintf(part->version, sizeof part->version, "none, emulated");
+    part->fits = true;
 }

@@ -1,0 +1,60 @@
+#include "nn/replay.h"
+
+static bool same(const struct replay_key *a, const struct replay_key *b) {
+    return a->in == b->in && a->out == b->out && a->rows == b->rows && a->seed == b->seed;
+}
+
+/* The entry of the key, else the one that is free or has waited longest, emptied. */
+static struct replay_entry *entry_for(struct replay *r, const struct replay_key *key) {
+    struct replay_entry *oldest = &r->entries[0];
+    for (int i = 0; i < REPLAY_MAX; i++) {
+        struct replay_entry *e = &r->entries[i];
+        if (e->used && same(&e->key, key))
+            return e;
+        if (!e->used ? oldest->used : oldest->used && e->turn < oldest->turn)
+            oldest = e;
+    }
+    graph_free(oldest->graph);
+    *oldest = (struct replay_entry){.key = *key};
+    return oldest;
+}
+
+static int record(struct replay_entry *e, struct stream *s, const struct replay_body *body, struct err *err) {
+    int rc = stream_record(s, err);
+    if (rc)
+        return rc;
+    rc = body->run(body->ctx, false, err);
+    int ended = stream_record_end(s, !rc, &e->graph, rc ? NULL : err);
+    return rc ? rc : ended;
+}
+
+int replay_run(struct replay *r, struct stream *s, const struct replay_key *key, const struct replay_body *body, struct err *err) {
+    struct device_info info;
+    device_describe(stream_device(s), &info);
+    if (!info.has_graphs)
+        return body->run(body->ctx, false, err);
+    struct replay_entry *e = entry_for(r, key);
+    e->turn = ++r->turns;
+    if (e->used && e->epoch != stream_epoch(s)) { /* another stream, or its memory has moved */
+        graph_free(e->graph);
+        *e = (struct replay_entry){.key = *key, .turn = r->turns};
+    }
+    int rc = 0;
+    if (e->graph)
+        rc = body->run(body->ctx, true, err);
+    else if (e->used)
+        rc = record(e, s, body, err);
+    else
+        rc = body->run(body->ctx, false, err);
+    if (!rc && e->graph)
+        rc = graph_run(e->graph, s, err);
+    e->used = !rc;
+    e->epoch = stream_epoch(s);
+    return rc;
+}
+
+void replay_done(struct replay *r) {
+    for (int i = 0; i < REPLAY_MAX; i++)
+        graph_free(r->entries[i].graph);
+    *r = (struct replay){0};
+}

@@ -1,0 +1,255 @@
+#include "run/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "kernels/op.h"
+
+enum { RING_DEPTH = 4, BUFFERS = 2 };
+
+/* Device memory of one micro-batch, and what has been put there. */
+struct buffer {
+    void *x, *labels;
+    const struct batch *batch; /* NULL: nothing */
+    int64_t micro;
+};
+
+struct feed {
+    struct feed_config config;
+    char description[200];
+    struct buffer buffers[BUFFERS];
+    int newest; /* buffer */
+    /* from readers */
+    struct prefetch *prefetch;
+    struct stream *copies; /* NULL: ops run on the calling thread, nothing is gained by copying ahead */
+    const struct batch *current, *next;
+    int64_t micro; /* newest of current */
+    /* resident */
+    struct resident *resident;
+    struct batch own;
+    int64_t *first, epoch, index;
+    void *device_first, *device_valid;
+    bool sent; /* first and valid of this batch */
+};
+
+static void *ring_alloc(void *ctx, unsigned long bytes) {
+    void *data = NULL;
+    return device_alloc_host(ctx, bytes, &data, NULL) ? NULL : data;
+}
+
+static void ring_free(void *ctx, void *data) { device_free_host(ctx, data); }
+
+static int open_readers(struct feed *f, struct err *err) {
+    const struct feed_config *c = &f->config;
+    struct device_info info;
+    device_describe(c->recordings.device, &info);
+    struct prefetch_config ring = {.batch_size = c->batch_size,
+                                   .workers = c->workers,
+                                   .depth = RING_DEPTH,
+                                   .window = c->window,
+                                   .channels = c->channels,
+                                   .alloc = ring_alloc,
+                                   .free = ring_free,
+                                   .alloc_ctx = c->recordings.device};
+    int rc = 0;
+    if (info.is_async)
+        rc = stream_open(c->recordings.device, STREAM_NORMAL, &f->copies, err);
+    return rc ? rc : prefetch_start(c->recordings.manifest, c->sampler, &ring, c->epoch, c->index, &f->prefetch, err);
+}
+
+static int open_resident(struct feed *f, struct stream *s, struct err *err) {
+    const struct feed_config *c = &f->config;
+    size_t n = (size_t)c->batch_size;
+    f->first = calloc(n, sizeof *f->first);
+    f->own.valid = calloc(n, sizeof *f->own.valid);
+    f->epoch = c->epoch;
+    f->index = c->index;
+    int rc = f->first && f->own.valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a batch");
+    if (!rc)
+        rc = device_alloc(c->recordings.device, n * sizeof *f->first, &f->device_first, err);
+    if (!rc)
+        rc = device_alloc(c->recordings.device, n * sizeof *f->own.valid, &f->device_valid, err);
+    return rc ? rc : resident_open(&c->recordings, s, &f->resident, err);
+}
+
+/* Whether recordings are to be resident; says why. */
+static int choose(struct feed *f, bool *ret, struct err *err) {
+    const struct feed_config *c = &f->config;
+    struct device_info info;
+    device_describe(c->recordings.device, &info);
+    int64_t need = resident_bytes(&c->recordings);
+    bool fits = need <= c->room_bytes && c->channels <= WINDOWS_MAX_CHANNELS;
+    long long need_mib = (long long)(need >> 20), room_mib = (long long)(c->room_bytes > 0 ? c->room_bytes >> 20 : 0);
+    if (c->residence == FEED_RESIDENT_ON && !fits)
+        return err_set(err, ERR_EXHAUSTED,
+                       "data.resident: on, but the recordings take %lld MiB of device memory and %lld MiB are left for them; set "
+                       "data.resident to auto, or lower training.micro_batch_size",
+                       need_mib, room_mib);
+    *ret = c->residence == FEED_RESIDENT_ON || (c->residence == FEED_RESIDENT_AUTO && info.is_async && fits);
+    if (*ret)
+        str_format(f->description, sizeof f->description, "recordings are resident in device memory, %lld MiB", need_mib);
+    else
+        str_format(f->description, sizeof f->description, "windows are read by %d threads%s", c->workers,
+                   c->residence == FEED_RESIDENT_OFF ? ": data.resident is off"
+                   : !info.is_async                  ? ""
+                                                     : ": the recordings do not fit into device memory");
+    if (!*ret && c->residence == FEED_RESIDENT_AUTO && info.is_async) {
+        size_t len = strlen(f->description);
+        str_format(f->description + len, sizeof f->description - len, " (%lld MiB, %lld left)", need_mib, room_mib);
+    }
+    return 0;
+}
+
+int feed_open(const struct feed_config *config, struct stream *s, struct feed **ret, struct err *err) {
+    struct feed *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for batches");
+    f->config = *config;
+    size_t samples = (size_t)config->micro_batch_size * (size_t)config->window;
+    bool resident = false;
+    int rc = choose(f, &resident, err);
+    if (!rc)
+        rc = resident ? open_resident(f, s, err) : open_readers(f, err);
+    for (int i = 0; !rc && i < (f->copies ? BUFFERS : 1); i++) {
+        rc = device_alloc(config->recordings.device, samples * (size_t)config->channels * sizeof(float), &f->buffers[i].x, err);
+        if (!rc)
+            rc = device_alloc(config->recordings.device, samples, &f->buffers[i].labels, err);
+    }
+    if (rc) {
+        feed_close(f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
+void feed_close(struct feed *f) {
+    if (!f)
+        return;
+    struct device *dev = f->config.recordings.device;
+    stream_close(f->copies); /* waits for what is on its way */
+    prefetch_stop(f->prefetch);
+    resident_close(f->resident);
+    device_free(dev, f->device_first);
+    device_free(dev, f->device_valid);
+    for (int i = 0; i < BUFFERS; i++) {
+        device_free(dev, f->buffers[i].x);
+        device_free(dev, f->buffers[i].labels);
+    }
+    free(f->first);
+    free(f->own.valid);
+    free(f);
+}
+
+const char *feed_description(const struct feed *f) { return f->description; }
+
+/* The order of data/prefetch: an epoch's last partial batch is dropped, or kept when it is the only one. */
+static const struct batch *cut_next(struct feed *f) {
+    int64_t total = sampler_epoch_windows(f->config.sampler), size = f->config.batch_size;
+    if (f->index + size > total && !(f->index == 0 && total < size)) {
+        f->epoch++;
+        f->index = 0;
+    }
+    size = total < size ? total : size;
+    f->own.epoch = f->epoch;
+    f->own.first_index = f->index;
+    f->own.size = (int)size;
+    for (int64_t i = 0; i < size; i++) {
+        struct window_ref ref = sampler_at(f->config.sampler, f->epoch, f->index + i);
+        resident_locate(f->resident, &ref, f->config.window, &f->first[i], &f->own.valid[i]);
+    }
+    f->index += size;
+    f->sent = false;
+    return &f->own;
+}
+
+bool feed_poll(struct feed *f, int wait_ms) { return f->resident || f->next || prefetch_poll(f->prefetch, wait_ms); }
+
+int feed_next(struct feed *f, const struct batch **ret, struct err *err) {
+    int rc = 0;
+    if (f->resident)
+        f->current = cut_next(f);
+    else if (f->next)
+        f->current = f->next;
+    else
+        rc = prefetch_next(f->prefetch, &f->current, NULL, err);
+    f->next = NULL;
+    f->micro = -1;
+    if (!rc)
+        *ret = f->current;
+    return rc;
+}
+
+/* Queues the copy of a micro-batch. */
+static int stage(struct feed *f, struct stream *s, int buffer, const struct batch *batch, int64_t micro, struct err *err) {
+    const struct feed_config *c = &f->config;
+    struct buffer *to = &f->buffers[buffer];
+    int64_t samples = c->micro_batch_size * c->window, first = micro * samples;
+    to->batch = NULL;
+    int rc = stream_to_device(s, to->x, batch->x + first * c->channels, (size_t)(samples * c->channels) * sizeof(float), err);
+    if (!rc)
+        rc = stream_to_device(s, to->labels, batch->labels + first, (size_t)samples, err);
+    if (!rc) {
+        to->batch = batch;
+        to->micro = micro;
+    }
+    return rc;
+}
+
+static int cut_micro(struct feed *f, struct stream *s, int64_t micro, const struct tensor *x, const struct tensor *labels,
+                     struct err *err) {
+    int64_t first = micro * f->config.micro_batch_size;
+    size_t n = (size_t)f->own.size;
+    int rc = f->sent ? 0 : stream_to_device(s, f->device_first, f->first, n * sizeof *f->first, err);
+    if (!rc && !f->sent)
+        rc = stream_to_device(s, f->device_valid, f->own.valid, n * sizeof *f->own.valid, err);
+    struct windows_args cut = {.rows = resident_rows(f->resident),
+                               .row_labels = resident_labels(f->resident),
+                               .first = (const int64_t *)f->device_first + first,
+                               .valid = (const int32_t *)f->device_valid + first,
+                               .x = *x,
+                               .labels = *labels};
+    f->sent = !rc;
+    return rc ? rc : op_windows(s, &cut, err);
+}
+
+int feed_micro(struct feed *f, struct stream *s, int64_t micro, struct tensor *ret_x, struct tensor *ret_labels, struct err *err) {
+    const struct feed_config *c = &f->config;
+    int rc = 0;
+    if (f->copies) {
+        int ahead = 1 - f->newest;
+        if (f->buffers[ahead].batch != f->current || f->buffers[ahead].micro != micro)
+            rc = stage(f, f->copies, ahead, f->current, micro, err);
+        if (!rc)
+            rc = stream_wait(s, f->copies, err);
+        f->buffers[ahead].batch = NULL; /* a batch's address may come again with other windows */
+        f->newest = ahead;
+    } else if (f->prefetch) {
+        rc = stage(f, s, 0, f->current, micro, err);
+    }
+    f->micro = micro;
+    *ret_x = tensor_3d(f->buffers[f->newest].x, DTYPE_F32, c->micro_batch_size, c->window, c->channels);
+    *ret_labels = tensor_2d(f->buffers[f->newest].labels, DTYPE_U8, c->micro_batch_size, c->window);
+    return rc || !f->resident ? rc : cut_micro(f, s, micro, ret_x, ret_labels, err);
+}
+
+int feed_ahead(struct feed *f, struct err *err) {
+    const struct feed_config *c = &f->config;
+    if (!f->copies || f->next)
+        return 0;
+    if ((f->micro + 1) * c->micro_batch_size < c->batch_size)
+        return stage(f, f->copies, 1 - f->newest, f->current, f->micro + 1, err);
+    if (!prefetch_poll(f->prefetch, 0))
+        return 0; /* not read yet: feed_poll waits for it */
+    if (prefetch_next(f->prefetch, &f->next, NULL, NULL)) {
+        f->next = NULL; /* its error comes again in the batch's place */
+        return 0;
+    }
+    return stage(f, f->copies, 1 - f->newest, f->next, 0, err);
+}
+
+void feed_release(struct feed *f, const struct batch *b) {
+    if (f->prefetch)
+        prefetch_release(f->prefetch, b);
+}

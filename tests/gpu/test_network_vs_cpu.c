@@ -1,0 +1,459 @@
+/* test_network_vs_cpu [SECTION…]: the whole detector on the CPU and on cuda:0: a training pass's logits and gradients, inference,
+ * the losses of many steps, recorded work against the same work op by op, and loading and unloading with flat memory. Sections:
+ * gradients inference training replay unload; without one, all. BRR_TEST_MODEL=small|tiny|mini (default small; mini is for an
+ * emulated device). Prints a line per check; exits 77 without a GPU (or library), 1 when a check fails. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernels/op.h"
+#include "model/seizure.h"
+#include "nn/optim.h"
+
+enum { ROWS = 2, CHANNELS = 5 };
+
+struct scale {
+    int training_steps, loads;
+};
+
+static struct seizure_config config;
+static struct scale scale = {100, 1000};
+static int failures;
+static bool mini;
+
+/* A network on a device with one batch. */
+struct machine {
+    struct device *device;
+    struct stream *stream;
+    struct seizure_net *net;
+    struct optim optim;
+    void *x, *logits, *dlogits, *labels;
+    float *host; /* ROWS windows of inputs */
+    uint8_t *host_labels;
+    int32_t valid[ROWS];
+};
+
+static int64_t samples(void) { return ROWS * config.window; }
+
+static void verdict(bool ok, const char *what, double value, double most) {
+    failures += !ok;
+    printf("%-6s %-44s %.3g (at most %.3g)\n", ok ? "ok" : "FAILED", what, value, most);
+    fflush(stdout);
+}
+
+static int broken(const char *what, const struct err *err) {
+    failures++;
+    printf("FAILED %s: %s\n", what, err->message);
+    return 1;
+}
+
+static void draw(struct machine *m, uint32_t batch) {
+    struct rng rng;
+    rng_init(&rng, 11, RNG_SYNTH, batch);
+    for (int64_t i = 0; i < samples() * config.in_channels; i++)
+        m->host[i] = (float)rng_normal(&rng);
+    for (int64_t row = 0; row < ROWS; row++) { /* a seizure is louder: there is something to learn */
+        int64_t from = config.window / 4 * (int64_t)(1 + batch % 2), to = from + config.window / 4;
+        for (int64_t t = 0; t < config.window; t++)
+            m->host_labels[row * config.window + t] = t >= from && t < to;
+        for (int64_t i = (row * config.window + from) * config.in_channels; i < (row * config.window + to) * config.in_channels;
+             i++)
+            m->host[i] *= 3;
+        m->valid[row] = (int32_t)(config.window - 16 * row);
+    }
+}
+
+static int upload(struct machine *m, struct err *err) {
+    size_t n = (size_t)samples();
+    int rc = stream_to_device(m->stream, m->x, m->host, n * (size_t)config.in_channels * sizeof(float), err);
+    if (!rc)
+        rc = stream_to_device(m->stream, m->labels, m->host_labels, n, err);
+    return rc ? rc : stream_sync(m->stream, err);
+}
+
+static int open_machine(struct machine *m, const char *device, enum dtype precision, struct err *err) {
+    *m = (struct machine){0};
+    struct seizure_options options = {.max_batch = ROWS, .training = true, .precision = precision};
+    struct optim_config optim = {
+        .learning_rate = 3e-4, .weight_decay = 0.05, .gradient_clip = 1, .total_steps = scale.training_steps, .warmup_ratio = 0.1};
+    size_t n = (size_t)samples();
+    m->host = calloc(n * (size_t)config.in_channels, sizeof(float));
+    m->host_labels = calloc(n, 1);
+    if (!m->host || !m->host_labels)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    int rc = device_open(device, 0, &m->device, err);
+    if (!rc)
+        rc = stream_open(m->device, STREAM_NORMAL, &m->stream, err);
+    if (!rc)
+        rc = seizure_new(m->device, &config, &options, &m->net, err);
+    if (!rc)
+        rc = seizure_init(m->net, m->stream, 5, 0.25, err);
+    if (!rc)
+        rc = optim_init(&m->optim, seizure_params(m->net), &optim, m->stream, err);
+    if (!rc)
+        rc = device_alloc(m->device, n * (size_t)config.in_channels * sizeof(float), &m->x, err);
+    if (!rc)
+        rc = device_alloc(m->device, n * sizeof(float), &m->logits, err);
+    if (!rc)
+        rc = device_alloc(m->device, n * sizeof(float), &m->dlogits, err);
+    return rc ? rc : device_alloc(m->device, n, &m->labels, err);
+}
+
+static void close_machine(struct machine *m) {
+    optim_done(&m->optim);
+    seizure_free(m->net);
+    if (m->device) {
+        device_free(m->device, m->x);
+        device_free(m->device, m->logits);
+        device_free(m->device, m->dlogits);
+        device_free(m->device, m->labels);
+    }
+    stream_close(m->stream);
+    device_close(m->device);
+    free(m->host);
+    free(m->host_labels);
+}
+
+/* Forward, loss and backward of the batch; the loss per sample. */
+static int pass(struct machine *m, uint32_t step, double *ret_loss, struct err *err) {
+    double sum = 0;
+    int64_t count = 0;
+    struct tensor x = tensor_3d(m->x, DTYPE_F32, ROWS, config.window, config.in_channels);
+    struct tensor logits = tensor_2d(m->logits, DTYPE_F32, ROWS, config.window);
+    struct seizure_pass at = {.seed = 3, .step = step};
+    struct loss_args loss = {.kind = LOSS_FOCAL,
+                             .logits = logits,
+                             .labels = tensor_2d(m->labels, DTYPE_U8, ROWS, config.window),
+                             .dlogits = tensor_2d(m->dlogits, DTYPE_F32, ROWS, config.window),
+                             .valid = m->valid,
+                             .alpha = 0.5f,
+                             .gamma = 2,
+                             .pos_weight = 2,
+                             .scale = 1.0f / (float)samples(),
+                             .host_loss_sum = &sum,
+                             .host_count = &count};
+    int rc = optim_zero_grad(&m->optim, m->stream, err);
+    if (!rc)
+        rc = seizure_forward_train(m->net, m->stream, &x, &at, &logits, err);
+    if (!rc)
+        rc = op_loss(m->stream, &loss, err);
+    if (!rc)
+        rc = seizure_backward(m->net, m->stream, &loss.dlogits, &at, err);
+    if (!rc)
+        rc = stream_sync(m->stream, err);
+    *ret_loss = sum / (double)(count ? count : 1);
+    return rc;
+}
+
+static int infer(struct machine *m, struct err *err) {
+    struct tensor x = tensor_3d(m->x, DTYPE_F32, ROWS, config.window, config.in_channels);
+    struct tensor logits = tensor_2d(m->logits, DTYPE_F32, ROWS, config.window);
+    int rc = seizure_infer(m->net, m->stream, &x, &logits, err);
+    return rc ? rc : stream_sync(m->stream, err);
+}
+
+static float *fetch(struct machine *m, const void *from, int64_t n, struct err *err) {
+    float *host = malloc((size_t)n * sizeof *host);
+    if (host && (stream_to_host(m->stream, host, from, (size_t)n * sizeof *host, err) || stream_sync(m->stream, err))) {
+        free(host);
+        return NULL;
+    }
+    return host;
+}
+
+/* |a − b| / |a| */
+static double distance(const float *a, const float *b, int64_t n) {
+    double difference = 0, norm = 1e-30;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)b[i] - (double)a[i];
+        difference += d * d;
+        norm += (double)a[i] * (double)a[i];
+    }
+    return sqrt(difference / norm);
+}
+
+static double logits_distance(struct machine *a, struct machine *b, struct err *err) {
+    float *x = fetch(a, a->logits, samples(), err), *y = fetch(b, b->logits, samples(), err);
+    double d = x && y ? distance(x, y, samples()) : INFINITY;
+    free(x);
+    free(y);
+    return d;
+}
+
+/* The gradient as one vector, and its worst tensor among those whose norm counts (a thousandth of the whole). */
+static int compare_gradients(struct machine *cpu, struct machine *gpu, double ret[2], struct err *err) {
+    const struct param_set *set = seizure_params(cpu->net);
+    float *a = fetch(cpu, set->grad, set->data_count, err), *b = fetch(gpu, seizure_params(gpu->net)->grad, set->data_count, err);
+    ret[0] = ret[1] = INFINITY;
+    double whole = 0;
+    for (int64_t i = 0; a && i < set->data_count; i++)
+        whole += (double)a[i] * (double)a[i];
+    if (a && b) {
+        ret[0] = distance(a, b, set->data_count);
+        ret[1] = 0;
+        for (int i = 0; i < set->count; i++) {
+            const struct param *p = &set->items[i];
+            double norm = 0;
+            for (int64_t k = 0; p->kind != PARAM_BUFFER && k < p->count; k++)
+                norm += (double)a[p->offset + k] * (double)a[p->offset + k];
+            double d = norm > 1e-6 * whole ? distance(a + p->offset, b + p->offset, p->count) : 0;
+            if (!(d <= ret[1]))
+                ret[1] = d;
+        }
+    }
+    free(a);
+    free(b);
+    return a && b ? 0 : -1;
+}
+
+/* ---- sections ---- */
+
+static int open_pair(struct machine *cpu, struct machine *gpu, enum dtype precision, struct err *err) {
+    int rc = open_machine(cpu, "cpu", precision, err);
+    *gpu = (struct machine){0};
+    rc = rc ? rc : open_machine(gpu, "cuda:0", precision, err);
+    if (rc)
+        return rc;
+    draw(cpu, 0);
+    draw(gpu, 0);
+    rc = upload(cpu, err);
+    return rc ? rc : upload(gpu, err);
+}
+
+static void gradients(enum dtype precision) {
+    struct machine cpu, gpu;
+    struct err err = {0};
+    bool bf16 = precision == DTYPE_BF16;
+    double loss[2] = {0, 0}, d[2];
+    int rc = open_pair(&cpu, &gpu, precision, &err);
+    if (bf16 && rc == ERR_UNSUPPORTED) {
+        printf("-      bf16: %s\n", err.message);
+    } else if (rc || pass(&cpu, 0, &loss[0], &err) || pass(&gpu, 0, &loss[1], &err) || compare_gradients(&cpu, &gpu, d, &err)) {
+        broken("gradients", &err);
+    } else if (bf16) { /* rounding dominates single gradients at random weights; the pass itself must agree */
+        double l = logits_distance(&cpu, &gpu, &err);
+        verdict(l <= 5e-2, "bf16 training logits", l, 5e-2);
+        double dl = fabs(loss[0] - loss[1]) / loss[0];
+        verdict(dl <= 1e-2, "bf16 loss", dl, 1e-2);
+    } else {
+        double l = logits_distance(&cpu, &gpu, &err);
+        verdict(l <= 1e-4, "fp32 training logits", l, 1e-4);
+        verdict(d[0] <= 1e-3, "fp32 gradient", d[0], 1e-3);
+        verdict(d[1] <= 1e-2, "fp32 gradient, worst tensor", d[1], 1e-2);
+    }
+    close_machine(&cpu);
+    close_machine(&gpu);
+}
+
+static void inference(enum dtype precision) {
+    struct machine cpu, gpu;
+    struct err err = {0};
+    bool bf16 = precision == DTYPE_BF16;
+    double most = bf16 ? 5e-2 : 1e-4;
+    int rc = open_pair(&cpu, &gpu, precision, &err);
+    if (bf16 && rc == ERR_UNSUPPORTED) {
+        printf("-      bf16: %s\n", err.message);
+    } else if (rc || infer(&cpu, &err) || infer(&gpu, &err)) {
+        broken("inference", &err);
+    } else {
+        double l = logits_distance(&cpu, &gpu, &err);
+        verdict(l <= most, bf16 ? "bf16 inference logits" : "fp32 inference logits", l, most);
+    }
+    close_machine(&cpu);
+    close_machine(&gpu);
+}
+
+static void training(void) {
+    struct machine cpu, gpu;
+    struct err err = {0};
+    double worst = 0, first = NAN, last = NAN;
+    int rc = open_pair(&cpu, &gpu, DTYPE_F32, &err);
+    for (int step = 0; !rc && step < scale.training_steps; step++) {
+        struct machine *both[] = {&cpu, &gpu};
+        double loss[2];
+        struct optim_report report;
+        for (int i = 0; !rc && i < 2; i++) {
+            draw(both[i], (uint32_t)step);
+            rc = upload(both[i], &err);
+            rc = rc ? rc : pass(both[i], (uint32_t)step, &loss[i], &err);
+            rc = rc ? rc : optim_step(&both[i]->optim, both[i]->stream, step, &report, &err);
+        }
+        if (rc)
+            break;
+        worst = fmax(worst, fabs(loss[0] - loss[1]));
+        first = step ? first : loss[0];
+        last = loss[0];
+    }
+    if (rc)
+        broken("training", &err);
+    else
+        verdict(worst <= 1e-3, "loss over the training steps, difference", worst, 1e-3);
+    printf("       %d steps: loss %.4f to %.4f\n", scale.training_steps, first, last);
+    close_machine(&cpu);
+    close_machine(&gpu);
+}
+
+/* Steps and inferences with and without recording: everything that comes out, bit for bit. */
+static int work(struct machine *m, float **ret, int64_t *ret_n, struct err *err) {
+    const struct param_set *set = seizure_params(m->net);
+    int64_t n = set->data_count, steps = 5;
+    float *all = malloc((size_t)(n + steps * samples()) * sizeof *all), *at = all;
+    struct optim_report report;
+    double loss;
+    int rc = all ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory");
+    for (int step = 0; !rc && step < steps; step++) { /* inference between them, and another place of dropout every time */
+        draw(m, (uint32_t)step);
+        rc = upload(m, err);
+        rc = rc ? rc : pass(m, (uint32_t)step, &loss, err);
+        rc = rc ? rc : optim_step(&m->optim, m->stream, step, &report, err);
+        rc = rc ? rc : infer(m, err);
+        rc = rc ? rc : stream_to_host(m->stream, at, m->logits, (size_t)samples() * sizeof *at, err);
+        rc = rc ? rc : stream_sync(m->stream, err);
+        at += samples();
+    }
+    if (!rc)
+        rc = stream_to_host(m->stream, at, set->data, (size_t)n * sizeof *at, err);
+    rc = rc ? rc : stream_sync(m->stream, err);
+    *ret = all;
+    *ret_n = n + steps * samples();
+    return rc;
+}
+
+static void replay(enum dtype precision) {
+    static const char *const settings[] = {"0", "1"};
+    float *results[2] = {NULL, NULL};
+    struct err err = {0};
+    struct device_info info = {0};
+    int64_t n = 0;
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++) {
+        struct machine m;
+        setenv("BRR_CUDA_GRAPHS", settings[i], 1);
+        if (!(rc = open_machine(&m, "cuda:0", precision, &err)))
+            rc = work(&m, &results[i], &n, &err);
+        if (m.device)
+            device_describe(m.device, &info);
+        close_machine(&m);
+    }
+    unsetenv("BRR_CUDA_GRAPHS");
+    int64_t differ = 0;
+    for (int64_t i = 0; !rc && i < n; i++)
+        differ += memcmp(&results[0][i], &results[1][i], sizeof(float)) != 0;
+    if (rc)
+        broken("replay", &err);
+    else
+        verdict(differ == 0 && info.has_graphs,
+                precision == DTYPE_BF16 ? "bf16 recorded against op by op, values" : "fp32 recorded against op by op, values",
+                (double)differ, 0);
+    free(results[0]);
+    free(results[1]);
+}
+
+static int load_once(struct device *device, struct err *err) {
+    struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
+    struct seizure_net *net = NULL;
+    struct stream *s = NULL;
+    void *x = NULL, *logits = NULL;
+    size_t n = (size_t)config.window * sizeof(float);
+    int rc = stream_open(device, STREAM_HIGH, &s, err);
+    if (!rc)
+        rc = seizure_new(device, &config, &options, &net, err);
+    if (!rc)
+        rc = seizure_init(net, s, 1, 0.1, err);
+    if (!rc)
+        rc = device_alloc(device, n * (size_t)config.in_channels, &x, err);
+    if (!rc)
+        rc = device_alloc(device, n, &logits, err);
+    struct tensor in = tensor_3d(x, DTYPE_F32, 1, config.window, config.in_channels),
+                  out = tensor_2d(logits, DTYPE_F32, 1, config.window);
+    for (int i = 0; !rc && i < 3; i++) /* op by op, recording, recorded */
+        rc = seizure_infer(net, s, &in, &out, err);
+    if (!rc)
+        rc = stream_sync(s, err);
+    device_free(device, x);
+    device_free(device, logits);
+    seizure_free(net);
+    stream_close(s);
+    return rc;
+}
+
+static void unload(void) {
+    if (!mini)
+        seizure_preset("tiny", CHANNELS, &config, NULL); /* a thousand times: what counts is that all kinds of memory are taken */
+    struct device *device = NULL;
+    struct device_info before = {0}, after = {0};
+    struct err err = {0};
+    int64_t live = 0, allocations = 0;
+    int rc = device_open("cuda:0", 0, &device, &err), warm = scale.loads / 10;
+    for (int i = 0; !rc && i < scale.loads; i++) {
+        if (i == warm)
+            rc = device_probe("cuda:0", &before, &err);
+        rc = rc ? rc : load_once(device, &err);
+    }
+    if (!rc)
+        device_alloc_stats(device, &live, &allocations);
+    if (!rc)
+        rc = device_probe("cuda:0", &after, &err);
+    device_close(device);
+    if (rc) {
+        broken("unload", &err);
+        return;
+    }
+    verdict(live == 0, "bytes still taken after the last unload", (double)live, 0);
+    double lost = (double)(before.free_bytes - after.free_bytes);
+    verdict(lost <= 4 << 20, "bytes the device has fewer after all loads", lost, 4 << 20);
+    printf("       %d loads and unloads\n", scale.loads);
+}
+
+static bool wanted(int argc, char **argv, const char *section) {
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], section))
+            return true;
+    return argc == 1;
+}
+
+static int choose_model(const char *name) {
+    mini = !strcmp(name, "mini");
+    int rc = seizure_preset(mini ? "tiny" : name, CHANNELS, &config, NULL);
+    if (mini) {
+        config.window = 256;
+        memcpy(config.encoder_channels, (int[]){8, 8, 16, 16}, sizeof config.encoder_channels);
+        config.rescnn_blocks = config.mamba_layers = 1;
+        config.headdim = 8;
+        config.d_state = 8;
+        scale = (struct scale){6, 12};
+    }
+    return rc;
+}
+
+int main(int argc, char **argv) {
+    const char *model = getenv("BRR_TEST_MODEL");
+    struct device_info info;
+    struct err err = {0};
+    if (choose_model(model ? model : "small")) {
+        printf("BRR_TEST_MODEL=%s; expected small, tiny, base or mini\n", model);
+        return 2;
+    }
+    if (device_probe("cuda:0", &info, &err)) {
+        printf("skipped: %s\n", err.message);
+        return 77;
+    }
+    printf("%s: %s\n", info.name, info.description);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        enum dtype precision = bf16 ? DTYPE_BF16 : DTYPE_F32;
+        if (wanted(argc, argv, "gradients"))
+            gradients(precision);
+        if (wanted(argc, argv, "inference"))
+            inference(precision);
+        if (wanted(argc, argv, "replay"))
+            replay(precision);
+    }
+    if (wanted(argc, argv, "training"))
+        training();
+    if (wanted(argc, argv, "unload"))
+        unload();
+    printf("%d failed\n", failures);
+    return failures ? 1 : 0;
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""A fault that takes the device from the process ends the daemon with a code of its own after the job went back to the queue; the next
+daemon finishes the job. A driver that is too old is named with the mend, and a machine without one computes on its CPU. The device is
+the emulated one."""
+import os
+import subprocess
+import sys
+
+from daemon import MINI, Daemon, make_corpus, temporary
+
+EMULATED = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "libbrr_cuda_emulated.so")
+DEVICE_LOST = 70
+
+
+def start(tmp, environment, *sets):
+    os.environ.update(environment)
+    daemon = Daemon(tmp, sets)
+    daemon.start()
+    for name in environment:
+        os.environ.pop(name)
+    return daemon
+
+
+def check_fault(tmp):
+    make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_FAULT": "150"}, "devices=[cuda:0]")
+    code, job, err = daemon.submit(f"data.source=file://{tmp}/eeg", *MINI, "training.max_steps=2", "training.precision=fp32",
+                                   "limits.restarts=3", watch=False)
+    assert code == 0, err
+    assert daemon.process.wait(timeout=120) == DEVICE_LOST, daemon.read_log()
+    assert "cudaErrorIllegalAddress" in daemon.read_log() and "lost" in daemon.read_log(), daemon.read_log()
+    daemon = start(tmp, {}, "devices=[cpu]")
+    done = daemon.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    assert done["state"] == "succeeded", done
+    assert daemon.stop() == 0
+
+
+def doctor(daemon):
+    code, out, err = daemon.ctl("doctor")
+    return code, out + err
+
+
+def check_drivers(tmp):
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_DRIVER": "0"})
+    code, text = doctor(daemon)
+    assert code == 0 and "devices: cpu" in text, text
+    assert "devices: cpu" in daemon.read_log() and "580" in daemon.read_log(), daemon.read_log()
+    assert daemon.stop() == 0
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_DRIVER": "12080"})
+    code, text = doctor(daemon)
+    assert code != 0 and "serves CUDA 12.8" in text and "install driver 580 or newer" in text, text
+    assert daemon.stop() == 0
+    environment = {**os.environ, "BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_DRIVER": "12080"}
+    refused = Daemon(tmp, ["devices=[cuda:0]"])
+    r = subprocess.run(refused.command(), env=environment, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 1 and "install driver 580 or newer" in r.stderr, r.stderr
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED})
+    code, text = doctor(daemon)
+    assert code == 0 and "cuda:0: emulated" in text and "cuBLASLt" in text, text
+    assert daemon.stop() == 0
+
+
+def main():
+    if not os.path.exists(EMULATED):
+        print("skipped: no emulated CUDA backend in this build")
+        return 77
+    with temporary() as tmp:
+        check_fault(tmp)
+    with temporary() as tmp:
+        check_drivers(tmp)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# gpu.sh check BUILD OUT.json | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build folder or
+# that of an unpacked bundle (then libs/ beside bin/ holds what programs load).
+set -euo pipefail
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
+verb=$1 build=$2 out=$3
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "gpu: $*"; exit 1; }
+
+programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_op_windows
+    tests/test_fault tests/task_driver)
+most_bytes=$((40 << 20))
+
+bundle() {
+    local stage size
+    [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
+    stage=$(mktemp -d)
+    mkdir -p "$stage/brr/build/"{bin,lib,tests,libs} "$stage/brr/"{tools,configs}
+    cp "$root/dev" "$stage/brr/"
+    cp "$root/tools/gpu.sh" "$stage/brr/tools/"
+    cp "$root/configs/"*.yaml "$stage/brr/configs/"
+    git -C "$root" describe --always --dirty >"$stage/brr/revision" 2>/dev/null || echo unknown >"$stage/brr/revision"
+    cp "$build/lib/libbrr_cuda.so" "$stage/brr/build/lib/"
+    for program in "${programs[@]}"; do
+        cp "$build/$program" "$stage/brr/build/$program"
+    done
+    # What these load from packages, but for the C and C++ runtimes and what comes with CUDA: the target has its own.
+    (cd "$build" && ldd "${programs[@]}") | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+        grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)\.so|/cuda/' | xargs -r cp -L -t "$stage/brr/build/libs/"
+    strip --strip-debug "$stage"/brr/build/{bin,tests,libs}/* "$stage/brr/build/lib/libbrr_cuda.so" 2>/dev/null || true
+    tar -C "$stage" -c brr | gzip -9 >"$out"
+    rm -rf "$stage"
+    size=$(stat -c %s "$out")
+    [ "$size" -le "$most_bytes" ] || die "the bundle has $((size >> 20)) MiB; at most $((most_bytes >> 20))"
+    say "gpu-bundle: $out, $((size >> 10)) KiB; unpack it and run brr/dev gpu"
+}
+
+where() { find /usr/local /usr/lib /opt "$HOME" -name "$1" -not -path '*/stubs/*' -printf '%h\n' 2>/dev/null | head -1 || true; }
+
+# The folder of cuBLASLt as the backend wants it, where the loader does not find it by itself.
+find_products() {
+    local wanted found
+    wanted=$(ldd "$build/lib/libbrr_cuda.so" | awk '/libcublasLt.*not found/ {print $1}')
+    [ -n "$wanted" ] || return 0
+    found=$(where "$wanted")
+    [ -n "$found" ] || die "no $wanted on this machine: install CUDA ${wanted##*.}'s cuBLAS"
+    printf '%s' "$found"
+}
+
+names=() verdicts=() spent=()
+
+write_json() {
+    local i
+    {
+        printf '{"time": "%s", "commit": "%s", "device": "%s", "checks": [' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$revision" "$device"
+        for i in "${!names[@]}"; do
+            printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "${verdicts[i]}" "${spent[i]}"
+        done
+        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)"
+    } >"$out"
+}
+
+# run NAME SECONDS COMMAND…: 77 is a skip; output goes to the log, the end of it to the screen when it fails.
+run() {
+    local name=$1 limit=$2 rc=0 start=$SECONDS verdict=passed
+    shift 2
+    [ -z "${BRR_GPU_LIMIT:-}" ] || [ "$BRR_GPU_LIMIT" -ge "$limit" ] || limit=$BRR_GPU_LIMIT
+    timeout -k 5 "$limit" "$@" >"$log/$name" 2>&1 || rc=$?
+    case $rc in
+    0) ;;
+    77) verdict=skipped ;;
+    124 | 137) verdict="over $limit s" ;;
+    *) verdict=failed ;;
+    esac
+    [ $rc -eq 0 ] || [ $rc -eq 77 ] || { say "--- $name"; tail -25 "$log/$name" | cut -c1-240 >&2; }
+    names+=("$name") verdicts+=("$verdict") spent+=($((SECONDS - start)))
+    write_json # after every check: whatever ends this early leaves what there is
+    return 0
+}
+
+# A short training from resident recordings, and the same from readers: the same weights.
+training() {
+    local dir way
+    dir=$(mktemp -d)
+    "$build/bin/edfgen" --out "$dir/eeg" --patients 3 --hours-per-patient 0.2 --seizures-per-patient 2 --seed 3
+    for way in auto off; do
+        BRR_TEST_DEVICE=cuda:0 "$build/tests/task_driver" "$root/configs/tiny.yaml" "$dir/$way" "$dir/cache" "data.source=file://$dir/eeg" \
+            training.max_steps=40 training.batch_size=8 training.micro_batch_size=4 "data.resident=$way" 2>&1 | tee "$dir/$way.log"
+    done
+    grep -q 'resident in device memory' "$dir/auto.log" || { echo "recordings were not resident"; return 1; }
+    [ "$(awk '/^checkpoint/ {sum = $3} END {print sum}' "$dir/auto.log")" = "$(awk '/^checkpoint/ {sum = $3} END {print sum}' "$dir/off.log")" ] ||
+        { echo "resident recordings gave other weights"; return 1; }
+    rm -rf "$dir"
+}
+
+doctor() {
+    local rc=0
+    export BRR_UP_DIR=$log/up
+    eval "$("$root/dev" up)"
+    BRR_ENDPOINT=$BRR_ENDPOINT "$build/bin/brrctl" doctor || rc=$?
+    "$root/dev" down
+    return $rc
+}
+
+sanitize() { # TOOL: compute-sanitizer over the ops
+    command -v compute-sanitizer >/dev/null || return 77
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/test_ops_vs_cpu" 1
+}
+
+bench() { # DTYPE [FILTER]; BRR_GPU_FILTER: only cases whose name contains it
+    local filter=${2:-${BRR_GPU_FILTER:-}}
+    "$build/bin/brr-bench" --device cuda --dtype "$1" --seconds 0.5 --json "$log/bench-$1${BRR_CUDNN:+-cudnn}.json" ${filter:+--filter "$filter"}
+}
+
+# The same with cuDNN's convolutions: COMMAND… with BRR_CUDNN=1, skipped where there is none.
+with_cudnn() {
+    [ -n "$cudnn" ] || return 77
+    export BRR_CUDNN=1 LD_LIBRARY_PATH=$cudnn${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    "$@"
+}
+
+figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
+
+check() {
+    local i failed=0
+    [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ./dev build first"
+    [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
+    local libs
+    libs=$(find_products)
+    [ ! -d "$build/libs" ] || libs=$build/libs${libs:+:$libs}
+    [ -z "$libs" ] || export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
+    export -f training doctor sanitize bench with_cudnn
+    cudnn=$(where 'libcudnn.so.9')
+    export cudnn
+    log=$(mktemp -d)
+    export build root log
+    revision=$(cat "$root/revision" 2>/dev/null || git -C "$root" describe --always --dirty)
+    device=$("$build/tests/test_fault" 2>&1) || case $? in
+    77) die "no GPU to be used here: ${device#skipped: }" ;;
+    esac
+    device=$(sed -n 's/^cuda:0: //p' <<<"$device" | head -1)
+    run fault 60 "$build/tests/test_fault"
+    run ops 120 "$build/tests/test_ops_vs_cpu"
+    run windows 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_windows"
+    for section in gradients inference replay training; do
+        run "network-$section" 150 "$build/tests/test_network_vs_cpu" $section
+    done
+    run doctor 60 bash -c doctor
+    run training 120 bash -c training
+    run bench-f32 150 bash -c 'bench f32'
+    run bench-bf16 150 bash -c 'bench bf16'
+    run ops-cudnn 120 bash -c 'with_cudnn "$build/tests/test_ops_vs_cpu"'
+    run network-cudnn 120 bash -c 'with_cudnn "$build/tests/test_network_vs_cpu" gradients inference replay'
+    run bench-bf16-cudnn 100 bash -c 'with_cudnn bench bf16 detector'
+    run unload 150 "$build/tests/test_network_vs_cpu" unload
+    [ -n "${BRR_GPU_FAST:-}" ] || run memcheck 180 bash -c 'sanitize memcheck'
+    [ -n "${BRR_GPU_FAST:-}" ] || run racecheck 180 bash -c 'sanitize racecheck'
+    grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/unload" | cut -c1-110 || true
+    grep -hE '^#|^(detector|scan|ssd),' "$log"/bench-* | cut -d, -f1-6,9,10 || true
+    for i in "${!names[@]}"; do
+        printf '%-20s %-12s %4d s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}"
+        case ${verdicts[i]} in passed | skipped) ;; *) failed=1 ;; esac
+    done
+    mkdir -p "$out.logs"
+    cp "$log"/* "$out.logs/" 2>/dev/null || true
+    rm -rf "$log"
+    say "gpu: $out, what each check printed in $out.logs"
+    return $failed
+}
+
+"$verb"
