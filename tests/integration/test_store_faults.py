@@ -88,6 +88,27 @@ def check_faults_that_stay(s3, d, recording, model):
         trace(d, recording, model)
 
 
+def check_kill(s3, d):
+    """kill -9 of the daemon while the last recording is on its way: the job goes on, and asks for that one alone."""
+    wanted = [k for k in s3.objects if k.startswith("third/")]
+    last = max(k for k in wanted if k.endswith(".edf"))
+    s3.faults = [Fault("GET", last, "stall", 2)]
+    before = len(glob.glob(f"{d.dir}/cache/objects/entries/*/*"))
+    code, job, err = d.submit(*[s for s in SETS if "source" not in s], "data.source=store://bucket/third", watch=False)
+    assert code == 0, err
+    deadline = time.monotonic() + 60
+    while len(glob.glob(f"{d.dir}/cache/objects/entries/*/*")) < before + len(wanted) - 1:
+        assert time.monotonic() < deadline, d.read_log()
+        time.sleep(0.01)
+    d.kill()
+    s3.requests.clear()
+    d.start()
+    end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    assert end["state"] == "succeeded", end
+    assert {r[1] for r in s3.requests if r[0] == "GET" and r[1]} == {last}, "what had arrived is not fetched again"
+    print("kill -9 of the daemon in mid-download: went on with what was missing")
+
+
 def check_time_limit(d):
     """An attempt's limit is a little less than the job takes, as 24 hours are for one of 25."""
     begun = time.monotonic()
@@ -101,7 +122,7 @@ def check_time_limit(d):
         assert limit_ms > 200 and job["state"] == "succeeded", (job, err)
         limit_ms = limit_ms * 3 // 4  # the machine was less busy than before
     assert job["reason"] == "time_limit" and code == 0, (job, err)
-    code, _, err = d.ctl("resume", job["job"])
+    code, _, err = d.ctl("resume", job["job"], "--set", "limits.wall_clock=none")
     assert code == 0, err
     end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed", "interrupted"))
     assert end["state"] == "succeeded" and weights(end["checkpoint"]) == want, end
@@ -118,11 +139,13 @@ def main():
         make_corpus(f"{tmp}/eeg", seed=5, patients=5, hours=0.03)
         upload(s3, f"{tmp}/eeg", "corpus")
         upload(s3, f"{tmp}/eeg", "other")
+        upload(s3, f"{tmp}/eeg", "third")
         os.environ.update(s3.environment())
         store = f"stores={{bucket: {{url: 's3://eeg', endpoint: '{s3.endpoint}', stall: 2s}}}}"
         with streaming_daemon(extra=[store]) as (d, recording, model):
             check_faults_that_pass(s3, d, recording, model)
             check_faults_that_stay(s3, d, recording, model)
+            check_kill(s3, d)
             check_time_limit(d)
     return 0
 
