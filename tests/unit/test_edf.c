@@ -320,6 +320,39 @@ static void discontinuous_files_keep_their_gaps(void **state) {
     done(&o);
 }
 
+static void a_header_alone_tells_time_but_no_annotations(void **state) {
+    (void)state;
+    static const char *const reserved[] = {"EDF+C", "EDF+D"};
+    const char *keepers[] = {"+0.5", "+1.5", "+8.5"};
+    for (int i = 0; i < 2; i++) {
+        struct written_file f = {.n_signals = 2, .n_records = 3, .signals = PLUS, .reserved = reserved[i], .keepers = keepers};
+        char path[] = "/tmp/brr-test-edf-XXXXXX";
+        struct str text;
+        struct edf *edf = NULL;
+        float uv[8192];
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        str_init(&text, 1 << 20);
+        edf_write(&f, false, &text);
+        assert_int_equal(write(fd, str_cstr(&text), text.len), text.len);
+        close(fd);
+        assert_int_equal(edf_open_header(path, &edf, NULL), 0);
+        const struct edf_info *info = edf_info(edf);
+        assert_int_equal(info->n_annotations, 0);
+        assert_int_equal(info->n_segments, 1 + i); /* the keepers of a continuous file decide nothing */
+        assert_float_equal(info->duration_s, i ? 9 : 3, 1e-9);
+        assert_float_equal(info->start.subsecond, 0.5, 1e-12);
+        assert_true(3 * info->signals[0].samples_per_record <= 8192);
+        assert_int_equal(edf_read(edf, 0, 0, 3, uv, NULL), 0);
+        edf_close(edf);
+        assert_int_equal(edf_open(path, &edf, NULL), 0);
+        assert_int_equal(edf_info(edf)->n_annotations, 1);
+        edf_close(edf);
+        unlink(path);
+        str_done(&text);
+    }
+}
+
 static void a_bdf_may_call_itself_edf_plus(void **state) {
     (void)state;
     struct opened o;
@@ -639,6 +672,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(advisory_header_fields_are_mended_and_reported),
         cmocka_unit_test(record_durations_are_exact_rationals),
         cmocka_unit_test(discontinuous_files_keep_their_gaps),
+        cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),
         cmocka_unit_test(faulty_time_keepers_follow_the_record_before),
         cmocka_unit_test(a_start_shifted_by_whole_seconds_moves_the_clock),

@@ -148,6 +148,21 @@ static void a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary(void 
     assert_int_equal(files_below(state), 1);
 }
 
+static void a_rename_replaces_and_a_missing_source_is_named(void **state) {
+    const char *to = in_dir(state, "to");
+    struct err err = {0};
+    char from[4096];
+    put_file(to, "old", 3);
+    snprintf(from, sizeof from, "%s.new", to);
+    put_file(from, "fresh", 5);
+    assert_int_equal(fsio_rename(from, to, &err), 0);
+    assert_holds(to, "fresh");
+    assert_false(fsio_exists(from));
+    assert_int_equal(fsio_rename(from, to, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, to));
+    assert_holds(to, "fresh");
+}
+
 static void a_full_volume_is_an_error_of_the_write_with_its_mend(void **state) {
     (void)state;
     struct err err = {0};
@@ -378,6 +393,7 @@ int main(void) {
         in_temp_dir(temporaries_of_a_dead_process_with_the_same_id_do_no_harm),
         in_temp_dir(two_writers_of_one_path_do_not_mix),
         in_temp_dir(a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary),
+        in_temp_dir(a_rename_replaces_and_a_missing_source_is_named),
         cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
         in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
         in_temp_dir(killing_a_writer_leaves_the_old_file_whole),
