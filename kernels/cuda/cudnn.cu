@@ -401,14 +401,13 @@ void cudnn_describe(struct device_part *part) {
     size_t version = api.loaded ? api.cudnnGetVersion_() : 0;
     int major = (int)(version / 10000), minor = (int)(version / 100 % 100), patch = (int)(version % 100);
     str_copy(part->name, sizeof part->name, "cuDNN");
-    part->fits = !asked_for() || (major == CUDNN_MAJOR && minor >= CUDNN_MINOR);
+    part->fits = !asked_for() || major == CUDNN_MAJOR;
     if (api.loaded)
         str_format(part->version, sizeof part->version, "%d.%d.%d%s", major, minor, patch, asked_for() ? "" : ", not asked for");
     else
         str_copy(part->version, sizeof part->version, asked_for() ? "" : "absent, not asked for");
     if (!part->fits)
-        str_format(part->mend, sizeof part->mend, "BRR_CUDNN=1 needs cuDNN %d.%d or a newer %d: install it, or unset BRR_CUDNN",
-                   CUDNN_MAJOR, CUDNN_MINOR, CUDNN_MAJOR);
+        str_format(part->mend, sizeof part->mend, "BRR_CUDNN=1 needs cuDNN %d: install it, or unset BRR_CUDNN", CUDNN_MAJOR);
 }
 #else /* built without cuDNN's headers: convolutions are those of conv.cu */
 int cudnn_takes(struct stream *s, const struct cudnn_convolution *c, bool *ret, size_t *ret_workspace, struct err *err) {

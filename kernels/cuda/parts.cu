@@ -85,9 +85,9 @@ static void describe_products(struct device_part *part) {
     cuda_products_version(loaded, compiled);
     str_copy(part->name, sizeof part->name, "cuBLASLt");
     str_format(part->version, sizeof part->version, "%d.%d.%d", loaded[0], loaded[1], loaded[2]);
-    part->fits = loaded[0] == compiled[0] && (loaded[1] > compiled[1] || (loaded[1] == compiled[1] && loaded[2] >= compiled[2]));
+    part->fits = loaded[0] == compiled[0]; /* every function that is used was found when this library was loaded */
     if (!part->fits)
-        str_format(part->mend, sizeof part->mend, "this build was made with cuBLASLt %d.%d.%d: install that or a newer %d",
+        str_format(part->mend, sizeof part->mend, "this build was made with cuBLASLt %d.%d.%d: install one of major number %d",
                    compiled[0], compiled[1], compiled[2], compiled[0]);
 }
 

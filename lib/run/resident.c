@@ -1,5 +1,7 @@
 #include "run/resident.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +49,7 @@ static void paint(const struct window_span *segment, const struct window_span *s
     }
 }
 
-static int upload(struct resident *r, struct recording *rec, int64_t base, struct stream *s, struct err *err) {
+static int upload(struct resident *r, const struct recording *rec, int64_t base, struct stream *s, struct err *err) {
     struct recording_info info;
     recording_info(rec, &info);
     int64_t n = rows_of(rec), at = 0;
@@ -71,6 +73,36 @@ static int upload(struct resident *r, struct recording *rec, int64_t base, struc
     return rc;
 }
 
+/* Threads that decode recordings before their turn comes; what goes wrong there comes again in its turn. */
+struct decoding {
+    const struct resident_config *config;
+    pthread_t threads[MANIFEST_MAX_WORKERS];
+    int n_threads;
+    atomic_bool stop;
+    _Atomic int64_t next;
+};
+
+static void *decode(void *arg) {
+    struct decoding *d = arg;
+    int64_t count = manifest_count(d->config->manifest);
+    for (int64_t i; !atomic_load(&d->stop) && (i = atomic_fetch_add(&d->next, 1)) < count;)
+        if (wanted(d->config, i))
+            (void)recording_load(wanted(d->config, i), NULL);
+    return NULL;
+}
+
+static void start_decoding(struct decoding *d) {
+    int most = d->config->workers < MANIFEST_MAX_WORKERS ? d->config->workers : MANIFEST_MAX_WORKERS;
+    while (d->n_threads < most && !pthread_create(&d->threads[d->n_threads], NULL, decode, d))
+        d->n_threads++;
+}
+
+static void end_decoding(struct decoding *d) {
+    atomic_store(&d->stop, true);
+    for (int i = 0; i < d->n_threads; i++)
+        pthread_join(d->threads[i], NULL);
+}
+
 static int fill(struct resident *r, struct stream *s, struct err *err) {
     const struct resident_config *c = &r->config;
     int64_t count = manifest_count(c->manifest), at = 0;
@@ -78,9 +110,8 @@ static int fill(struct resident *r, struct stream *s, struct err *err) {
         struct recording *rec = wanted(c, i);
         r->base[i] = rec ? at : -1;
         int rc = rec ? recording_load(rec, err) : 0;
-        if (rc)
-            return err_wrap(err, "%s", manifest_entry(c->manifest, i)->relative_path);
-        rc = rec ? upload(r, rec, at, s, err) : 0;
+        if (rec && !rc)
+            rc = upload(r, rec, at, s, err);
         if (rc)
             return err_wrap(err, "%s: to device memory", manifest_entry(c->manifest, i)->relative_path);
         at += rec ? rows_of(rec) : 0;
@@ -106,8 +137,12 @@ int resident_open(const struct resident_config *config, struct stream *s, struct
         rc = device_alloc(config->device, (size_t)r->n_rows, &labels, err);
     r->rows = rows;
     r->labels = labels;
-    if (!rc)
+    if (!rc) {
+        struct decoding decoding = {.config = &r->config};
+        start_decoding(&decoding);
         rc = fill(r, s, err);
+        end_decoding(&decoding);
+    }
     if (rc) {
         resident_close(r);
         return rc;

@@ -11,6 +11,7 @@ struct resident_config {
     const struct manifest *manifest;                          /* must outlive it */
     const uint8_t *role;                                      /* of each entry */
     uint8_t wanted;                                           /* the role that is taken */
+    int workers;                                              /* threads that decode what is not in the window cache yet */
     bool (*progress)(void *ctx, int64_t done, int64_t total); /* recordings; false: stop with CANCELLED. May be NULL */
     void *ctx;
 };

@@ -192,6 +192,7 @@ static int start_feed(struct train *t, struct err *err) {
                        .manifest = t->manifest,
                        .role = t->role,
                        .wanted = TRAIN_ROLE_TRAINING,
+                       .workers = (int)job->data.loader_workers,
                        .progress = load_progress,
                        .ctx = t},
         .sampler = t->sampler,

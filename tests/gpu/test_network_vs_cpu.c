@@ -339,8 +339,12 @@ static void replay(enum dtype precision) {
     }
     unsetenv("BRR_CUDA_GRAPHS");
     int64_t differ = 0;
-    for (int64_t i = 0; !rc && i < n; i++)
-        differ += memcmp(&results[0][i], &results[1][i], sizeof(float)) != 0;
+    for (int64_t i = 0; !rc && i < n; i++) {
+        uint32_t bits[2];
+        memcpy(&bits[0], &results[0][i], sizeof bits[0]);
+        memcpy(&bits[1], &results[1][i], sizeof bits[1]);
+        differ += bits[0] != bits[1];
+    }
     if (rc)
         broken("replay", &err);
     else

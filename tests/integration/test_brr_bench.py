@@ -50,7 +50,7 @@ def main():
         check(better.returncode == 0 and "x of before" in better.stdout, "an improvement was refused")
         other = run("norm", "gated rms fwd", "--compare", first)
         check(other.returncode == 1 and "none of these cases" in other.stderr, "a comparison with nothing passed")
-    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "options"), (("--compare", "/nonexistent"), "/nonexistent")):
+    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "lists the options"), (("--compare", "/nonexistent"), "/nonexistent")):
         done = run(*args)
         check(done.returncode == 1 and text in done.stderr, f"{args}: {done.stderr}")
     print("brr-bench:", "failed" if failures else "lines, file, comparison and refusals as promised")
