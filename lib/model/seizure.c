@@ -198,11 +198,11 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     int rc = make_table(net, config, options, err);
     if (!rc) {
         int64_t weights = param_set_bytes(&net->params, false);
-        *ret = (struct seizure_memory){.parameters = weights,
-                                       .gradients = param_set_bytes(&net->params, options->training) - weights,
-                                       .folded = net->folded_count * (int64_t)sizeof(float),
-                                       .activations =
-                                           (int64_t)net->plan.peak + (options->training ? (int64_t)sizeof *net->place : 0)};
+        *ret =
+            (struct seizure_memory){.parameters = weights,
+                                    .gradients = param_set_bytes(&net->params, options->training) - weights,
+                                    .folded = net->folded_count * (int64_t)sizeof(float),
+                                    .activations = (int64_t)net->plan.peak + (options->training ? (int64_t)sizeof *net->place : 0)};
         ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations;
     }
     seizure_free(net);
