@@ -69,11 +69,11 @@ def check_gradients(net, ours, theirs):
     worst = ("", 0.0)
     for name, g in theirs.items():
         mine = ours["grad." + name].astype(np.float64)
-        # a bias before a batch norm has no effect: its gradient is rounding noise, held against the scale of the whole
-        size = np.linalg.norm(g)
-        error = np.linalg.norm(mine - g) / (size if size > 1e-5 * scale else 1e-2 * scale)
+        # a bias before a batch norm has next to no effect, and its gradient is what is left of sums that cancel: what is smaller than
+        # a thousandth of the whole is held against that thousandth
+        error = np.linalg.norm(mine - g) / max(np.linalg.norm(g), 1e-3 * scale)
         worst = max(worst, (name, error), key=lambda row: row[1])
-        check(mine.shape == g.shape and error < 1e-3, f"gradient of {name}: relative error {error:.2e}")
+        check(mine.shape == g.shape and error < 1e-4, f"gradient of {name}: relative error {error:.2e}")
     return worst
 
 
