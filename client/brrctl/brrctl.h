@@ -69,6 +69,7 @@ int cmd_score(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);
 int cmd_validate(const struct arguments *o);
+int cmd_keys(const struct arguments *o);
 int cmd_checkpoints(const struct arguments *o);
 int cmd_checkpoint(const struct arguments *o);
 int cmd_models(const struct arguments *o);

@@ -13,6 +13,9 @@ static const struct command commands[] = {
     {"validate", "FILE", "--set --name", "what a job would need, before it runs", cmd_validate, 1, 1,
      "Memory, steps and a time estimate from a short measurement of the device. Exit 1 when it does not fit.\n"
      "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8"},
+    {"keys", "", "", "every key of a job file; works without a daemon", cmd_keys, 0, 0,
+     "What each key means, what it accepts and its default; docs/jobs.md holds the same as tables.\n"
+     "example: brrctl keys | grep -A1 data.balance"},
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
     {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-4k2f"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
@@ -31,6 +34,7 @@ static const struct command commands[] = {
      "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
     {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,
+     "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
      "example: brrctl score /data/reference /data/hypothesis --json"},
     {"checkpoints", "[JOB]", "", "model files of jobs, and uploads", cmd_checkpoints, 0, 1,
      "example: brrctl checkpoints train-4k2f"},

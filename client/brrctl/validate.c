@@ -1,4 +1,4 @@
-/* validate FILE: what a job would need and mean, before it runs. */
+/* validate FILE: what a job would need and mean, before it runs. keys: what a job file may say. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +7,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "run/jobfile.h"
 
 enum { VALIDATE_MS = 300 * 1000 };
 
@@ -79,4 +80,10 @@ int cmd_validate(const struct arguments *o) {
         print_text(v, o->args[0]);
     brr__v1__validate_response__free_unpacked(v, NULL);
     return fits ? 0 : EXIT_FAILED;
+}
+
+int cmd_keys(const struct arguments *o) {
+    (void)o;
+    jobfile_print_keys(stdout);
+    return 0;
 }

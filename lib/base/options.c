@@ -330,6 +330,9 @@ void options_print(const struct option_table *table, FILE *out) {
         fprintf(out, "  %-36s   %s", "", type_name(o));
         if (range_text(o, range, sizeof range))
             fprintf(out, ", %s", range);
-        fprintf(out, "; default %s\n", o->fallback ? o->fallback : o->type == OPTION_NODE ? "none" : "(required)");
+        if (o->fallback || o->type == OPTION_NODE)
+            fprintf(out, "; default %s\n", o->fallback ? o->fallback : "none");
+        else
+            fputs("; required\n", out);
     }
 }
