@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The tables of the pages are those of the programs: every key of a job file with its default in docs/jobs.md, every key of the
+daemon in configs/daemon.yaml, every metric in docs/operations.md, and every BRR_ variable that is read in one of two tables."""
+import glob
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+BIN = os.environ["BRR_BIN"]
+SOURCE = os.environ["BRR_SOURCE_DIR"]
+READS = re.compile(r'(?:getenv|env_is_one)\("(BRR_\w+)"|environ(?:\.get\(|\.setdefault\(|\[)"(BRR_\w+)"|\$\{(BRR_\w+):-')
+
+
+def text(path):
+    with open(f"{SOURCE}/{path}", encoding="utf-8") as f:
+        return f.read()
+
+
+def printed(*command):
+    lines = subprocess.run([f"{BIN}/{command[0]}", *command[1:]], check=True, capture_output=True, text=True).stdout.splitlines()
+    keys = {}
+    for key, accepts in zip(lines[::2], lines[1::2]):
+        found = re.search(r"; (?:default (.*)|(required))$", accepts)
+        assert found, accepts
+        keys[key.split()[0]] = found[1] or found[2]
+    return keys
+
+
+def rows(page, pattern):
+    return [m for line in text(page).splitlines() for m in re.findall(rf"^\| ({pattern}) \|", line)]
+
+
+def yaml_keys(page):
+    """Paths of the keys of a configuration, those behind a comment sign too."""
+    at, keys = [], []
+    for line in text(page).splitlines():
+        found = re.match(r"^( *)(?:# )?( *)(\w+):(?: |$)", line)
+        if found:
+            depth = len(found[1] + found[2])
+            at = [(d, k) for d, k in at if d < depth] + [(depth, found[3])]
+            keys.append(".".join(k for _, k in at))
+    return keys
+
+
+class Pages(unittest.TestCase):
+    def test_every_job_key_stands_once_with_its_default(self):
+        lines = [line for line in text("docs/jobs.md").splitlines() if re.match(r"\| [a-z0-9_.]+ \|", line)]
+        table = [tuple(c.strip() for c in line.split("|")[1:3]) for line in lines]
+        table = [row for row in table if row[0] != "key"]
+        self.assertEqual(len(table), len(dict(table)))
+        self.assertEqual(dict(table), printed("brrctl", "keys"))
+
+    def test_every_key_of_the_daemon_stands_once_in_its_commented_file(self):
+        known = set(printed("brrd", "--help-config"))
+        groups = {key.rsplit(".", 1)[0] for key in known if "." in key}
+        found = [k for k in yaml_keys("configs/daemon.yaml") if not k.startswith("stores.") and k not in groups]
+        self.assertEqual(sorted(found), sorted(known))
+
+    def test_every_metric_stands_once(self):
+        built = re.findall(r'\{"(brrd_\w+)", METRIC_', text("daemon/metrics_table.c"))
+        self.assertGreater(len(built), 30)
+        self.assertEqual(rows("docs/operations.md", r"brrd_\w+"), built)
+
+    def test_every_variable_that_is_read_stands_once(self):
+        folders = ("lib", "kernels", "daemon", "client", "tools", "tests")
+        files = [path for folder in folders for path in glob.glob(f"{SOURCE}/{folder}/**/*.*", recursive=True)]
+        read = set()
+        for path in [f"{SOURCE}/dev", *files]:
+            if os.path.isfile(path) and (path.endswith("/dev") or re.search(r"\.(c|h|cc|cu|cuh|py|sh)$", path)):
+                with open(path, encoding="utf-8") as f:
+                    read |= {next(filter(None, groups)) for groups in READS.findall(f.read())}
+        cells = rows("docs/operations.md", r"BRR_[A-Z_, ]+") + rows("CONTRIBUTING.md", r"BRR_[A-Z_, ]+")
+        told = [name for cell in cells for name in cell.split(", ")]
+        self.assertIn("BRR_ISA", read)
+        self.assertEqual(sorted(told), sorted(read))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=sys.argv[:1])
