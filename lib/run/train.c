@@ -264,7 +264,8 @@ static int train_open(const struct jobfile *job, const struct task_env *env, voi
     t->started_s = train_clock();
     t->at.best_metric = NAN;
     t->at.loss_average = NAN;
-    t->newest.events = job->events;
+    t->newest = (struct validation_result){
+        .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .metric = NAN, .events = job->events};
     t->progress = (struct task_progress){.loss = NAN,
                                          .validation_loss = NAN,
                                          .learning_rate = NAN,

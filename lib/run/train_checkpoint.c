@@ -49,7 +49,7 @@ static void counters_from_json(struct train *t, const struct json *j) {
 #undef GET
     t->at.best_metric = json_f64(json_get(j, "best_metric"), NAN);
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
-    t->newest.event_f1 = json_f64(json_get(j, "event_f1"), 0);
+    t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
     t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
     t->newest.auroc = json_f64(json_get(j, "auroc"), NAN);
     t->newest.loss = json_f64(json_get(j, "validation_loss"), NAN);
