@@ -66,7 +66,7 @@ struct serve_raw {
 #define V(field) offsetof(struct serve_raw, field)
 static const struct option serve_rows[] = {
     {"name", OPTION_STRING, V(name), NULL, 0, 0, NULL, "served name"},
-    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID or a model file"},
+    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID, a model file, or store://NAME/KEY"},
     {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
 };

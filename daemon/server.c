@@ -146,6 +146,7 @@ static void begin_stop(struct daemon *d) {
     metric_set(series(&d->services, "brrd_ready", "daemon"), 0);
     log_info("stopping: running jobs checkpoint first", NULL);
     sd_notify(0, "STOPPING=1");
+    models_stop(d->services.models);
     sched_drain(d->services.sched);
     stop_rpc_if_idle(d);
 }
@@ -282,8 +283,14 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    struct models_config models = {
-        .sched = s->sched, .worker = s->worker, .results_dir = c->results, .data_dir = c->data, .local_paths = c->local_paths};
+    struct models_config models = {.sched = s->sched,
+                                   .worker = s->worker,
+                                   .loop = &d->loop,
+                                   .stores = c->stores,
+                                   .n_stores = c->n_stores,
+                                   .results_dir = c->results,
+                                   .data_dir = c->data,
+                                   .local_paths = c->local_paths};
     struct sessions_config sessions = {
         .worker = s->worker, .metrics = s->metrics, .max_sessions = (int)c->max_sessions, .idle_ms = c->session_idle_ms};
     if (!(s->sessions = sessions_new(&sessions)))
@@ -415,10 +422,12 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     uv_loop_init(&d->loop);
     start_handles(d);
     int rc = d->services.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
-    if (rc)
+    if (rc) {
+        models_stop(d->services.models);
         close_handles(d);
-    else
+    } else {
         announce(d);
+    }
     uv_run(&d->loop, UV_RUN_DEFAULT);
     close_parts(d);
     uv_loop_close(&d->loop);

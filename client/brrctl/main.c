@@ -45,10 +45,12 @@ static const struct command commands[] = {
      "  verify REF             read it again and compare SHA-256\n"
      "  pin REF, unpin REF     keep it from being pruned, or no longer\n"
      "  delete REF             refused for pinned, serving and last ones\n"
-     "  promote REF NAME       serve it as NAME\n"
+     "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml: it is fetched, checked,\n"
+     "                         and kept as the upload NAME\n"
      "example: brrctl checkpoint get job:train-4k2f --out model.safetensors"},
     {"models", "[NAME]", "", "served models, or one in detail", cmd_models, 0, 1, "example: brrctl models best"},
-    {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2, "example: brrctl load best job:train-4k2f"},
+    {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
+     "REF is as for checkpoint promote.\nexample: brrctl load best job:train-4k2f"},
     {"unload", "NAME", "", "serve it no longer; open streams end as they began", cmd_unload, 1, 1, "example: brrctl unload best"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
      "the network's input for a recording; works without a daemon", cmd_windows, 1, 1,

@@ -5,15 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/model_fetch.h"
+
+/* A model file on its way from a store, to be served then. */
+struct fetching {
+    uv_work_t work;
+    struct models *models;
+    struct model_fetch fetch;
+    char name[LIVE_NAME], url[LIVE_PATH], path[LIVE_PATH];
+    models_done_fn *done;
+    void *ctx;
+    bool started;
+    struct err err;
+};
 
 struct models {
     struct models_config config;
     struct served_model *served[MODELS_MAX];
     int count;
+    struct fetching *fetching[MODELS_MAX]; /* under way or waiting, oldest first */
+    int n_fetching;
 };
 
 /* ---- REFs ---- */
@@ -127,6 +143,11 @@ int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char
         str_copy(name, LIVE_NAME, ref);
         return 0;
     }
+    if (model_fetch_is_url(ref))
+        return err_set(
+            err, ERR_PRECONDITION,
+            "model %.200s lies in a store; fetch and serve it first: `brrctl checkpoint promote %.200s NAME`, and say NAME", ref,
+            ref);
     if (!strchr(ref, '/'))
         return err_set(err, ERR_NOT_FOUND,
                        "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file",
@@ -217,20 +238,26 @@ static int add(struct models *m, const char *name, const char *path, const char 
     return 0;
 }
 
-int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
-    char from[LIVE_PATH], path[LIVE_PATH], label[LIVE_NAME];
+/* A name that is being loaded cannot be given to another file. */
+static int check_settled(const struct models *m, const char *name, struct err *err) {
+    const struct served_model *s = models_find(m, name);
+    return s && !s->opened && !s->err.code
+               ? err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name)
+               : 0;
+}
+
+/* The file `from`, which REF means. */
+static int serve_file(struct models *m, const char *name, const char *ref, const char *from, models_done_fn *done, void *ctx,
+                      struct err *err) {
+    char path[LIVE_PATH];
     struct modelfile file;
     struct served_model *s = NULL;
-    int rc = check_name(name, err);
+    int rc = modelfile_read(from, &file, err); /* before anything that served is touched */
     if (!rc)
-        rc = models_resolve(m, ref, from, label, err);
-    if (!rc)
-        rc = modelfile_read(from, &file, err); /* before anything that served is touched */
+        rc = check_settled(m, name, err);
     if (!rc)
         rc = models_keep(m, "served", name, from, path, err);
     struct served_model *old = rc ? NULL : (struct served_model *)(uintptr_t)models_find(m, name);
-    if (!rc && old && !old->opened && !old->err.code)
-        rc = err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name);
     if (!rc && old)
         drop(m, old);
     if (!rc)
@@ -244,10 +271,106 @@ int models_serve(struct models *m, const char *name, const char *ref, models_don
     return 0;
 }
 
+static void fetch_work(uv_work_t *work) {
+    struct fetching *f = work->data;
+    model_fetch_run(&f->fetch, &f->err);
+}
+
+static void fetch_done(uv_work_t *work, int status);
+
+static void start_fetches(struct models *m) {
+    int running = 0;
+    for (int i = 0; i < m->n_fetching; i++)
+        running += m->fetching[i]->started;
+    for (int i = 0; i < m->n_fetching && running < MODELS_MAX_FETCHES; i++) {
+        struct fetching *f = m->fetching[i];
+        if (f->started)
+            continue;
+        f->started = true;
+        running++;
+        uv_queue_work(m->config.loop, &f->work, fetch_work, fetch_done); /* fails for want of a function alone */
+    }
+}
+
+static void fetch_done(uv_work_t *work, int status) {
+    struct fetching *f = work->data;
+    struct models *m = f->models;
+    char text[800];
+    (void)status;
+    int i = 0;
+    while (m->fetching[i] != f)
+        i++;
+    memmove(m->fetching + i, m->fetching + i + 1, (size_t)(--m->n_fetching - i) * sizeof *m->fetching);
+    start_fetches(m);
+    if (!f->err.code && atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
+        err_set(&f->err, ERR_CANCELLED, "model %.200s was fetched, but is not served: given up meanwhile", f->url);
+    if (!f->err.code)
+        log_info("model fetched", "model=%s from=%s", f->name, f->url);
+    if (f->err.code || serve_file(m, f->name, f->url, f->path, f->done, f->ctx, &f->err)) {
+        log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
+        if (f->done)
+            f->done(f->ctx, NULL, &f->err);
+    }
+    free(f);
+}
+
+/* The object of a store becomes the upload of this name; then that is served. */
+static int serve_fetched(struct models *m, const char *name, const char *url, models_done_fn *done, void *ctx, struct err *err) {
+    for (int i = 0; i < m->n_fetching; i++)
+        if (!strcmp(m->fetching[i]->name, name))
+            return !done && !strcmp(m->fetching[i]->url, url)
+                       ? 0 /* the configuration was read again */
+                       : err_set(err, ERR_UNAVAILABLE, "model '%s' is being fetched; try again in a moment", name);
+    int rc = check_settled(m, name, err);
+    if (!rc && m->n_fetching == MODELS_MAX)
+        rc = err_set(err, ERR_EXHAUSTED, "%d models wait to be fetched already; try again later", m->n_fetching);
+    struct fetching *f = rc ? NULL : calloc(1, sizeof *f);
+    if (!rc && !f)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory fetching a model");
+    if (!rc && !str_copy(f->url, sizeof f->url, url))
+        rc = err_set(err, ERR_RANGE, "model %.200s…: the URL is too long", url);
+    if (!rc)
+        rc = models_upload_path(m, name, f->path, err);
+    if (!rc)
+        rc = model_fetch_init(&f->fetch, m->config.stores, m->config.n_stores, f->url, f->path, err);
+    if (rc) {
+        free(f);
+        return rc;
+    }
+    str_copy(f->name, sizeof f->name, name);
+    f->models = m;
+    f->done = done;
+    f->ctx = ctx;
+    f->work.data = f;
+    m->fetching[m->n_fetching++] = f;
+    start_fetches(m);
+    return 0;
+}
+
+int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
+    char from[LIVE_PATH], label[LIVE_NAME];
+    int rc = check_name(name, err);
+    if (!rc && model_fetch_is_url(ref))
+        return serve_fetched(m, name, ref, done, ctx, err);
+    if (!rc)
+        rc = models_resolve(m, ref, from, label, err);
+    return rc ? rc : serve_file(m, name, ref, from, done, ctx, err);
+}
+
 void models_forget(struct models *m, void *ctx) {
     for (int i = 0; i < m->count; i++)
         if (m->served[i]->ctx == ctx)
             m->served[i]->done = NULL;
+    for (int i = 0; i < m->n_fetching; i++)
+        if (m->fetching[i]->ctx == ctx) {
+            m->fetching[i]->done = NULL;
+            atomic_store(&m->fetching[i]->fetch.stop, true);
+        }
+}
+
+void models_stop(struct models *m) {
+    for (int i = 0; m && i < m->n_fetching; i++)
+        atomic_store(&m->fetching[i]->fetch.stop, true);
 }
 
 int models_unserve(struct models *m, const char *name, struct err *err) {
@@ -297,9 +420,12 @@ static void reload(void *ctx, const char *name, const char *path, const char *re
 
 int models_new(const struct models_config *config, struct models **ret, struct err *err) {
     struct models *m = calloc(1, sizeof *m);
+    char uploads[LIVE_PATH];
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory for models");
     m->config = *config;
+    if (str_format(uploads, sizeof uploads, "%s/uploads", config->results_dir))
+        model_fetch_clean(uploads);
     int rc = jobdb_served(sched_db(config->sched), reload, m, err);
     if (rc) {
         models_free(m);

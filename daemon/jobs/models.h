@@ -1,21 +1,31 @@
 /* models: what a model REF means, and the models that serve under a name. REF is a served name, "job:ID" (best, else last),
  * "job:ID@best", "job:ID@last", "job:ID@STEP", the name of an upload, or a path the daemon may open. Served models are kept loaded,
- * survive a restart, and own a hard link of their file, so that a job's pruning cannot take it away. Loop thread. */
+ * survive a restart, and own a hard link of their file, so that a job's pruning cannot take it away. Only what is to be served may
+ * lie in a store ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name. Loop
+ * thread. */
 #ifndef BRR_DAEMON_JOBS_MODELS_H
 #define BRR_DAEMON_JOBS_MODELS_H
 #include "daemon/jobs/sched.h"
 
-enum { MODELS_MAX = LIVE_MAX_MODELS };
+typedef struct uv_loop_s uv_loop_t;
+
+/* Fetches hold threads that other work of the loop needs too, so few run at a time; as many as may serve can wait. */
+enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_FETCHES = 2 };
 
 struct models_config {
     struct sched *sched;
     struct worker *worker;
+    uv_loop_t *loop;
+    const struct source_store *stores;
+    int n_stores;
     const char *results_dir, *data_dir;
     bool local_paths;
 };
 struct models;
 /* Loads what was served before. */
 int models_new(const struct models_config *config, struct models **ret, struct err *err);
+/* Gives up what is being fetched, whose done is told so; models_free only after the loop has run out. NULL is fine. */
+void models_stop(struct models *m);
 void models_free(struct models *m);
 
 /* The file of a REF, and the bounded name its metrics go under. NOT_FOUND or DENIED say what was tried. */
@@ -26,15 +36,16 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
 int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
                 struct err *err);
 
-/* Serve REF under a name (replacing what had it); done(ctx, opened or NULL, err) is called once, later, on the loop. */
+/* Serve REF under a name (replacing what had it, once it is there and a model); done(ctx, opened or NULL, err) is called once,
+ * later, on the loop. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
 int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
-/* The caller of models_serve is gone: its done must not be called. */
+/* The caller of models_serve is gone: its done must not be called, and what it wanted fetched is given up. */
 void models_forget(struct models *m, void *ctx);
 int models_unserve(struct models *m, const char *name, struct err *err);
 
 struct served_model {
-    char name[LIVE_NAME], path[LIVE_PATH], ref[256];
+    char name[LIVE_NAME], path[LIVE_PATH], ref[LIVE_PATH];
     struct live_opened *opened; /* NULL while it loads or after it failed */
     struct err err;             /* why it failed */
     models_done_fn *done;

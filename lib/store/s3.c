@@ -159,24 +159,24 @@ static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
         str_copy(ret->sha256_base64, sizeof ret->sha256_base64, h->checksum_sha256);
 }
 
-static int run_head(const struct s3 *s3, const char *name, struct s3_call *call, struct err *err) {
+static int run_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_call *call, struct err *err) {
     *call = (struct s3_call){.method = "HEAD", .key = name};
-    return s3_call_run(s3->client, call, NULL, err);
+    return s3_call_run(s3->client, call, watch, err);
 }
 
-int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err) {
+int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err) {
     struct s3_call *call = calloc(1, sizeof *call);
     char byte;
     if (!call)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    int rc = run_head(s3, name, call, err);
+    int rc = run_head(s3, name, watch, call, err);
     int status = call->fetch.status;
     if (rc && (status == 400 || status == 403 || status == 404)) { /* an answer to HEAD has no body; GET says why */
         *call = (struct s3_call){.method = "GET", .key = name, .length = 1, .short_ok = true, .buf = &byte, .cap = 1};
         struct err why = {0};
-        int reason = s3_call_run(s3->client, call, NULL, &why);
+        int reason = s3_call_run(s3->client, call, watch, &why);
         if (!reason) { /* and mended it: other credentials, another clock or region */
-            rc = run_head(s3, name, call, err);
+            rc = run_head(s3, name, watch, call, err);
         } else if (reason != ERR_UNAVAILABLE) {
             rc = reason;
             if (err)
@@ -196,7 +196,7 @@ static int s3_stat(struct store *store, const char *key, struct store_item *ret,
     struct s3_head head;
     int rc = s3_name(s3_of(store), key, name, err);
     if (!rc)
-        rc = s3_head(s3_of(store), name, &head, err);
+        rc = s3_head(s3_of(store), name, NULL, &head, err);
     if (rc)
         return rc;
     *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};

@@ -189,7 +189,9 @@ static int put_in_place(struct download *d, struct err *err) {
 
 static int prepare(struct download *d, const struct store_watch *watch, struct err *err) {
     char name_hash[DIGEST_HEX_SIZE], tag[STORE_TAG_SIZE];
-    int rc = s3_head(d->s3, d->name, &d->head, err);
+    int rc = s3_head(d->s3, d->name, watch, &d->head, err);
+    if (!rc && watch->progress && !watch->progress(watch->ctx, 0, d->head.size_bytes)) /* before room is set aside */
+        rc = err_set(err, ERR_CANCELLED, "fetching %.200s was cancelled before it began", d->name);
     if (rc)
         return rc;
     s3_tag(d->head.etag, tag);

@@ -26,7 +26,8 @@ struct s3_head {
     char md5[33];           /* of the content, or "" where the ETag is something else */
     char sha256_base64[64]; /* as the uploader gave it, or "" */
 };
-int s3_head(const struct s3 *s3, const char *name, struct s3_head *ret, struct err *err);
+/* watch may be NULL; its progress is asked while the server does not answer. */
+int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err);
 /* PRECONDITION to DATA_LOSS: the file at path is not what head promises. */
 int s3_verify(const char *path, const char *object, const struct s3_head *head, struct err *err);
 

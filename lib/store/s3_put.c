@@ -140,7 +140,7 @@ static bool stands(struct upload *u) {
     struct s3_head head;
     char suffix[24];
     str_format(suffix, sizeof suffix, "-%lld\"", (long long)u->parts);
-    return !s3_head(u->s3, u->name, &head, NULL) && head.size_bytes == u->size && str_ends(head.etag, suffix);
+    return !s3_head(u->s3, u->name, NULL, &head, NULL) && head.size_bytes == u->size && str_ends(head.etag, suffix);
 }
 
 static int complete(struct upload *u, char *answer, struct err *err) {

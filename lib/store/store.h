@@ -28,7 +28,7 @@ struct store_page {
     struct arena memory; /* of keys and items */
 };
 
-/* Called now and then while an object is copied; false cancels the copy (ERR_CANCELLED). */
+/* Called now and then while an object is copied; false cancels the copy (ERR_CANCELLED). total_bytes is 0 while it is not known. */
 typedef bool store_progress_fn(void *ctx, int64_t done_bytes, int64_t total_bytes);
 struct store_watch {
     store_progress_fn *progress; /* NULL: nobody watches */

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A training job whose recordings lie in a Ceph gateway: fetched with signed requests, its models uploaded in parts, the same for
-another client, and served from what the bucket holds. Skipped where radosgw is not installed."""
+another client, and promoted from the bucket by their URL. Skipped where radosgw is not installed."""
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -50,13 +51,19 @@ def main():
         if shutil.which("aws", path="/usr/bin"):
             subprocess.run(["/usr/bin/aws", "--endpoint-url", rgw.endpoint, "s3", "cp", "--quiet", f"s3://eeg/{key}", f"{tmp}/aws"], check=True)
             assert sha256(f"{tmp}/aws") == sha256(end["checkpoint"]), "so does awscli"
-        subprocess.run([BRRCTL, "store", "get", f"s3://eeg/{key}", "--out", f"{tmp}/back.safetensors"], check=True, stdout=subprocess.DEVNULL)
-        for words in (("checkpoint", "put", f"{tmp}/back.safetensors", "--name", "from-bucket"), ("checkpoint", "verify", "from-bucket"),
-                      ("checkpoint", "promote", "from-bucket", "ward")):
-            code, out, err = d.ctl(*words)
-            assert code == 0, (words, out, err)
+        want = sha256(end["checkpoint"])
+        shutil.rmtree(os.path.dirname(end["checkpoint"]))  # the bucket alone has it now
+        code, out, err = d.ctl("checkpoint", "promote", f"store://gateway/{key}", "ward")
+        assert code == 0, (out, err)
         code, out, err = d.ctl("models", "--json")
-        assert code == 0 and '"ward"' in out, (out, err)
+        assert code == 0 and {m["name"]: m["sha256"] for m in map(json.loads, out.splitlines())} == {"ward": want}, (out, err)
+        code, out, err = d.ctl("checkpoint", "verify", "ward")
+        assert code == 0 and want in out, (out, err)
+        recording = next(os.path.join(r, n) for r, _, names in os.walk(f"{tmp}/eeg") for n in names if n.endswith(".edf"))
+        for url, text in ((f"store://gateway/{key}x", "there is no"), ("store://gateway/corpus/" + os.path.relpath(recording, f"{tmp}/eeg"), "edf")):
+            code, out, err = d.ctl("checkpoint", "promote", url, "ward")
+            assert code != 0 and text in err, (out, err)
+        assert sorted(n for _, _, names in os.walk(f"{tmp}/results/uploads") for n in names) == ["ward.safetensors"]
         assert d.stop() == 0
     return 0
 

@@ -1,0 +1,90 @@
+#include "daemon/jobs/model_fetch.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "run/modelfile.h"
+
+enum { PATH_BYTES = 4096 };
+static const char scheme[] = "store://";
+static const char staging[] = ".fetch";
+static const int64_t max_bytes = INT64_C(16) << 30; /* as of an upload by a client */
+
+bool model_fetch_is_url(const char *ref) { return str_starts(ref, scheme); }
+
+int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
+                     struct err *err) {
+    int rc = source_find(stores, n, url + strlen(scheme), &f->store, &f->key, err);
+    if (!rc && (!*f->key || str_ends(f->key, "/")))
+        rc = err_set(err, ERR_INVALID, "it names no object; expected store://NAME/KEY of one model file");
+    f->path = path;
+    atomic_init(&f->stop, false);
+    f->too_large = 0;
+    return rc ? err_wrap(err, "model %.200s cannot be used", url) : 0;
+}
+
+static bool go_on(void *ctx, int64_t done, int64_t total) {
+    struct model_fetch *f = ctx;
+    (void)done;
+    if (total > max_bytes)
+        f->too_large = total;
+    return !f->too_large && !atomic_load(&f->stop);
+}
+
+/* A place on the same volume that no list of models shows. */
+static int stage(const struct model_fetch *f, char path[PATH_BYTES], struct err *err) {
+    const char *base = fsio_basename(f->path);
+    char dir[PATH_BYTES];
+    if (!str_format(dir, sizeof dir, "%.*s%s", (int)(base - f->path), f->path, staging) ||
+        !str_format(path, PATH_BYTES, "%.4000s/%s", dir, base))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    return fsio_mkdirs(dir, err);
+}
+
+static int get(struct model_fetch *f, struct store *store, const char *to, struct err *err) {
+    const struct store_watch watch = {.progress = go_on, .ctx = f};
+    int rc = store_get(store, f->key, to, &watch, err);
+    if (rc == ERR_CANCELLED && f->too_large)
+        rc = err_set(err, ERR_EXHAUSTED, "it has %lld bytes; a model file may have %lld", (long long)f->too_large,
+                     (long long)max_bytes);
+    return rc;
+}
+
+/* Also what a get that failed leaves to go on from. */
+static void remove_staged(const char *path) {
+    static const char *const ends[] = {"", ".part", ".part.journal"};
+    char name[PATH_BYTES + 16];
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (str_format(name, sizeof name, "%s%s", path, ends[i]))
+            unlink(name);
+}
+
+int model_fetch_run(struct model_fetch *f, struct err *err) {
+    char staged[PATH_BYTES];
+    struct modelfile file;
+    struct store *store = NULL;
+    int rc = stage(f, staged, err);
+    if (rc)
+        return rc;
+    if (atomic_load(&f->stop)) /* while it waited */
+        rc = err_set(err, ERR_CANCELLED, "given up before it was fetched");
+    if (!rc)
+        rc = store_open_config(&f->store->config, &store, err);
+    if (!rc)
+        rc = get(f, store, staged, err);
+    if (!rc)
+        rc = modelfile_read(staged, &file, err);
+    if (!rc)
+        rc = fsio_rename(staged, f->path, err);
+    store_close(store);
+    remove_staged(staged);
+    return rc ? err_wrap(err, "model %s%s/%.200s cannot be used", scheme, f->store->name, f->key) : 0;
+}
+
+void model_fetch_clean(const char *folder) {
+    char dir[PATH_BYTES];
+    if (str_format(dir, sizeof dir, "%s/%s", folder, staging))
+        fsio_remove_tree(dir, NULL);
+}
