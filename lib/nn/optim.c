@@ -36,6 +36,23 @@ int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
     return o->ema ? stream_copy(s, o->ema, o->params->data, (size_t)o->params->data_count * sizeof(float), err) : 0;
 }
 
+int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err) {
+    struct param_set *p = o->params;
+    if (!o->ema)
+        return 0;
+    size_t bytes = (size_t)p->data_count * sizeof(float);
+    int rc = stream_copy(s, p->grad, p->data, bytes, err);
+    if (!rc)
+        rc = stream_copy(s, p->data, o->ema, bytes, err);
+    if (!rc)
+        rc = stream_copy(s, o->ema, p->grad, bytes, err);
+    if (!rc) {
+        p->version++;
+        o->exchanged = !o->exchanged;
+    }
+    return rc;
+}
+
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err) {
     return stream_zero(s, o->params->grad, (size_t)o->params->data_count * sizeof(float), err);
 }

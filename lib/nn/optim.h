@@ -21,6 +21,7 @@ struct optim {
     struct param_set *params;
     float *m, *v, *ema; /* device, data_count each; ema NULL when off */
     int64_t updates;    /* of the moments: skipped steps do not count */
+    bool exchanged;     /* the average stands in the parameters' place */
 };
 
 int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err);
@@ -28,6 +29,9 @@ void optim_done(struct optim *o);
 int64_t optim_bytes(const struct param_set *params, const struct optim_config *config);
 /* The average starts from the present weights: call after they are initialised or loaded. */
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err);
+/* Exchanges the weights and their average, bit for bit: a second call undoes the first. Nothing happens without an average. Between
+ * optimizer steps only, as the gradients' memory is used; no step may be taken while exchanged. */
+int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err);
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
 /* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */
 double optim_rate(const struct optim_config *config, int64_t t);

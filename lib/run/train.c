@@ -217,7 +217,7 @@ static void train_close(void *task) {
     struct train *t = task;
     if (!t)
         return;
-    train_validation_end(t);
+    train_validation_end(t, NULL);
     feed_close(t->feed);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
@@ -446,8 +446,8 @@ static int validate_slice(struct train *t, struct err *err) {
         report(t);
     if (rc || !done)
         return rc;
-    train_validation_end(t);
-    return conclude_validation(t, &r, err);
+    rc = train_validation_end(t, err);
+    return rc ? rc : conclude_validation(t, &r, err);
 }
 
 static bool validation_due(const struct train *t) {
@@ -479,9 +479,18 @@ static int train_step(void *task, enum task_status *ret, struct err *err) {
 static int train_checkpoint(void *task, struct err *err) {
     struct train *t = task;
     int rc = 0;
+    bool validating = t->optim.exchanged;
     while (!rc && t->batch) /* a checkpoint stands between optimizer steps */
         rc = train_slice(t, err);
-    return rc ? rc : train_save(t, t->at.validated_step == t->at.step && t->at.step, err);
+    if (!rc && validating)
+        rc = optim_exchange_ema(&t->optim, t->stream, err);
+    if (!rc)
+        rc = train_save(t, t->at.validated_step == t->at.step && t->at.step, err);
+    if (validating && !t->optim.exchanged) { /* the validation goes on, whether or not the files could be written */
+        int back = optim_exchange_ema(&t->optim, t->stream, rc ? NULL : err);
+        rc = rc ? rc : back;
+    }
+    return rc;
 }
 
 static void train_result(void *task, struct json_writer *w, const char *key) {

@@ -62,7 +62,7 @@ void train_log(struct train *t, enum task_level level, const char *fmt, ...) __a
 /* Validation over whole recordings, a few windows per step. */
 int train_validation_start(struct train *t, struct err *err);
 int train_validation_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err);
-void train_validation_end(struct train *t);
+int train_validation_end(struct train *t, struct err *err);
 
 /* checkpoints/step-N.safetensors, .state.safetensors beside it. `validated`: the newest validation belongs to this step. */
 int train_save(struct train *t, bool validated, struct err *err);

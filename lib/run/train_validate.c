@@ -15,12 +15,14 @@ int train_validation_start(struct train *t, struct err *err) {
                                        .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
                                        .target_fa_per_24h = t->job->target_fa_per_24h,
                                        .windows_per_step = (int)t->job->training.micro_batch_size};
-    int rc = detector_wrap(t->env.device, t->net, &t->file, config.windows_per_step, &t->detector, err);
+    int rc = optim_exchange_ema(&t->optim, t->stream, err); /* judged are the weights that the model file will hold */
+    if (!rc)
+        rc = detector_wrap(t->env.device, t->net, &t->file, config.windows_per_step, &t->detector, err);
     config.detector = t->detector;
     if (!rc)
         rc = evaluation_start(&config, &t->validation, err);
     if (rc) {
-        train_validation_end(t);
+        train_validation_end(t, NULL);
         return rc;
     }
     str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
@@ -29,11 +31,12 @@ int train_validation_start(struct train *t, struct err *err) {
     return 0;
 }
 
-void train_validation_end(struct train *t) {
+int train_validation_end(struct train *t, struct err *err) {
     evaluation_free(t->validation);
     detector_close(t->detector);
     t->validation = NULL;
     t->detector = NULL;
+    return t->optim.exchanged ? optim_exchange_ema(&t->optim, t->stream, err) : 0;
 }
 
 /* training.early_stopping.metric of a result; higher is better. */

@@ -1,5 +1,6 @@
 /* task_driver: runs one job file to its end without a daemon, for tests of the task machinery.
- * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint.
+ * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint,
+ * `stop_after=validate` in the middle of the first validation.
  * BRR_TEST_DEVICE names another device than the CPU. */
 #include <math.h>
 #include <stdio.h>
@@ -32,12 +33,17 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     fflush(stdout);
 }
 
+/* stop_after: 0 = never, −1 = once a validation has begun. */
+static bool stopped(int64_t stop_after) {
+    return stop_after < 0 ? !strcmp(newest.phase, "validate") : stop_after && newest.step >= stop_after;
+}
+
 static int run(const struct jobfile *job, const struct task_env *env, int64_t stop_after, struct err *err) {
     const struct task_kind *kind = task_kind_find(job->kind_name);
     void *task = NULL;
     enum task_status status = TASK_MORE;
     int rc = kind ? kind->open(job, env, &task, err) : err_set(err, ERR_UNSUPPORTED, "kind %s", job->kind_name);
-    while (!rc && status == TASK_MORE && !(stop_after && newest.step >= stop_after))
+    while (!rc && status == TASK_MORE && !stopped(stop_after))
         rc = kind->step(task, &status, err);
     if (!rc && status == TASK_MORE)
         rc = kind->checkpoint(task, err);
@@ -71,7 +77,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     for (int i = 4; i < argc && n < 64; i++) {
-        if (str_starts(argv[i], "stop_after="))
+        if (!strcmp(argv[i], "stop_after=validate"))
+            stop_after = -1;
+        else if (str_starts(argv[i], "stop_after="))
             str_to_i64(argv[i] + 11, &stop_after);
         else
             overrides[n++] = argv[i];

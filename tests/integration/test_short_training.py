@@ -30,6 +30,31 @@ def digest(path):
         return hashlib.sha256(f.read()).hexdigest()
 
 
+def validations(directory):
+    with open(f"{directory}/metrics.jsonl", encoding="utf-8") as f:
+        return [line for line in map(json.loads, f) if line["kind"] == "validation"]
+
+
+def average_is_what_is_validated_and_kept(tmp):
+    """With training.ema, the numbers of a validation are those of the model file beside it, and stopping in mid-validation
+    changes nothing. The validation patient, evaluated from the file, has to give the same AUROC and loss."""
+    kept, _ = run(tmp, "average", "training.ema=0.8")
+    newest = validations(f"{tmp}/average")[-1]
+    found = []
+    for patient in sorted(p for p in os.listdir(f"{tmp}/eeg") if p.startswith("sub-")):
+        args = [DRIVER, f"{SOURCE}/configs/eval.yaml", f"{tmp}/eval-{patient}", f"{tmp}/cache",
+                f"data.source=file://{tmp}/eeg/{patient}", f"evaluate.checkpoint={kept[-1]}", "evaluate.alarm_hop_s=8"]
+        r = subprocess.run(WRAP + args, capture_output=True, text=True)
+        assert r.returncode == 0, r.stderr[-4000:]
+        with open(f"{tmp}/eval-{patient}/report.json", encoding="utf-8") as f:
+            report = json.load(f)
+        found.append((report["auroc"], report["loss"]))
+    assert any(abs(a - newest["auroc"]) < 1e-9 and abs(l - newest["validation_loss"]) < 1e-9 for a, l in found), (newest, found)
+    run(tmp, "average-parts", "training.ema=0.8", "stop_after=validate")
+    rest, _ = run(tmp, "average-parts", "training.ema=0.8")
+    assert digest(rest[-1]) == digest(kept[-1]), "weights differ after a stop in mid-validation"
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)
@@ -42,6 +67,7 @@ def main():
         assert first, "stopping writes a checkpoint"
         rest, _ = run(tmp, "parts")
         assert digest(rest[-1]) == digest(whole[-1]), "weights differ after a stop"
+        average_is_what_is_validated_and_kept(tmp)
         r = subprocess.run([DRIVER, f"{SOURCE}/configs/tiny.yaml", f"{tmp}/none", f"{tmp}/cache", f"data.source=file://{tmp}/none"],
                            capture_output=True, text=True)
         assert r.returncode == 1 and f"{tmp}/none" in r.stderr, r.stderr

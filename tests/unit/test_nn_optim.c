@@ -122,6 +122,20 @@ static void steps_are_those_of_adamw_with_decay_on_weights_alone(void **state) {
         assert_float_equal(f.set.data[k], p[k], 2e-6 * (1 + fabs(p[k])));
         assert_float_equal(f.optim.ema[k], ema[k], 2e-6 * (1 + fabs(ema[k])));
     }
+    size_t bytes = (size_t)n * sizeof(float);
+    float *before = malloc(2 * bytes), *average = before + n;
+    uint64_t version = f.set.version;
+    memcpy(before, f.set.data, bytes);
+    memcpy(average, f.optim.ema, bytes);
+    assert_int_equal(optim_exchange_ema(&f.optim, f.s, &err), 0);
+    assert_true(f.set.version > version && f.optim.exchanged);
+    assert_memory_equal(f.set.data, average, bytes);
+    assert_memory_equal(f.optim.ema, before, bytes);
+    assert_int_equal(optim_exchange_ema(&f.optim, f.s, &err), 0);
+    assert_false(f.optim.exchanged);
+    assert_memory_equal(f.set.data, before, bytes);
+    assert_memory_equal(f.optim.ema, average, bytes);
+    free(before);
     free(p);
     teardown(&f);
 }
