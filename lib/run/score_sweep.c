@@ -195,6 +195,7 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
         json_put_f64(w, "on", s->points[i].on);
         json_put_f64(w, "off", s->points[i].off);
         json_put_f64(w, "f1", e->f1);
+        json_put_f64(w, "sample_f1", s->points[i].scores[SCORE_SAMPLE].f1);
         json_put_f64(w, "sensitivity", e->sensitivity);
         json_put_f64(w, "false_alarms_per_24h", e->false_alarms_per_24h);
         json_end(w, '}');
@@ -203,33 +204,62 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
     json_end(w, '}');
 }
 
-static const double sample_f1_slack = 0.05;
-
-/* Event F1 of a point that may be chosen; −1 of one that may not. */
-static double eligible_f1(const struct score_point *p, double limit) {
+/* F1 of a point; −1 of one that may not be chosen. */
+static double f1_of(const struct score_point *p, enum score_kind kind, double limit) {
     const struct score *event = &p->scores[SCORE_EVENT];
-    return event->f1 > 0 && event->false_alarms_per_24h <= limit ? event->f1 : -1;
+    bool eligible = event->f1 > 0 && event->false_alarms_per_24h <= limit;
+    double f1 = p->scores[kind].f1;
+    return !eligible ? -1 : isnan(f1) ? 0 : f1;
 }
 
-static double sample_f1(const struct score_point *p) {
-    double f1 = p->scores[SCORE_SAMPLE].f1;
-    return isnan(f1) ? 0 : f1;
+/* What chance alone does to an F1, as far as a rule of thumb goes: 0.05, and less with the root of more than ten seizures. */
+static double slack(const struct score_sweep *s) {
+    return 0.05 * fmin(1, sqrt(10 / fmax(1, (double)s->points[0].scores[SCORE_EVENT].counts.ref)));
+}
+
+/* Points that are as good as the best; *ret_event is the best event F1 among them. */
+static void mark_good(const struct score_sweep *s, double limit, bool *good, double *ret_event) {
+    double event = 0, sample = 0, chance = slack(s);
+    for (int i = 0; i < s->n; i++)
+        event = fmax(event, f1_of(&s->points[i], SCORE_EVENT, limit));
+    for (int i = 0; i < s->n; i++)
+        if ((good[i] = event > 0 && f1_of(&s->points[i], SCORE_EVENT, limit) >= event - chance))
+            sample = fmax(sample, f1_of(&s->points[i], SCORE_SAMPLE, limit));
+    *ret_event = 0;
+    for (int i = 0; i < s->n; i++)
+        if ((good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, limit) >= sample - chance))
+            *ret_event = fmax(*ret_event, f1_of(&s->points[i], SCORE_EVENT, limit));
+}
+
+/* The point of first … last whose `on` is nearest to the middle. */
+static int middle(const struct score_sweep *s, int first, int last) {
+    double at = (s->points[first].on + s->points[last].on) / 2;
+    int best = first;
+    for (int i = first; i <= last; i++)
+        if (fabs(s->points[i].on - at) < fabs(s->points[best].on - at))
+            best = i;
+    return best;
 }
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
-    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, event = 0, sample = 0;
+    bool good[SCORE_MAX_POINTS];
+    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, event = 0, widest = -1;
     int best = -1;
-    for (int i = 0; i < s->n; i++)
-        event = fmax(event, eligible_f1(&s->points[i], limit));
-    for (int i = 0; i < s->n; i++)
-        if (event > 0 && eligible_f1(&s->points[i], limit) >= event)
-            sample = fmax(sample, sample_f1(&s->points[i]));
-    for (int i = 0; i < s->n; i++) {
-        const struct score_point *p = &s->points[i], *now = best < 0 ? NULL : &s->points[best];
-        if (event <= 0 || eligible_f1(p, limit) < event || sample_f1(p) < sample - sample_f1_slack)
-            continue;
-        if (!now || p->on > now->on || (p->on >= now->on && sample_f1(p) > sample_f1(now)))
-            best = i;
+    if (!s->n || s->n > SCORE_MAX_POINTS)
+        return -1;
+    mark_good(s, limit, good, &event);
+    for (int first = 0, end; first < s->n; first = end) {
+        bool peak = false;
+        for (end = first; end < s->n && good[end]; end++) {
+            if (end > first && s->points[end].on <= s->points[end - 1].on)
+                break; /* the next off ratio */
+            peak |= f1_of(&s->points[end], SCORE_EVENT, limit) >= event;
+        }
+        if (peak && s->points[end - 1].on - s->points[first].on > widest) {
+            widest = s->points[end - 1].on - s->points[first].on;
+            best = middle(s, first, end - 1);
+        }
+        end += end == first;
     }
     return best >= 0 || isinf(limit) ? best : score_sweep_best(s, 0);
 }

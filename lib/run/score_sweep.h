@@ -7,7 +7,12 @@
 #include "model/events.h"
 #include "run/score.h"
 
-enum { SCORE_MAX_CANDIDATES = 64, SCORE_MAX_RATIOS = 8, SCORE_LIMITS = 4 };
+enum {
+    SCORE_MAX_CANDIDATES = 64,
+    SCORE_MAX_RATIOS = 8,
+    SCORE_LIMITS = 4,
+    SCORE_MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS
+};
 
 /* A whole recording: its record trace and its reference. */
 struct score_trace {
@@ -55,8 +60,8 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
-/* Index of the point with the best pooled event F1; of equal ones the highest `on` whose sample F1 is within 0.05 of the best among
- * them; −1 when no point has one. */
+/* Index of the point to use: the middle (of `on`) of the widest range of points around the best pooled event F1 whose event and
+ * sample F1 are the best but for chance (docs/scores.md); −1 when no point finds anything. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 /* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
  * no threshold that finds one. */
