@@ -212,23 +212,27 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double li
     return !eligible ? -1 : isnan(f1) ? 0 : f1;
 }
 
-/* What chance alone does to an F1, as far as a rule of thumb goes: 0.05, and less with the root of more than ten seizures. */
-static double slack(const struct score_sweep *s) {
-    return 0.05 * fmin(1, sqrt(10 / fmax(1, (double)s->points[0].scores[SCORE_EVENT].counts.ref)));
+/* What chance does to an event F1, by a rule of thumb; and how much less of the seizures' seconds a pair may cover than another. */
+static const double event_slack = 0.05, sample_slack = 0.2;
+
+static double best_f1(const struct score_sweep *s, enum score_kind kind, double limit, const bool *among) {
+    double best = 0;
+    for (int i = 0; i < s->n; i++)
+        if (!among || among[i])
+            best = fmax(best, f1_of(&s->points[i], kind, limit));
+    return best;
 }
 
-/* Points that are as good as the best; *ret_event is the best event F1 among them. */
-static void mark_good(const struct score_sweep *s, double limit, bool *good, double *ret_event) {
-    double event = 0, sample = 0, chance = slack(s);
+/* Points that are as good as the best; returns the best event F1 among them, 0 when there are none. */
+static double mark_good(const struct score_sweep *s, double limit, bool *good) {
+    double seizures = (double)s->points[0].scores[SCORE_EVENT].counts.ref;
+    double event = best_f1(s, SCORE_EVENT, limit, NULL) - event_slack * fmin(1, sqrt(10 / fmax(1, seizures)));
     for (int i = 0; i < s->n; i++)
-        event = fmax(event, f1_of(&s->points[i], SCORE_EVENT, limit));
+        good[i] = f1_of(&s->points[i], SCORE_EVENT, limit) >= fmax(event, 0);
+    double sample = best_f1(s, SCORE_SAMPLE, limit, good) - sample_slack;
     for (int i = 0; i < s->n; i++)
-        if ((good[i] = event > 0 && f1_of(&s->points[i], SCORE_EVENT, limit) >= event - chance))
-            sample = fmax(sample, f1_of(&s->points[i], SCORE_SAMPLE, limit));
-    *ret_event = 0;
-    for (int i = 0; i < s->n; i++)
-        if ((good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, limit) >= sample - chance))
-            *ret_event = fmax(*ret_event, f1_of(&s->points[i], SCORE_EVENT, limit));
+        good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, limit) >= sample;
+    return best_f1(s, SCORE_EVENT, limit, good);
 }
 
 /* The point of first … last whose `on` is nearest to the middle. */
@@ -243,11 +247,11 @@ static int middle(const struct score_sweep *s, int first, int last) {
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
     bool good[SCORE_MAX_POINTS];
-    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, event = 0, widest = -1;
+    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, widest = -1;
     int best = -1;
     if (!s->n || s->n > SCORE_MAX_POINTS)
         return -1;
-    mark_good(s, limit, good, &event);
+    double event = mark_good(s, limit, good);
     for (int first = 0, end; first < s->n; first = end) {
         bool peak = false;
         for (end = first; end < s->n && good[end]; end++) {

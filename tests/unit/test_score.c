@@ -276,7 +276,7 @@ static void of_thresholds_that_are_as_good_the_middle_is_taken(void **state) {
     assert_int_equal(best_of((double[]){0.2, 0.90, 0.92, 0.94, 0.7}, NULL, NULL, 5, 10, 0), 2);
     assert_int_equal(best_of((double[]){0.2, 0.90, 0.92, 0.94, 0.7}, NULL, NULL, 5, 4000, 0), 3); /* many seizures: no chance */
     assert_int_equal(best_of((double[]){0.93, 0.2, 0.94, 0.93, 0.92}, NULL, NULL, 5, 10, 0), 3);  /* the range with the best */
-    assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.9, 0.9}, (double[]){0.1, 0.7, 0.7, 0.68, 0.3}, NULL, 5, 10, 0), 2);
+    assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.9, 0.9}, (double[]){0.1, 0.7, 0.7, 0.55, 0.3}, NULL, 5, 10, 0), 2);
     assert_int_equal(best_of((double[]){0.2, 0.3, 0.9, 0.9, 0.2, 0.2, 0.9, 0.9, 0.9, 0.2}, NULL, NULL, 10, 10, 0), 7); /* wider */
     assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9}, NULL, NULL, 10, 10, 0), 2);
     assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.6, 0.6}, NULL, (double[]){9, 9, 9, 1, 1}, 5, 10, 2), 3);
