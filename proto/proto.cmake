@@ -15,7 +15,16 @@ foreach(file ${proto_files})
   list(APPEND proto_sources ${outputs})
   list(APPEND proto_inputs ${CMAKE_SOURCE_DIR}/proto/${file})
 endforeach()
-add_library(brr_proto STATIC ${proto_sources})
-target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out})
+
+# All of them as one FileDescriptorSet, as bytes in the program (proto/descriptors.h).
+set(descriptor_set ${proto_out}/descriptors.bin)
+add_custom_command(OUTPUT ${proto_out}/descriptors.c
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${proto_out}
+  COMMAND ${PROTOC} -I${CMAKE_SOURCE_DIR}/proto --include_imports --descriptor_set_out=${descriptor_set} ${proto_inputs}
+  COMMAND ${CMAKE_COMMAND} -DIN=${descriptor_set} -DOUT=${proto_out}/descriptors.c -P ${CMAKE_SOURCE_DIR}/proto/embed.cmake
+  DEPENDS ${proto_inputs} ${CMAKE_SOURCE_DIR}/proto/embed.cmake VERBATIM)
+
+add_library(brr_proto STATIC ${proto_sources} ${proto_out}/descriptors.c)
+target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out} PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_options(brr_proto PRIVATE -w)
 target_link_libraries(brr_proto PUBLIC PkgConfig::PROTOBUF_C)

@@ -51,6 +51,8 @@ extern const struct rpc_method svc_checkpoints[];
 extern const size_t svc_checkpoints_count;
 extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
+extern const struct rpc_method svc_reflection[];
+extern const size_t svc_reflection_count;
 
 /* Tell every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);

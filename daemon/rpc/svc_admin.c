@@ -200,12 +200,17 @@ static void doctor_end(struct rpc_call *call) {
 static void drain(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__drain_request__descriptor, data, len))
         return;
+    rpc_set_state(call, services_of(call)); /* it may end now, and then drains */
     Brr__V1__DrainResponse out = BRR__V1__DRAIN_RESPONSE__INIT;
     out.message = "nothing new is accepted; the running job checkpoints, then the daemon exits";
     convert_answer(call, &out.base);
 }
 
-static void drain_end(struct rpc_call *call) { services_of(call)->drain(services_of(call)); }
+static void drain_end(struct rpc_call *call) {
+    struct services *s = rpc_state(call);
+    if (s)
+        s->drain(s);
+}
 
 const struct rpc_method svc_admin[] = {
     {"/brr.v1.Admin/Version", false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL},
