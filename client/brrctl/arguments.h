@@ -18,8 +18,8 @@ struct arguments {
     const char *config, *region, *credentials; /* of stores, with endpoint */
     bool path_style, anonymous, requester_pays;
     const char *montage, *labels, *unlabeled, *reference;
-    double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s; /* NaN: not given */
-    int64_t chunk_samples, tail, parallel, first, count, stall_s;        /* -1: not given */
+    double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
+    int64_t chunk_samples, tail, parallel, first, count, stall_s;                /* -1: not given */
 };
 
 /* Read argv[2..]; takes: the options that the command accepts ("--set --watch"), beside --json and --endpoint. False with a

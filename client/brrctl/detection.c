@@ -132,8 +132,8 @@ static int find_reference(struct detection *d, struct err *err) {
 }
 
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
-    *d = (struct detection){.config = config, .path = path};
-    int rc = replay_open(path, &d->replay, err);
+    *d = (struct detection){.config = config, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
+    int rc = config->feed ? replay_open_feed(path, config->idle_s, &d->replay, err) : replay_open(path, &d->replay, err);
     if (!rc) {
         d->duration_s = edf_info(replay_edf(d->replay))->duration_s;
         d->alarms_s = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms_s);
@@ -159,6 +159,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
     const struct replay_sink sink = {
         .ctx = d, .opened = on_opened, .message = on_message, .samples = d->traces ? on_samples : NULL, .progress = on_progress};
     int rc = replay_run(d->replay, client, &replay, &sink, err);
+    d->duration_s = edf_info(replay_edf(d->replay))->duration_s; /* a feed's has grown */
     if (!rc && d->config->replay.want_probabilities && !reserve(d, d->end.samples))
         d->out_of_memory = true;
     if (!rc && d->out_of_memory) {

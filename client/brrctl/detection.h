@@ -10,8 +10,10 @@ enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
 struct detection_config {
     struct replay_config replay;
-    const char *reference; /* TSV, or NULL: what lies beside the recording */
-    bool want_reference, want_plot;
+    const char *reference;          /* TSV, or NULL: what lies beside the recording */
+    bool want_reference, want_plot; /* a plot only of what does not grow */
+    bool feed;                      /* still being written: a file that grows, or "-", standard input */
+    double idle_s;                  /* of a feed */
     /* What a person wants to see at once; may be NULL. */
     void *ctx;
     void (*opened)(void *ctx);
@@ -40,8 +42,8 @@ struct detection {
     bool out_of_memory;
 };
 
-/* Opens the file and reads its reference events. A reference that cannot be read is an error when it was named, else it is
- * absent and *ret_note says why. */
+/* Opens the file (of a feed: waits for its header) and reads its reference events. A reference that cannot be read is an error when
+ * it was named, else it is absent and *ret_note says why. */
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err);
 /* Streams it. Errors of the file, of memory and of the daemon alike. */
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);

@@ -5,7 +5,8 @@
 #include "client/brrctl/brrctl.h"
 
 #define STREAM_TAKES                                                                                                               \
-    "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples"
+    "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples "           \
+    "--follow --idle-timeout"
 
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
@@ -25,8 +26,15 @@ static const struct command commands[] = {
     {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
      "It goes on from its newest valid checkpoint; only limits.* may change.\n"
      "example: brrctl resume train-4k2f --set limits.wall_clock=24h"},
-    {"stream", "FILE", STREAM_TAKES, "a recording through a model, events as they become final", cmd_stream, 1, 1,
+    {"stream", "FILE|-", STREAM_TAKES, "a recording through a model, events as they become final", cmd_stream, 1, 1,
      "FILE is EDF, EDF+ or BDF; its samples are sent as they are. --output takes a TSV file or a folder (NAME_events.tsv).\n"
+     "-       the same formats from standard input, records as they come, to the end of the input\n"
+     "--follow  FILE is still being written: records are sent as they are added (one that is half there waits), whatever count\n"
+     "        the header gives, until nothing was added for --idle-timeout seconds (120). Ctrl-C ends both well: what was written\n"
+     "        so far is taken to its results; a second one kills. Results are those of the finished file, bit for bit.\n"
+     "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
+     "        Reference events are read only from --reference, and --plot needs a finished file.\n"
+     "example: recorder | brrctl stream - --model best --alarms\n"
      "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-4k2f --plot trace.svg"},
     {"detect", "FILE|DIR …", "--model --output --out --alarm-hop --chunk-samples --parallel",
      "many recordings through a model, one events TSV each", cmd_detect, 1, -1,

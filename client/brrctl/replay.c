@@ -7,12 +7,15 @@
 #include <time.h>
 
 #include "base/str.h"
+#include "client/brrctl/feed.h"
 #include "data/frontend.h"
 
 enum { READ_BYTES = 4 << 20, CHUNK_S = 8, NEXT_MS = 1000 };
 
 struct replay {
-    struct edf *edf;
+    struct edf *file; /* or NULL, and then */
+    struct feed *feed;
+    const struct edf *edf; /* of either */
     const struct edf_info *info;
     int signals[FRONTEND_MAX_LABELS], n;
     const char *labels[FRONTEND_MAX_LABELS];
@@ -62,15 +65,8 @@ static int64_t common_samples(const struct edf_info *info) {
     return best;
 }
 
-int replay_open(const char *path, struct replay **ret, struct err *err) {
-    struct replay *r = calloc(1, sizeof *r);
-    if (!r)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    int rc = edf_open(path, &r->edf, err);
-    if (rc) {
-        free(r);
-        return rc;
-    }
+/* Choose what is sent. */
+static int choose_signals(struct replay *r, const char *path, struct err *err) {
     r->info = edf_info(r->edf);
     r->per_record = common_samples(r->info);
     for (int i = 0; i < r->info->n_signals && r->n < FRONTEND_MAX_LABELS; i++) {
@@ -81,21 +77,42 @@ int replay_open(const char *path, struct replay **ret, struct err *err) {
         r->labels[r->n] = s->label;
         r->signals[r->n++] = i;
     }
-    if (!r->n) {
+    return r->n ? 0 : err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
+}
+
+static int open_either(const char *path, double idle_s, bool feed, struct replay **ret, struct err *err) {
+    struct replay *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    int rc = feed ? feed_open(path, idle_s, &r->feed, err) : edf_open(path, &r->file, err);
+    if (!rc) {
+        r->edf = feed ? feed_edf(r->feed) : r->file;
+        rc = choose_signals(r, path, err);
+    }
+    if (rc) {
         replay_close(r);
-        return err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
+        return rc;
     }
     *ret = r;
     return 0;
 }
 
+int replay_open(const char *path, struct replay **ret, struct err *err) { return open_either(path, 0, false, ret, err); }
+
+int replay_open_feed(const char *path, double idle_s, struct replay **ret, struct err *err) {
+    return open_either(path, idle_s, true, ret, err);
+}
+
 void replay_close(struct replay *r) {
     if (!r)
         return;
-    edf_close(r->edf);
+    edf_close(r->file);
+    feed_close(r->feed);
     free(r);
 }
 
+const char *replay_ended(const struct replay *r) { return r->feed ? feed_ended(r->feed) : "file"; }
+int64_t replay_left_bytes(const struct replay *r) { return r->feed ? feed_left_bytes(r->feed) : 0; }
 const struct edf *replay_edf(const struct replay *r) { return r->edf; }
 double replay_rate_hz(const struct replay *r) { return r->rate_hz; }
 
@@ -168,18 +185,19 @@ static int push_read(struct run *run, float *const *uv, int64_t n) {
     return rc;
 }
 
-static int push_segment(struct run *run, const struct edf_segment *segment) {
+/* n records from `first` on, which lie in one segment. */
+static int push_records(struct run *run, int64_t first, int64_t n_records) {
     struct replay *r = run->r;
     struct err err;
     int64_t records = READ_BYTES / (int64_t)sizeof(float) / r->n / r->per_record;
-    records = records < 1 ? 1 : records > segment->n_records ? segment->n_records : records;
+    records = records < 1 ? 1 : records > n_records ? n_records : records;
     float **uv = calloc((size_t)r->n, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * r->per_record * r->n));
     int rc = uv && samples ? 0 : set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
     for (int c = 0; !rc && c < r->n; c++)
         uv[c] = samples + (int64_t)c * records * r->per_record;
-    for (int64_t done = 0; done < segment->n_records && !rc; done += records) {
-        int64_t n = segment->n_records - done < records ? segment->n_records - done : records;
-        if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){segment->first_record + done, n}, uv, &err))
+    for (int64_t done = 0; done < n_records && !rc; done += records) {
+        int64_t n = n_records - done < records ? n_records - done : records;
+        if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){first + done, n}, uv, &err))
             rc = set_error(run->err, err.code, err.message);
         else
             rc = push_read(run, uv, n * r->per_record);
@@ -189,21 +207,52 @@ static int push_segment(struct run *run, const struct edf_segment *segment) {
     return rc;
 }
 
-static int push_all(struct run *run) {
+/* The gap before a segment, if there is one. */
+static int push_gap(struct run *run, const struct edf_segment *segment) {
+    int64_t start = llround(segment->start_s * run->r->rate_hz);
+    if (start < run->position - 1)
+        return set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
+    if (start <= run->position)
+        return 0;
+    int rc = brr_stream_gap(run->stream, start - run->position, "file", run->err);
+    run->position = start;
+    return rc;
+}
+
+/* All records from number `from` on, the gaps among them included. Segment *at is the one that the record before was in. */
+static int push_from(struct run *run, int64_t from, int *at) {
     const struct edf_segment *segments;
     int n = edf_segments(run->r->edf, &segments), rc = 0;
-    for (int s = 0; s < n && !rc; s++) {
-        int64_t start = llround(segments[s].start_s * run->r->rate_hz);
-        if (start < run->position - 1)
-            return set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
-        if (start > run->position) {
-            rc = brr_stream_gap(run->stream, start - run->position, "file", run->err);
-            run->position = start;
-        }
-        if (!rc)
-            rc = push_segment(run, &segments[s]);
+    for (; *at < n && !rc; ++*at) {
+        const struct edf_segment *s = &segments[*at];
+        int64_t first = s->first_record > from ? s->first_record : from, end = s->first_record + s->n_records;
+        if (first == s->first_record && (rc = push_gap(run, s)))
+            break;
+        if (first < end)
+            rc = push_records(run, first, end - first);
+    }
+    *at = n ? n - 1 : 0;
+    return rc;
+}
+
+static int push_feed(struct run *run) {
+    int64_t from = 0, n = 0;
+    int segment = 0, rc = 0;
+    struct err err;
+    while (!rc) {
+        if (feed_next(run->r->feed, &n, &err))
+            return set_error(run->err, err.code, err.message);
+        if (n < 0)
+            return 0;
+        rc = n ? push_from(run, from, &segment) : take(run, 0);
+        from += n;
     }
     return rc;
+}
+
+static int push_all(struct run *run) {
+    int segment = 0;
+    return run->r->feed ? push_feed(run) : push_from(run, 0, &segment);
 }
 
 static int finish(struct run *run) {
@@ -229,7 +278,7 @@ int replay_run(struct replay *r, brr_client *client, const struct replay_config 
                                      .n_channels = r->n,
                                      .rate_hz = r->rate_hz,
                                      .client_name = "brrctl",
-                                     .realtime = config->pace > 0,
+                                     .realtime = config->pace > 0 || (r->feed && feed_is_live(r->feed)),
                                      .want_probabilities = config->want_probabilities,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);

@@ -1,5 +1,5 @@
-/* replay: an EDF or BDF file as a stream: all usable signals of the rate that most of its voltage signals have, sent as they are.
- * One thread per replay; several may share a client. */
+/* replay: an EDF or BDF file, whole or still being written, as a stream: all usable signals of the rate that most of its voltage
+ * signals have, sent as they are. One thread per replay; several may share a client. */
 #ifndef BRR_CLIENT_BRRCTL_REPLAY_H
 #define BRR_CLIENT_BRRCTL_REPLAY_H
 #include <stdbool.h>
@@ -10,12 +10,17 @@
 
 struct replay;
 int replay_open(const char *path, struct replay **ret, struct err *err);
+/* What is still being written: standard input ("-") or a file that grows; see feed_open, whose errors they are. */
+int replay_open_feed(const char *path, double idle_s, struct replay **ret, struct err *err);
 /* NULL is fine. */
 void replay_close(struct replay *r);
 const struct edf *replay_edf(const struct replay *r);
 double replay_rate_hz(const struct replay *r);
 /* Labels of the rows that are sent. Returns their number. */
 int replay_channels(const struct replay *r, const char *const **ret);
+/* What ended it: "file" (all of it was there), or as feed_ended; and the bytes of a last record that was never finished. */
+const char *replay_ended(const struct replay *r);
+int64_t replay_left_bytes(const struct replay *r);
 
 struct replay_config {
     const char *model;
@@ -33,7 +38,7 @@ struct replay_sink {
     /* Seconds of file time the daemon has taken in. May be NULL. */
     void (*progress)(void *ctx, double done_s);
 };
-/* The whole file, to the summary. Gaps of a discontinuous file travel as gaps. */
+/* The whole file, or what comes until the feed ends, to the summary. Gaps of a discontinuous file travel as gaps. */
 int replay_run(struct replay *r, brr_client *client, const struct replay_config *config, const struct replay_sink *sink,
                struct brr_error *err);
 

@@ -1,4 +1,5 @@
-/* stream FILE: one recording through a model; events as they become final. */
+/* stream FILE, stream -, stream FILE --follow: one recording, whole or still being written, through a model; events as they become
+ * final. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
 #include "data/labels.h"
+
+enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 
 /* What is on the screen. */
 struct view {
@@ -34,8 +37,15 @@ static void show_progress(void *ctx, double done_s) {
     double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
     int percent = (int)(share * 100);
     char bar[OUTPUT_BAR_SIZE], at[32], of[32];
+    if (v->d->config->feed) /* nobody knows how much will come */
+        percent = (int)fmin(done_s, 1e9);
     if (!v->terminal || v->o->json || percent == v->shown_percent)
         return;
+    if (v->d->config->feed) {
+        v->shown_percent = percent;
+        fprintf(stderr, "\r\033[K%s", output_duration(done_s, at, sizeof at));
+        return;
+    }
     v->shown_percent = percent;
     fprintf(stderr, "\r\033[K%s %3d%%  %s of %s", output_bar(share, bar), percent, output_duration(done_s, at, sizeof at),
             output_duration(v->d->duration_s, of, sizeof of));
@@ -47,8 +57,11 @@ static void show_opened(void *ctx) {
     const char *const *labels;
     if (v->o->json)
         return;
-    printf("%s: %.1f s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
-           fsio_basename(d->path), d->duration_s, replay_channels(d->replay, &labels), replay_rate_hz(d->replay), d->model_sha256,
+    char length[32] = "as it comes";
+    if (!d->config->feed)
+        snprintf(length, sizeof length, "%.1f s", d->duration_s);
+    printf("%s: %s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
+           fsio_basename(d->path), length, replay_channels(d->replay, &labels), replay_rate_hz(d->replay), d->model_sha256,
            d->window_s, d->hop_s, d->on, d->off, *d->note ? "; " : "", d->note);
     fflush(stdout);
 }
@@ -166,6 +179,8 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
     json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
     json_put_i64(w, "alarms", d->n_alarms);
+    json_put_str(w, "ended", replay_ended(d->replay));
+    json_put_i64(w, "unfinished_bytes", replay_left_bytes(d->replay));
     json_put_str(w, "output", output);
     output_end(&out);
 }
@@ -180,6 +195,9 @@ static void print_summary(const struct view *v, const char *output) {
     printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
+    if (d->config->feed)
+        printf("ended      %s; %lld bytes of an unfinished record left out\n", replay_ended(d->replay),
+               (long long)replay_left_bytes(d->replay));
     for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
         const struct label_run *run = &d->reference.runs[i];
         printf("reference  %s to %s  %s\n", output_clock(run->onset_s, from, sizeof from), output_clock(run->end_s, to, sizeof to),
@@ -201,7 +219,8 @@ static int output_path(const struct arguments *o, char *buf, size_t size, struct
     int rc;
     if (str_ends(o->output, ".tsv"))
         return str_copy(buf, size, o->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
-    if ((rc = labels_events_path(fsio_basename(o->args[0]), name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
+    const char *recording = strcmp(o->args[0], "-") != 0 ? fsio_basename(o->args[0]) : "stdin.edf";
+    if ((rc = labels_events_path(recording, name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
         return rc;
     return fsio_join(buf, size, o->output, name, err);
 }
@@ -244,8 +263,15 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     return code;
 }
 
+static int usage(const char *text) {
+    fprintf(stderr, "brrctl: %s\n", text);
+    return EXIT_USAGE;
+}
+
 int cmd_stream(const struct arguments *o) {
     char model[4096];
+    bool input = !strcmp(o->args[0], "-"), feed = input || o->follow;
+    double idle_s = isnan(o->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : o->idle_s;
     struct view view = {.o = o, .terminal = isatty(STDERR_FILENO), .shown_percent = -1};
     struct detection_config config = {.replay = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
                                                  .pace = isnan(o->realtime) ? 0 : o->realtime,
@@ -253,16 +279,20 @@ int cmd_stream(const struct arguments *o) {
                                                  .want_probabilities = o->probabilities != NULL,
                                                  .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
                                       .reference = o->reference,
-                                      .want_reference = true,
+                                      .want_reference = !feed || o->reference,
                                       .want_plot = o->plot != NULL,
+                                      .feed = feed,
+                                      .idle_s = idle_s,
                                       .ctx = &view,
                                       .opened = show_opened,
                                       .event = show_event,
                                       .alarm = show_alarm,
                                       .progress = show_progress};
-    if (!o->model) {
-        fputs("brrctl: stream needs --model: a served name, job:ID or a model file\n", stderr);
-        return EXIT_USAGE;
-    }
+    if (!o->model)
+        return usage("stream needs --model: a served name, job:ID or a model file");
+    if (feed && o->plot)
+        return usage("--plot needs a whole recording; plot the file when it is finished: brrctl stream FILE --plot");
+    if (!feed && !isnan(o->idle_s))
+        return usage("--idle-timeout goes with --follow or with standard input (-)");
     return run(o, &view, &config);
 }

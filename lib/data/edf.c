@@ -17,14 +17,25 @@
 enum { MAX_ANNOTATIONS = 1000000 };
 static const size_t ARENA_LIMIT_BYTES = (size_t)1 << 30;
 
+/* How the times of records were understood so far. */
+struct edf_clock {
+    int keeper; /* signal with the time-keepers, -1 = none */
+    double first_onset_s, previous_s, tolerance_s;
+    int64_t missing, backwards;
+};
+
 struct edf {
     struct edf_header header;
     struct arena arena;
     struct fsio_map map; /* data NULL when the bytes are the caller's */
     const uint8_t *data;
     size_t len;
+    const uint8_t *records; /* those at hand, from number first_record on; all of them unless they are fed */
+    int64_t first_record;
     edf_decode_fn *decode;
     struct edf_segment *segments;
+    size_t segment_capacity;
+    struct edf_clock clock;
     struct edf_annotation *annotations;
     size_t annotation_capacity;
     bool annotations_cut;
@@ -32,7 +43,7 @@ struct edf {
 };
 
 static const uint8_t *record_at(const struct edf *edf, int64_t record) {
-    return edf->data + edf->header.header_bytes + record * edf->header.record_bytes;
+    return edf->records + (record - edf->first_record) * edf->header.record_bytes;
 }
 
 static int out_of_memory(const struct edf *edf, struct err *err) {
@@ -97,75 +108,89 @@ static double segment_end_s(const struct edf *edf, const struct edf_segment *s) 
     return s->start_s + (double)s->n_records * edf->header.info.record_s;
 }
 
-static int add_segment(struct edf *edf, size_t *capacity, struct edf_segment segment, struct err *err) {
+static int add_segment(struct edf *edf, struct edf_segment segment, struct err *err) {
     struct edf_info *info = &edf->header.info;
-    if ((size_t)info->n_segments == *capacity) {
-        size_t grown = *capacity ? *capacity * 2 : 4;
+    if ((size_t)info->n_segments == edf->segment_capacity) {
+        size_t grown = edf->segment_capacity ? edf->segment_capacity * 2 : 4;
         struct edf_segment *moved = realloc(edf->segments, grown * sizeof *moved);
         if (!moved)
             return out_of_memory(edf, err);
         edf->segments = moved;
-        *capacity = grown;
+        edf->segment_capacity = grown;
     }
     edf->segments[info->n_segments++] = segment;
     return 0;
 }
 
-/* Time-keepers of a discontinuous file: a record that starts where the one before it ended continues its segment. The tolerance
- * covers onsets rounded by the writer. */
-static int find_segments(struct edf *edf, int keeper, double first_onset, struct err *err) {
+/* A record of a discontinuous file: one that starts where the one before it ended continues its segment. The tolerance covers
+ * onsets rounded by the writer. */
+static int place_record(struct edf *edf, int64_t record, struct err *err) {
     struct edf_header *h = &edf->header;
-    double fastest = 0, previous = 0;
-    for (int i = 0; i < h->info.n_signals; i++)
-        if (!h->signals[i].annotation && h->signals[i].rate_hz > fastest)
-            fastest = h->signals[i].rate_hz;
-    double tolerance = fmin(fmax(1e-3, fastest > 0 ? 1 / fastest : 0), h->info.record_s / 2);
-    int64_t missing = 0, backwards = 0;
-    size_t capacity = 0;
-    int rc = add_segment(edf, &capacity, (struct edf_segment){0, 1, 0}, err);
-    for (int64_t r = 1; r < h->info.n_records && !rc; r++) {
-        struct edf_segment *last = &edf->segments[h->info.n_segments - 1];
-        double expected = previous + h->info.record_s, onset = keeper_onset(edf, keeper, r) - first_onset;
-        if (!isfinite(onset)) {
-            missing++;
-            onset = expected;
-        } else if (onset < expected - tolerance) {
-            backwards++;
-            onset = expected;
-        }
-        if (onset <= expected + tolerance) {
-            last->n_records++;
-        } else {
-            /* The tolerance may have let earlier onsets drift: a segment never starts before the last one ends. */
-            onset = fmax(onset, segment_end_s(edf, last));
-            rc = add_segment(edf, &capacity, (struct edf_segment){r, 1, onset}, err);
-        }
-        previous = onset;
+    struct edf_clock *c = &edf->clock;
+    if (!record)
+        return add_segment(edf, (struct edf_segment){0, 1, 0}, err);
+    struct edf_segment *last = &edf->segments[h->info.n_segments - 1];
+    double expected = c->previous_s + h->info.record_s, onset = keeper_onset(edf, c->keeper, record) - c->first_onset_s;
+    if (!isfinite(onset)) {
+        c->missing++;
+        onset = expected;
+    } else if (onset < expected - c->tolerance_s) {
+        c->backwards++;
+        onset = expected;
     }
-    if (missing)
-        edf_header_repair(h, "%lld records without a time-keeper are taken as following the one before", (long long)missing);
-    if (backwards)
-        edf_header_repair(h, "%lld time-keepers run backwards; their records are taken as following the one before",
-                          (long long)backwards);
-    return rc;
+    c->previous_s = onset;
+    if (onset <= expected + c->tolerance_s) {
+        last->n_records++;
+        return 0;
+    }
+    /* The tolerance may have let earlier onsets drift: a segment never starts before the last one ends. */
+    onset = fmax(onset, segment_end_s(edf, last));
+    c->previous_s = onset;
+    return add_segment(edf, (struct edf_segment){record, 1, onset}, err);
 }
 
-/* A continuous file: one segment. Time-keepers that disagree are worth a word, the header decides. */
-static int whole_segment(struct edf *edf, int keeper, double first_onset, struct err *err) {
+/* Put the records from this number on into segments. */
+static int place_records(struct edf *edf, int64_t from, struct err *err) {
+    struct edf_info *info = &edf->header.info;
+    int rc = 0;
+    if (!info->n_records || !info->duration_num)
+        return 0;
+    if (!info->discontinuous || edf->clock.keeper < 0) {
+        if (!info->n_segments)
+            rc = add_segment(edf, (struct edf_segment){0, 0, 0}, err);
+        if (!rc)
+            edf->segments[0].n_records = info->n_records;
+    } else {
+        for (int64_t r = from; r < info->n_records && !rc; r++)
+            rc = place_record(edf, r, err);
+    }
+    if (rc)
+        return rc;
+    info->segments = edf->segments;
+    info->duration_s = segment_end_s(edf, &edf->segments[info->n_segments - 1]);
+    return 0;
+}
+
+/* Time-keepers worth a word. In a continuous file the header decides. */
+static void judge_keepers(struct edf *edf) {
     struct edf_header *h = &edf->header;
-    size_t capacity = 0;
-    if (keeper >= 0 && h->info.plus && !edf->header_only) {
-        for (int64_t r = 1; r < h->info.n_records; r++) {
-            double onset = keeper_onset(edf, keeper, r) - first_onset, expected = (double)r * h->info.record_s;
-            if (fabs(onset - expected) > fmax(0.01, 1e-6 * expected)) {
-                edf_header_repair(
-                    h, "time-keeper of record %lld says %.6g s where %.6g s is due; the header says continuous and decides",
-                    (long long)r, onset, expected);
-                break;
-            }
+    const struct edf_clock *c = &edf->clock;
+    if (c->missing)
+        edf_header_repair(h, "%lld records without a time-keeper are taken as following the one before", (long long)c->missing);
+    if (c->backwards)
+        edf_header_repair(h, "%lld time-keepers run backwards; their records are taken as following the one before",
+                          (long long)c->backwards);
+    if (c->keeper < 0 || !h->info.plus || h->info.discontinuous || !h->info.n_segments || edf->header_only)
+        return;
+    for (int64_t r = 1; r < h->info.n_records; r++) {
+        double onset = keeper_onset(edf, c->keeper, r) - c->first_onset_s, expected = (double)r * h->info.record_s;
+        if (fabs(onset - expected) > fmax(0.01, 1e-6 * expected)) {
+            edf_header_repair(h,
+                              "time-keeper of record %lld says %.6g s where %.6g s is due; the header says continuous and decides",
+                              (long long)r, onset, expected);
+            return;
         }
     }
-    return add_segment(edf, &capacity, (struct edf_segment){0, h->info.n_records, 0}, err);
 }
 
 /* Move the first time-keeper's onset into the start. */
@@ -191,28 +216,35 @@ static void shift_start(struct edf_start *start, double onset) {
     start->second = tm.tm_sec;
 }
 
-static int build_timeline(struct edf *edf, double *ret_first_onset, struct err *err) {
+/* Before the first record is placed. */
+static void start_clock(struct edf *edf) {
     struct edf_header *h = &edf->header;
-    int keeper = keeper_signal(edf);
-    double first = keeper >= 0 && h->info.n_records > 0 ? keeper_onset(edf, keeper, 0) : NAN;
-    if (h->info.plus && keeper < 0)
+    double fastest = 0;
+    for (int i = 0; i < h->info.n_signals; i++)
+        if (!h->signals[i].annotation && h->signals[i].rate_hz > fastest)
+            fastest = h->signals[i].rate_hz;
+    edf->clock.tolerance_s = fmin(fmax(1e-3, fastest > 0 ? 1 / fastest : 0), h->info.record_s / 2);
+    edf->clock.keeper = keeper_signal(edf);
+    if (h->info.plus && edf->clock.keeper < 0)
         edf_header_repair(h, "marked EDF+/BDF+ but without an annotation signal%s",
                           h->info.discontinuous ? "; read as continuous" : "");
-    *ret_first_onset = isfinite(first) ? first : 0;
-    shift_start(&h->info.start, *ret_first_onset);
-    int rc = 0;
-    if (h->info.n_records > 0 && h->info.duration_num > 0) {
-        if (h->info.discontinuous && keeper >= 0)
-            rc = find_segments(edf, keeper, *ret_first_onset, err);
-        else
-            rc = whole_segment(edf, keeper, *ret_first_onset, err);
-    }
-    if (rc)
-        return rc;
-    h->info.segments = edf->segments;
-    if (h->info.n_segments)
-        h->info.duration_s = segment_end_s(edf, &edf->segments[h->info.n_segments - 1]);
-    return 0;
+}
+
+/* The first record is there: file time begins with it. */
+static void see_first_record(struct edf *edf) {
+    double first = edf->clock.keeper >= 0 ? keeper_onset(edf, edf->clock.keeper, 0) : NAN;
+    edf->clock.first_onset_s = isfinite(first) ? first : 0;
+    shift_start(&edf->header.info.start, edf->clock.first_onset_s);
+}
+
+static int build_timeline(struct edf *edf, struct err *err) {
+    start_clock(edf);
+    if (edf->header.info.n_records > 0)
+        see_first_record(edf);
+    int rc = place_records(edf, 0, err);
+    if (!rc)
+        judge_keepers(edf);
+    return rc;
 }
 
 /* ---- annotations ---- */
@@ -270,9 +302,9 @@ static void sort_annotations(struct edf_annotation *items, size_t n) {
         qsort(items, n, sizeof *items, by_onset);
 }
 
-static int read_annotations(struct edf *edf, double first_onset_s, struct err *err) {
+static int read_annotations(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
-    struct collector c = {.edf = edf, .first_onset_s = first_onset_s};
+    struct collector c = {.edf = edf, .first_onset_s = edf->clock.first_onset_s};
     size_t faults = 0;
     for (int64_t r = 0; r < h->info.n_records; r++) {
         for (int s = 0; s < h->info.n_signals && !c.failed && !edf->annotations_cut; s++) {
@@ -299,14 +331,14 @@ static int read_annotations(struct edf *edf, double first_onset_s, struct err *e
 
 static int open_bytes(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
-    double first_onset_s;
     int rc = edf_header_parse(h, edf->data, edf->len, err);
     if (rc)
         return rc;
     edf->decode = edf_decoder(h->sample_bytes);
+    edf->records = edf->data + h->header_bytes;
     count_records(edf);
-    rc = build_timeline(edf, &first_onset_s, err);
-    return rc || edf->header_only ? rc : read_annotations(edf, first_onset_s, err);
+    rc = build_timeline(edf, err);
+    return rc || edf->header_only ? rc : read_annotations(edf, err);
 }
 
 static struct edf *edf_new(const char *name) {
@@ -363,6 +395,35 @@ int edf_open_memory(const void *data, size_t len, const char *name, struct edf *
     return 0;
 }
 
+/* ---- records that arrive ---- */
+
+int edf_open_feed(const void *header, size_t len, const char *name, struct edf **ret, struct err *err) {
+    struct edf *edf = edf_new(name);
+    if (!edf)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", name);
+    int rc = edf_header_parse(&edf->header, header, len, err);
+    if (rc) {
+        edf_close(edf);
+        return rc;
+    }
+    edf->decode = edf_decoder(edf->header.sample_bytes);
+    start_clock(edf);
+    *ret = edf;
+    return 0;
+}
+
+int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err) {
+    int64_t first = edf->header.info.n_records;
+    edf->records = records;
+    edf->first_record = first;
+    edf->header.info.n_records += n;
+    if (!first && n > 0)
+        see_first_record(edf);
+    return place_records(edf, first, err);
+}
+
+int64_t edf_record_bytes(const struct edf *edf) { return edf->header.record_bytes; }
+
 void edf_close(struct edf *edf) {
     if (!edf)
         return;
@@ -407,6 +468,9 @@ int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, s
         records.first_record > h->info.n_records - records.n_records)
         return err_set(err, ERR_RANGE, "%s: %lld records from number %lld on are wanted, there are %lld", h->name,
                        (long long)records.n_records, (long long)records.first_record, (long long)h->info.n_records);
+    if (records.first_record < edf->first_record)
+        return err_set(err, ERR_RANGE, "%s: record %lld is wanted, the records at hand begin with %lld", h->name,
+                       (long long)records.first_record, (long long)edf->first_record);
     for (int i = 0; i < n_signals; i++) {
         if (signals[i] < 0 || signals[i] >= h->info.n_signals)
             return err_set(err, ERR_RANGE, "%s: signal %d is wanted, there are %d", h->name, signals[i], h->info.n_signals);

@@ -2,8 +2,8 @@
  *
  * Header faults met in real recordings are mended in memory and listed as repairs; what cannot be trusted is refused
  * with a reason. Samples are decoded on demand, whole records at a time, to planar microvolt: memory is the caller's window,
- * never the file. After opening an edf is immutable: any number of threads may read it. It does not follow a file that grows,
- * and a file that another process truncates while it is open faults on access, as with any mapping.
+ * never the file. After opening an edf is immutable: any number of threads may read it (but for edf_feed). A mapping does not
+ * follow a file that grows, and a file that another process truncates while it is open faults on access, as with any mapping.
  *
  * File time: 0 s is the first sample of the first record. A sub-second start (the first time-keeper's onset) is moved into
  * edf_info.start; onsets of segments and annotations are relative to file time 0. */
@@ -76,6 +76,15 @@ int edf_open(const char *path, struct edf **ret, struct err *err);
 int edf_open_header(const char *path, struct edf **ret, struct err *err);
 /* edf_open over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);
+/* Records that arrive one after another, from a pipe or a file that is still written; the record count of the header is ignored.
+ * edf_header_bytes: how long the header is, from its first 256 bytes; -1 when they do not say. edf_open_feed: a whole header,
+ * copied; there are no records yet. edf_feed: the next n whole records of edf_record_bytes each, which the caller keeps until the
+ * next edf_feed; only they can be read. n_records, segments and duration of edf_info grow with it, `start` may move with the first
+ * record; annotations are left out. One thread. */
+int64_t edf_header_bytes(const void *data);
+int edf_open_feed(const void *header, size_t len, const char *name, struct edf **ret, struct err *err);
+int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err);
+int64_t edf_record_bytes(const struct edf *edf);
 /* NULL is fine. */
 void edf_close(struct edf *edf);
 

@@ -305,6 +305,13 @@ static int parse_fixed(struct edf_header *h, const uint8_t *data, size_t len, bo
     return 0;
 }
 
+int64_t edf_header_bytes(const void *data) {
+    char text[2 * FIELD_MAX + 1];
+    int64_t signals;
+    field_text(text, (const uint8_t *)data + FIELD_SIGNALS.offset, FIELD_SIGNALS.width, NULL);
+    return number_i64(text, &signals) && signals > 0 ? FIXED_BYTES + SIGNAL_BYTES * signals : -1;
+}
+
 int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, struct err *err) {
     bool foreign = false;
     h->repairs = arena_alloc(h->arena, EDF_MAX_REPAIRS * sizeof *h->repairs);

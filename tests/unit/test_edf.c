@@ -320,6 +320,58 @@ static void discontinuous_files_keep_their_gaps(void **state) {
     done(&o);
 }
 
+/* Records given in pieces of every size say what the whole file says, and only the last piece can be read. */
+static void records_that_arrive_in_pieces_are_those_of_the_file(void **state) {
+    (void)state;
+    static const char *const reserved[] = {"", "EDF+C", "EDF+D"};
+    const char *keepers[] = {"+2.5", "x", "+4.5004", "+10.25", "+10.1", "+12.5", "+13.5", "+20"};
+    for (int i = 0; i < 9; i++) {
+        struct opened o;
+        struct edf *feed;
+        struct written_file f = {.n_signals = 2, .n_records = 8, .signals = PLUS, .reserved = reserved[i % 3], .keepers = keepers};
+        int64_t piece = i / 3 + 1, at = 0;
+        assert_int_equal(open_written(&o, &f, i == 1), 0);
+        assert_int_equal(edf_header_bytes(o.bytes.data), 768);
+        put(&o, 236, "-1", 8);
+        assert_int_equal(edf_open_feed(o.bytes.data, 768, "fed", &feed, &o.err), 0);
+        assert_int_equal(edf_info(feed)->n_records, 0);
+        assert_int_equal(edf_info(feed)->n_segments, 0);
+        for (int64_t n; at < 8; at += n) {
+            float fed[24], whole[24];
+            n = 8 - at < piece ? 8 - at : piece;
+            assert_int_equal(edf_feed(feed, o.bytes.data + 768 + at * edf_record_bytes(feed), n, &o.err), 0);
+            assert_int_equal(edf_read(feed, 0, at, n, fed, &o.err), 0);
+            assert_int_equal(edf_read(o.edf, 0, at, n, whole, &o.err), 0);
+            assert_memory_equal(fed, whole, (size_t)n * 8 * sizeof *fed);
+            assert_int_equal(edf_read(feed, 0, at + n, 1, fed, &o.err), ERR_RANGE);
+            assert_int_equal(at ? edf_read(feed, 0, at - 1, 1, fed, &o.err) : ERR_RANGE, ERR_RANGE);
+        }
+        const struct edf_info *info = edf_info(feed);
+        assert_int_equal(info->n_segments, o.info->n_segments);
+        assert_int_equal(info->n_segments > 1, i % 3 == 2);
+        for (int k = 0; k < info->n_segments; k++) {
+            assert_int_equal(info->segments[k].first_record, o.info->segments[k].first_record);
+            assert_int_equal(info->segments[k].n_records, o.info->segments[k].n_records);
+            assert_true(info->segments[k].start_s == o.info->segments[k].start_s);
+        }
+        assert_true(info->duration_s == o.info->duration_s);
+        assert_true(info->start.second == o.info->start.second && info->start.subsecond == o.info->start.subsecond);
+        edf_close(feed);
+        done(&o);
+    }
+}
+
+static void a_header_that_does_not_say_its_length_is_refused_by_the_feed(void **state) {
+    (void)state;
+    struct edf *edf = NULL;
+    struct err err;
+    char bytes[256];
+    memset(bytes, ' ', sizeof bytes);
+    assert_int_equal(edf_header_bytes(bytes), -1);
+    assert_int_equal(edf_open_feed(bytes, sizeof bytes, "blank", &edf, &err), ERR_INVALID);
+    assert_null(edf);
+}
+
 static void a_header_alone_tells_time_but_no_annotations(void **state) {
     (void)state;
     static const char *const reserved[] = {"EDF+C", "EDF+D"};
@@ -672,6 +724,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(advisory_header_fields_are_mended_and_reported),
         cmocka_unit_test(record_durations_are_exact_rationals),
         cmocka_unit_test(discontinuous_files_keep_their_gaps),
+        cmocka_unit_test(records_that_arrive_in_pieces_are_those_of_the_file),
+        cmocka_unit_test(a_header_that_does_not_say_its_length_is_refused_by_the_feed),
         cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),
         cmocka_unit_test(faulty_time_keepers_follow_the_record_before),
