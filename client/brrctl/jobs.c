@@ -42,7 +42,7 @@ static void print_row(const Brr__V1__Job *job) {
 struct watching {
     bool json, terminal;
     int64_t shown_step;
-    char phase[24];
+    char phase[24], note[256]; /* shown last */
     int exit;
 };
 
@@ -93,11 +93,22 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
         printf("checkpoint %s\n", job->checkpoint);
 }
 
+/* What the daemon has to say about a job that runs, once. */
+static void show_note(struct watching *w, const Brr__V1__Job *job) {
+    char note[sizeof w->note];
+    str_copy(note, sizeof note, job->reason);
+    if (job->state != BRR__V1__JOB_STATE__JOB_STATE_RUNNING || !*note || !strcmp(note, w->note))
+        return;
+    str_copy(w->note, sizeof w->note, note);
+    fprintf(stderr, "%sbrrctl: note: %s\n", w->terminal ? "\r\033[K" : "", job->reason);
+}
+
 static bool on_update(void *ctx, const void *message) {
     struct watching *w = ctx;
     const Brr__V1__JobUpdate *u = message;
     if (!u->job)
         return true;
+    show_note(w, u->job);
     if (w->json && !u->final)
         print_json(u->job);
     else if (!w->json && u->job->progress && !u->final)

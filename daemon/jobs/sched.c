@@ -426,6 +426,11 @@ static void on_report(struct sched *s, struct worker_report *r) {
     case WORKER_LOG:
         append_log(s, job, levels[r->level], r->text ? r->text : "");
         break;
+    case WORKER_NOTICE:
+        append_log(s, job, levels[TASK_WARN], r->text ? r->text : "");
+        str_copy(job->reason, sizeof job->reason, r->text ? r->text : "");
+        tell(s, job);
+        break;
     case WORKER_CHECKPOINT:
         str_copy(job->last, sizeof job->last, r->checkpoint.path);
         if (r->checkpoint.best)

@@ -1,5 +1,6 @@
 #include "daemon/jobs/worker.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +13,10 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/jobs/upload.h"
+#include "run/estimate.h"
 
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
+enum { PACED_REPORTS = 5 }; /* the first ones tell little */
 
 /* A copy of the job for the thread. */
 struct order {
@@ -41,7 +44,10 @@ struct worker {
     struct order *order;   /* running */
     struct upload *upload; /* of its checkpoints; may be NULL */
     bool has_checkpoint;
-    int64_t checkpoint_ms; /* newest */
+    int64_t checkpoint_ms;     /* newest */
+    const struct jobfile *job; /* running */
+    int64_t start_ms;          /* of the attempt */
+    int paced;                 /* reports of progress that told how long it will take */
 };
 
 static int64_t clock_ms(void) {
@@ -98,6 +104,20 @@ static void serve_streams(struct worker *w) {
     }
 }
 
+/* Once per attempt, when its pace is known: that it will not end before its limit. */
+static void look_at_limit(struct worker *w, const struct task_progress *p) {
+    char text[400];
+    if (!isfinite(p->eta_s) || p->eta_s <= 0 || ++w->paced != PACED_REPORTS)
+        return;
+    double seconds = (double)(clock_ms() - w->start_ms) / 1000 + p->eta_s;
+    if (!estimate_past_limit(w->job, w->config.default_wall_clock_ms, seconds, text, sizeof text))
+        return;
+    struct worker_report *r = report_new(w, WORKER_NOTICE);
+    if (r)
+        r->text = strdup(text);
+    post(w, r);
+}
+
 static void on_progress(void *ctx, const struct task_progress *p) {
     struct worker *w = ctx;
     struct worker_report *r = report_new(w, WORKER_PROGRESS);
@@ -105,6 +125,7 @@ static void on_progress(void *ctx, const struct task_progress *p) {
         r->progress = *p;
     atomic_fetch_add(&w->beats, 1);
     post(w, r);
+    look_at_limit(w, p);
     if (w->preparing)
         serve_streams(w);
 }
@@ -201,6 +222,9 @@ static void run_order(struct worker *w) {
     arena_init(&arena, 32u << 20);
     str_init(&result, 1u << 20);
     w->has_checkpoint = false;
+    w->job = &job;
+    w->start_ms = start_ms;
+    w->paced = 0;
     struct task_env env = {.device = w->device,
                            .directory = w->order->directory,
                            .cache_dir = w->config.source.cache_dir,
@@ -245,6 +269,7 @@ static void run_order(struct worker *w) {
         r->text = result.len ? str_take(&result) : NULL;
     }
     str_done(&result);
+    w->job = NULL;
     arena_done(&arena);
     atomic_store(&w->busy, false);
     post(w, r);
@@ -386,6 +411,8 @@ struct worker_report *worker_take(struct worker *w) {
 void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
 bool worker_lost(const struct worker *w) { return device_lost(w->device); }
 int64_t worker_memory_limit(const struct worker *w) { return w->config.memory_limit_bytes; }
+
+int64_t worker_default_wall_clock(const struct worker *w) { return w->config.default_wall_clock_ms; }
 int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }
 
 bool worker_post(struct worker *w, struct live_order *o) { return mailbox_post(w->orders, &o->message); }

@@ -14,6 +14,7 @@ enum worker_report_kind {
     WORKER_RUNNING, /* preparation is over */
     WORKER_PROGRESS,
     WORKER_LOG,
+    WORKER_NOTICE, /* text: what people should know while it runs */
     WORKER_CHECKPOINT,
     WORKER_DONE, /* the task ended: rc 0 and result; or stopped; or err */
 };
@@ -22,7 +23,7 @@ struct worker_report {
     char job_id[JOB_ID_SIZE];
     struct task_progress progress;
     enum task_level level;
-    char *text; /* LOG: line; DONE: result JSON or NULL */
+    char *text; /* LOG, NOTICE: line; DONE: result JSON or NULL */
     struct task_checkpoint checkpoint;
     int rc;
     enum worker_stop stopped;
@@ -57,8 +58,9 @@ struct live_report *worker_take_live(struct worker *w); /* NULL when none waits 
 void worker_device(const struct worker *w, struct device_info *ret);
 /* Whether a fault has taken the device from this process for good (device_lost). Any thread. */
 bool worker_lost(const struct worker *w);
+int64_t worker_memory_limit(const struct worker *w);       /* bytes one job may use */
+int64_t worker_default_wall_clock(const struct worker *w); /* ms one attempt of a job without a limit may take; -1 = none */
 /* Steps and slices done since start, for the watchdog. */
-int64_t worker_memory_limit(const struct worker *w); /* bytes one job may use */
 int64_t worker_beats(const struct worker *w);
 
 #endif

@@ -19,6 +19,7 @@ struct validate {
     struct jobfile job;
     struct estimate_config config;
     struct estimate estimate;
+    int64_t default_wall_clock_ms;
     char data_root[4096], device[32];
     char *notices[MAX_NOTICES];
     size_t n_notices;
@@ -71,8 +72,12 @@ static void train_facts(struct validate *v) {
 
 static void work(uv_work_t *request) {
     struct validate *v = request->data;
-    if (v->job.kind == JOB_KIND_TRAIN && !estimate_train(&v->config, &v->estimate, &v->err))
-        train_facts(v);
+    char text[400];
+    if (v->job.kind != JOB_KIND_TRAIN || estimate_train(&v->config, &v->estimate, &v->err))
+        return;
+    train_facts(v);
+    if (estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
+        notice(v, text);
 }
 
 static void answer(struct validate *v) {
@@ -137,6 +142,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         notice(v, "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
         v->job.training.precision = JOB_PRECISION_FP32;
     }
+    v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
     rc = sched_resolve_source(s->sched, v->job.data.source, v->data_root, sizeof v->data_root, &why);
     if (!rc && str_starts(v->data_root, "store://"))
         rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);

@@ -2,6 +2,8 @@
  * the recordings (no cache is built), seconds from a short measurement of the device. Any thread; opens the device for itself. */
 #ifndef BRR_RUN_ESTIMATE_H
 #define BRR_RUN_ESTIMATE_H
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -31,6 +33,9 @@ struct estimate_config {
     int64_t memory_limit_bytes;
     bool measure;
 };
+/* Whether training of `seconds` goes past the limit of one attempt: limits.wall_clock, else the daemon's default (not above 0:
+ * none). Then one sentence for people with both figures and what will happen. */
+bool estimate_past_limit(const struct jobfile *job, int64_t default_limit_ms, double seconds, char *buf, size_t size);
 int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);
 
 #endif

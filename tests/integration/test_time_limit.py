@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""A job that needs longer than its time limit is told so with both figures, and runs: by validate, and by its pace once it trains."""
+import json
+import re
+import sys
+
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+
+WORDS = "will stop at the limit, be checkpointed, and go on"
+
+
+def validate(d, *sets):
+    args = [a for s in sets for a in ("--set", s)]
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--json", *args)
+    assert code == 0, err
+    answer = json.loads(out)
+    return answer, [n for n in answer["notices"] if WORDS in n]
+
+
+def check_validate(d, base):
+    long = [*base, "training.max_steps=10000000"]
+    answer, notes = validate(d, *long, "limits.wall_clock=90m")
+    needs_h = answer["seconds_total"] / 3600
+    assert needs_h > 1.5 and len(notes) == 1, answer
+    h, m = map(int, re.search(r"needs about (\d+)h(\d\d)m and limits.wall_clock is 1h30m", notes[0]).groups())
+    assert abs(h + m / 60 - needs_h) <= 1 / 60 + 1e-9 and "brrctl resume" in notes[0], (notes, answer)
+    assert "by itself (limits.auto_resume)" in validate(d, *long, "limits.wall_clock=90m", "limits.auto_resume=true")[1][0]
+    assert not validate(d, *long, "limits.wall_clock=90000h")[1]
+    assert "the daemon's jobs.default_wall_clock is 1h00m" in validate(d, *long, "limits.wall_clock=none")[1][0]
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*long, "limits.wall_clock=1s") for a in ("--set", s)])
+    assert code == 0 and "note: it needs about" in out and "limits.wall_clock is 1s" in out, (out, err)
+
+
+def check_pace(d, base):
+    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.wall_clock=6s", "training.validate_every=100000")
+    assert code == 0 and end["state"] == "interrupted" and end["reason"] == "time_limit" and end["checkpoint"], (end, err)
+    notes = [line for line in err.splitlines() if WORDS in line]
+    assert len(notes) == 1 and re.search(r"needs about \d+h\d\dm and limits.wall_clock is 6s", notes[0]), err
+    code, log, _ = d.ctl("logs", end["job"])
+    assert WORDS in log, log
+    code, end, err = d.submit(*base, "training.max_steps=12", "limits.wall_clock=10m")
+    assert code == 0 and end["state"] == "succeeded" and WORDS not in err, (end, err)
+    code, log, _ = d.ctl("logs", end["job"])
+    assert WORDS not in log, log
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=21)
+        base = [*MINI, f"data.source=file://{tmp}/eeg"]
+        d = Daemon(tmp, ["jobs.default_wall_clock=1h"]).start()
+        check_validate(d, base)
+        check_pace(d, base)
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
