@@ -274,21 +274,25 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
     return rc ? err_wrap(err, "%s: events", file) : 0;
 }
 
+/* Keys that would do nothing. */
+static int check_idle(const struct jobfile *job, struct err *err) {
+    static const char *const train[] = {"evaluate"}, *const evaluate[] = {"data.validation_fraction", "data.resident"};
+    bool trains = job->kind == JOB_KIND_TRAIN;
+    const char *const *idle = trains ? train : evaluate;
+    for (size_t i = 0; i < (trains ? sizeof train / sizeof *train : sizeof evaluate / sizeof *evaluate); i++) {
+        const struct yaml_node *node = yaml_path(job->root, idle[i]);
+        if (node)
+            return options_error(node, job->file, err, "%s: it does nothing in a job of kind %s; leave it out", idle[i],
+                                 job->kind_name);
+    }
+    return 0;
+}
+
 /* What an evaluate job takes from its checkpoint must not seem to be the job's choice. */
 static int check_evaluate(const struct jobfile *job, struct err *err) {
-    static const char *const fixed[] = {"model",
-                                        "training",
-                                        "checkpoint",
-                                        "data.montage",
-                                        "data.window_s",
-                                        "data.hop_s",
-                                        "data.notch_hz",
-                                        "data.bandpass_hz",
-                                        "data.fill_gap_s",
-                                        "data.split",
-                                        "data.balance",
-                                        "events.threshold",
-                                        "events.target_fa_per_24h"};
+    static const char *const fixed[] = {"model",           "training",   "checkpoint",    "data.montage",
+                                        "data.window_s",   "data.hop_s", "data.notch_hz", "data.bandpass_hz",
+                                        "data.fill_gap_s", "data.split", "data.balance",  "events"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const struct yaml_node *node = yaml_path(job->root, fixed[i]);
         if (node)
@@ -307,7 +311,8 @@ static int refuse_unsupported(const struct jobfile *job, struct err *err) {
                        job->checkpoint.upload);
     if (job->kind == JOB_KIND_EVALUATE && !job->evaluate.checkpoint)
         return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID or a model file)", job->file);
-    return job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : 0;
+    int rc = check_idle(job, err);
+    return !rc && job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : rc;
 }
 
 int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena,

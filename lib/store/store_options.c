@@ -24,6 +24,24 @@ static const struct option rows[] = {
 };
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};
 
+/* Keys that would do nothing. */
+static int check_idle(const struct raw *raw, const struct yaml_node *node, const char *file, struct err *err) {
+    const struct store_config *c = &raw->c;
+    const struct {
+        const char *key;
+        bool set;
+    } of_s3[] = {{"endpoint", c->endpoint},     {"region", c->region},       {"credentials", c->credentials},
+                 {"path_style", c->path_style}, {"anonymous", c->anonymous}, {"requester_pays", c->requester_pays}};
+    for (size_t i = 0; str_starts(c->url, "file:") && i < sizeof of_s3 / sizeof *of_s3; i++)
+        if (of_s3[i].set)
+            return options_error(node, file, err, "store %s: %s does nothing for a directory; leave it out", node->key,
+                                 of_s3[i].key);
+    if (c->anonymous && c->credentials)
+        return options_error(node, file, err, "store %s: anonymous and credentials contradict each other; leave one out",
+                             node->key);
+    return 0;
+}
+
 int store_options_read(const struct yaml_node *node, const char *file, struct arena *arena, struct store_config *ret,
                        struct err *err) {
     struct raw raw = {0};
@@ -35,6 +53,8 @@ int store_options_read(const struct yaml_node *node, const char *file, struct ar
     if (!str_starts(raw.c.url, "file:///") && !str_starts(raw.c.url, "s3://"))
         return options_error(node, file, err, "store %s: url '%s'; expected file:///dir or s3://bucket/prefix", node->key,
                              raw.c.url);
+    if ((rc = check_idle(&raw, node, file, err)))
+        return rc;
     raw.c.stall_s = (int)(raw.stall_ms / 1000);
     *ret = raw.c;
     return 0;

@@ -5,10 +5,11 @@ import importlib.util
 import json
 import os
 import struct
+import subprocess
 
 import numpy
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
 
 RATE = 256
 
@@ -32,6 +33,37 @@ def trace(d, path, model, *options):
     assert code == 0, err
     with open(out, "rb") as f:
         return f.read(), numpy.load(probs), text
+
+
+def command(d, path, model, *options):
+    out, probs = f"{d.dir}/f.tsv", f"{d.dir}/f.npy"
+    for name in (out, probs):
+        if os.path.exists(name):
+            os.remove(name)
+    return [f"{BIN}/brrctl", "stream", path, "--model", model, "--output", out, "--probabilities", probs, *options]
+
+
+def start(d, path, model, *options, stdin=subprocess.DEVNULL):
+    """`brrctl stream` at work, which writes f.tsv and f.npy."""
+    return subprocess.Popen(command(d, path, model, *options), env=d.env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+class Edf:
+    """A file as header and records, to be written piece by piece."""
+
+    def __init__(self, path):
+        with open(path, "rb") as f:
+            data = f.read()
+        self.header, body = data[:256 * (int(data[252:256]) + 1)], data[256 * (int(data[252:256]) + 1):]
+        self.signals = int(data[252:256])
+        self.records = int(data[236:244])
+        self.record = len(body) // self.records
+        self.body = body
+        assert self.record * self.records == len(body)
+
+    def counted(self, n):
+        """The header with another record count."""
+        return self.header[:236] + b"%-8d" % n + self.header[244:]
 
 
 def train(d, source, *sets):

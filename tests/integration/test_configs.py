@@ -40,7 +40,7 @@ def main():
             os.makedirs(f"{tmp}/{name}")
             d = Daemon(f"{tmp}/{name}", [f"stores={store}"] if store else []).start()
             sets = [] if store else ["--set", local, "--set", "data.labels=auto"]
-            if "evaluate" in text:
+            if "kind: evaluate" in text:
                 code, end, err = d.submit(*MINI, local, "data.validation_fraction=0", "training.max_steps=2")
                 assert code == 0, err
                 sets += ["--set", f"evaluate.checkpoint=job:{end['job']}"]

@@ -11,28 +11,9 @@ import time
 
 import numpy
 
-from daemon import BIN
-from stream_fixture import streaming_daemon, trace
+from stream_fixture import Edf, start, streaming_daemon, trace
 
 ODD = (1, 255, 257, 4093, 9973, 65537)
-
-
-class Edf:
-    """A file as header and records, to be written piece by piece."""
-
-    def __init__(self, path):
-        with open(path, "rb") as f:
-            data = f.read()
-        self.header, body = data[:256 * (int(data[252:256]) + 1)], data[256 * (int(data[252:256]) + 1):]
-        self.signals = int(data[252:256])
-        self.records = int(data[236:244])
-        self.record = len(body) // self.records
-        self.body = body
-        assert self.record * self.records == len(body)
-
-    def counted(self, n):
-        """The header with another record count."""
-        return self.header[:236] + b"%-8d" % n + self.header[244:]
 
 
 def discontinuous(source, target, holes):
@@ -54,24 +35,12 @@ def discontinuous(source, target, holes):
     return target
 
 
-def command(d, path, model, *options):
-    out, probs = f"{d.dir}/f.tsv", f"{d.dir}/f.npy"
-    for name in (out, probs):
-        if os.path.exists(name):
-            os.remove(name)
-    return [f"{BIN}/brrctl", "stream", path, "--model", model, "--output", out, "--probabilities", probs, *options]
-
-
 def pieces(data, sizes=ODD, seed=5):
     rng, at = random.Random(seed), 0
     while at < len(data):
         n = rng.choice(sizes)
         yield data[at:at + n]
         at += n
-
-
-def start(d, path, model, *options, stdin=subprocess.DEVNULL):
-    return subprocess.Popen(command(d, path, model, *options), env=d.env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def pipe(d, data, model, *options, sizes=ODD):

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Every key of daemon.yaml does what it says, or is refused where it stands; so are keys of stores and jobs that would do nothing."""
+import json
+import subprocess
+import sys
+import time
+
+from daemon import BIN, MINI, SOURCE, Daemon, free_port, make_corpus, temporary
+from stream_fixture import Edf, start, streaming_daemon
+
+REFUSED = {
+    "limits.resume_ttl=60s": "unsupported yet", "limits.message_control=1MiB": "unsupported yet", "limits.message_data=8MiB": "unsupported yet",
+    "tls={cert: a, key: b}": "unsupported yet", "auth={tokens_file: a}": "unsupported yet",
+    "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
+    "listen.tcp=0.0.0.0:7000": "loopback", "http.listen=0.0.0.0:7000": "loopback", "devices=[cpu, cpu]": "one device",
+    "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",
+    "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
+    "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",
+}
+ACCEPTED = ["limits.resume_ttl=120s", "limits.message_control=256KiB", "limits.message_data=4MiB", "limits.session_idle=none",
+            "stores={a: {url: 'file:///x'}, b: {url: 's3://x', anonymous: true, region: eu-west-1, path_style: true, requester_pays: true}}"]
+
+
+def check_config(*sets):
+    args = [a for s in sets for a in ("--set", s)]
+    r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--check-config", *args], capture_output=True, text=True, timeout=30)
+    return r.returncode, r.stderr
+
+
+def keys_that_do_nothing_are_refused():
+    for key, word in REFUSED.items():
+        code, err = check_config(key)
+        assert code != 0 and word in err and key.split("=")[0].split(".")[-1] in err.replace("store a", "stores"), (key, code, err)
+    code, err = check_config(*ACCEPTED)
+    assert code == 0, err
+
+
+def job_keys_that_do_nothing_are_refused(d, source):
+    for file, key in (("tiny", "evaluate.plots=3"), ("eval", "events.on=0.5"), ("eval", "data.validation_fraction=0.1"), ("eval", "data.resident=off")):
+        code, _, err = d.ctl("validate", f"{SOURCE}/configs/{file}.yaml", "--set", source, "--set", key)
+        assert code == 1 and key.split(".")[0] in err and "leave it out" in err, (key, code, err)
+
+
+def jobs():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=21)
+        source, tcp = f"data.source=file://{tmp}/eeg", free_port()
+        d = Daemon(tmp, ["jobs.max_queued=1", "jobs.default_wall_clock=4s", "jobs.keep_finished=2s", "limits.memory=64MiB", "log.format=json",
+                         f"listen.tcp=127.0.0.1:{tcp}", "devices_cpu_threads=1"]).start()
+        assert d.ctl("version", "--endpoint", f"127.0.0.1:{tcp}")[0] == 0
+        assert "1 thread" in d.ctl("devices")[1], d.ctl("devices")
+        job_keys_that_do_nothing_are_refused(d, source)
+        long = [*MINI, source, "training.max_steps=1000000", "training.validate_every=100000"]
+        code, out, _ = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--json", "--set", source, "--set", "limits.wall_clock=none")
+        assert code == 1 and json.loads(out)["memory_available_bytes"] == 64 << 20, "limits.memory"
+        first = d.submit(*long, "limits.wall_clock=none", watch=False)[1]["job"]
+        d.wait(first, lambda job: job["state"] == "running")
+        second = d.submit(*long, "limits.wall_clock=none", watch=False)[1]["job"]
+        code, _, err = d.submit(*long, watch=False)
+        assert code == 1 and "jobs.max_queued" in err, (code, err)
+        ended = d.wait(first, lambda job: job["state"] == "interrupted")
+        assert ended["reason"] == "time_limit", ended
+        assert d.ctl("cancel", second)[0] == 0
+        deadline = time.time() + 20
+        while d.ctl("jobs")[1].strip():
+            assert time.time() < deadline, "jobs.keep_finished: " + d.ctl("jobs")[1]
+            time.sleep(0.2)
+        assert d.stop() == 0
+        lines = [json.loads(line) for line in d.read_log().splitlines()]
+        assert any("serving" in line.values() for line in lines), lines[:3]
+        d = Daemon(tmp, ["local_paths=false", "log.level=error"]).start()
+        code, _, err = d.submit(*MINI, source, watch=False)
+        before = d.read_log().count("msg=")
+        assert code == 1 and "local_paths" in err, (code, err)
+        assert d.stop() == 0 and before == d.read_log().count("msg=") == 0, "log.level: " + d.read_log()[-500:]
+
+
+def streams():
+    with streaming_daemon(extra=["limits.session_idle=3s", "limits.sessions=1"]) as (d, recording, model):
+        edf = Edf(recording)
+        process = start(d, "-", model, stdin=subprocess.PIPE)
+        process.stdin.write(edf.header + edf.body[:20 * edf.record])
+        process.stdin.flush()
+        assert b"as it comes" in process.stdout.readline()
+        code, _, err = d.ctl("stream", recording, "--model", model)
+        assert code == 1 and "limits.sessions" in err, (code, err)
+        assert process.wait(timeout=30) == 1, "limits.session_idle"
+        assert b"limits.session_idle" in process.stderr.read()
+        process.stdin.close()
+
+
+def main():
+    keys_that_do_nothing_are_refused()
+    jobs()
+    streams()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
