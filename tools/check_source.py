@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Check the measurable house rules: file, function and parameter-list lengths, banned functions, banned file names,
-words that announce unfinished work."""
+words that announce unfinished work, conflicts that a merge left behind."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ FOREIGN_SIGNATURES = {"on_request"}
 INNER_LOOPS = ("_body.h", ".cu", ".cuh")
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets)\s*\(")
 EXITS = re.compile(r"\b(exit|_exit|abort|longjmp)\s*\(")
-UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|^(<{7} |={7}$|>{7} )", re.M)
 BAD_NAMES = re.compile(r"(^|/)(util|utils|misc|common|helpers?)\.(c|h|cu|cuh|py)$")
 FUNCTION = re.compile(r"^[A-Za-z_][\w\s\*]*?\b(\w+)\s*\(([^;{}]*)\)\s*(?:__attribute__\(\(.*\)\)\s*)?\{", re.S | re.M)
 
