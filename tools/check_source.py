@@ -74,7 +74,7 @@ def check(path):
 
 def main():
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto"]
+    patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto", "*.md"]
     files = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout.split()
     problems = [p for f in files if os.path.exists(f) for p in check(f)]
     print("\n".join(problems) or f"source rules: {len(files)} files keep to them")
