@@ -57,12 +57,15 @@ static double threshold_of(int bin) {
     return fmin(fmax(value, 1.0 / BINS), 1 - 1.0 / BINS);
 }
 
-static int quantiles(const struct histogram *h, int count, double *ret_on) {
-    int n = 0, inside = h->n_inside ? count / 2 : 0, all = count - inside;
+static int spread(const struct histogram *h, int count, double *ret_on) {
+    int n = 0, inside = h->n_inside ? count / 3 : 0, even = count / 3, all = count - inside - even;
     if (!h->n_all)
         return 0;
     for (int i = 0; i < all; i++) /* tail shares 0.5 … 1e-5, evenly in their logarithm */
         ret_on[n++] = threshold_of(bin_with_tail(h->all, h->n_all, 0.5 * pow(2e-5, all > 1 ? (double)i / (all - 1) : 0)));
+    double low = ret_on[0], high = ret_on[n - 1];
+    for (int i = 0; i < even; i++)
+        ret_on[n++] = low + (high - low) * (i + 1) / (even + 1);
     for (int i = 0; i < inside; i++)
         ret_on[n++] = threshold_of(bin_with_tail(h->inside, h->n_inside, (i + 0.5) / inside));
     qsort(ret_on, (size_t)n, sizeof *ret_on, ascending);
@@ -85,7 +88,7 @@ int score_candidates(const struct score_trace *traces, int n, int count, double 
     if (!rc) {
         for (int i = 0; i < n; i++)
             add_trace(h, &traces[i], inside);
-        *ret_n = quantiles(h, count, ret_on);
+        *ret_n = spread(h, count, ret_on);
     }
     free(h);
     free(inside);
@@ -235,9 +238,9 @@ static double mark_good(const struct score_sweep *s, double limit, bool *good) {
     return best_f1(s, SCORE_EVENT, limit, good);
 }
 
-/* The point of first … last whose `on` is nearest to the middle. */
-static int middle(const struct score_sweep *s, int first, int last) {
-    double at = (s->points[first].on + s->points[last].on) / 2;
+/* The point of first … last whose `on` is nearest to two thirds of the way up. */
+static int upper_third(const struct score_sweep *s, int first, int last) {
+    double at = (s->points[first].on + 2 * s->points[last].on) / 3;
     int best = first;
     for (int i = first; i <= last; i++)
         if (fabs(s->points[i].on - at) < fabs(s->points[best].on - at))
@@ -261,7 +264,7 @@ int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
         }
         if (peak && s->points[end - 1].on - s->points[first].on > widest) {
             widest = s->points[end - 1].on - s->points[first].on;
-            best = middle(s, first, end - 1);
+            best = upper_third(s, first, end - 1);
         }
         end += end == first;
     }

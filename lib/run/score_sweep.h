@@ -24,9 +24,9 @@ struct score_trace {
     int n_ref;
 };
 
-/* Candidates for `on`, ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): quantiles of all probabilities, denser
- * towards the top (half the samples down to one in 100,000 lie above), and of those inside references. *ret_n is 0 when every
- * probability is missing. */
+/* Candidates for `on`, ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): a third each quantiles of all
+ * probabilities (the upper half, denser towards the top), even steps between the lowest and the highest of these, and quantiles of
+ * the probabilities inside references. *ret_n is 0 when every probability is missing. */
 int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err);
 
 /* One pair of thresholds and what it gives, pooled over the recordings. */
@@ -60,7 +60,7 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
-/* Index of the point to use: the middle (of `on`) of the widest range of points around the best pooled event F1 whose event and
+/* Index of the point to use: two thirds up (of `on`) the widest range of points around the best pooled event F1 whose event and
  * sample F1 are the best but for chance (docs/scores.md); −1 when no point finds anything. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 /* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
