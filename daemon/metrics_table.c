@@ -18,6 +18,7 @@ const struct metric_family metrics_families[] = {
     {"brrd_rpc_requests_total", METRIC_COUNTER, "Ended calls by status.", "method,code", NULL, 0},
     {"brrd_rpc_duration_seconds", METRIC_HISTOGRAM, "Duration of ended calls.", "method", BUCKETS(rpc_buckets)},
     {"brrd_jobs", METRIC_GAUGE, "Jobs by state.", "state", NULL, 0},
+    {"brrd_jobs_paused", METRIC_GAUGE, "Queued jobs that wait for something other than their turn.", "reason", NULL, 0},
     {"brrd_jobs_submitted_total", METRIC_COUNTER, "Jobs accepted.", "kind", NULL, 0},
     {"brrd_jobs_finished_total", METRIC_COUNTER, "Jobs ended by outcome.", "outcome", NULL, 0},
     {"brrd_job_run_duration_seconds", METRIC_HISTOGRAM, "Wall time of ended attempts.", "outcome", BUCKETS(run_buckets)},

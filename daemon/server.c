@@ -54,6 +54,8 @@ static void count_jobs(struct services *s) {
         counts[sched_at(s->sched, i)->state]++;
     for (int i = 0; i < JOB_STATE_COUNT; i++)
         metric_set(series(s, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
+    metric_set(series(s, "brrd_jobs_paused", "cache_full"), sched_paused(s->sched));
+    metric_set(series(s, "brrd_ready", "cache"), !sched_paused(s->sched));
 }
 
 static void drop_train_gauges(struct daemon *d) {
@@ -322,6 +324,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     struct sched_config sched = {.database = c->database,
                                  .results_dir = c->results,
                                  .data_dir = c->data,
+                                 .cache_dir = c->cache,
                                  .local_paths = c->local_paths,
                                  .stores = d->stores,
                                  .n_stores = c->n_stores,
