@@ -30,6 +30,7 @@ struct daemon {
     struct rpc_server *rpc;
     struct http *http;
     const struct rpc_method *methods[MAX_METHODS];
+    struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool drain_wanted, stopping, rpc_stopped, lost;
@@ -53,6 +54,8 @@ static void count_jobs(struct services *s) {
         counts[sched_at(s->sched, i)->state]++;
     for (int i = 0; i < JOB_STATE_COUNT; i++)
         metric_set(series(s, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
+    metric_set(series(s, "brrd_jobs_paused", "cache_full"), sched_paused(s->sched));
+    metric_set(series(s, "brrd_ready", "cache"), !sched_paused(s->sched));
 }
 
 static void drop_train_gauges(struct daemon *d) {
@@ -288,7 +291,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     struct models_config models = {.sched = s->sched,
                                    .worker = s->worker,
                                    .loop = &d->loop,
-                                   .stores = c->stores,
+                                   .stores = d->stores,
                                    .n_stores = c->n_stores,
                                    .results_dir = c->results,
                                    .data_dir = c->data,
@@ -312,7 +315,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct worker_config worker = {.device = c->device,
                                    .threads = (int)c->cpu_threads,
-                                   .source = {c->stores, c->n_stores, c->cache, c->cache_max, s->metrics},
+                                   .source = {d->stores, c->n_stores, c->cache, c->cache_max, s->metrics},
                                    .default_wall_clock_ms = c->default_wall_clock_ms,
                                    .memory_limit_bytes = c->memory_bytes,
                                    .metrics = s->metrics,
@@ -321,8 +324,9 @@ static int open_parts(struct daemon *d, struct err *err) {
     struct sched_config sched = {.database = c->database,
                                  .results_dir = c->results,
                                  .data_dir = c->data,
+                                 .cache_dir = c->cache,
                                  .local_paths = c->local_paths,
-                                 .stores = c->stores,
+                                 .stores = d->stores,
                                  .n_stores = c->n_stores,
                                  .keep_finished_ms = c->keep_finished_ms,
                                  .max_queued = c->max_queued,
@@ -331,6 +335,10 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .logged = on_job_log,
                                  .ctx = d};
     struct rpc_config rpc = {.unix_path = c->unix_path, .tcp = c->tcp, .methods = d->methods, .ctx = s, .observe = on_call_ended};
+    for (int i = 0; i < c->n_stores; i++) {
+        d->stores[i] = c->stores[i];
+        d->stores[i].config.metrics = s->metrics;
+    }
     collect_methods(d, &rpc.n_methods);
     int rc = prepare_paths(d, err);
     if (!rc)

@@ -38,6 +38,8 @@ struct job {
     int64_t sequence; /* order of submission */
     int64_t created_ms, started_ms, finished_ms;
     int attempts, restarts;
+    int64_t paused_ms;  /* queued, and waits since then for room on the cache volume; 0 = it does not. Not stored: */
+    int64_t room_bytes; /* a daemon that starts tries at once. What was free then. */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */

@@ -11,6 +11,10 @@
 #include "base/map.h"
 #include "base/str.h"
 
+/* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
+ * can be evicted. */
+enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
+
 struct sched {
     struct sched_config config;
     struct worker *worker;
@@ -126,12 +130,26 @@ int sched_position(const struct sched *s, const struct job *job) {
     return position;
 }
 
+static bool may_start(const struct sched *s, const struct job *job) {
+    int64_t waited_ms = now_ms() - job->paused_ms;
+    if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
+        return job->state == JOB_QUEUED;
+    return waited_ms >= PAUSE_MIN_MS && fsio_free_bytes(s->config.cache_dir) >= job->room_bytes + PAUSE_ROOM_BYTES;
+}
+
 static struct job *next_job(const struct sched *s) {
     struct job *best = NULL;
     for (int i = 0; i < s->count; i++)
-        if (s->jobs[i]->state == JOB_QUEUED && (!best || before(s->jobs[i], best)))
+        if ((!best || before(s->jobs[i], best)) && may_start(s, s->jobs[i]))
             best = s->jobs[i];
     return best;
+}
+
+int sched_paused(const struct sched *s) {
+    int n = 0;
+    for (int i = 0; i < s->count; i++)
+        n += s->jobs[i]->paused_ms != 0;
+    return n;
 }
 
 /* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
@@ -372,6 +390,18 @@ static bool read_limits(const struct job *job, struct arena *arena, struct jobfi
     return jobfile_parse(job->yaml, job->file, overrides, n, arena, file, NULL) == 0;
 }
 
+/* Its data do not fit on the volume of the cache now: to the queue, no restart charged. What it fetched stays in the cache. */
+static void pause_job(struct sched *s, struct job *job, const struct err *err) {
+    char text[JOB_REASON_SIZE], reason[JOB_REASON_SIZE];
+    int64_t room = fsio_free_bytes(s->config.cache_dir);
+    str_format(reason, sizeof reason, "cache_full: waits for room on the volume of %.120s and goes on by itself; %.400s",
+               s->config.cache_dir, err_text(err, text, sizeof text));
+    append_log(s, job, "warn", reason);
+    move(s, job, JOB_QUEUED, reason);
+    job->room_bytes = room;
+    job->paused_ms = now_ms();
+}
+
 static void finish_running(struct sched *s, struct worker_report *r) {
     struct job *job = s->running;
     struct arena arena;
@@ -380,7 +410,9 @@ static void finish_running(struct sched *s, struct worker_report *r) {
     arena_init(&arena, 16u << 20);
     read_limits(job, &arena, &file);
     s->running = NULL;
-    if (r->rc && r->stopped == WORKER_STOP_NONE) {
+    if (r->rc && r->stopped == WORKER_STOP_NONE && r->err.room == ERR_ROOM_NONE_IN_CACHE) {
+        pause_job(s, job, &r->err);
+    } else if (r->rc && r->stopped == WORKER_STOP_NONE) {
         bool fault = r->rc == ERR_INTERNAL || r->rc == ERR_UNAVAILABLE || r->rc == ERR_DATA_LOSS;
         err_text(&r->err, reason, sizeof reason);
         append_log(s, job, "error", reason);

@@ -1,5 +1,7 @@
 /* sched: all jobs of the daemon: the queue (priority, then order of submission), the one that runs, and those that ended. Moves
- * states, keeps the database true before anybody is told, restarts after faults, goes on after a crash. Loop thread. */
+ * states, keeps the database true before anybody is told, restarts after faults, goes on after a crash. A job for whose data the
+ * volume of the cache has no room is paused: queued, passed over, and tried again when there is room, or once in a while.
+ * Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
 #include "daemon/jobs/jobdb.h"
@@ -8,7 +10,7 @@
 enum { SCHED_MAX_JOBS = 100000 };
 
 struct sched_config {
-    const char *database, *results_dir, *data_dir;
+    const char *database, *results_dir, *data_dir, *cache_dir;
     bool local_paths;
     const struct source_store *stores;
     int n_stores;
@@ -47,7 +49,8 @@ void sched_turn(struct sched *s);
 void sched_tick(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
-bool sched_idle(const struct sched *s); /* nothing runs */
+int sched_paused(const struct sched *s); /* jobs that wait for room on the cache volume */
+bool sched_idle(const struct sched *s);  /* nothing runs */
 /* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED,
  * NOT_FOUND, UNSUPPORTED say why not. */
 int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err);

@@ -128,7 +128,10 @@ static int fetch_all(struct source *s, const struct source_config *config, const
         rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
     if (s->cache && config->metrics)
         count_cache(s->cache, config->metrics);
-    return rc ? err_wrap(err, "data.source store://%.200s cannot be fetched", name) : 0;
+    if (!rc)
+        return 0;
+    (void)err_in_cache(err);
+    return err_wrap(err, "data.source store://%.200s cannot be fetched", name);
 }
 
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,

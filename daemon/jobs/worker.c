@@ -247,6 +247,8 @@ static void run_order(struct worker *w) {
     if (!rc)
         rc = kind->open(&job, &env, &task, &err);
     w->preparing = false;
+    if (rc)
+        (void)err_in_cache(&err); /* indexes and windows; of results there is nothing yet */
     if (!rc) {
         post(w, report_new(w, WORKER_RUNNING));
         rc = drive(w, &job, kind, task, start_ms, &err);

@@ -72,7 +72,7 @@ struct doctor {
     struct device_info device;
     const char *paths[3], *path_names[3];
     bool serving, lost;
-    int n_models, failed_models;
+    int n_models, failed_models, paused_jobs;
     Brr__V1__DoctorCheck checks[MAX_CHECKS], *list[MAX_CHECKS];
     size_t n;
 };
@@ -142,6 +142,9 @@ static void examine(uv_work_t *request) {
               "");
     for (int i = 0; i < 3; i++)
         check_directory(d, d->path_names[i], d->paths[i], i > 0);
+    if (d->paused_jobs)
+        found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
+              "free some space on that volume; they go on by themselves");
     found(d, "models", d->failed_models == 0,
           arena_printf(&d->arena, "%d serve, %d failed to load", d->n_models - d->failed_models, d->failed_models),
           "`brrctl models` names them; load them again or unload them");
@@ -173,6 +176,7 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     worker_device(s->worker, &d->device);
     d->serving = atomic_load(&s->serving);
     d->lost = worker_lost(s->worker);
+    d->paused_jobs = sched_paused(s->sched);
     d->n_models = models_count(s->models);
     for (int i = 0; i < d->n_models; i++)
         d->failed_models += models_at(s->models, i)->err.code != 0;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
     err->code = code;
     memcpy(err->message, text, sizeof text);
     err->cause[0] = '\0';
+    err->room = ERR_ROOM_ENOUGH;
     set_origin(err, file, line);
     return code;
 }
@@ -73,7 +75,9 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     va_end(ap);
     char reason[128];
     const char *words = strerror_r(errnum, reason, sizeof reason);
-    const char *mend = errnum == ENOSPC || errnum == EDQUOT ? "; free some space on that volume" : "";
+    bool full = errnum == ENOSPC || errnum == EDQUOT;
+    const char *mend = full ? "; free some space on that volume" : "";
+    err->room = full ? ERR_ROOM_NONE : ERR_ROOM_ENOUGH;
     err->code = code;
     snprintf(err->message, sizeof err->message, "%.380s: %.80s%s", text, words, mend);
     err->cause[0] = '\0';
@@ -97,6 +101,14 @@ int err_wrap(struct err *err, const char *fmt, ...) {
     memcpy(err->message, text, sizeof text);
     memcpy(err->cause, below, sizeof below);
     return err->code ? err->code : ERR_UNKNOWN;
+}
+
+int err_in_cache(struct err *err) {
+    if (!err)
+        return ERR_UNKNOWN;
+    if (err->room == ERR_ROOM_NONE)
+        err->room = ERR_ROOM_NONE_IN_CACHE;
+    return err->code;
 }
 
 const char *err_text(const struct err *err, char *buf, unsigned long size) {

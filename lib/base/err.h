@@ -32,11 +32,15 @@ enum err_code {
 #undef ERR_ENUM
 };
 
+/* Whether a write failed because its volume was full. Others fill a cache too: who wrote there may wait for room. */
+enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE };
+
 struct err {
     int code;          /* 0 or a value of enum err_code */
     char message[512]; /* one sentence for people, no trailing newline */
     char origin[48];   /* "edf.c:120": where it was first set */
     char cause[256];   /* message of the error below it, or "" */
+    enum err_room room;
 };
 
 /* Short stable word of a code ("invalid_argument"); "ok" for 0, "unknown" for anything else. */
@@ -47,13 +51,17 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
 #define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 /* Like err_set, from an errno value: picks the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED,
- * EACCES → DENIED, EEXIST → EXISTS and their kin, else INTERNAL) and appends ": strerror"; a full volume also the mend. */
+ * EACCES → DENIED, EEXIST → EXISTS and their kin, else INTERNAL) and appends ": strerror"; a full volume also the mend, and `room`.
+ */
 int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 #define err_errno(err, errnum, ...) err_errno_at((err), __FILE__, __LINE__, (errnum), __VA_ARGS__)
 
 /* Put a new sentence in front: the old message becomes the cause, code and origin stay. Returns the code. */
 int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The write that failed belongs to a cache: ERR_ROOM_NONE becomes ERR_ROOM_NONE_IN_CACHE. Returns the code. */
+int err_in_cache(struct err *err);
 
 /* "message (cause)" in buf, always terminated. Returns buf. */
 const char *err_text(const struct err *err, char *buf, unsigned long size);

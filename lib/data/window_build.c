@@ -319,6 +319,8 @@ static int build_unless_cached(const struct window_build *request, char *ret_pat
         rc = err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
     if (!rc)
         *ret_skipped = skipped;
+    else
+        (void)err_in_cache(err);
     return rc;
 }
 

@@ -180,10 +180,8 @@ static int fit_volume(struct cache *c, int64_t bytes, struct err *err) {
         if (available < 0 || available >= bytes)
             return 0;
         if (!evict_one(c))
-            return err_set(
-                err, ERR_EXHAUSTED,
-                "cache %s: %lld bytes are wanted, its volume has %lld free; free some, or use another volume (paths.cache)", c->dir,
-                (long long)bytes, (long long)available);
+            return err_errno(err, ENOSPC, "cache %s: %lld bytes are wanted, its volume has %lld free", c->dir, (long long)bytes,
+                             (long long)available);
     }
 }
 

@@ -95,6 +95,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
         (void)str_to_i64(value, &h->retry_after_s);
     } else if (take(line, len, "date", value, sizeof value)) {
         h->date_s = (int64_t)curl_getdate(value, NULL);
+        h->skew_s = h->date_s - (int64_t)time(NULL);
     } else {
         (void)(take(line, len, "content-range", h->content_range, sizeof h->content_range) ||
                take(line, len, "etag", h->etag, sizeof h->etag) ||
@@ -186,9 +187,20 @@ static bool begin(struct fetch *f, struct fetch_request *r) {
     return true;
 }
 
+static void measure(struct fetch_request *r) {
+    curl_off_t took_us = 0, received = 0, sent = 0;
+    curl_easy_getinfo(r->handle, CURLINFO_TOTAL_TIME_T, &took_us);
+    curl_easy_getinfo(r->handle, CURLINFO_SIZE_DOWNLOAD_T, &received);
+    curl_easy_getinfo(r->handle, CURLINFO_SIZE_UPLOAD_T, &sent);
+    r->seconds = (double)took_us / 1e6;
+    r->received_bytes = received;
+    r->sent_bytes = sent;
+}
+
 /* The request goes back to its caller. Engine thread. */
 static void end(struct fetch *f, struct fetch_request *r, int failure) {
     if (r->handle) {
+        measure(r);
         curl_multi_remove_handle(f->multi, r->handle);
         curl_easy_cleanup(r->handle);
         curl_slist_free_all(r->header_list);
@@ -304,6 +316,8 @@ void fetch_start(struct fetch *f, struct fetch_request *r) {
     r->status = r->failure = r->sink_errno = 0;
     r->failure_text[0] = r->note[0] = '\0';
     r->note_len = r->body_sent = r->sink.got = 0;
+    r->seconds = 0;
+    r->received_bytes = r->sent_bytes = 0;
     r->answer = (struct fetch_headers){.content_length = -1, .date_s = -1, .retry_after_s = -1};
     r->handle = r->header_list = NULL;
     r->done = r->cancelled = false;

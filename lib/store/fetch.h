@@ -27,6 +27,7 @@ struct fetch_headers {
     int64_t content_length; /* -1 = absent */
     char content_range[96], etag[80], last_modified[48], location[512], region[64], checksum_sha256[64], encryption[32];
     int64_t date_s, retry_after_s; /* -1 = absent */
+    int64_t skew_s;                /* date_s less our clock when it came */
 };
 
 struct fetch_request {
@@ -48,7 +49,9 @@ struct fetch_request {
     char note[FETCH_NOTE_MAX + 1]; /* body of an answer other than 2xx, cut, NUL-terminated */
     size_t note_len;
     bool done;
-    int sink_errno; /* the file could not be written */
+    int sink_errno;                     /* the file could not be written */
+    double seconds;                     /* it took, connecting included */
+    int64_t received_bytes, sent_bytes; /* of bodies */
     /* the engine's own */
     void *handle, *header_list;
     size_t body_sent;

@@ -8,10 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/md5_lanes.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 
-enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096 };
+enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096, CROWD_BYTES = 4 << 20 };
 
 int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err) {
     if (!str_format(ret, S3_NAME_SIZE, "%s%s", s3->prefix, key) || strlen(ret) >= STORE_KEY_SIZE)
@@ -230,7 +231,7 @@ static int s3_read(struct store *store, const char *key, int64_t offset, void *b
 
 /* Digests of a whole file under OpenSSL's name of the kind; false when it cannot be read. */
 static bool file_digest(const char *path, const EVP_MD *kind, unsigned char *ret, unsigned *ret_len) {
-    enum { BLOCK = 1 << 20 };
+    enum { BLOCK = 128 << 10 }; /* stays in the second-level cache */
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     char *block = malloc(BLOCK);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -247,14 +248,26 @@ static bool file_digest(const char *path, const EVP_MD *kind, unsigned char *ret
     return ok;
 }
 
-int s3_verify(const char *path, const char *object, const struct s3_head *head, struct err *err) {
+bool s3_crowded(const struct s3 *s3, const struct s3_head *head) {
+    return s3->crowd && !*head->sha256_base64 && *head->md5 && head->size_bytes >= CROWD_BYTES;
+}
+
+static bool crowd_digest(const struct s3 *s3, const char *path, char text[33]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && !md5_crowd_file(s3->crowd, fd, path, text, NULL);
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err) {
     unsigned char sum[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1] = "";
     unsigned len = 0;
-    bool sha = *head->sha256_base64;
+    bool sha = *head->sha256_base64, crowded = s3_crowded(s3, head);
     if (!sha && !*head->md5)
         return 0;
-    if (!file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
+    if (crowded ? !crowd_digest(s3, path, text) : !file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
         return err_set(err, ERR_INTERNAL, "%s cannot be read back to verify it", path);
     if (sha)
         EVP_EncodeBlock((unsigned char *)text, sum, (int)len);
@@ -270,6 +283,7 @@ int s3_verify(const char *path, const char *object, const struct s3_head *head, 
 static void s3_close(struct store *store) {
     struct s3 *s3 = s3_of(store);
     s3_client_close(s3->client);
+    md5_crowd_free(s3->crowd);
     str_done(&s3->identity);
     free(s3);
 }
@@ -293,6 +307,8 @@ int s3_open(const struct store_config *config, struct store **ret, struct err *e
         rc = err_set(err, ERR_RANGE, "%.100s…: a prefix of S3 has at most %d bytes", config->url, STORE_KEY_SIZE - 1);
     else if (len)
         str_format(s3->prefix, sizeof s3->prefix, "%.*s/", (int)len, prefix);
+    if (!rc && md5_lanes_usable() && !(s3->crowd = md5_crowd_new()))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
     if (!rc)
         rc = s3_client_open(config, &s3->client, err);
     if (rc) {

@@ -11,6 +11,7 @@
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
 #include "store/s3_imds.h"
+#include "store/s3_meter.h"
 
 enum {
     STALL_S = 20,
@@ -39,7 +40,8 @@ struct s3_client {
     int64_t renew_s; /* no renewal before this while the credentials last */
     int64_t skew_s;  /* the server's clock less ours */
     int tokens, flying, allowed, successes;
-    char *spec; /* of the credentials; NULL = the usual places. Constant. */
+    char *spec;              /* of the credentials; NULL = the usual places. Constant. */
+    struct metrics *metrics; /* constant */
 };
 
 static int64_t now_ms(void) {
@@ -108,6 +110,8 @@ static int configure(struct s3_client *c, const struct store_config *config, str
     c->anonymous = config->anonymous;
     c->requester_pays = config->requester_pays;
     c->stall_s = config->stall_s > 0 ? config->stall_s : STALL_S;
+    c->metrics = config->metrics;
+    s3_meter_open(c->metrics);
     c->tokens = TOKENS_MAX;
     c->allowed = S3_CONNECTIONS;
     if (!str_copy(c->region, sizeof c->region, region ? region : "us-east-1"))
@@ -433,7 +437,7 @@ static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_e
         pthread_mutex_unlock(&c->lock);
         return again;
     }
-    int64_t skew = h->date_s >= 0 ? h->date_s - (int64_t)time(NULL) : 0;
+    int64_t skew = h->date_s >= 0 ? h->skew_s : 0;
     pthread_mutex_lock(&c->lock);
     int64_t off = skew > c->skew_s ? skew - c->skew_s : c->skew_s - skew;
     if (!c->anonymous && !call->skew_tried && h->date_s >= 0 &&
@@ -479,6 +483,7 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
         f->failure = 18; /* as libcurl calls a partial file */
     }
     if (!f->failure && correct(c, call, &e)) {
+        s3_meter_retry(c->metrics, call, &e, false);
         call->state = S3_WAITING;
         call->next_ms = 0;
         return 0;
@@ -486,6 +491,7 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
     if (e.transient && call->tries < S3_MAX_TRIES && account(c, false, true, e.slow_down)) {
         int64_t asked_ms = f->answer.retry_after_s > 0 ? f->answer.retry_after_s * 1000 : 0;
         int64_t wait_ms = backoff_ms(call->tries);
+        s3_meter_retry(c->metrics, call, &e, is_short);
         call->next_ms = now_ms() + (asked_ms > wait_ms && asked_ms <= BACKOFF_CAP_MS ? asked_ms : wait_ms);
         call->state = S3_WAITING;
         return 0;
@@ -510,11 +516,13 @@ int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err) {
         }
         call->tries++;
         call->state = S3_FLYING;
+        s3_meter_begin(c->metrics);
         fetch_start(c->fetch, &call->fetch);
     } else if (call->state == S3_FLYING && fetch_done(c->fetch, &call->fetch)) {
         pthread_mutex_lock(&c->lock);
         c->flying--;
         pthread_mutex_unlock(&c->lock);
+        s3_meter_end(c->metrics, call, false);
         return judge(c, call, err);
     }
     return 0;
@@ -524,6 +532,7 @@ void s3_call_done(struct s3_client *c, struct s3_call *call) {
     char hex[DIGEST_HEX_SIZE];
     if (call->state == S3_FLYING) {
         fetch_cancel(c->fetch, &call->fetch);
+        s3_meter_end(c->metrics, call, true);
         pthread_mutex_lock(&c->lock);
         c->flying--;
         pthread_mutex_unlock(&c->lock);

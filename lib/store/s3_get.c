@@ -166,7 +166,7 @@ static int transfer(struct download *d, const struct store_watch *watch, struct 
 /* Whole and true: under its name, durably. */
 static int put_in_place(struct download *d, struct err *err) {
     char dir[PATH_BYTES];
-    int rc = s3_verify(d->part_path, d->object, &d->head, err);
+    int rc = s3_verify(d->s3, d->part_path, d->object, &d->head, err);
     if (rc) { /* the parts are not to be trusted */
         unlink(d->journal_path);
         unlink(d->part_path);
@@ -215,10 +215,15 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
     int rc = s3_name(d.s3, key, name, err);
     if (!rc)
         rc = prepare(&d, watch, err);
+    bool crowded = !rc && s3_crowded(d.s3, &d.head);
+    if (crowded)
+        md5_crowd_enter(d.s3->crowd);
     if (!rc)
         rc = transfer(&d, watch, err);
     if (!rc)
         rc = put_in_place(&d, err);
+    if (crowded)
+        md5_crowd_leave(d.s3->crowd);
     if (rc == ERR_ABORTED || (rc && !d.done_bytes && d.journal_fd >= 0)) { /* another version, or nothing to go on from */
         unlink(d.journal_path);
         unlink(d.part_path);

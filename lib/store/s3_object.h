@@ -1,6 +1,7 @@
 /* s3_object: what the operations of store/s3.h share: names, and one object's state. Any thread. */
 #ifndef BRR_STORE_S3_OBJECT_H
 #define BRR_STORE_S3_OBJECT_H
+#include "store/md5_crowd.h"
 #include "store/s3_client.h"
 
 enum { S3_NAME_SIZE = 2 * STORE_KEY_SIZE, S3_PART_BYTES = 8 << 20 };
@@ -10,6 +11,7 @@ struct s3 {
     struct s3_client *client;
     char prefix[STORE_KEY_SIZE + 1]; /* "" or "a/b/" */
     struct str identity;
+    struct md5_crowd *crowd; /* of downloads of some size; NULL where the processor gains nothing by it */
 };
 
 static inline struct s3 *s3_of(struct store *store) { return (struct s3 *)(void *)store; }
@@ -28,8 +30,10 @@ struct s3_head {
 };
 /* watch may be NULL; its progress is asked while the server does not answer. */
 int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err);
+/* Whether verifying the object will be work for the store's crowd, which whoever verifies enters before. */
+bool s3_crowded(const struct s3 *s3, const struct s3_head *head);
 /* PRECONDITION to DATA_LOSS: the file at path is not what head promises. */
-int s3_verify(const char *path, const char *object, const struct s3_head *head, struct err *err);
+int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err);
 
 /* Operations of their own files. */
 int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);

@@ -60,6 +60,7 @@ struct store {
     const char *identity; /* the kind's memory */
 };
 
+struct metrics;
 /* All but url may be zero. */
 struct store_config {
     const char *url;      /* "file:///DIRECTORY" (must exist), or "s3://BUCKET[/PREFIX]" */
@@ -68,7 +69,8 @@ struct store_config {
     const char *credentials; /* as in store/s3_credentials.h */
     bool path_style;         /* ENDPOINT/BUCKET instead of BUCKET.ENDPOINT; always so for IP addresses and names without a dot */
     bool anonymous, requester_pays;
-    int stall_s; /* a transfer without a byte for so long is begun again; 0 = 20 */
+    int stall_s;             /* a transfer without a byte for so long is begun again; 0 = 20 */
+    struct metrics *metrics; /* of an S3 server: brrd_s3_…; the store is closed before it is freed; NULL = none */
 };
 
 /* INVALID says what is accepted. An S3 server is not asked before the first operation; missing credentials are an error here, but

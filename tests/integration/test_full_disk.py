@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """A results volume that fills up ends a job with one clear error; checkpoints before it stay whole, the daemon stays up, and the job
-goes on once there is room. A full cache volume refuses the job likewise. Needs a mount namespace (root, or user namespaces)."""
+goes on once there is room. A full cache volume pauses a job, which goes on by itself. Needs a mount namespace (root, or user namespaces)."""
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 
 from daemon import MINI, Daemon, make_corpus, temporary
+from fake_s3 import FakeS3
 
 RESULTS_KIB = 600  # the network's pair of model and state has about 200 KiB
 
@@ -66,14 +69,68 @@ def results_volume(tmp, source):
     assert d.stop() == 0
 
 
+def leave_room(path, kib):
+    """A file that fills the volume of path but for so much; its name."""
+    volume = os.statvfs(path)
+    name = f"{path}/filler"
+    with open(name, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, volume.f_bavail * volume.f_frsize - kib * 1024)
+    return name
+
+
+def metric(d, line):
+    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=10) as r:
+        return float(re.search("^" + re.escape(line) + r" (\S+)$", r.read().decode(), re.M)[1])
+
+
+def soon(condition):
+    deadline = time.time() + 30
+    while not condition() and time.time() < deadline:
+        time.sleep(0.1)
+    return condition()
+
+
+def paused_and_on_again(d, filler, sets):
+    """A job that needs more room on the cache volume than there is waits, the daemon goes on, and so does the job when there is room."""
+    code, last, err = d.submit(*sets, "training.max_steps=2", "limits.restarts=0", watch=False)
+    assert code == 0, err
+    job = d.wait(last["job"], lambda j: j["reason"].startswith("cache_full: ") or j["state"] in ("failed", "succeeded"), timeout=60)
+    assert job["state"] == "queued", job
+    for words in ("goes on by itself", "No space left", "free some space", f"{d.dir}/cache"):
+        assert words in job["reason"], job["reason"]
+    assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 1) and metric(d, 'brrd_ready{component="cache"}') == 0
+    assert urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=10).status == 200, "the daemon itself is well"
+    code, out, _ = d.ctl("doctor")
+    assert code != 0 and "wait for room" in out, out
+    assert "cache_full: " in d.ctl("logs", last["job"])[1]
+    time.sleep(4)
+    assert d.job(last["job"])["state"] == "queued", "nothing changed: nothing to try"
+    os.unlink(filler)
+    job = d.wait(last["job"], lambda j: j["state"] in ("failed", "succeeded"), timeout=120)
+    assert job["state"] == "succeeded", (job, d.read_log())
+    assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 0) and metric(d, 'brrd_ready{component="cache"}') == 1
+
+
 def cache_volume(tmp, source):
-    d = SmallDisks(f"{tmp}/b", {"cache": 256}).start()
-    code, end, err = d.submit(*MINI, source, "training.max_steps=4", "limits.restarts=0")
-    assert code == 1 and end["state"] == "failed", (end, err)
-    for words in ("No space left", "free some space"):
-        assert words in end["reason"], end["reason"]
-    assert d.ctl("version")[0] == 0, "the daemon must stay up"
+    d = SmallDisks(f"{tmp}/b", {"cache": 65536}).start()
+    paused_and_on_again(d, leave_room(d.inside(f"{tmp}/b/cache"), 256), [*MINI, source])
     assert d.stop() == 0
+
+
+def cache_volume_of_a_bucket(tmp):
+    with FakeS3() as s3:
+        for root, _, names in os.walk(f"{tmp}/eeg"):
+            for name in names:
+                path = os.path.join(root, name)
+                with open(path, "rb") as f:
+                    s3.objects[os.path.relpath(path, f"{tmp}/eeg")] = f.read()
+        os.environ.update(s3.environment())
+        d = SmallDisks(f"{tmp}/c", {"cache": 65536}, [f"stores={{bucket: {{url: 's3://eeg', endpoint: '{s3.endpoint}'}}}}"]).start()
+        paused_and_on_again(d, leave_room(d.inside(f"{tmp}/c/cache"), 6000), [*MINI, "data.source=store://bucket"])
+        asked = [(r[1], r[3]) for r in s3.requests if r[0] == "GET" and r[1]]
+        assert set(k for k, _ in asked) == set(s3.objects), asked
+        assert len(asked) <= len(s3.objects) + 2, f"what was fetched before the pause is not fetched again: {asked}"
+        assert d.stop() == 0
 
 
 def main():
@@ -82,14 +139,15 @@ def main():
         if not namespaces_work(f"{tmp}/probe"):
             print("skipped: no mount namespaces here, so no small file system can be made")
             return 77
-        for name in ("a", "b"):
+        for name in ("a", "b", "c"):
             os.makedirs(f"{tmp}/{name}")
         make_corpus(f"{tmp}/eeg", seed=9)
         source = f"data.source=file://{tmp}/eeg"
         results_volume(tmp, source)
         print("full results volume: one error, earlier checkpoints whole, resumed after room was made")
         cache_volume(tmp, source)
-        print("full cache volume: one error")
+        cache_volume_of_a_bucket(tmp)
+        print("full cache volume: the job waits, and goes on when there is room; the daemon is well meanwhile")
     return 0
 
 

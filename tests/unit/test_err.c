@@ -59,6 +59,23 @@ static void errno_picks_the_code_and_appends_the_reason(void **state) {
     assert_non_null(strstr(err.message, "free some space"));
 }
 
+static void a_full_volume_is_told_from_a_full_cache_until_the_error_is_set_anew(void **state) {
+    (void)state;
+    struct err err = {0};
+    err_errno(&err, ENOSPC, "cannot write f");
+    assert_int_equal(err.room, ERR_ROOM_NONE);
+    assert_int_equal(err_in_cache(&err), ERR_EXHAUSTED);
+    err_wrap(&err, "job 3");
+    assert_int_equal(err.room, ERR_ROOM_NONE_IN_CACHE);
+    err_errno(&err, EACCES, "cannot write f");
+    assert_int_equal(err_in_cache(&err), ERR_DENIED);
+    assert_int_equal(err.room, ERR_ROOM_ENOUGH);
+    err_errno(&err, EDQUOT, "cannot write f");
+    err_set(&err, ERR_EXHAUSTED, "out of memory");
+    err_in_cache(&err);
+    assert_int_equal(err.room, ERR_ROOM_ENOUGH);
+}
+
 static void wrapping_keeps_code_and_origin_and_makes_the_old_message_the_cause(void **state) {
     (void)state;
     struct err err = {0};
@@ -98,6 +115,7 @@ int main(void) {
         cmocka_unit_test(set_returns_the_code_and_records_where),
         cmocka_unit_test(no_struct_gives_the_code_alone),
         cmocka_unit_test(errno_picks_the_code_and_appends_the_reason),
+        cmocka_unit_test(a_full_volume_is_told_from_a_full_cache_until_the_error_is_set_anew),
         cmocka_unit_test(wrapping_keeps_code_and_origin_and_makes_the_old_message_the_cause),
         cmocka_unit_test(long_texts_are_cut_and_terminated),
     };

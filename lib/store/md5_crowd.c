@@ -1,0 +1,229 @@
+#include "store/md5_crowd.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/md5_lanes.h"
+
+/* A lane's piece is small, so that those of all lanes stay in the second-level cache. */
+enum { PIECE = 32 << 10, ALONE_PIECE = 128 << 10, GATHER = 5, GATHER_MS = 1000 };
+
+enum lane_state { LANE_FREE, LANE_WAITS, LANE_RUNS, LANE_ENDED };
+
+struct lane {
+    enum lane_state state;
+    int fd, errnum;
+    int64_t offset;
+    size_t blocks; /* at `at`, not fed yet */
+    const unsigned char *at;
+    bool last; /* they are the last */
+    char hex[33];
+    unsigned char piece[PIECE + 2 * MD5_BLOCK];
+};
+
+struct md5_crowd {
+    pthread_mutex_t lock; /* states of lanes, and all below; the rest of a lane that runs is the leader's */
+    pthread_cond_t changed;
+    bool led;
+    int members, waiting; /* threads between enter and leave; lanes that are not free */
+    struct md5_lanes lanes;
+    struct lane lane[MD5_LANES];
+    unsigned char idle[PIECE + 2 * MD5_BLOCK]; /* what lanes without a file are fed */
+};
+
+struct md5_crowd *md5_crowd_new(void) {
+    struct md5_crowd *c = calloc(1, sizeof *c);
+    pthread_condattr_t attr;
+    if (!c)
+        return NULL;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+void md5_crowd_free(struct md5_crowd *c) {
+    if (!c)
+        return;
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+static void add_members(struct md5_crowd *c, int n) {
+    pthread_mutex_lock(&c->lock);
+    c->members += n;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void md5_crowd_enter(struct md5_crowd *c) { add_members(c, 1); }
+void md5_crowd_leave(struct md5_crowd *c) { add_members(c, -1); }
+
+/* More of the file into the lane's piece. */
+static void refill(struct lane *l) {
+    size_t len = 0;
+    ssize_t n = 1;
+    while (len < PIECE && n) {
+        n = pread(l->fd, l->piece + len, PIECE - len, (off_t)(l->offset + (int64_t)len));
+        if (n < 0 && errno != EINTR) {
+            l->errnum = errno;
+            return;
+        }
+        len += n > 0 ? (size_t)n : 0;
+    }
+    l->offset += (int64_t)len;
+    l->at = l->piece;
+    l->blocks = len / MD5_BLOCK;
+    l->last = len < PIECE;
+    if (l->last) {
+        unsigned char *rest = l->piece + l->blocks * MD5_BLOCK;
+        l->blocks += md5_lanes_last(rest, len % MD5_BLOCK, (uint64_t)l->offset, rest);
+    }
+}
+
+/* A few lanes take as long as one: wait a moment for others who are about to come. The lock is held. */
+static void gather(struct md5_crowd *c) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)GATHER_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (c->waiting < GATHER && c->waiting < c->members)
+        if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
+            return;
+}
+
+/* As much as the lane with the least has, of all that run. The lock is not held. */
+static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
+    const unsigned char *at[MD5_LANES];
+    size_t n = sizeof c->idle / MD5_BLOCK;
+    for (int i = 0; i < MD5_LANES; i++) {
+        struct lane *l = &c->lane[i];
+        at[i] = c->idle;
+        if (!runs[i])
+            continue;
+        if (!l->blocks && !l->errnum)
+            refill(l);
+        if (l->errnum)
+            continue;
+        at[i] = l->at;
+        n = l->blocks < n ? l->blocks : n;
+    }
+    md5_lanes_blocks(&c->lanes, at, n);
+    for (int i = 0; i < MD5_LANES; i++)
+        if (runs[i] && !c->lane[i].errnum) {
+            c->lane[i].at += n * MD5_BLOCK;
+            c->lane[i].blocks -= n;
+        }
+}
+
+/* Work for all lanes until one's own has ended. The lock is held, but not during the work. */
+static void lead(struct md5_crowd *c, const struct lane *own) {
+    bool runs[MD5_LANES];
+    while (own->state != LANE_ENDED) {
+        for (int i = 0; i < MD5_LANES; i++) {
+            if (c->lane[i].state == LANE_WAITS) {
+                md5_lanes_begin(&c->lanes, i);
+                c->lane[i].state = LANE_RUNS;
+            }
+            runs[i] = c->lane[i].state == LANE_RUNS;
+        }
+        pthread_mutex_unlock(&c->lock);
+        advance(c, runs);
+        pthread_mutex_lock(&c->lock);
+        for (int i = 0; i < MD5_LANES; i++) {
+            struct lane *l = &c->lane[i];
+            if (!runs[i] || (!l->errnum && (l->blocks || !l->last)))
+                continue;
+            md5_lanes_hex(&c->lanes, i, l->hex);
+            l->state = LANE_ENDED;
+            pthread_cond_broadcast(&c->changed);
+        }
+    }
+}
+
+static struct lane *find_free(struct md5_crowd *c) {
+    for (int i = 0; i < MD5_LANES; i++)
+        if (c->lane[i].state == LANE_FREE)
+            return &c->lane[i];
+    return NULL;
+}
+
+/* Without lanes, which are slower for one file alone. */
+static int work_alone(int fd, const char *name, char ret[33], struct err *err) {
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    int64_t offset = 0;
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    char *block = malloc(ALONE_PIECE);
+    int rc = ctx && block && EVP_DigestInit_ex(ctx, EVP_md5(), NULL) == 1 ? 0 : err_set(err, ERR_EXHAUSTED, "no memory for MD5");
+    for (ssize_t n = 1; !rc && n;) {
+        n = pread(fd, block, ALONE_PIECE, (off_t)offset);
+        if (n < 0 && errno != EINTR)
+            rc = err_errno(err, errno, "cannot read %s", name);
+        else if (n > 0 && EVP_DigestUpdate(ctx, block, (size_t)n) != 1)
+            rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
+        offset += n > 0 ? n : 0;
+    }
+    if (!rc && EVP_DigestFinal_ex(ctx, sum, NULL) != 1)
+        rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
+    for (size_t i = 0; !rc && i < 16; i++)
+        snprintf(ret + 2 * i, 3, "%02x", (unsigned)sum[i]);
+    EVP_MD_CTX_free(ctx);
+    free(block);
+    return rc;
+}
+
+/* The lane is somebody else's from now on. The lock is held. */
+static void give_back(struct md5_crowd *c, struct lane *own) {
+    own->state = LANE_FREE;
+    c->waiting--;
+    pthread_cond_broadcast(&c->changed);
+}
+
+int md5_crowd_file(struct md5_crowd *c, int fd, const char *name, char ret[33], struct err *err) {
+    struct lane *own;
+    pthread_mutex_lock(&c->lock);
+    while (!(own = find_free(c)))
+        pthread_cond_wait(&c->changed, &c->lock);
+    own->fd = fd;
+    own->errnum = 0;
+    own->offset = 0;
+    own->blocks = 0;
+    own->last = false;
+    own->state = LANE_WAITS;
+    c->waiting++;
+    pthread_cond_broadcast(&c->changed);
+    while (own->state != LANE_ENDED) {
+        if (c->led) {
+            pthread_cond_wait(&c->changed, &c->lock);
+            continue;
+        }
+        c->led = true;
+        if (own->state == LANE_WAITS)
+            gather(c);
+        bool alone = own->state == LANE_WAITS && c->waiting == 1;
+        if (!alone)
+            lead(c, own);
+        c->led = false;
+        if (alone) {
+            give_back(c, own);
+            pthread_mutex_unlock(&c->lock);
+            return work_alone(fd, name, ret, err);
+        }
+    }
+    int errnum = own->errnum;
+    if (!errnum)
+        memcpy(ret, own->hex, sizeof own->hex);
+    give_back(c, own);
+    pthread_mutex_unlock(&c->lock);
+    return errnum ? err_errno(err, errnum, "cannot read %s", name) : 0;
+}
