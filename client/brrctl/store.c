@@ -266,10 +266,10 @@ static int run_check(const struct arguments *o, const struct place *p, struct er
         return rc;
     double list_s = now_s() - begun_s;
     char byte;
-    size_t len = 1;
+    struct store_piece first = {.buf = &byte, .len = 1};
     begun_s = now_s();
     if (page.count)
-        rc = store_read(p->store, page.items[0].key, 0, &byte, &len, err);
+        rc = store_read(p->store, page.items[0].key, &first, NULL, err);
     double read_s = now_s() - begun_s;
     if (!rc && o->json) {
         struct output out;

@@ -1,25 +1,23 @@
 #include "daemon/jobs/source.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/str.h"
-#include "data/window.h"
 #include "store/mirror.h"
+
+enum { HEAD_BYTES = 16 << 10 }; /* of a recording: the header of up to 63 signals */
 
 struct source {
     struct store *store;
     struct cache *cache;
     struct mirror *mirror;
     const struct task_env *env;
-    const struct jobfile *job;
+    struct metrics *metrics;
+    struct cache_stats counted; /* in the metrics so far */
     char root[4096];
-    pthread_mutex_t lock;
-    pthread_cond_t turned;
-    int building; /* recordings on their way into the window cache, at most data.loader_workers */
 };
 
 int source_find(const struct source_store *stores, int n, const char *name, const struct source_store **ret,
@@ -52,37 +50,19 @@ static bool on_progress(void *ctx, const struct mirror_progress *p) {
     return !atomic_load(s->env->stop);
 }
 
-/* A recording of a training job goes into the window cache while others are on their way, so that the job finds it there. What goes
- * wrong here goes wrong again when the job opens its data, and is told there. */
-static void build_windows(void *ctx, const char *path) {
-    struct source *s = ctx;
-    const struct jobfile *job = s->job;
-    char cache_file[4096];
-    bool skipped = false;
-    struct window_build request = {
-        .edf_path = path, .cache_dir = s->env->cache_dir, .labels = job->data.labels, .unlabeled = job->data.unlabeled};
-    jobfile_frontend(job, &request.frontend);
-    pthread_mutex_lock(&s->lock);
-    while (s->building >= job->data.loader_workers)
-        pthread_cond_wait(&s->turned, &s->lock);
-    s->building++;
-    pthread_mutex_unlock(&s->lock);
-    if (!atomic_load(s->env->stop))
-        (void)window_build(&request, cache_file, sizeof cache_file, &skipped, NULL);
-    pthread_mutex_lock(&s->lock);
-    s->building--;
-    pthread_cond_signal(&s->turned);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void count_cache(struct cache *cache, struct metrics *m) {
+/* What happened since the last call into the metrics. */
+static void count_cache(struct source *s) {
     struct cache_stats stats;
-    cache_stats(cache, &stats);
-    metric_add(metrics_series(m, "brrd_cache_requests_total", "hit"), (double)stats.hits);
-    metric_add(metrics_series(m, "brrd_cache_requests_total", "miss"), (double)stats.misses);
-    metric_add(metrics_series(m, "brrd_cache_evictions_total", "room"), (double)stats.evictions);
+    struct metrics *m = s->metrics;
+    if (!s->cache || !m)
+        return;
+    cache_stats(s->cache, &stats);
+    metric_add(metrics_series(m, "brrd_cache_requests_total", "hit"), (double)(stats.hits - s->counted.hits));
+    metric_add(metrics_series(m, "brrd_cache_requests_total", "miss"), (double)(stats.misses - s->counted.misses));
+    metric_add(metrics_series(m, "brrd_cache_evictions_total", "room"), (double)(stats.evictions - s->counted.evictions));
     metric_set(metrics_series(m, "brrd_cache_used_bytes", ""), (double)stats.used_bytes);
     metric_set(metrics_series(m, "brrd_cache_capacity_bytes", ""), (double)stats.capacity_bytes);
+    s->counted = stats;
 }
 
 static int64_t cache_limit(const struct source_config *config) {
@@ -102,8 +82,8 @@ static int make_root(struct source *s, const struct source_config *config, const
     return err_set(err, ERR_RANGE, "paths.cache is too long");
 }
 
-static int fetch_all(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
-                     struct err *err) {
+static int fetch_first(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
+                       struct err *err) {
     const struct source_store *store;
     const char *prefix;
     char objects[4096];
@@ -116,18 +96,15 @@ static int fetch_all(struct source *s, const struct source_config *config, const
         rc = err_set(err, ERR_RANGE, "paths.cache is too long");
     if (!rc)
         rc = cache_open(objects, cache_limit(config), &s->cache, err);
-    bool early = job->kind == JOB_KIND_TRAIN && !job->data.rebuild; /* others read as their model says */
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
                                          .directory = s->root,
                                          .max_recordings = job->data.max_files,
-                                         .arrived = early ? build_windows : NULL,
-                                         .arrived_ctx = s};
+                                         .head_bytes = HEAD_BYTES};
     if (!rc)
         rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
-    if (s->cache && config->metrics)
-        count_cache(s->cache, config->metrics);
+    count_cache(s);
     if (!rc)
         return 0;
     (void)err_in_cache(err);
@@ -143,15 +120,14 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", env->data_root);
     s->env = env;
-    s->job = job;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->turned, NULL);
-    int rc = fetch_all(s, config, job, env->data_root + strlen("store://"), err);
+    s->metrics = config->metrics;
+    int rc = fetch_first(s, config, job, env->data_root + strlen("store://"), err);
     if (rc) {
         source_close(s);
         return rc;
     }
-    env->data_root = s->root;
+    env->data_root = mirror_directory(s->mirror);
+    env->mirror = s->mirror;
     *ret = s;
     return 0;
 }
@@ -160,9 +136,8 @@ void source_close(struct source *s) {
     if (!s)
         return;
     mirror_close(s->mirror);
+    count_cache(s);
     cache_close(s->cache);
     store_close(s->store);
-    pthread_cond_destroy(&s->turned);
-    pthread_mutex_destroy(&s->lock);
     free(s);
 }

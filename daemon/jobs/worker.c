@@ -126,7 +126,7 @@ static void on_progress(void *ctx, const struct task_progress *p) {
     atomic_fetch_add(&w->beats, 1);
     post(w, r);
     look_at_limit(w, p);
-    if (w->preparing)
+    if (w->preparing || !strcmp(p->phase, "load")) /* long, and made of no steps */
         serve_streams(w);
 }
 

@@ -29,7 +29,8 @@ struct edf {
     struct arena arena;
     struct fsio_map map; /* data NULL when the bytes are the caller's */
     const uint8_t *data;
-    size_t len;
+    size_t len;             /* of the file; 0 when records are fed */
+    size_t there;           /* of data: less than len when only the head is */
     const uint8_t *records; /* those at hand, from number first_record on; all of them unless they are fed */
     int64_t first_record;
     edf_decode_fn *decode;
@@ -40,6 +41,7 @@ struct edf {
     size_t annotation_capacity;
     bool annotations_cut;
     bool header_only; /* records are left alone unless they decide about time */
+    bool undecided;   /* one that decides is not there */
 };
 
 static const uint8_t *record_at(const struct edf *edf, int64_t record) {
@@ -64,10 +66,16 @@ static int visit_keeper(void *ctx, const struct tal_item *item) {
     return 1;
 }
 
-/* Onset that the time-keeper of a record states; NaN without one. */
+static bool record_there(const struct edf *edf, int64_t record) {
+    return edf->there == edf->len || edf->header.header_bytes + (record + 1) * edf->header.record_bytes <= (int64_t)edf->there;
+}
+
+/* Onset that the time-keeper of a record states; NaN without one, and of a record that is not there. */
 static double keeper_onset(const struct edf *edf, int signal, int64_t record) {
     double onset = NAN;
     const struct edf_header *h = &edf->header;
+    if (!record_there(edf, record))
+        return NAN;
     tal_parse(record_at(edf, record) + h->offset[signal], (size_t)(h->signals[signal].samples_per_record * h->sample_bytes),
               visit_keeper, &onset, NULL);
     return onset;
@@ -89,6 +97,7 @@ static void count_records(struct edf *edf) {
         /* In a file with time-keepers only records that have one are taken; the rest is junk. */
         int keeper = keeper_signal(edf);
         int64_t taken = whole;
+        edf->undecided |= keeper >= 0 && declared > 0 && !record_there(edf, whole - 1);
         if (keeper >= 0 && declared > 0 && isfinite(keeper_onset(edf, keeper, declared - 1)))
             for (taken = declared; taken < whole && isfinite(keeper_onset(edf, keeper, taken));)
                 taken++;
@@ -161,7 +170,8 @@ static int place_records(struct edf *edf, int64_t from, struct err *err) {
         if (!rc)
             edf->segments[0].n_records = info->n_records;
     } else {
-        for (int64_t r = from; r < info->n_records && !rc; r++)
+        edf->undecided |= info->n_records > 1 && !record_there(edf, info->n_records - 1);
+        for (int64_t r = from; r < info->n_records && !rc && (!r || !edf->undecided); r++)
             rc = place_record(edf, r, err);
     }
     if (rc)
@@ -331,7 +341,7 @@ static int read_annotations(struct edf *edf, struct err *err) {
 
 static int open_bytes(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
-    int rc = edf_header_parse(h, edf->data, edf->len, err);
+    int rc = edf_header_parse(h, edf->data, edf->there, err);
     if (rc)
         return rc;
     edf->decode = edf_decoder(h->sample_bytes);
@@ -355,7 +365,8 @@ static struct edf *edf_new(const char *name) {
     return edf;
 }
 
-static int open_path(const char *path, bool header_only, struct edf **ret, struct err *err) {
+/* file_bytes −1: the file at path is whole. */
+static int open_path(const char *path, bool header_only, int64_t file_bytes, struct edf **ret, struct err *err) {
     struct edf *edf = edf_new(path);
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
@@ -363,7 +374,8 @@ static int open_path(const char *path, bool header_only, struct edf **ret, struc
     int rc = fsio_map_open(&edf->map, path, err);
     if (!rc) {
         edf->data = edf->map.data;
-        edf->len = edf->map.len;
+        edf->there = edf->map.len;
+        edf->len = file_bytes > (int64_t)edf->there ? (size_t)file_bytes : edf->there;
         fsio_map_scattered(&edf->map, header_only); /* a header needs no megabytes read ahead of it */
         rc = open_bytes(edf, err);
         fsio_map_scattered(&edf->map, false);
@@ -376,16 +388,23 @@ static int open_path(const char *path, bool header_only, struct edf **ret, struc
     return 0;
 }
 
-int edf_open(const char *path, struct edf **ret, struct err *err) { return open_path(path, false, ret, err); }
+int edf_open(const char *path, struct edf **ret, struct err *err) { return open_path(path, false, -1, ret, err); }
 
-int edf_open_header(const char *path, struct edf **ret, struct err *err) { return open_path(path, true, ret, err); }
+int edf_open_header(const char *path, struct edf **ret, struct err *err) { return open_path(path, true, -1, ret, err); }
+
+int edf_open_head(const char *path, int64_t file_bytes, struct edf **ret, bool *ret_enough, struct err *err) {
+    int rc = open_path(path, true, file_bytes, ret, err);
+    if (!rc)
+        *ret_enough = !(*ret)->undecided;
+    return rc;
+}
 
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err) {
     struct edf *edf = edf_new(name);
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", name);
     edf->data = data;
-    edf->len = len;
+    edf->len = edf->there = len;
     int rc = open_bytes(edf, err);
     if (rc) {
         edf_close(edf);
@@ -438,6 +457,13 @@ void edf_close(struct edf *edf) {
 
 const struct edf_info *edf_info(const struct edf *edf) { return &edf->header.info; }
 
+bool edf_annotations_known(const struct edf *edf) {
+    bool place = false;
+    for (int i = 0; i < edf->header.info.n_signals; i++)
+        place |= edf->header.signals[i].annotation;
+    return !edf->header_only || !place;
+}
+
 const char *edf_path(const struct edf *edf) { return edf->header.name; }
 
 int edf_segments(const struct edf *edf, const struct edf_segment **ret) {
@@ -471,6 +497,8 @@ int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, s
     if (records.first_record < edf->first_record)
         return err_set(err, ERR_RANGE, "%s: record %lld is wanted, the records at hand begin with %lld", h->name,
                        (long long)records.first_record, (long long)edf->first_record);
+    if (records.n_records && !record_there(edf, records.first_record + records.n_records - 1))
+        return err_set(err, ERR_PRECONDITION, "%s: only the first %zu of %zu bytes are there", h->name, edf->there, edf->len);
     for (int i = 0; i < n_signals; i++) {
         if (signals[i] < 0 || signals[i] >= h->info.n_signals)
             return err_set(err, ERR_RANGE, "%s: signal %d is wanted, there are %d", h->name, signals[i], h->info.n_signals);

@@ -74,6 +74,9 @@ int edf_open(const char *path, struct edf **ret, struct err *err);
 /* The same without what only the records tell: annotations are left out, and time-keepers are read only where they decide (in files
  * marked discontinuous). Reads the header and little else, however long the recording. */
 int edf_open_header(const char *path, struct edf **ret, struct err *err);
+/* The same of a file of which only the start is at path; it has file_bytes in all. *ret_enough false: what decides is not there
+ * (the header goes on, or time-keepers count, as in files with gaps), and facts may be wrong. Samples cannot be read. */
+int edf_open_head(const char *path, int64_t file_bytes, struct edf **ret, bool *ret_enough, struct err *err);
 /* edf_open over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);
 /* Records that arrive one after another, from a pipe or a file that is still written; the record count of the header is ignored.
@@ -90,6 +93,8 @@ void edf_close(struct edf *edf);
 
 /* All facts; valid until edf_close. */
 const struct edf_info *edf_info(const struct edf *edf);
+/* Whether info's annotations are those of the file: not after edf_open_header and edf_open_head, unless it has no place for any. */
+bool edf_annotations_known(const struct edf *edf);
 const char *edf_path(const struct edf *edf);
 /* Same as info->segments. Returns their number. */
 int edf_segments(const struct edf *edf, const struct edf_segment **ret);

@@ -341,6 +341,7 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
             return rc;
         edf = opened;
     }
+    q->out->undecided = !edf_annotations_known(edf);
     const struct edf_info *info = edf_info(edf);
     bool signal = false;
     for (int i = 0; i < info->n_signals; i++)

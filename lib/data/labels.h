@@ -33,6 +33,7 @@ struct labels {
     enum labels_source source;
     double recording_s; /* recording duration the label file states; NaN when it does not */
     char tried[640];    /* what was looked for, for messages */
+    bool undecided;     /* no source beside the recording, and the edf given was opened without its annotations: they decide */
 };
 
 /* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations". */

@@ -2,51 +2,64 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+struct item {
+    struct recording *recording;
+    struct err *fault; /* malloc'd, NULL when it is ready or there was no memory to say why not */
+    int code;
+    bool done;
+};
+
 struct loader {
-    pthread_t thread;
+    pthread_t threads[LOADER_MAX_WORKERS];
+    int n_threads;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* monotonic clock */
-    int64_t n, done;
+    int64_t n, next, done;
     bool stop;
-    struct recording *recordings[];
+    struct item items[];
 };
 
 static void *run(void *arg) {
     struct loader *l = arg;
     pthread_mutex_lock(&l->lock);
-    while (l->done < l->n && !l->stop) {
-        struct recording *rec = l->recordings[l->done];
+    while (l->next < l->n && !l->stop) {
+        struct item *item = &l->items[l->next++];
+        struct err err = {0};
         pthread_mutex_unlock(&l->lock);
-        recording_load(rec, NULL);
+        item->code = recording_load(item->recording, &err);
+        if (item->code && (item->fault = malloc(sizeof err)))
+            *item->fault = err;
         pthread_mutex_lock(&l->lock);
+        item->done = true;
         l->done++;
-        pthread_cond_signal(&l->changed);
+        pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-int loader_start(struct recording *const *recordings, int64_t n, struct loader **ret, struct err *err) {
+int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err) {
     pthread_condattr_t monotonic;
-    struct loader *l = calloc(1, sizeof *l + sizeof *recordings * (size_t)n);
+    struct loader *l = calloc(1, sizeof *l + sizeof *l->items * (size_t)n);
+    int errnum = 0;
     if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     l->n = n;
-    if (n)
-        memcpy(l->recordings, recordings, sizeof *recordings * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        l->items[i].recording = recordings[i];
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int errnum = pthread_create(&l->thread, NULL, run, l);
-    if (errnum) {
-        pthread_cond_destroy(&l->changed);
-        pthread_mutex_destroy(&l->lock);
-        free(l);
+    workers = workers < 1 ? 1 : workers > LOADER_MAX_WORKERS ? LOADER_MAX_WORKERS : workers;
+    while (l->n_threads < workers && l->n_threads < n && !errnum)
+        if (!(errnum = pthread_create(&l->threads[l->n_threads], NULL, run, l)))
+            l->n_threads++;
+    if (errnum && !l->n_threads) {
+        loader_stop(l);
         return err_errno(err, errnum, "cannot start a thread that loads recordings");
     }
     *ret = l;
@@ -60,11 +73,32 @@ bool loader_wait(struct loader *l, int64_t i, int wait_ms) {
     until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&l->lock);
-    while (l->done <= i && !pthread_cond_timedwait(&l->changed, &l->lock, &until))
+    while (!l->items[i].done && !pthread_cond_timedwait(&l->changed, &l->lock, &until))
         ;
-    bool passed = l->done > i;
+    bool passed = l->items[i].done;
     pthread_mutex_unlock(&l->lock);
     return passed;
+}
+
+int loader_result(struct loader *l, int64_t i, struct err *err) {
+    const struct item *item = &l->items[i];
+    pthread_mutex_lock(&l->lock);
+    bool done = item->done;
+    pthread_mutex_unlock(&l->lock);
+    if (!done)
+        return err_set(err, ERR_PRECONDITION, "recording %lld is not loaded yet", (long long)i);
+    if (item->code && !item->fault)
+        return err_set(err, item->code, "it cannot be loaded, and there is no memory to say why");
+    if (item->code && err)
+        *err = *item->fault;
+    return item->code;
+}
+
+bool loader_finished(struct loader *l) {
+    pthread_mutex_lock(&l->lock);
+    bool finished = l->done == l->n;
+    pthread_mutex_unlock(&l->lock);
+    return finished;
 }
 
 void loader_stop(struct loader *l) {
@@ -73,7 +107,10 @@ void loader_stop(struct loader *l) {
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
+    for (int i = 0; i < l->n_threads; i++)
+        pthread_join(l->threads[i], NULL);
+    for (int64_t i = 0; i < l->n; i++)
+        free(l->items[i].fault);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     free(l);

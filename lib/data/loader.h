@@ -1,5 +1,5 @@
-/* loader: one thread that makes planned recordings ready in a given order, ahead of the thread that reads them and must not wait
- * for decoding and filtering. Its faults are not kept: who reads a recording loads it again and gets the error. */
+/* loader: threads that make planned recordings ready in a given order, ahead of those that read them: a thread that must not wait
+ * for fetching, decoding and filtering, or a training whose data are still arriving. */
 #ifndef BRR_DATA_LOADER_H
 #define BRR_DATA_LOADER_H
 #include <stdbool.h>
@@ -9,11 +9,17 @@
 #include "data/recording.h"
 
 struct loader;
-/* The list is copied; the recordings must outlive the loader. Errors: EXHAUSTED, and those of starting a thread. */
-int loader_start(struct recording *const *recordings, int64_t n, struct loader **ret, struct err *err);
+enum { LOADER_MAX_WORKERS = 64 };
+/* The list is copied; the recordings must outlive the loader. workers: how many threads, 1 to LOADER_MAX_WORKERS. Errors:
+ * EXHAUSTED, and those of starting a thread. */
+int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err);
 /* Wait up to wait_ms until the loader has dealt with the i-th recording; whether it has. */
 bool loader_wait(struct loader *l, int64_t i, int wait_ms);
-/* Ends after the recording in hand. NULL is fine. */
+/* What came of a recording that it has dealt with: 0 when it is ready, else recording_load's error. */
+int loader_result(struct loader *l, int64_t i, struct err *err);
+/* Whether it has dealt with all of them. */
+bool loader_finished(struct loader *l);
+/* Ends after the recordings in hand. NULL is fine. */
 void loader_stop(struct loader *l);
 
 #endif

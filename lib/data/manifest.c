@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/fsio.h"
@@ -12,8 +13,9 @@
 #include "data/manifest_index.h"
 #include "data/recording.h"
 #include "store/digest.h"
+#include "store/mirror.h"
 
-enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096 };
+enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096, TURN_MS = 100 };
 
 struct manifest {
     struct arena text; /* paths, patients, error texts; only the opening thread allocates */
@@ -97,6 +99,18 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
     return 0;
 }
 
+/* What tells a changed file from an unchanged one. A mirror's is told by its version, of which a part stands for the time. */
+static int identify(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
+    struct mirror_file file;
+    int rc = c->mirror ? mirror_stat(c->mirror, path, &file, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
+    if (c->mirror && !rc) {
+        file.version[15] = '\0'; /* 60 bits of a SHA-256 */
+        ret->size_bytes = file.bytes;
+        ret->mtime_ns = (int64_t)strtoll(file.version, NULL, 16);
+    }
+    return rc ? rc : labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
+}
+
 /* What is known of one entry: from the index, or from its header and labels. Its samples are not read. */
 static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err *err) {
     const struct manifest_config *c = o->config;
@@ -104,14 +118,14 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
     struct manifest_identity *identity = &o->identities[i];
     char edf_path[PATH_BYTES];
     struct window_build request = {.edf_path = edf_path,
+                                   .mirror = c->mirror,
                                    .cache_dir = c->cache_dir,
                                    .frontend = c->frontend,
                                    .labels = c->labels,
                                    .unlabeled = c->unlabeled,
                                    .rebuild = c->rebuild};
     int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
-    if (rc || (rc = fsio_size(edf_path, &identity->size_bytes, &identity->mtime_ns, err)) ||
-        (rc = labels_stamp(edf_path, c->labels ? c->labels : "auto", identity->labels, err)))
+    if (rc || (rc = identify(c, edf_path, identity, err)))
         return rc;
     const struct recording_facts *facts = manifest_index_find(o->index, e->relative_path, identity, &e->skipped);
     *ret_known = facts != NULL;
@@ -136,7 +150,7 @@ static void *worker(void *arg) {
             recording_close(o->manifest->entries[i].recording);
             o->manifest->entries[i].recording = NULL;
             o->errors[i].code = rc;
-            o->stop |= o->config->fail_on_bad_file;
+            o->stop |= o->config->fail_on_bad_file || (o->config->mirror && mirror_failure(o->config->mirror, NULL));
         }
         o->done++;
         o->last_done = i;
@@ -146,6 +160,15 @@ static void *worker(void *arg) {
     pthread_cond_signal(&o->changed);
     pthread_mutex_unlock(&o->lock);
     return NULL;
+}
+
+static struct timespec soon(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += (long)TURN_MS * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
 }
 
 /* Starts the workers and reports their progress until all are done. */
@@ -161,10 +184,9 @@ static int run_workers(struct opening *o, manifest_progress_fn *progress, void *
         o->running += !errnum;
     }
     for (int64_t seen = 0; o->running > 0 || o->done != seen;) {
-        if (o->done == seen) {
-            pthread_cond_wait(&o->changed, &o->lock);
-            continue;
-        }
+        struct timespec until = soon();
+        if (o->done == seen)
+            pthread_cond_timedwait(&o->changed, &o->lock, &until);
         seen = o->done;
         const char *path = o->manifest->entries[o->last_done].relative_path;
         pthread_mutex_unlock(&o->lock);
@@ -219,6 +241,8 @@ static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *
         return rc;
     o->index = index;
     rc = run_workers(o, progress, ctx, err);
+    if (!rc && o->config->mirror)
+        rc = mirror_failure(o->config->mirror, err);
     int64_t usable = 0;
     for (int64_t i = 0; i < o->manifest->count; i++)
         usable += o->manifest->entries[i].recording || o->manifest->entries[i].skipped;

@@ -1,7 +1,8 @@
 /* manifest: the recordings of a data source with patients, labels and window classes; splits by patient. Opening reads headers and
  * labels (in parallel, with progress), or what an earlier opening wrote down about them in the cache volume; samples are decoded
  * and filtered into the window cache when they are first wanted (recording_load). Faults of single files stand in their entries and
- * do not stop the job unless fail_on_bad_file. Immutable once open but for the loading of samples; any thread may read it. */
+ * do not stop the job unless fail_on_bad_file; a fetch that fails always does. Immutable once open but for the loading of samples;
+ * any thread may read it. */
 #ifndef BRR_DATA_MANIFEST_H
 #define BRR_DATA_MANIFEST_H
 #include <stdbool.h>
@@ -15,7 +16,8 @@ enum window_class { WINDOW_NONE, WINDOW_PARTIAL, WINDOW_FULL };
 enum { MANIFEST_MAX_FILES = 1 << 20, MANIFEST_MAX_WORKERS = 64 };
 
 struct manifest_config {
-    const char *root; /* absolute local directory */
+    const char *root;      /* absolute local directory */
+    struct mirror *mirror; /* whose tree root is, or NULL; must outlive the manifest */
     const char *cache_dir;
     struct frontend_config frontend;
     int64_t window, hop; /* samples */
@@ -37,7 +39,7 @@ struct manifest_entry {
 };
 
 struct manifest;
-/* Progress of opening; called from the opening thread. Return false to stop (ERR_CANCELLED). */
+/* Progress of opening; called from the opening thread, at least every 100 ms. Return false to stop (ERR_CANCELLED). */
 typedef bool manifest_progress_fn(void *ctx, int64_t done, int64_t total, const char *path);
 /* Every *.edf and *.bdf (any case) below root. Errors: NOT_FOUND (no such file), the first bad file's when fail_on_bad_file,
  * PRECONDITION when no file at all can be used (names some and why). */

@@ -1,10 +1,10 @@
 /* window: one recording in the window cache, and the 60 s windows read from it.
  * A cached recording is one file (recording.h): channel-last binary16 samples at 256 Hz of every segment, label runs and segments
- * in absolute file time. Its key is the SHA-256 over the source's identity (path, size, mtime), reader version, montage,
- * filters, label rule and the labels found, so a changed setting or label never reads stale data.
- * Grid (contract): starts k·hop within a segment; a tail gets one more window at the next grid point, zero-padded on the
- * right after normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std,
- * (x − m)/max(s, 0.1 µV), two-pass in double, clip ±10. Reading is thread-safe. */
+ * in absolute file time. Its key is the SHA-256 over the source's identity (path, size, mtime; of a mirror's: its version), reader
+ * version, montage, filters, label rule and the labels found, so a changed setting or label never reads stale data. Grid
+ * (contract): starts k·hop within a segment; a tail gets one more window at the next grid point, zero-padded on the right after
+ * normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std, (x −
+ * m)/max(s, 0.1 µV), two-pass in double, clip ±10. Reading is thread-safe. */
 #ifndef BRR_DATA_WINDOW_H
 #define BRR_DATA_WINDOW_H
 #include <stdbool.h>
@@ -18,6 +18,7 @@ struct window_span {
 }; /* [first, end) in 256 Hz samples from file time 0 */
 
 struct recording;
+struct mirror; /* store/mirror.h */
 
 /* What a cached recording holds. Pointers live as long as the recording. */
 struct recording_info {
@@ -60,6 +61,7 @@ int window_read(struct recording *rec, int64_t start, int64_t window, float *x, 
 /* Build (or find) the cache file of one EDF recording; dir is the cache volume's window folder. */
 struct window_build {
     const char *edf_path;
+    struct mirror *mirror; /* whose tree edf_path lies in: the whole file is taken from it when it is needed; NULL: it is there */
     const char *cache_dir;
     struct frontend_config frontend;
     const char *labels;    /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
@@ -70,7 +72,9 @@ struct window_build {
  * *ret_skipped when unlabelled and `skip`. */
 int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
 /* The recording's facts from its header and labels, its samples unread: a planned recording, which runs window_build when its
- * samples are first wanted. Errors as window_build's, but for what only the samples tell; *ret untouched when skipped. */
+ * samples are first wanted. Of a mirror's recording the head is enough, but where time-keepers or annotations decide (files with
+ * gaps, labels in the file itself) and where the head alone looks faulty: then the whole file is taken. Errors as window_build's,
+ * but for what only the samples tell; *ret untouched when skipped. */
 int window_plan(const struct window_build *b, struct recording **ret, bool *ret_skipped, struct err *err);
 /* The same from facts that were stored (recording_put_facts) when this source and these labels were planned before. */
 struct recording_facts;

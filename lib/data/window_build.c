@@ -16,14 +16,18 @@
 #include "data/recording.h"
 #include "data/window.h"
 #include "store/digest.h"
+#include "store/mirror.h"
 
 enum { READ_BYTES = 4 << 20 };
 
 /* One recording on its way into the cache. */
 struct builder {
     const struct window_build *request;
+    char edf_path[4096]; /* of edf: the request's, or where the mirror has the whole file */
     struct edf *edf;
     const struct edf_info *info;
+    bool head;  /* edf is no more than the head */
+    bool taken; /* from the mirror */
     struct labels labels;
     char key[DIGEST_HEX_SIZE];
     struct frontend *frontend;
@@ -32,29 +36,41 @@ struct builder {
     int64_t end; /* 256 Hz samples written so far in file time */
 };
 
-/* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
-static int make_key(struct builder *b, struct err *err) {
-    const struct window_build *r = b->request;
-    char absolute[4096], *resolved = realpath(r->edf_path, NULL);
+/* What tells the source from every other one. */
+static int put_source(const struct window_build *r, struct json_writer *json, struct err *err) {
+    char absolute[4096], *resolved;
     int64_t size, mtime_ns;
-    if (!resolved)
+    struct mirror_file file;
+    int rc;
+    if (r->mirror) {
+        if (!(rc = mirror_stat(r->mirror, r->edf_path, &file, err)))
+            json_put_str(json, "object", file.version);
+        return rc;
+    }
+    if (!(resolved = realpath(r->edf_path, NULL)))
         return err_errno(err, errno, "cannot open %s", r->edf_path);
     bool fits = str_copy(absolute, sizeof absolute, resolved);
     free(resolved);
     if (!fits)
         return err_set(err, ERR_RANGE, "the path of %s is longer than %zu bytes", r->edf_path, sizeof absolute);
-    int rc = fsio_size(absolute, &size, &mtime_ns, err);
-    if (rc)
+    if ((rc = fsio_size(absolute, &size, &mtime_ns, err)))
         return rc;
+    json_put_str(json, "path", absolute);
+    json_put_i64(json, "size", size);
+    json_put_i64(json, "mtime_ns", mtime_ns);
+    return 0;
+}
+
+/* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
+static int make_key(struct builder *b, struct err *err) {
+    const struct window_build *r = b->request;
     struct str text;
     struct json_writer json;
     str_init(&text, 64 << 20);
     json_writer_init(&json, &text);
     json_begin_object(&json, NULL);
     json_put_i64(&json, "version", RECORDING_VERSION);
-    json_put_str(&json, "path", absolute);
-    json_put_i64(&json, "size", size);
-    json_put_i64(&json, "mtime_ns", mtime_ns);
+    int rc = put_source(r, &json, err);
     json_put_str(&json, "montage", r->frontend.montage);
     json_put_f64(&json, "notch_hz", r->frontend.notch_hz);
     json_put_f64(&json, "low_hz", r->frontend.bandpass_hz[0]);
@@ -69,9 +85,9 @@ static int make_key(struct builder *b, struct err *err) {
     }
     json_end(&json, ']');
     json_end(&json, '}');
-    if (str_ok(&text))
+    if (!rc && str_ok(&text))
         digest_bytes(str_cstr(&text), text.len, b->key);
-    else
+    else if (!rc)
         rc = err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
     str_done(&text);
     return rc;
@@ -98,6 +114,7 @@ struct choice {
 static void choice_done(struct choice *c) {
     free(c->labels);
     free(c->signals);
+    *c = (struct choice){0};
 }
 
 /* Which channels the montage takes and the one rate they have. choice_done also after a failure. */
@@ -239,18 +256,71 @@ static int commit(struct builder *b, struct err *err) {
     return rc;
 }
 
-static int open_source(struct builder *b, struct choice *c, struct err *err) {
-    *c = (struct choice){0};
-    int rc = edf_open_header(b->request->edf_path, &b->edf, err);
+/* The whole file: the path of a local one, what the mirror gives of the others. */
+static int take_whole(struct builder *b, struct err *err) {
+    const struct window_build *r = b->request;
+    int rc = 0;
+    if (!r->mirror)
+        str_copy(b->edf_path, sizeof b->edf_path, r->edf_path);
+    else if (!b->taken && !(rc = mirror_take(r->mirror, r->edf_path, b->edf_path, err)))
+        b->taken = true;
+    return rc;
+}
+
+static void close_edf(struct builder *b) {
+    edf_close(b->edf);
+    b->edf = NULL;
+    b->head = false;
+}
+
+/* Header and timeline of the whole file; annotations too, if wanted. */
+static int open_whole(struct builder *b, bool annotations, struct err *err) {
+    close_edf(b);
+    int rc = take_whole(b, err);
+    if (!rc)
+        rc = annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
+    return rc;
+}
+
+/* The head of a mirror's recording where that is enough for header and timeline, else the whole file. */
+static int open_head(struct builder *b, struct err *err) {
+    const struct window_build *r = b->request;
+    struct mirror_file file;
+    bool enough = false;
+    int rc = mirror_stat(r->mirror, r->edf_path, &file, err);
     if (rc)
         return rc;
+    if (!edf_open_head(r->edf_path, file.bytes, &b->edf, &enough, NULL) && enough) {
+        b->head = true;
+        return 0;
+    }
+    return open_whole(b, true, err);
+}
+
+/* Labels of a mirror's recording. */
+static int mirrored_labels(struct builder *b, const char *format, struct err *err) {
+    const struct window_build *r = b->request;
+    int rc = open_head(b, err);
+    if (!rc)
+        rc = labels_load(r->edf_path, format, b->edf, &b->labels, err);
+    if (rc || !b->labels.undecided)
+        return rc;
+    labels_done(&b->labels);
+    rc = open_whole(b, true, err);
+    return rc ? rc : labels_load(r->edf_path, format, b->edf, &b->labels, err);
+}
+
+static int choose_source(struct builder *b, struct choice *c, struct err *err) {
+    *c = (struct choice){0};
     b->info = edf_info(b->edf);
     return choose(b, c, err);
 }
 
 static int build(struct builder *b, const char *path, struct err *err) {
-    struct choice c;
-    int rc = open_source(b, &c, err);
+    struct choice c = {0};
+    int rc = b->edf && !b->head ? 0 : open_whole(b, false, err);
+    if (!rc)
+        rc = choose_source(b, &c, err);
     if (!rc &&
         !(rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
                             &b->report, err)) &&
@@ -267,7 +337,9 @@ static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     int rc;
     if (strcmp(unlabeled, "error") && strcmp(unlabeled, "background") && strcmp(unlabeled, "skip"))
         return err_set(err, ERR_INVALID, "unlabeled is '%s'; expected error, background or skip", unlabeled);
-    if ((rc = labels_load(r->edf_path, r->labels ? r->labels : "auto", NULL, &b->labels, err)))
+    const char *format = r->labels ? r->labels : "auto";
+    rc = r->mirror ? mirrored_labels(b, format, err) : labels_load(r->edf_path, format, NULL, &b->labels, err);
+    if (rc)
         return rc;
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
     if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
@@ -302,6 +374,8 @@ static void builder_done(struct builder *b) {
     frontend_free(b->frontend);
     edf_close(b->edf);
     labels_done(&b->labels);
+    if (b->taken)
+        mirror_drop(b->request->mirror, b->request->edf_path);
 }
 
 /* window_build whose errors do not name the recording. */
@@ -424,6 +498,17 @@ int window_replan(const struct window_build *request, const struct recording_fac
     return recording_plan(facts, &(struct recording_loader){run_order, free, o}, ret, err);
 }
 
+static void outline_done(struct outline *o) {
+    free(o->segments);
+    free(o->held);
+    *o = (struct outline){0};
+}
+
+static int survey(struct builder *b, struct choice *c, struct outline *o, struct err *err) {
+    int rc = choose_source(b, c, err);
+    return rc ? rc : outline(b, c, o, err);
+}
+
 int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
     struct builder b = {.request = request};
     struct choice c = {0};
@@ -431,7 +516,15 @@ int window_plan(const struct window_build *request, struct recording **ret, bool
     struct recording_facts facts = {0};
     bool skipped = false;
     int rc = prepare(&b, &skipped, err);
-    if (!rc && !skipped && !(rc = open_source(&b, &c, err)) && !(rc = outline(&b, &c, &o, err))) {
+    if (!rc && !skipped && !b.edf)
+        rc = open_whole(&b, false, err);
+    if (!rc && !skipped && (rc = survey(&b, &c, &o, err)) && b.head) { /* nobody has checked a head: the whole file decides */
+        choice_done(&c);
+        outline_done(&o);
+        if (!(rc = open_whole(&b, false, err)))
+            rc = survey(&b, &c, &o, err);
+    }
+    if (!rc && !skipped) {
         b.end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
         rc = gather_facts(&b, c.note, &facts, err);
     }
@@ -444,8 +537,7 @@ int window_plan(const struct window_build *request, struct recording **ret, bool
         rc = window_replan(request, &facts, ret, err);
     }
     free((void *)(uintptr_t)facts.seizures);
-    free(o.segments);
-    free(o.held);
+    outline_done(&o);
     choice_done(&c);
     builder_done(&b);
     if (rc)

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "run/evaluate_state.h"
+#include "store/mirror.h"
 
 enum { BATCH = 8 };
 
@@ -34,7 +35,10 @@ static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *p
     struct evaluate *e = ctx;
     (void)path;
     report(e, "cache", done, total);
-    return !(e->env.stop && atomic_load(e->env.stop));
+    bool stop = e->env.stop && atomic_load(e->env.stop);
+    if (stop && e->env.mirror)
+        mirror_stop(e->env.mirror); /* else the fetch of a whole recording would go on */
+    return !stop;
 }
 
 /* Entries of the wanted part: all, or the folder train, dev or eval. */
@@ -65,6 +69,7 @@ static int open_data(struct evaluate *e, struct err *err) {
     const struct jobfile *job = e->job;
     const struct modelfile *file = &detector_info(e->detector)->file;
     struct manifest_config config = {.root = e->env.data_root,
+                                     .mirror = e->env.mirror,
                                      .cache_dir = e->env.cache_dir,
                                      .frontend = file->frontend,
                                      .window = file->model.window,
@@ -98,6 +103,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .wanted = 1,
                                        .events = yaml_path(e->job->root, "events") ? e->job->events : file->events,
                                        .sweep = true,
+                                       .workers = (int)e->job->data.loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop};
     return evaluation_start(&config, &e->evaluation, err);
@@ -107,6 +113,8 @@ static void evaluate_close(void *task) {
     struct evaluate *e = task;
     if (!e)
         return;
+    if (e->env.mirror)
+        mirror_stop(e->env.mirror);
     evaluation_free(e->evaluation);
     score_report_done(&e->scores);
     detector_close(e->detector);

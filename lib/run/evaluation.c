@@ -94,7 +94,7 @@ static int start_loader(struct evaluation *e, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     for (int i = 0; i < e->n_traces; i++)
         recordings[i] = e->traces[i].entry->recording;
-    int rc = loader_start(recordings, e->n_traces, &e->loader, err);
+    int rc = loader_start(recordings, e->n_traces, e->config.workers, &e->loader, err);
     free(recordings);
     return rc;
 }
@@ -177,9 +177,11 @@ static int run_windows(struct evaluation *e, struct err *err) {
         struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .alarm = keep_alarm};
         struct recording *rec = e->traces[e->current].entry->recording;
         if (!recording_ready(rec) && !loader_wait(e->loader, e->current, WAIT_MS))
-            return 0; /* still being decoded */
-        if (recording_load(rec, err))
-            return err_wrap(err, "%s", e->traces[e->current].entry->relative_path);
+            return 0; /* still being fetched or decoded */
+        if (!recording_ready(rec) && (rc = loader_result(e->loader, e->current, err))) {
+            err_wrap(err, "%s", e->traces[e->current].entry->relative_path);
+            return rc;
+        }
         if ((rc = timeline_new_cached(e->config.detector, rec, &options, &sink, &e->timeline, err)))
             return rc;
     }

@@ -19,6 +19,7 @@ struct evaluation_config {
     bool sweep;               /* sensitivity_at is wanted also when nothing is chosen */
     double target_fa_per_24h; /* of auto_threshold */
     int windows_per_step;
+    int workers;       /* threads that decode what is not in the window cache yet */
     int64_t alarm_hop; /* samples; 0 = no alarms */
 };
 

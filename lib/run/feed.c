@@ -31,6 +31,7 @@ struct feed {
     int64_t *first, epoch, index;
     void *device_first, *device_valid;
     bool sent; /* first and valid of this batch */
+    bool waits;
 };
 
 static void *ring_alloc(void *ctx, unsigned long bytes) {
@@ -87,14 +88,17 @@ static int choose(struct feed *f, bool *ret, struct err *err) {
                        "data.resident to auto, or lower training.micro_batch_size",
                        need_mib, room_mib);
     *ret = c->residence == FEED_RESIDENT_ON || (c->residence == FEED_RESIDENT_AUTO && info.is_async && fits);
+    f->waits = *ret && c->arriving && c->residence == FEED_RESIDENT_AUTO;
+    *ret = *ret && !f->waits;
     if (*ret)
         str_format(f->description, sizeof f->description, "recordings are resident in device memory, %lld MiB", need_mib);
     else
         str_format(f->description, sizeof f->description, "windows are read by %d threads%s", c->workers,
                    c->residence == FEED_RESIDENT_OFF ? ": data.resident is off"
                    : !info.is_async                  ? ""
+                   : f->waits                        ? ": recordings are still arriving; then they will be resident"
                                                      : ": the recordings do not fit into device memory");
-    if (!*ret && c->residence == FEED_RESIDENT_AUTO && info.is_async) {
+    if (!*ret && c->residence == FEED_RESIDENT_AUTO && info.is_async && !f->waits) {
         size_t len = strlen(f->description);
         str_format(f->description + len, sizeof f->description - len, " (%lld MiB, %lld left)", need_mib, room_mib);
     }
@@ -163,6 +167,8 @@ static const struct batch *cut_next(struct feed *f) {
     f->sent = false;
     return &f->own;
 }
+
+bool feed_waits(const struct feed *f) { return f->waits; }
 
 bool feed_poll(struct feed *f, int wait_ms) { return f->resident || f->next || prefetch_poll(f->prefetch, wait_ms); }
 

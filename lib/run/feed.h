@@ -20,6 +20,7 @@ struct feed_config {
     int batch_size, micro_batch_size, workers, channels;
     int64_t window;
     int residence;        /* enum feed_residence */
+    bool arriving;        /* recordings are still on their way: FEED_RESIDENT_AUTO begins with readers */
     int64_t room_bytes;   /* device memory that resident recordings may take */
     int64_t epoch, index; /* of the first batch, in the sampler's order */
 };
@@ -28,6 +29,9 @@ int feed_open(const struct feed_config *config, struct stream *s, struct feed **
 void feed_close(struct feed *f); /* NULL is fine */
 /* Where batches come from and why, for the log. */
 const char *feed_description(const struct feed *f);
+
+/* Whether recordings would be resident had they been there: open another one when they are. */
+bool feed_waits(const struct feed *f);
 
 /* Wait up to wait_ms for the next batch; whether feed_next would return at once (with a batch or an error). */
 bool feed_poll(struct feed *f, int wait_ms);

@@ -1,11 +1,12 @@
 #include "run/resident.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/loader.h"
 #include "data/recording.h"
+
+enum { WAIT_MS = 20 };
 
 struct resident {
     struct resident_config config;
@@ -73,52 +74,52 @@ static int upload(struct resident *r, const struct recording *rec, int64_t base,
     return rc;
 }
 
-/* Threads that decode recordings before their turn comes; what goes wrong there comes again in its turn. */
-struct decoding {
-    const struct resident_config *config;
-    pthread_t threads[MANIFEST_MAX_WORKERS];
-    int n_threads;
-    atomic_bool stop;
-    _Atomic int64_t next;
-};
-
-static void *decode(void *arg) {
-    struct decoding *d = arg;
-    int64_t count = manifest_count(d->config->manifest);
-    for (int64_t i; !atomic_load(&d->stop) && (i = atomic_fetch_add(&d->next, 1)) < count;)
-        if (wanted(d->config, i))
-            (void)recording_load(wanted(d->config, i), NULL);
-    return NULL;
-}
-
-static void start_decoding(struct decoding *d) {
-    int most = d->config->workers < MANIFEST_MAX_WORKERS ? d->config->workers : MANIFEST_MAX_WORKERS;
-    while (d->n_threads < most && !pthread_create(&d->threads[d->n_threads], NULL, decode, d))
-        d->n_threads++;
-}
-
-static void end_decoding(struct decoding *d) {
-    atomic_store(&d->stop, true);
-    for (int i = 0; i < d->n_threads; i++)
-        pthread_join(d->threads[i], NULL);
-}
-
-static int fill(struct resident *r, struct stream *s, struct err *err) {
+/* Waits for the recording that is loaded as number i, telling and asking meanwhile. done counts entries. */
+static int await(struct resident *r, struct loader *loader, int64_t i, int64_t done, struct err *err) {
     const struct resident_config *c = &r->config;
-    int64_t count = manifest_count(c->manifest), at = 0;
+    while (!loader_wait(loader, i, WAIT_MS))
+        if (c->progress && !c->progress(c->ctx, done, manifest_count(c->manifest)))
+            return err_set(err, ERR_CANCELLED, "stopped");
+    return loader_result(loader, i, err);
+}
+
+/* All rows, in the manifest's order; the loader has the recordings in the same. */
+static int fill(struct resident *r, struct loader *loader, struct stream *s, struct err *err) {
+    const struct resident_config *c = &r->config;
+    int64_t count = manifest_count(c->manifest), at = 0, loaded = 0;
     for (int64_t i = 0; i < count; i++) {
-        struct recording *rec = wanted(c, i);
+        const struct recording *rec = wanted(c, i);
         r->base[i] = rec ? at : -1;
-        int rc = rec ? recording_load(rec, err) : 0;
+        int rc = rec ? await(r, loader, loaded++, i, err) : 0;
         if (rec && !rc)
             rc = upload(r, rec, at, s, err);
-        if (rc)
-            return err_wrap(err, "%s: to device memory", manifest_entry(c->manifest, i)->relative_path);
+        if (rc) {
+            err_wrap(err, "%s: to device memory", manifest_entry(c->manifest, i)->relative_path);
+            return rc;
+        }
         at += rec ? rows_of(rec) : 0;
         if (c->progress && !c->progress(c->ctx, i + 1, count))
             return err_set(err, ERR_CANCELLED, "stopped");
     }
     return 0;
+}
+
+static int load_all(struct resident *r, struct stream *s, struct err *err) {
+    const struct resident_config *c = &r->config;
+    int64_t count = manifest_count(c->manifest), n = 0;
+    struct recording **recordings = calloc((size_t)count + 1, sizeof *recordings);
+    struct loader *loader = NULL;
+    if (!recordings)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
+    for (int64_t i = 0; i < count; i++)
+        if (wanted(c, i))
+            recordings[n++] = wanted(c, i);
+    int rc = loader_start(recordings, n, c->workers, &loader, err);
+    if (!rc)
+        rc = fill(r, loader, s, err);
+    loader_stop(loader);
+    free(recordings);
+    return rc;
 }
 
 int resident_open(const struct resident_config *config, struct stream *s, struct resident **ret, struct err *err) {
@@ -137,12 +138,8 @@ int resident_open(const struct resident_config *config, struct stream *s, struct
         rc = device_alloc(config->device, (size_t)r->n_rows, &labels, err);
     r->rows = rows;
     r->labels = labels;
-    if (!rc) {
-        struct decoding decoding = {.config = &r->config};
-        start_decoding(&decoding);
-        rc = fill(r, s, err);
-        end_decoding(&decoding);
-    }
+    if (!rc)
+        rc = load_all(r, s, err);
     if (rc) {
         resident_close(r);
         return rc;

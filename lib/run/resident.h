@@ -8,11 +8,12 @@
 
 struct resident_config {
     struct device *device;
-    const struct manifest *manifest;                          /* must outlive it */
-    const uint8_t *role;                                      /* of each entry */
-    uint8_t wanted;                                           /* the role that is taken */
-    int workers;                                              /* threads that decode what is not in the window cache yet */
-    bool (*progress)(void *ctx, int64_t done, int64_t total); /* recordings; false: stop with CANCELLED. May be NULL */
+    const struct manifest *manifest; /* must outlive it */
+    const uint8_t *role;             /* of each entry */
+    uint8_t wanted;                  /* the role that is taken */
+    int workers;                     /* threads that decode what is not in the window cache yet */
+    /* Recordings done; called often. false: stop with CANCELLED, once those in hand are loaded. May be NULL */
+    bool (*progress)(void *ctx, int64_t done, int64_t total);
     void *ctx;
 };
 /* Device memory that it takes. */

@@ -43,6 +43,7 @@ struct task_env {
     const char *directory;      /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
     const char *cache_dir;      /* window cache volume */
     const char *data_root;      /* absolute directory that jobfile_data_root resolved; already confined by the owner */
+    struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
     void *ctx;

@@ -8,10 +8,12 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "data/arrival.h"
 #include "kernels/op.h"
 #include "nn/ckpt.h"
 #include "run/estimate.h"
 #include "run/train_state.h"
+#include "store/mirror.h"
 
 enum {
     NONFINITE_LIMIT = 50,
@@ -40,20 +42,28 @@ static void report(struct train *t) {
         t->env.progress(t->env.ctx, &t->progress);
 }
 
-static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
-    struct train *t = ctx;
-    (void)path;
-    str_copy(t->progress.phase, sizeof t->progress.phase, "cache");
+/* During a long preparation; false: it must end, and nothing more is fetched. */
+static bool tell_phase(struct train *t, const char *phase, int64_t done, int64_t total) {
+    str_copy(t->progress.phase, sizeof t->progress.phase, phase);
     t->progress.done = done;
     t->progress.total = total;
     report(t);
-    return !(t->env.stop && atomic_load(t->env.stop));
+    bool stop = t->env.stop && atomic_load(t->env.stop);
+    if (stop && t->env.mirror)
+        mirror_stop(t->env.mirror);
+    return !stop;
+}
+
+static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
+    (void)path;
+    return tell_phase(ctx, "cache", done, total);
 }
 
 static int open_manifest(struct train *t, struct err *err) {
     const struct jobfile *job = t->job;
     struct manifest_config config = {
         .root = t->env.data_root,
+        .mirror = t->env.mirror,
         .cache_dir = t->env.cache_dir,
         .frontend = t->file.frontend,
         .window = job->model.window,
@@ -163,14 +173,7 @@ static int open_net(struct train *t, struct err *err) {
     return rc;
 }
 
-static bool load_progress(void *ctx, int64_t done, int64_t total) {
-    struct train *t = ctx;
-    str_copy(t->progress.phase, sizeof t->progress.phase, "load");
-    t->progress.done = done;
-    t->progress.total = total;
-    report(t);
-    return !(t->env.stop && atomic_load(t->env.stop));
-}
+static bool load_progress(void *ctx, int64_t done, int64_t total) { return tell_phase(ctx, "load", done, total); }
 
 /* Device memory that is left for recordings once the network has taken its own. */
 static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
@@ -182,6 +185,32 @@ static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
         rc = estimate_memory(t->job, jobfile_precision(t->job, &device), 0, &need, &largest, err);
     int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
     *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;
+    return rc;
+}
+
+static int64_t validation_interval(const struct train *t) {
+    return t->job->training.validate_every ? t->job->training.validate_every : t->steps_per_epoch;
+}
+
+/* Recordings that are still in a store are fetched from now on, those first that are needed first. */
+static int start_arrival(struct train *t, struct err *err) {
+    int64_t every = validation_interval(t), since = t->at.step % every, batch = t->job->training.batch_size, n = 0;
+    bool due = t->at.step && !since && t->at.validated_step != t->at.step;
+    const struct arrival_config config = {.role = t->role,
+                                          .training = TRAIN_ROLE_TRAINING,
+                                          .validation = TRAIN_ROLE_VALIDATION,
+                                          .epoch = t->at.epoch,
+                                          .index = t->at.index,
+                                          .batch_size = batch,
+                                          .windows = (t->total_steps - t->at.step) * batch,
+                                          .windows_to_validation = due ? 0 : (every - since) * batch};
+    struct recording **recordings = NULL;
+    if (!t->env.mirror)
+        return 0;
+    int rc = arrival_order(t->manifest, t->sampler, &config, &recordings, &n, err);
+    if (!rc)
+        rc = loader_start(recordings, n, (int)t->job->data.loader_workers, &t->arrival, err);
+    free(recordings);
     return rc;
 }
 
@@ -202,6 +231,7 @@ static int start_feed(struct train *t, struct err *err) {
         .channels = job->model.in_channels,
         .window = job->model.window,
         .residence = job->data.resident,
+        .arriving = t->arrival != NULL,
         .epoch = t->at.epoch,
         .index = t->at.index,
     };
@@ -213,12 +243,24 @@ static int start_feed(struct train *t, struct err *err) {
     return rc;
 }
 
+/* All recordings have arrived: those that fit are resident in device memory from now on. */
+static int settle_feed(struct train *t, struct err *err) {
+    feed_close(t->feed);
+    loader_stop(t->arrival);
+    t->feed = NULL;
+    t->arrival = NULL;
+    return start_feed(t, err);
+}
+
 static void train_close(void *task) {
     struct train *t = task;
     if (!t)
         return;
+    if (t->env.mirror)
+        mirror_stop(t->env.mirror);
     train_validation_end(t, NULL);
     feed_close(t->feed);
+    loader_stop(t->arrival);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
     optim_done(&t->optim);
@@ -252,6 +294,8 @@ static int prepare(struct train *t, struct err *err) {
         rc = train_restore(t, &found, err);
     if (!rc && found)
         train_log(t, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
+    if (!rc)
+        rc = start_arrival(t, err);
     return rc ? rc : start_feed(t, err);
 }
 
@@ -305,6 +349,16 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     report(t);
 }
 
+static void tell_arrived(struct train *t) {
+    int64_t there = 0, wanted = 0;
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
+        const struct recording *rec = t->role[i] ? manifest_entry(t->manifest, i)->recording : NULL;
+        wanted += rec != NULL;
+        there += rec && recording_ready(rec);
+    }
+    train_log(t, TASK_INFO, "%lld of %lld recordings had arrived by then", (long long)there, (long long)wanted);
+}
+
 /* All micro-batches of the batch are through: one optimizer step. */
 static int finish_batch(struct train *t, struct err *err) {
     struct optim_report r;
@@ -329,6 +383,8 @@ static int finish_batch(struct train *t, struct err *err) {
     if (t->first_step_s == 0) {
         t->first_step_s = train_clock() - t->started_s;
         train_log(t, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
+        if (t->arrival)
+            tell_arrived(t);
     }
     if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
         train_record(t, "step", NULL);
@@ -386,6 +442,8 @@ static int train_slice(struct train *t, struct err *err) {
     if (!t->batch) {
         if (!t->awaiting)
             t->batch_start_s = train_clock();
+        if (!t->awaiting && feed_waits(t->feed) && loader_finished(t->arrival) && (rc = settle_feed(t, err)))
+            return rc;
         t->awaiting = true;
         if (!feed_poll(t->feed, POLL_MS)) /* data on their way for the first time: streams come in between */
             return 0;
@@ -451,7 +509,7 @@ static int validate_slice(struct train *t, struct err *err) {
 }
 
 static bool validation_due(const struct train *t) {
-    int64_t every = t->job->training.validate_every ? t->job->training.validate_every : t->steps_per_epoch;
+    int64_t every = validation_interval(t);
     bool at_end = t->at.step >= t->total_steps;
     return t->validation_recordings && t->at.step && t->at.validated_step != t->at.step && !t->batch &&
            (at_end || t->at.step % every == 0);

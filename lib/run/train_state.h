@@ -2,6 +2,7 @@
  * checkpoints (train_checkpoint.c). Internal to lib/run. */
 #ifndef BRR_RUN_TRAIN_STATE_H
 #define BRR_RUN_TRAIN_STATE_H
+#include "data/loader.h"
 #include "data/manifest.h"
 #include "data/sampler.h"
 #include "nn/optim.h"
@@ -35,6 +36,7 @@ struct train {
     struct manifest *manifest;
     uint8_t *role;
     struct sampler *sampler;
+    struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
     struct feed *feed;
     const struct batch *batch; /* being worked on, NULL between optimizer steps */
     int64_t micro;             /* next micro-batch of it */

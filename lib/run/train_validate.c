@@ -14,6 +14,7 @@ int train_validation_start(struct train *t, struct err *err) {
                                        .auto_threshold = t->job->auto_threshold,
                                        .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
                                        .target_fa_per_24h = t->job->target_fa_per_24h,
+                                       .workers = (int)t->job->data.loader_workers,
                                        .windows_per_step = (int)t->job->training.micro_batch_size};
     int rc = optim_exchange_ema(&t->optim, t->stream, err); /* judged are the weights that the model file will hold */
     if (!rc)

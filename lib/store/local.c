@@ -185,14 +185,26 @@ static int local_stat(struct store *store, const char *key, struct store_item *r
     return 0;
 }
 
-static int local_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err) {
+/* ABORTED when an open object is not the version that is wanted. */
+static int check_version(const struct store *store, const char *key, const struct stat *st, const struct store_watch *watch,
+                         struct err *err) {
+    struct store_item item = {0};
+    describe(st, &item);
+    if (!watch->tag || !*watch->tag || !strcmp(watch->tag, item.tag))
+        return 0;
+    return err_set(err, ERR_ABORTED, "%s/%s changed since it was listed; list it again", store->identity, key);
+}
+
+static int local_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch,
+                      struct err *err) {
     struct stat st;
     size_t done = 0;
     int fd, rc = open_object(store, key, &fd, &st, err);
     if (rc)
         return rc;
-    while (done < *len) {
-        ssize_t n = pread(fd, (char *)buf + done, *len - done, (off_t)(offset + (int64_t)done));
+    rc = check_version(store, key, &st, watch, err);
+    while (!rc && done < piece->len) {
+        ssize_t n = pread(fd, (char *)piece->buf + done, piece->len - done, (off_t)(piece->offset + (int64_t)done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -203,7 +215,7 @@ static int local_read(struct store *store, const char *key, int64_t offset, void
     }
     close(fd);
     if (!rc)
-        *len = done;
+        piece->len = done;
     return rc;
 }
 
@@ -250,13 +262,10 @@ static int copy_file(int fd, const struct stat *before, const char *from, const 
 
 static int local_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
     struct stat st;
-    struct store_item item = {0};
     int fd, rc = open_object(store, key, &fd, &st, err);
     if (rc)
         return rc;
-    describe(&st, &item);
-    if (watch->tag && *watch->tag && strcmp(watch->tag, item.tag) != 0)
-        rc = err_set(err, ERR_ABORTED, "%s/%s changed since it was listed; list it again", local_of(store)->root, key);
+    rc = check_version(store, key, &st, watch, err);
     if (!rc)
         rc = copy_file(fd, &st, key, path, watch, err);
     close(fd);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,13 +26,15 @@ struct mirror {
     struct mirror_config config;
     char prefix[STORE_KEY_SIZE + 1], directory[PATH_BYTES];
     struct file *files;
-    int64_t n_files, n_bytes, capacity; /* the lister's, then constant */
-    pthread_mutex_t lock;               /* everything below */
+    int64_t n_files, n_labels, n_bytes, capacity; /* the lister's, then constant */
+    pthread_mutex_t lock;                         /* everything below */
     pthread_cond_t turned;
     struct mirror_progress progress;
-    int64_t next, until; /* files of this pass */
+    int64_t next;
     int running;
     struct err err;
+    int taken;      /* files on their way to a taker, or with one */
+    uint64_t drops; /* how often that became less */
     atomic_bool stop;
 };
 
@@ -182,9 +185,70 @@ static int fetch(struct mirror *m, const struct file *f, char path[CACHE_PATH_SI
     return rc;
 }
 
-static int link_file(const struct mirror *m, const struct file *f, const char *target, char path[PATH_BYTES], struct err *err) {
-    char dir[PATH_BYTES];
-    int rc = fsio_join(path, PATH_BYTES, m->directory, f->key + strlen(m->prefix), err);
+static bool only_head(const struct mirror *m, const struct file *f) {
+    return f->recording && m->config.head_bytes && f->bytes > (int64_t)m->config.head_bytes;
+}
+
+/* Under which key the start of a recording is kept. */
+static bool head_key(const struct mirror *m, const struct file *f, char ret[DIGEST_HEX_SIZE]) {
+    char text[DIGEST_HEX_SIZE + 40];
+    str_format(text, sizeof text, "head %zu %s", m->config.head_bytes, f->cache_key);
+    return digest_bytes(text, strlen(text), ret);
+}
+
+static int read_start(const char *path, size_t bytes, void *buf, struct err *err) {
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return err_errno(err, errno, "cannot open %s", path);
+    bool whole = fread(buf, 1, bytes, file) == bytes;
+    fclose(file);
+    return whole ? 0 : err_set(err, ERR_DATA_LOSS, "%s has fewer than %zu bytes; delete it", path, bytes);
+}
+
+/* The first bytes of a recording: of the whole file, if that is in the cache, else of the object. */
+static int read_head(struct mirror *m, const struct file *f, void *buf, struct err *err) {
+    char path[CACHE_PATH_SIZE];
+    const struct store_watch watch = {.progress = go_on, .ctx = m, .tag = f->tag};
+    struct store_piece piece = {.buf = buf, .len = m->config.head_bytes};
+    if (in_cache(m, f, path)) {
+        int rc = read_start(path, piece.len, buf, err);
+        cache_unpin(m->config.cache, f->cache_key);
+        return rc;
+    }
+    int rc = store_read(m->config.store, f->key, &piece, &watch, err);
+    if (!rc && piece.len != m->config.head_bytes)
+        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed; start the job again", f->key);
+    return rc;
+}
+
+/* The start of a recording into the cache, pinned; path is where it stands. */
+static int fetch_head(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
+    char key[DIGEST_HEX_SIZE];
+    struct cache_slot slot;
+    int64_t bytes = 0;
+    size_t wanted = m->config.head_bytes;
+    if (!head_key(m, f, key))
+        return out_of_memory(m, err);
+    if (!cache_lookup(m->config.cache, key, path, NULL)) {
+        if (!fsio_size(path, &bytes, NULL, NULL) && bytes == (int64_t)wanted)
+            return 0;
+        cache_discard(m->config.cache, key);
+    }
+    void *buf = malloc(wanted);
+    int rc = buf ? read_head(m, f, buf, err) : out_of_memory(m, err);
+    if (!rc && !(rc = cache_reserve(m->config.cache, key, (int64_t)wanted, &slot, err))) {
+        if ((rc = fsio_write_atomic(slot.path, buf, wanted, err)))
+            cache_abort(m->config.cache, &slot);
+        else
+            rc = cache_commit(m->config.cache, &slot, path, err);
+    }
+    free(buf);
+    return rc;
+}
+
+static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
+    char path[PATH_BYTES], dir[PATH_BYTES];
+    int rc = fsio_join(path, sizeof path, m->directory, f->key + strlen(m->prefix), err);
     if (rc)
         return rc;
     str_copy(dir, sizeof dir, path);
@@ -197,15 +261,15 @@ static int link_file(const struct mirror *m, const struct file *f, const char *t
 static void *transfer_main(void *arg) {
     struct mirror *m = arg;
     pthread_mutex_lock(&m->lock);
-    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->until) {
+    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->n_files) {
         struct file *f = &m->files[m->next++];
         pthread_mutex_unlock(&m->lock);
-        char target[CACHE_PATH_SIZE], path[PATH_BYTES];
+        char target[CACHE_PATH_SIZE];
         struct err err = {0};
-        int rc = fetch(m, f, target, &err);
+        int rc = only_head(m, f) ? fetch_head(m, f, target, &err) : fetch(m, f, target, &err);
         f->pinned = !rc;
         if (!rc)
-            rc = link_file(m, f, target, path, &err);
+            rc = link_file(m, f, target, &err);
         pthread_mutex_lock(&m->lock);
         if (rc && !m->err.code) {
             m->err = err;
@@ -213,11 +277,6 @@ static void *transfer_main(void *arg) {
         }
         m->progress.done_files += !rc;
         m->progress.done_bytes += rc ? 0 : f->bytes;
-        if (!rc && f->recording && m->config.arrived) {
-            pthread_mutex_unlock(&m->lock);
-            m->config.arrived(m->config.arrived_ctx, path);
-            pthread_mutex_lock(&m->lock);
-        }
     }
     m->running--;
     pthread_cond_signal(&m->turned);
@@ -277,20 +336,11 @@ static int by_kind(const void *a, const void *b) {
     return x->recording != y->recording ? x->recording - y->recording : strcmp(x->key, y->key);
 }
 
-/* All labels, then all recordings. */
 static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
-    int rc = 0;
-    int64_t labels = 0;
     qsort(m->files, (size_t)m->n_files, sizeof *m->files, by_kind);
-    while (labels < m->n_files && !m->files[labels].recording)
-        labels++;
-    for (int pass = 0; !rc && pass < 2; pass++) {
-        m->until = pass ? m->n_files : labels;
-        int64_t n = m->until - m->next;
-        if (n)
-            rc = drive(m, transfer_main, n < THREADS ? (int)n : THREADS, progress, ctx, err);
-    }
-    return rc;
+    while (m->n_labels < m->n_files && !m->files[m->n_labels].recording)
+        m->n_labels++;
+    return drive(m, transfer_main, m->n_files < THREADS ? (int)m->n_files : THREADS, progress, ctx, err);
 }
 
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err) {
@@ -326,9 +376,13 @@ void mirror_close(struct mirror *m) {
     if (!m)
         return;
     for (int64_t i = 0; i < m->n_files; i++) {
-        if (m->files[i].pinned)
-            cache_unpin(m->config.cache, m->files[i].cache_key);
-        free(m->files[i].key);
+        const struct file *f = &m->files[i];
+        char key[DIGEST_HEX_SIZE];
+        if (f->pinned && !only_head(m, f))
+            cache_unpin(m->config.cache, f->cache_key);
+        else if (f->pinned && head_key(m, f, key))
+            cache_unpin(m->config.cache, key);
+        free(f->key);
     }
     free(m->files);
     if (*m->directory)
@@ -336,4 +390,134 @@ void mirror_close(struct mirror *m) {
     pthread_cond_destroy(&m->turned);
     pthread_mutex_destroy(&m->lock);
     free(m);
+}
+
+const char *mirror_directory(const struct mirror *m) { return m->directory; }
+
+/* ---- whole recordings, one at a time ---- */
+
+static const struct file *find(const struct mirror *m, const char *path, struct err *err) {
+    size_t len = strlen(m->directory);
+    const char *relative = str_starts(path, m->directory) && path[len] == '/' ? path + len + 1 : NULL;
+    int64_t low = m->n_labels, high = m->n_files;
+    while (relative && low < high) {
+        int64_t middle = (low + high) / 2;
+        int order = strcmp(m->files[middle].key + strlen(m->prefix), relative);
+        if (!order)
+            return &m->files[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    err_set(err, ERR_NOT_FOUND, "%s is no recording of %s", path, store_identity(m->config.store));
+    return NULL;
+}
+
+int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err) {
+    const struct file *f = find(m, path, err);
+    if (!f)
+        return ERR_NOT_FOUND;
+    ret->bytes = f->bytes;
+    str_copy(ret->version, sizeof ret->version, f->cache_key);
+    return 0;
+}
+
+/* fetch, which waits for other takers' room. */
+static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
+    for (;;) {
+        pthread_mutex_lock(&m->lock);
+        uint64_t drops = m->drops;
+        m->taken++;
+        pthread_mutex_unlock(&m->lock);
+        int rc = atomic_load(&m->stop) ? ERR_CANCELLED : fetch(m, f, path, err);
+        if (!rc)
+            return 0;
+        if (atomic_load(&m->stop))
+            rc = err_set(err, ERR_CANCELLED, "fetching %s was cancelled", f->key);
+        pthread_mutex_lock(&m->lock);
+        m->taken--;
+        m->drops += rc != ERR_EXHAUSTED; /* who found no room gives none back */
+        pthread_cond_broadcast(&m->turned);
+        while (rc == ERR_EXHAUSTED && m->taken && m->drops == drops && !atomic_load(&m->stop))
+            pthread_cond_wait(&m->turned, &m->lock);
+        bool again = rc == ERR_EXHAUSTED && (m->drops != drops || atomic_load(&m->stop));
+        pthread_mutex_unlock(&m->lock);
+        if (!again)
+            return rc;
+    }
+}
+
+/* What was planned from the head holds for a file that begins with it. */
+static int check_head(struct mirror *m, const struct file *f, const char *path, struct err *err) {
+    char key[DIGEST_HEX_SIZE], head_path[CACHE_PATH_SIZE];
+    size_t n = m->config.head_bytes;
+    if (!only_head(m, f))
+        return 0;
+    char *buf = malloc(2 * n);
+    if (!buf || !head_key(m, f, key)) {
+        free(buf);
+        return out_of_memory(m, err);
+    }
+    int rc = cache_lookup(m->config.cache, key, head_path, err);
+    if (!rc) {
+        if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) &&
+            memcmp(buf, buf + n, n) != 0) {
+            unlink(head_path); /* the next one is fetched anew */
+            rc = err_set(err, ERR_DATA_LOSS,
+                         "%s does not begin as it did when it was indexed: that arrived damaged; start brrd with "
+                         "BRR_FORCE_MANIFEST_REBUILD=1 and submit the job again",
+                         f->key);
+        }
+        cache_unpin(m->config.cache, key);
+    }
+    free(buf);
+    return rc;
+}
+
+int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err) {
+    struct err why = {0};
+    const struct file *f = find(m, path, err);
+    if (!f)
+        return ERR_NOT_FOUND;
+    int rc = fetch_in_turn(m, f, ret_path, &why);
+    if (!rc && (rc = check_head(m, f, ret_path, &why)))
+        mirror_drop(m, path);
+    if (rc == ERR_ABORTED)
+        err_wrap(&why, "%s was replaced after the job had listed it; submit the job again", f->key);
+    pthread_mutex_lock(&m->lock);
+    if (rc && rc != ERR_CANCELLED && !m->err.code)
+        m->err = why;
+    pthread_mutex_unlock(&m->lock);
+    if (rc && err)
+        *err = why;
+    return rc;
+}
+
+void mirror_drop(struct mirror *m, const char *path) {
+    const struct file *f = find(m, path, NULL);
+    if (!f)
+        return;
+    cache_unpin(m->config.cache, f->cache_key);
+    pthread_mutex_lock(&m->lock);
+    m->taken--;
+    m->drops++;
+    pthread_cond_broadcast(&m->turned);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void mirror_stop(struct mirror *m) {
+    pthread_mutex_lock(&m->lock);
+    atomic_store(&m->stop, true);
+    pthread_cond_broadcast(&m->turned);
+    pthread_mutex_unlock(&m->lock);
+}
+
+int mirror_failure(struct mirror *m, struct err *err) {
+    pthread_mutex_lock(&m->lock);
+    int code = m->err.code;
+    if (code && err)
+        *err = m->err;
+    pthread_mutex_unlock(&m->lock);
+    return code;
 }

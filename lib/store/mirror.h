@@ -1,6 +1,10 @@
 /* mirror: the recordings and labels below a prefix of a store as a local directory tree: files stand in a cache, keyed by store,
  * key and tag, pinned while the mirror is open; the tree holds links to them. What is there already is not fetched again; an object
- * that changed has another tag and so another key. The thread that opens drives; transfers run on threads of their own. */
+ * that changed has another tag and so another key. The thread that opens drives; transfers run on threads of their own.
+ *
+ * With head_bytes, opening fetches only the start of each recording, and the tree links to that: who needs the whole file takes it
+ * (mirror_take), which fetches it on the taker's thread, and drops it when done with it. Only what is taken is pinned, so that a
+ * prefix may be larger than the cache. */
 #ifndef BRR_STORE_MIRROR_H
 #define BRR_STORE_MIRROR_H
 #include <stdbool.h>
@@ -16,10 +20,7 @@ struct mirror_config {
     const char *prefix;     /* a "directory" of the store, with or without the '/' at its end; "" = all */
     const char *directory;  /* where the tree stands; emptied before */
     int64_t max_recordings; /* only the first so many *.edf and *.bdf in order of their keys; 0 = all */
-    /* Called when a recording stands in the tree, and all labels do, on the thread that fetched it, several at a time; others go on
-     * fetching while it works. NULL: nobody waits for single recordings. */
-    void (*arrived)(void *ctx, const char *path);
-    void *arrived_ctx;
+    size_t head_bytes;      /* how much of a recording opening fetches; 0 = all of it */
 };
 /* Called every 100 ms or so on the opening thread; false cancels (CANCELLED). Counts are files and bytes. */
 struct mirror_progress {
@@ -30,7 +31,27 @@ typedef bool mirror_progress_fn(void *ctx, const struct mirror_progress *p);
 struct mirror;
 /* NOT_FOUND when there is no recording below the prefix. What arrived before an error stays in the cache. */
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err);
-/* Unpins, and removes the tree. NULL is fine. */
+/* Unpins, and removes the tree. Nothing may be taken any more. NULL is fine. */
 void mirror_close(struct mirror *m);
+/* Where the tree stands, absolute; the mirror's. */
+const char *mirror_directory(const struct mirror *m);
+
+/* The functions below are for any thread; path is that of a recording in the tree, below mirror_directory (else NOT_FOUND). */
+
+struct mirror_file {
+    int64_t bytes;                 /* of the whole file */
+    char version[DIGEST_HEX_SIZE]; /* another one for every other store, key, tag or size */
+};
+int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
+/* The whole file, fetched if it is not in the cache, as ret_path (CACHE_PATH_SIZE bytes); pinned until mirror_drop, of which every
+ * success needs one. A thread that finds no room waits while others have files taken: take one at a time. Errors name the object:
+ * those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the cache, DATA_LOSS when it does
+ * not begin as its head did, CANCELLED after mirror_stop. */
+int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err);
+void mirror_drop(struct mirror *m, const char *path);
+/* What is being taken and all that is asked for from now on ends with CANCELLED, within a fraction of a second. */
+void mirror_stop(struct mirror *m);
+/* The error of the first take that failed, but for CANCELLED; 0 when none has. */
+int mirror_failure(struct mirror *m, struct err *err);
 
 #endif

@@ -205,10 +205,17 @@ static int s3_stat(struct store *store, const char *key, struct store_item *ret,
     return 0;
 }
 
-static int s3_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err) {
-    char name[S3_NAME_SIZE];
+/* The ETag that s3_tag made this of. */
+static const char *etag_of(const char *tag, char etag[STORE_TAG_SIZE + 2]) {
+    str_format(etag, STORE_TAG_SIZE + 2, str_starts(tag, "W/") ? "%s" : "\"%s\"", tag);
+    return etag;
+}
+
+static int s3_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch,
+                   struct err *err) {
+    char name[S3_NAME_SIZE], etag[STORE_TAG_SIZE + 2];
     struct err why = {0};
-    if (!*len)
+    if (!piece->len)
         return 0;
     int rc = s3_name(s3_of(store), key, name, err);
     struct s3_call *call = rc ? NULL : calloc(1, sizeof *call);
@@ -216,13 +223,19 @@ static int s3_read(struct store *store, const char *key, int64_t offset, void *b
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request");
     if (rc)
         return rc;
-    *call = (struct s3_call){
-        .method = "GET", .key = name, .first = offset, .length = (int64_t)*len, .short_ok = true, .buf = buf, .cap = *len};
-    rc = s3_call_run(s3_of(store)->client, call, NULL, &why);
+    *call = (struct s3_call){.method = "GET",
+                             .key = name,
+                             .first = piece->offset,
+                             .length = (int64_t)piece->len,
+                             .short_ok = true,
+                             .if_match = watch->tag && *watch->tag ? etag_of(watch->tag, etag) : NULL,
+                             .buf = piece->buf,
+                             .cap = piece->len};
+    rc = s3_call_run(s3_of(store)->client, call, watch, &why);
     if (!rc)
-        *len = call->fetch.sink.got;
+        piece->len = call->fetch.sink.got;
     else if (rc == ERR_RANGE) /* past the end */
-        *len = 0;
+        piece->len = 0;
     else if (err)
         *err = why;
     free(call);

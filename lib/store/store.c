@@ -76,11 +76,12 @@ int store_stat(struct store *store, const char *key, struct store_item *ret, str
     return rc ? rc : store->ops->stat(store, key, ret, err);
 }
 
-int store_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err) {
+int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err) {
+    static const struct store_watch nobody;
     int rc = check_key(key, false, err);
-    if (!rc && offset < 0)
-        rc = err_set(err, ERR_INVALID, "%s: cannot read from byte %lld", key, (long long)offset);
-    return rc ? rc : store->ops->read(store, key, offset, buf, len, err);
+    if (!rc && piece->offset < 0)
+        rc = err_set(err, ERR_INVALID, "%s: cannot read from byte %lld", key, (long long)piece->offset);
+    return rc ? rc : store->ops->read(store, key, piece, watch ? watch : &nobody, err);
 }
 
 int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {

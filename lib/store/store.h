@@ -33,7 +33,14 @@ typedef bool store_progress_fn(void *ctx, int64_t done_bytes, int64_t total_byte
 struct store_watch {
     store_progress_fn *progress; /* NULL: nobody watches */
     void *ctx;
-    const char *tag; /* of a get: the version that is wanted, another one is ABORTED; NULL or "" = whatever is there */
+    const char *tag; /* of a get or read: the version that is wanted, another one is ABORTED; NULL or "" = whatever is there */
+};
+
+/* A part of an object on its way into memory. */
+struct store_piece {
+    int64_t offset;
+    void *buf;
+    size_t len; /* wanted, then what was read: short only at the object's end, 0 past it */
 };
 
 struct store;
@@ -44,8 +51,8 @@ struct store_ops {
     int (*list)(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err);
     /* Size, time and tag of one object; NOT_FOUND. */
     int (*stat)(struct store *store, const char *key, struct store_item *ret, struct err *err);
-    /* Up to *len bytes from offset into buf; *len becomes what was read, short only at the end, 0 past it. */
-    int (*read)(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err);
+    /* Part of an object. */
+    int (*read)(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
     /* The whole object as the local file path, which is replaced at once or not at all. ABORTED if it changed meanwhile. */
     int (*get)(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
     /* The local file path as the whole object: others see the old or the new one, never a part. */
@@ -86,7 +93,7 @@ void store_close(struct store *store); /* NULL is fine */
 int store_list(struct store *store, const char *prefix, const char *after, struct store_page *ret, struct err *err);
 void store_page_done(struct store_page *page);
 int store_stat(struct store *store, const char *key, struct store_item *ret, struct err *err);
-int store_read(struct store *store, const char *key, int64_t offset, void *buf, size_t *len, struct err *err);
+int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
 int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
 int store_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
 

@@ -21,11 +21,15 @@ from xml.sax.saxutils import escape
 KEY_ID, SECRET, REGION = "FAKEACCESSKEY0000001", "fakesecret/with+odd=bytes", "us-east-1"
 
 
-class Fault:
-    """kind: 503 500 short lie stall loris reset etag 412 redirect norange wrongrange corrupt 200error; times: how often."""
+HEAD_BYTES = 16384  # what brrd asks of a recording before it plans
 
-    def __init__(self, method, key, kind, times=1):
-        self.method, self.key, self.kind, self.times = method, key, kind, times
+
+class Fault:
+    """kind: 503 500 403 short lie stall loris reset etag 412 redirect norange wrongrange corrupt 200error; times: how often; whole:
+    heads of recordings are spared."""
+
+    def __init__(self, method, key, kind, times=1, whole=False):
+        self.method, self.key, self.kind, self.times, self.whole = method, key, kind, times, whole
 
 
 def quote(text, safe=""):
@@ -121,7 +125,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         bucket, key = self.parse()
         with s3.lock:
             s3.requests.append((self.command, key, dict(self.query), self.headers.get("Range")))
-            fault = next((f for f in s3.faults if f.times and f.method == self.command and f.key == key), None)
+            fault = next((f for f in s3.faults if f.times and f.method == self.command and f.key == key
+                          and not (f.whole and self.asks_head())), None)
             if fault:
                 fault.times -= 1
             kind = fault.kind if fault else None
@@ -131,6 +136,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.error(*refused, [("x-amz-bucket-region", s3.region)] if refused[0] == 400 else [])
         if kind in ("503", "500"):
             return self.error(int(kind), "SlowDown" if kind == "503" else "InternalError")
+        if kind == "403":
+            return self.error(403, "AccessDenied")
         if kind == "412":
             return self.error(412, "PreconditionFailed")
         if kind == "redirect":
@@ -144,11 +151,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return s3.stopped.wait(30)
         if bucket != s3.bucket:
             return self.error(404, "NoSuchBucket")
+        behind_door = self.command == "GET" and key.endswith(".edf") and not self.asks_head()
+        if behind_door and not s3.enter(key):
+            return None
         with s3.lock:
             reply = getattr(self, "on_" + self.command.lower())(key, kind)
         self.answer(*reply[:2], *reply[2:])
+        if behind_door:
+            s3.sent.append(key)
         if kind in ("short",):
             self.close_connection = True
+
+    def asks_head(self):
+        return self.headers.get("Range") == f"bytes=0-{HEAD_BYTES - 1}"
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 
@@ -311,6 +326,9 @@ class FakeS3:
         self.pace_s, self.turn = 0, threading.Lock()  # bodies go out one after the other, this far apart
         self.life = 0  # of the client: what was asked in an earlier one need not wait for its turn
         self.stale = {}  # ETags that the list still gives
+        self.doors = None  # so many recordings are given whole, first come first served, and the others wait; None: all
+        self.inside, self.sent = [], []  # recordings let in; those of which a part went out that is no head
+        self.door = threading.Condition()
         self.lock, self.stopped = threading.RLock(), threading.Event()
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.owner = self
@@ -322,6 +340,21 @@ class FakeS3:
         if self.md5s.get(key, (None,))[0] is not data:
             self.md5s[key] = data, f'"{hashlib.md5(data).hexdigest()}"'
         return self.etags.get(key) or self.md5s[key][1]
+
+    def enter(self, key):
+        with self.door:
+            while self.doors is not None and key not in self.inside and len(self.inside) >= self.doors:
+                if self.stopped.is_set():
+                    return False
+                self.door.wait(0.05)
+            if key not in self.inside:
+                self.inside.append(key)
+        return True
+
+    def open_doors(self, number):
+        with self.door:
+            self.doors = number
+            self.door.notify_all()
 
     def take_turn(self, life):
         if self.pace_s:

@@ -405,6 +405,51 @@ static void a_header_alone_tells_time_but_no_annotations(void **state) {
     }
 }
 
+static void a_head_says_what_the_file_says_or_that_it_is_not_enough(void **state) {
+    (void)state;
+    const char *keepers[] = {"+0", "+1", "+7"};
+    const struct written_signal s[2] = {PLUS[0],
+                                        {.label = "EDF Annotations",
+                                         .samples = 20,
+                                         .tal = "+1\x15"
+                                                "1\x14seizure\x14"}};
+    static const struct {
+        const char *reserved;
+        int64_t missing_bytes; /* of the three records */
+        bool enough;
+    } cases[] = {{"EDF+C", 3, true}, {"EDF+D", 3, false}, {"EDF+D", 0, true}, {"", 3, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/brr-test-head-XXXXXX";
+        int fd = mkstemp(path);
+        struct str text;
+        struct edf *head = NULL, *whole = NULL;
+        bool enough = false;
+        float uv[1000];
+        struct written_file f = {.n_signals = 2, .n_records = 3, .signals = s, .reserved = cases[i].reserved, .keepers = keepers};
+        str_init(&text, 1 << 20);
+        edf_write(&f, false, &text);
+        assert_int_equal(edf_open_memory(str_cstr(&text), text.len, "whole", &whole, NULL), 0);
+        assert_int_equal(write(fd, str_cstr(&text), text.len - (size_t)cases[i].missing_bytes),
+                         text.len - (size_t)cases[i].missing_bytes);
+        close(fd);
+        assert_int_equal(edf_open_head(path, (int64_t)text.len, &head, &enough, NULL), 0);
+        assert_int_equal(enough, cases[i].enough);
+        assert_false(edf_annotations_known(head));
+        assert_true(edf_annotations_known(whole));
+        if (enough) {
+            assert_int_equal(edf_info(head)->n_records, 3);
+            assert_int_equal(edf_info(head)->n_segments, edf_info(whole)->n_segments);
+            assert_true(edf_info(head)->duration_s == edf_info(whole)->duration_s);
+        }
+        assert_int_equal(edf_read(head, 0, 0, 2, uv, NULL), 0);
+        assert_int_equal(edf_read(head, 0, 2, 1, uv, NULL), cases[i].missing_bytes ? ERR_PRECONDITION : 0);
+        edf_close(head);
+        edf_close(whole);
+        unlink(path);
+        str_done(&text);
+    }
+}
+
 static void a_bdf_may_call_itself_edf_plus(void **state) {
     (void)state;
     struct opened o;
@@ -727,6 +772,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(records_that_arrive_in_pieces_are_those_of_the_file),
         cmocka_unit_test(a_header_that_does_not_say_its_length_is_refused_by_the_feed),
         cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
+        cmocka_unit_test(a_head_says_what_the_file_says_or_that_it_is_not_enough),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),
         cmocka_unit_test(faulty_time_keepers_follow_the_record_before),
         cmocka_unit_test(a_start_shifted_by_whole_seconds_moves_the_clock),

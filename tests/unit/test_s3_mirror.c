@@ -1,16 +1,12 @@
 /* A store's recordings as a local tree: what is fetched, what is not, and what stays in the cache. */
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "unit/temp_dir.h"
 
 #include "store/mirror.h"
-
-struct arrivals {
-    pthread_mutex_t lock;
-    int n;
-    bool labels_were_there;
-};
 
 struct setting {
     struct store *store;
@@ -91,47 +87,6 @@ static void recordings_and_labels_of_the_prefix_stand_in_the_tree(void **state) 
     end(&s);
 }
 
-static void on_arrival(void *ctx, const char *path) {
-    struct arrivals *a = ctx;
-    char label[700];
-    int64_t size = 0;
-    str_format(label, sizeof label, "%.*s/zz_last.tsv", (int)(strrchr(path, '/') - path), path);
-    bool there = fsio_size(label, &size, NULL, NULL) == 0 && size == 5;
-    pthread_mutex_lock(&a->lock);
-    a->n++;
-    a->labels_were_there = a->labels_were_there && there;
-    pthread_mutex_unlock(&a->lock);
-}
-
-static void each_recording_is_announced_once_after_all_labels(void **state) {
-    struct setting s;
-    struct err err = {0};
-    struct arrivals arrivals = {.labels_were_there = true};
-    char key[32];
-    begin(state, &s, 1 << 20);
-    pthread_mutex_init(&arrivals.lock, NULL);
-    for (int i = 0; i < 20; i++) {
-        str_format(key, sizeof key, "%02d.edf", i);
-        put_object(state, key, "one");
-    }
-    put_object(state, "zz_last.tsv", "label");
-    const struct mirror_config config = {.store = s.store,
-                                         .cache = s.cache,
-                                         .prefix = "",
-                                         .directory = in_dir(state, "tree"),
-                                         .arrived = on_arrival,
-                                         .arrived_ctx = &arrivals};
-    for (int turn = 1; turn <= 2; turn++) { /* fetched, and found in the cache */
-        assert_int_equal(mirror_open(&config, note_progress, &s, &s.mirror, &err), 0);
-        assert_int_equal(arrivals.n, 20 * turn);
-        assert_true(arrivals.labels_were_there);
-        mirror_close(s.mirror);
-    }
-    s.mirror = NULL;
-    end(&s);
-    pthread_mutex_destroy(&arrivals.lock);
-}
-
 static void only_what_changed_is_fetched_again(void **state) {
     struct setting s;
     struct err err = {0};
@@ -199,15 +154,202 @@ static void a_cancel_ends_it(void **state) {
     end(&s);
 }
 
+/* The same with heads of so many bytes. */
+static int headed(void **state, struct setting *s, size_t head_bytes, struct err *err) {
+    const struct mirror_config config = {
+        .store = s->store, .cache = s->cache, .prefix = "", .directory = in_dir(state, "tree"), .head_bytes = head_bytes};
+    return mirror_open(&config, note_progress, s, &s->mirror, err);
+}
+
+static const char *in_tree(const struct setting *s, char path[800], const char *name) {
+    str_format(path, 800, "%s/%s", mirror_directory(s->mirror), name);
+    return path;
+}
+
+static void of_a_recording_only_the_head_is_fetched_until_it_is_taken(void **state) {
+    struct setting s;
+    struct err err = {0};
+    struct cache_stats stats;
+    struct mirror_file file, other;
+    char tree[800], path[CACHE_PATH_SIZE];
+    begin(state, &s, 1 << 20);
+    put_object(state, "1.edf", "head and body");
+    put_object(state, "2.edf", "head and legs");
+    put_object(state, "3.edf", "hea");
+    put_object(state, "x.tsv", "a label of any length");
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    assert_file(state, "tree/1.edf", "head");
+    assert_file(state, "tree/3.edf", "hea");
+    assert_file(state, "tree/x.tsv", "a label of any length");
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.used_bytes, 4 + 4 + 3 + 21);
+    assert_int_equal(mirror_stat(s.mirror, in_tree(&s, tree, "1.edf"), &file, &err), 0);
+    assert_int_equal(file.bytes, 13);
+    assert_int_equal(mirror_stat(s.mirror, in_tree(&s, tree, "2.edf"), &other, &err), 0);
+    assert_string_not_equal(file.version, other.version);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "1.edf"), path, &err), 0);
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.pinned, 5);
+    char *data = NULL;
+    size_t len = 0;
+    assert_int_equal(fsio_read(path, 100, &data, &len, NULL), 0);
+    assert_string_equal(data, "head and body");
+    free(data);
+    mirror_drop(s.mirror, tree);
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.pinned, 4);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "3.edf"), path, &err), 0);
+    mirror_drop(s.mirror, tree);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "x.tsv"), path, &err), ERR_NOT_FOUND);
+    assert_int_equal(mirror_take(s.mirror, "/elsewhere/1.edf", path, &err), ERR_NOT_FOUND);
+    mirror_close(s.mirror);
+    s.mirror = NULL;
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.pinned, 0);
+    put_object(state, "1.edf", "another head");
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    assert_int_equal(mirror_stat(s.mirror, in_tree(&s, tree, "1.edf"), &other, &err), 0);
+    assert_string_not_equal(file.version, other.version);
+    end(&s);
+}
+
+static void a_head_comes_from_the_whole_file_when_the_cache_has_that(void **state) {
+    struct setting s;
+    struct err err = {0};
+    begin(state, &s, 1 << 20);
+    put_object(state, "1.edf", "head and body");
+    assert_int_equal(mirrored(state, &s, "", 0, &err), 0);
+    mirror_close(s.mirror);
+    s.mirror = NULL;
+    struct cache_stats before, after;
+    cache_stats(s.cache, &before);
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    cache_stats(s.cache, &after);
+    assert_file(state, "tree/1.edf", "head");
+    assert_int_equal(after.hits - before.hits, 1);
+    assert_int_equal(after.pinned, 1);
+    end(&s);
+}
+
+/* Takes a file, tells that it did, and gives it back when asked to. */
+struct taker {
+    struct mirror *mirror;
+    char tree[800];
+    pthread_t thread;
+    int rc;
+};
+
+static void *take(void *arg) {
+    struct taker *t = arg;
+    char path[CACHE_PATH_SIZE];
+    t->rc = mirror_take(t->mirror, t->tree, path, NULL);
+    if (!t->rc)
+        mirror_drop(t->mirror, t->tree);
+    return NULL;
+}
+
+static void start_taker(const struct setting *s, struct taker *t, const char *name) {
+    *t = (struct taker){.mirror = s->mirror, .rc = 1};
+    in_tree(s, t->tree, name);
+    assert_int_equal(pthread_create(&t->thread, NULL, take, t), 0);
+}
+
+static void a_prefix_larger_than_the_cache_is_taken_piece_by_piece(void **state) {
+    struct setting s;
+    struct err err = {0};
+    struct taker waiting;
+    char tree[800], path[CACHE_PATH_SIZE];
+    begin(state, &s, 30);
+    put_object(state, "1.edf", "twenty bytes of body");
+    put_object(state, "2.edf", "twenty bytes of legs");
+    put_object(state, "3.edf", "far too large to fit into the cache beside the heads");
+    assert_int_equal(headed(state, &s, 2, &err), 0);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "1.edf"), path, &err), 0);
+    start_taker(&s, &waiting, "2.edf");
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    assert_true(fsio_exists(path)); /* pinned: the other one waits */
+    mirror_drop(s.mirror, tree);
+    pthread_join(waiting.thread, NULL);
+    assert_int_equal(waiting.rc, 0);
+    assert_int_equal(mirror_failure(s.mirror, &err), 0);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "3.edf"), path, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, "cache.max_size"));
+    assert_int_equal(mirror_failure(s.mirror, NULL), ERR_EXHAUSTED);
+    end(&s);
+}
+
+static void an_object_replaced_after_the_list_cannot_be_taken(void **state) {
+    struct setting s;
+    struct err err = {0};
+    char tree[800], path[CACHE_PATH_SIZE];
+    begin(state, &s, 1 << 20);
+    put_object(state, "1.edf", "head and body");
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    put_object(state, "1.edf", "head and another body");
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "1.edf"), path, &err), ERR_ABORTED);
+    assert_non_null(strstr(err.message, "1.edf was replaced"));
+    err = (struct err){0};
+    assert_int_equal(mirror_failure(s.mirror, &err), ERR_ABORTED);
+    assert_non_null(strstr(err.message, "1.edf was replaced"));
+    end(&s);
+}
+
+static void a_file_that_does_not_begin_as_its_head_is_refused(void **state) {
+    struct setting s;
+    struct err err = {0};
+    struct cache_stats stats;
+    char tree[800], path[CACHE_PATH_SIZE], target[CACHE_PATH_SIZE] = "";
+    begin(state, &s, 1 << 20);
+    put_object(state, "1.edf", "head and body");
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    assert_true(readlink(in_tree(&s, tree, "1.edf"), target, sizeof target - 1) > 0);
+    put_file(target, "hexd", 4); /* damaged on its way */
+    assert_int_equal(mirror_take(s.mirror, tree, path, &err), ERR_DATA_LOSS);
+    assert_non_null(strstr(err.message, "1.edf does not begin"));
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.pinned, 1);
+    mirror_close(s.mirror);
+    s.mirror = NULL;
+    assert_int_equal(headed(state, &s, 4, &err), 0);
+    assert_file(state, "tree/1.edf", "head"); /* fetched anew */
+    end(&s);
+}
+
+static void a_stop_wakes_who_waits_and_refuses_who_comes(void **state) {
+    struct setting s;
+    struct err err = {0};
+    struct taker waiting;
+    char tree[800], path[CACHE_PATH_SIZE];
+    begin(state, &s, 30);
+    put_object(state, "1.edf", "twenty bytes of body");
+    put_object(state, "2.edf", "twenty bytes of legs");
+    assert_int_equal(headed(state, &s, 2, &err), 0);
+    assert_int_equal(mirror_take(s.mirror, in_tree(&s, tree, "1.edf"), path, &err), 0);
+    start_taker(&s, &waiting, "2.edf");
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    mirror_stop(s.mirror);
+    pthread_join(waiting.thread, NULL);
+    assert_int_equal(waiting.rc, ERR_CANCELLED);
+    mirror_drop(s.mirror, tree);
+    assert_int_equal(mirror_take(s.mirror, tree, path, &err), ERR_CANCELLED);
+    assert_int_equal(mirror_failure(s.mirror, NULL), 0); /* nothing has failed */
+    end(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(recordings_and_labels_of_the_prefix_stand_in_the_tree),
-        in_temp_dir(each_recording_is_announced_once_after_all_labels),
         in_temp_dir(only_what_changed_is_fetched_again),
         in_temp_dir(only_the_first_recordings_are_fetched_when_a_number_is_given),
         in_temp_dir(a_prefix_without_recordings_is_an_error),
         in_temp_dir(a_cache_that_is_too_small_says_so_and_keeps_nothing_pinned),
         in_temp_dir(a_cancel_ends_it),
+        in_temp_dir(of_a_recording_only_the_head_is_fetched_until_it_is_taken),
+        in_temp_dir(a_head_comes_from_the_whole_file_when_the_cache_has_that),
+        in_temp_dir(a_prefix_larger_than_the_cache_is_taken_piece_by_piece),
+        in_temp_dir(an_object_replaced_after_the_list_cannot_be_taken),
+        in_temp_dir(a_file_that_does_not_begin_as_its_head_is_refused),
+        in_temp_dir(a_stop_wakes_who_waits_and_refuses_who_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

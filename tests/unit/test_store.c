@@ -63,9 +63,9 @@ static void keys_that_leave_the_store_are_refused_by_every_operation(void **stat
         struct store_item item;
         struct err err = {0};
         char buf[8];
-        size_t len = sizeof buf;
+        struct store_piece piece = {.buf = buf, .len = sizeof buf};
         assert_int_equal(store_stat(store, key, &item, &err), ERR_INVALID);
-        assert_int_equal(store_read(store, key, 0, buf, &len, &err), ERR_INVALID);
+        assert_int_equal(store_read(store, key, &piece, NULL, &err), ERR_INVALID);
         assert_int_equal(store_get(store, key, in_dir(state, "out"), NULL, &err), ERR_INVALID);
         assert_int_equal(store_put(store, in_dir(state, "x"), key, NULL, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "key"));
@@ -176,18 +176,34 @@ static void a_range_reads_what_there_is(void **state) {
     } cases[] = {{0, 4, "0123"}, {3, 4, "3456"}, {8, 4, "89"}, {10, 4, ""}, {1000, 4, ""}, {0, 0, ""}, {0, 64, "0123456789"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char buf[64] = "";
-        size_t len = cases[i].want;
-        assert_int_equal(store_read(store, "a", cases[i].offset, buf, &len, &err), 0);
-        assert_int_equal(len, strlen(cases[i].got));
-        assert_memory_equal(buf, cases[i].got, len);
+        struct store_piece piece = {cases[i].offset, buf, cases[i].want};
+        assert_int_equal(store_read(store, "a", &piece, NULL, &err), 0);
+        assert_int_equal(piece.len, strlen(cases[i].got));
+        assert_memory_equal(buf, cases[i].got, piece.len);
     }
     char buf[4];
-    size_t len = 4;
-    assert_int_equal(store_read(store, "a", -1, buf, &len, &err), ERR_INVALID);
-    assert_int_equal(store_read(store, "none", 0, buf, &len, &err), ERR_NOT_FOUND);
+    struct store_piece before = {-1, buf, 4}, piece = {0, buf, 4};
+    assert_int_equal(store_read(store, "a", &before, NULL, &err), ERR_INVALID);
+    assert_int_equal(store_read(store, "none", &piece, NULL, &err), ERR_NOT_FOUND);
     assert_int_equal(fsio_mkdirs(in_dir(state, "objects/d"), NULL), 0);
-    assert_int_equal(store_read(store, "d", 0, buf, &len, &err), ERR_NOT_FOUND);
-    assert_int_equal(len, 4);
+    assert_int_equal(store_read(store, "d", &piece, NULL, &err), ERR_NOT_FOUND);
+    assert_int_equal(piece.len, 4);
+    store_close(store);
+}
+
+static void a_range_of_another_version_than_the_wanted_one_is_refused(void **state) {
+    struct store *store = opened(state);
+    struct store_item item;
+    struct err err = {0};
+    char buf[4];
+    struct store_piece piece = {0, buf, 4};
+    put_object(state, "a", "0123456789");
+    assert_int_equal(store_stat(store, "a", &item, &err), 0);
+    const struct store_watch watch = {.tag = item.tag};
+    assert_int_equal(store_read(store, "a", &piece, &watch, &err), 0);
+    put_object(state, "a", "012345678901");
+    assert_int_equal(store_read(store, "a", &piece, &watch, &err), ERR_ABORTED);
+    assert_non_null(strstr(err.message, "changed"));
     store_close(store);
 }
 
@@ -305,6 +321,7 @@ int main(void) {
         in_temp_dir(what_is_no_object_is_not_listed),
         in_temp_dir(a_long_list_comes_in_pages),
         in_temp_dir(a_range_reads_what_there_is),
+        in_temp_dir(a_range_of_another_version_than_the_wanted_one_is_refused),
         in_temp_dir(a_tag_changes_with_the_content),
         in_temp_dir(put_and_get_copy_whole_objects),
         in_temp_dir(a_copy_tells_its_progress_and_can_be_cancelled),

@@ -12,6 +12,7 @@
 #include "data/loader.h"
 #include "data/recording.h"
 #include "eeg_fixture.h"
+#include "store/mirror.h"
 
 static char folder[4096], cache[4200];
 
@@ -48,7 +49,6 @@ static void same_facts(const struct recording *planned, const struct recording *
     struct recording_info a, b;
     recording_info(planned, &a);
     recording_info(built, &b);
-    assert_string_equal(recording_key(planned), recording_key(built));
     assert_int_equal(a.channels, b.channels);
     assert_int_equal(a.samples, b.samples);
     assert_true(a.duration_s == b.duration_s);
@@ -74,6 +74,7 @@ static bool compare(const struct window_build *b) {
         return false;
     assert_false(recording_ready(planned));
     assert_int_equal(recording_open(path, &built, &err), 0);
+    assert_string_equal(recording_key(planned), recording_key(built));
     same_facts(planned, built);
     assert_int_equal(recording_load(planned, &err), 0);
     assert_true(recording_ready(planned));
@@ -135,6 +136,137 @@ static void the_plan_says_what_real_files_hold(void **state) {
         closedir(dir);
     }
     assert_true(planned > 30);
+}
+
+/* Everything below a folder as a mirror that has the heads. */
+struct mirrored {
+    struct store *store;
+    struct cache *cache;
+    struct mirror *mirror;
+};
+
+static bool go_on(void *ctx, const struct mirror_progress *p) {
+    (void)ctx, (void)p;
+    return true;
+}
+
+static void open_mirrored(struct mirrored *s, const char *source, const char *name) {
+    char url[4300], objects[4300], tree[4300];
+    struct err err = {0};
+    snprintf(url, sizeof url, "file://%s", source);
+    snprintf(objects, sizeof objects, "%s/%s-objects", folder, name);
+    snprintf(tree, sizeof tree, "%s/%s-tree", folder, name);
+    assert_int_equal(store_open(url, &s->store, &err), 0);
+    assert_int_equal(cache_open(objects, 1 << 30, &s->cache, &err), 0);
+    const struct mirror_config config = {
+        .store = s->store, .cache = s->cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
+    assert_int_equal(mirror_open(&config, go_on, NULL, &s->mirror, &err), 0);
+}
+
+static void close_mirrored(struct mirrored *s) {
+    mirror_close(s->mirror);
+    cache_close(s->cache);
+    store_close(s->store);
+}
+
+/* Cache entries: heads, labels, and what has been taken whole. */
+static int64_t entries(const struct mirrored *s) {
+    struct cache_stats stats;
+    cache_stats(s->cache, &stats);
+    return stats.entries;
+}
+
+/* A file planned and loaded from the mirror is what it is from the folder, or the same error. *ret_whole: planning took all of it.
+ */
+static bool compare_mirrored(const struct mirrored *s, const struct window_build *local, const char *name, bool *ret_whole) {
+    char tree[4500];
+    struct recording *here = NULL, *there = NULL;
+    struct window_build request = *local;
+    struct err err = {0}, other = {0};
+    bool skipped;
+    snprintf(tree, sizeof tree, "%s/%s", mirror_directory(s->mirror), name);
+    request.edf_path = tree;
+    request.mirror = s->mirror;
+    int64_t before = entries(s);
+    int here_rc = window_plan(local, &here, &skipped, &err), there_rc = window_plan(&request, &there, &skipped, &other);
+    *ret_whole = entries(s) != before;
+    if (here_rc != there_rc)
+        fail_msg("%s: %d (%s; %s), mirrored %d (%s; %s)", name, here_rc, err.message, err.cause, there_rc, other.message,
+                 other.cause);
+    if (here_rc)
+        return false;
+    same_facts(there, here);
+    assert_int_equal(recording_load(there, &err), 0);
+    assert_int_equal(recording_load(here, &err), 0);
+    struct recording_info info;
+    recording_info(here, &info);
+    for (int i = 0; i < info.n_segments; i++)
+        assert_memory_equal(recording_rows(there, i, info.segments[i].first), recording_rows(here, i, info.segments[i].first),
+                            (size_t)((info.segments[i].end - info.segments[i].first) * info.channels) * sizeof(uint16_t));
+    recording_close(here);
+    recording_close(there);
+    return true;
+}
+
+static void the_head_of_a_mirrored_recording_is_enough_to_plan_it_unless_it_has_gaps(void **state) {
+    (void)state;
+    static const double gaps[] = {0, 1, 2, 3, 14, 15, 16, 17, 18, 19};
+    static const char *const names[] = {"plain_eeg.edf", "gaps_eeg.edf", "unlabelled_eeg.edf", "broken_eeg.edf"};
+    static const bool whole[] = {false, true, true, true}; /* the labels of the third would be its annotations */
+    char source[4200], path[4300];
+    struct mirrored s;
+    snprintf(source, sizeof source, "%s/mirrored", folder);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", source, names[i]);
+        fixture_write(path, &(struct fixture){fixture_referential, 19, 256, 10, i == 1 ? gaps : NULL,
+                                              i == 2 ? NULL : FIXTURE_EVENTS "1.25\t3.5\tsz\tn/a\tn/a\tn/a\t8\n"});
+    }
+    char junk[20000];
+    memset(junk, 'x', sizeof junk);
+    snprintf(path, sizeof path, "%s/%s", source, names[3]);
+    assert_int_equal(fsio_write_atomic(path, junk, sizeof junk, NULL), 0);
+    open_mirrored(&s, source, "mirrored");
+    for (int i = 0; i < 4; i++) {
+        bool took = false;
+        snprintf(path, sizeof path, "%s/%s", source, names[i]);
+        struct window_build local = request(path);
+        assert_int_equal(compare_mirrored(&s, &local, names[i], &took), i != 3);
+        assert_int_equal(took, whole[i]);
+    }
+    struct cache_stats stats;
+    cache_stats(s.cache, &stats);
+    assert_int_equal(stats.pinned, 4 + 2); /* heads and labels: whole files only while they are decoded */
+    close_mirrored(&s);
+}
+
+static void real_files_give_the_same_through_a_mirror(void **state) {
+    (void)state;
+    static const char *const parts[] = {"chbmit", "format", "headers"};
+    char base[4096], source[4300], path[4600];
+    int same = 0, heads = 0;
+    if (!fixture_real("", base, sizeof base))
+        skip();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct mirrored s;
+        snprintf(source, sizeof source, "%s%s", base, parts[i]);
+        open_mirrored(&s, source, parts[i]);
+        DIR *dir = opendir(source);
+        assert_non_null(dir);
+        for (struct dirent *e; (e = readdir(dir));) {
+            if (!str_ends(e->d_name, ".edf") && !str_ends(e->d_name, ".bdf"))
+                continue;
+            bool took = false;
+            snprintf(path, sizeof path, "%s/%s", source, e->d_name);
+            struct window_build local = request(path);
+            local.frontend.montage = i ? "referential-19" : "bipolar-18";
+            same += compare_mirrored(&s, &local, e->d_name, &took);
+            heads += !took;
+        }
+        closedir(dir);
+        close_mirrored(&s);
+    }
+    print_message("%d files the same through a mirror, %d planned from their heads\n", same, heads);
+    assert_true(same > 15 && heads > 3);
 }
 
 static void windows_of_a_planned_recording_are_those_of_its_cache_file(void **state) {
@@ -202,13 +334,18 @@ static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void
         if (i == 1)
             assert_int_equal(unlink(edf), 0);
     }
-    assert_int_equal(loader_start(recordings, N, &l, NULL), 0);
+    assert_int_equal(loader_start(recordings, N, 2, &l, NULL), 0);
     for (int i = 0; i < N; i++) {
         assert_true(loader_wait(l, i, 60000));
         assert_int_equal(recording_ready(recordings[i]), i != 1);
+        struct err err = {0};
+        int rc = loader_result(l, i, &err);
+        assert_int_equal(rc != 0, i == 1);
+        assert_int_equal(err.code, rc);
     }
+    assert_true(loader_finished(l));
     loader_stop(l);
-    assert_int_equal(loader_start(recordings, N, &l, NULL), 0); /* ended at once, whatever it is at */
+    assert_int_equal(loader_start(recordings, N, 2, &l, NULL), 0); /* ended at once, whatever it is at */
     loader_stop(l);
     loader_stop(NULL);
     for (int i = 0; i < N; i++)
@@ -219,6 +356,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps),
         cmocka_unit_test(the_plan_says_what_real_files_hold),
+        cmocka_unit_test(the_head_of_a_mirrored_recording_is_enough_to_plan_it_unless_it_has_gaps),
+        cmocka_unit_test(real_files_give_the_same_through_a_mirror),
         cmocka_unit_test(windows_of_a_planned_recording_are_those_of_its_cache_file),
         cmocka_unit_test(a_source_that_changed_after_planning_is_refused_with_the_mend),
         cmocka_unit_test(a_loader_readies_recordings_and_passes_over_what_it_cannot_read),
