@@ -1,9 +1,11 @@
 """A brrd of its own in a temporary directory, for the integration tests."""
 import atexit
+import hashlib
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -90,6 +92,16 @@ class Daemon:
 def make_corpus(directory, seed, patients=3, hours=0.1, seizures=1):
     subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(patients), "--hours-per-patient", str(hours), "--seizures-per-patient",
                     str(seizures), "--seed", str(seed)], check=True, stdout=subprocess.DEVNULL)
+
+
+def tensors(path):
+    """Digest of a model file's tensors, without what it says about itself and its data."""
+    with open(path, "rb") as f:
+        data = f.read()
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    del header["__metadata__"]
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data[8 + size:]).hexdigest()
 
 
 def temporary():

@@ -1,6 +1,7 @@
 /* task_driver: runs one job file to its end without a daemon, for tests of the task machinery.
  * usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]; `stop_after=N` ends after N optimizer steps with a checkpoint,
- * `stop_after=validate` in the middle of the first validation.
+ * `stop_after=validate` in the middle of the first validation; `mirrored=1` treats the source as a store, whose recordings arrive
+ * while the job runs.
  * BRR_TEST_DEVICE names another device than the CPU. */
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "run/task.h"
+#include "store/mirror.h"
 
 static struct task_progress newest;
 
@@ -61,6 +63,37 @@ static int run(const struct jobfile *job, const struct task_env *env, int64_t st
     return rc;
 }
 
+static bool go_on(void *ctx, const struct mirror_progress *p) {
+    (void)ctx, (void)p;
+    return true;
+}
+
+/* run from a mirror of env's data root. */
+static int run_mirrored(const struct jobfile *job, struct task_env *env, int64_t stop_after, struct err *err) {
+    char url[4096], objects[4096], tree[4096];
+    struct store *store = NULL;
+    struct cache *cache = NULL;
+    struct mirror *mirror = NULL;
+    str_format(url, sizeof url, "file://%s", env->data_root);
+    str_format(objects, sizeof objects, "%s/objects", env->cache_dir);
+    str_format(tree, sizeof tree, "%s/mirror", env->cache_dir);
+    int rc = store_open(url, &store, err);
+    if (!rc)
+        rc = cache_open(objects, 1 << 30, &cache, err);
+    const struct mirror_config config = {.store = store, .cache = cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
+    if (!rc)
+        rc = mirror_open(&config, go_on, NULL, &mirror, err);
+    if (!rc) {
+        env->data_root = mirror_directory(mirror);
+        env->mirror = mirror;
+        rc = run(job, env, stop_after, err);
+    }
+    mirror_close(mirror);
+    cache_close(cache);
+    store_close(store);
+    return rc;
+}
+
 int main(int argc, char **argv) {
     struct err err = {0};
     struct arena arena;
@@ -71,7 +104,7 @@ int main(int argc, char **argv) {
     const char *overrides[64];
     size_t len;
     int n = 0;
-    int64_t stop_after = 0;
+    int64_t stop_after = 0, mirrored = 0;
     if (argc < 4) {
         fprintf(stderr, "usage: task_driver JOB.yaml DIRECTORY CACHE [KEY=VALUE …]\n");
         return 2;
@@ -81,6 +114,8 @@ int main(int argc, char **argv) {
             stop_after = -1;
         else if (str_starts(argv[i], "stop_after="))
             str_to_i64(argv[i] + 11, &stop_after);
+        else if (str_starts(argv[i], "mirrored="))
+            str_to_i64(argv[i] + 9, &mirrored);
         else
             overrides[n++] = argv[i];
     }
@@ -103,7 +138,7 @@ int main(int argc, char **argv) {
                                .progress = on_progress,
                                .log = on_log,
                                .checkpoint = on_checkpoint};
-        rc = run(&job, &env, stop_after, &err);
+        rc = mirrored ? run_mirrored(&job, &env, stop_after, &err) : run(&job, &env, stop_after, &err);
     }
     device_close(dev);
     free(text);

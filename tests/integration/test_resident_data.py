@@ -2,16 +2,21 @@
 """Training from recordings that lie in device memory ends with the same bytes as training from reader threads: on the CPU over several
 epochs and a stop, and on a device that computes beside its caller (the emulated one), where micro-batches are also copied ahead. What
 does not fit is said, or refused when it was asked for."""
+import glob
 import hashlib
 import os
 import subprocess
 import sys
 
-from daemon import MINI, SOURCE, make_corpus, temporary
+from daemon import MINI, SOURCE, make_corpus, temporary, tensors
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 DRIVER = os.path.join(BUILD, "tests", "task_driver")
 EMULATED = os.path.join(BUILD, "tests", "libbrr_cuda_emulated.so")
+
+
+def last_model(tmp, name):
+    return max(glob.glob(f"{tmp}/{name}/checkpoints/step-????????.safetensors"))
 
 
 def run(tmp, name, *sets, device="cpu", code=0, memory_mib=1024):
@@ -42,6 +47,10 @@ def check_emulated(tmp):
     resident, log = run(tmp, "e-auto", *sets, device="cuda:0")
     assert "resident in device memory" in log, log
     assert resident == read, "resident recordings gave other weights on the emulated device"
+    _, log = run(tmp, "e-arriving", *sets, "mirrored=1", device="cuda:0")
+    assert "recordings are still arriving; then they will be resident" in log, log
+    assert log.index("still arriving") < log.index("recordings are resident in device memory"), log
+    assert tensors(last_model(tmp, "e-arriving")) == tensors(last_model(tmp, "e-read")), "resident in mid-training: other weights"
     _, log = run(tmp, "e-small", *sets, "training.max_steps=1", device="cuda:0", memory_mib=2)
     assert "do not fit into device memory" in log, log
     _, log = run(tmp, "e-refused", *sets, "data.resident=on", device="cuda:0", code=1, memory_mib=2)

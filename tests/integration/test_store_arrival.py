@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 """Training begins while its recordings are still in the bucket. The server lets one recording after the other go, and only as long as
 no step is done: what it still holds then was not needed for the first step. Weights are those of the same job on a directory."""
-import hashlib
-import json
 import os
 import re
-import struct
 import sys
 import time
 
-from daemon import MINI, SOURCE, make_corpus, temporary
+from daemon import MINI, SOURCE, make_corpus, temporary, tensors
 from fake_s3 import FakeS3, Fault
 from stream_fixture import streaming_daemon, trace
 
@@ -23,16 +20,6 @@ def upload(s3, folder, prefix):
             path = os.path.join(root, name)
             with open(path, "rb") as f:
                 s3.objects[f"{prefix}/{os.path.relpath(path, folder)}"] = f.read()
-
-
-def tensors(path):
-    """Digest of a model file's tensors, without what it says about its data."""
-    with open(path, "rb") as f:
-        data = f.read()
-    size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + size])
-    del header["__metadata__"]
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + data[8 + size:]).hexdigest()
 
 
 def recordings(s3, prefix):
