@@ -94,11 +94,11 @@ int loader_result(struct loader *l, int64_t i, struct err *err) {
     return item->code;
 }
 
-bool loader_finished(struct loader *l) {
+int64_t loader_done(struct loader *l) {
     pthread_mutex_lock(&l->lock);
-    bool finished = l->done == l->n;
+    int64_t done = l->done;
     pthread_mutex_unlock(&l->lock);
-    return finished;
+    return done;
 }
 
 void loader_stop(struct loader *l) {

@@ -17,8 +17,8 @@ int loader_start(struct recording *const *recordings, int64_t n, int workers, st
 bool loader_wait(struct loader *l, int64_t i, int wait_ms);
 /* What came of a recording that it has dealt with: 0 when it is ready, else recording_load's error. */
 int loader_result(struct loader *l, int64_t i, struct err *err);
-/* Whether it has dealt with all of them. */
-bool loader_finished(struct loader *l);
+/* How many it has dealt with. */
+int64_t loader_done(struct loader *l);
 /* Ends after the recordings in hand. NULL is fine. */
 void loader_stop(struct loader *l);
 

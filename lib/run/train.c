@@ -17,6 +17,7 @@
 
 enum {
     NONFINITE_LIMIT = 50,
+    TELL_S = 1,       /* between reports while data are on their way */
     POLL_MS = 20,     /* wait for a batch before other work on the device has its turn */
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
@@ -208,6 +209,7 @@ static int start_arrival(struct train *t, struct err *err) {
     if (!t->env.mirror)
         return 0;
     int rc = arrival_order(t->manifest, t->sampler, &config, &recordings, &n, err);
+    t->arriving = n;
     if (!rc)
         rc = loader_start(recordings, n, (int)t->job->data.loader_workers, &t->arrival, err);
     free(recordings);
@@ -437,16 +439,30 @@ static int micro_batch(struct train *t, struct err *err) {
     return rc;
 }
 
+/* Now and then while a batch's recordings are on their way from a store. */
+static void tell_waiting(struct train *t) {
+    double now = train_clock();
+    if (!t->arrival || now - t->batch_start_s < TELL_S || now - t->told_s < TELL_S)
+        return;
+    t->told_s = now;
+    str_copy(t->progress.phase, sizeof t->progress.phase, "download");
+    t->progress.done = loader_done(t->arrival);
+    t->progress.total = t->arriving;
+    report(t);
+}
+
 static int train_slice(struct train *t, struct err *err) {
     int rc = 0;
     if (!t->batch) {
         if (!t->awaiting)
             t->batch_start_s = train_clock();
-        if (!t->awaiting && feed_waits(t->feed) && loader_finished(t->arrival) && (rc = settle_feed(t, err)))
+        if (!t->awaiting && feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
             return rc;
         t->awaiting = true;
-        if (!feed_poll(t->feed, POLL_MS)) /* data on their way for the first time: streams come in between */
+        if (!feed_poll(t->feed, POLL_MS)) { /* data on their way for the first time: streams come in between */
+            tell_waiting(t);
             return 0;
+        }
         if ((rc = feed_next(t->feed, &t->batch, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
             return rc;
         t->awaiting = false;

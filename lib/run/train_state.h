@@ -37,6 +37,7 @@ struct train {
     uint8_t *role;
     struct sampler *sampler;
     struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
+    int64_t arriving;       /* how many it has to fetch */
     struct feed *feed;
     const struct batch *batch; /* being worked on, NULL between optimizer steps */
     int64_t micro;             /* next micro-batch of it */
@@ -52,6 +53,7 @@ struct train {
     struct validation_result newest;
     struct task_progress progress;
     double batch_loss, batch_wait_s, batch_start_s;
+    double told_s; /* of the newest report while awaiting */
     bool awaiting; /* the next batch was asked for at batch_start_s and is not there yet */
     int64_t batch_count;
     double started_s, trained_s;

@@ -67,7 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     return
                 self.wfile.write(bytes([byte]))
         elif self.command != "HEAD" and body:
-            self.s3.take_turn(self.life)
+            self.s3.take_turn(self.life, len(body))
             self.wfile.write(body)
 
     def error(self, status, code, headers=()):
@@ -324,6 +324,7 @@ class FakeS3:
         self.objects, self.etags, self.md5s, self.uploads, self.faults, self.requests = {}, {}, {}, {}, [], []
         self.public, self.clock_off_s, self.page_keys = False, 0, 1000
         self.pace_s, self.turn = 0, threading.Lock()  # bodies go out one after the other, this far apart
+        self.bytes_per_s = 0  # what all of them share
         self.life = 0  # of the client: what was asked in an earlier one need not wait for its turn
         self.stale = {}  # ETags that the list still gives
         self.doors = None  # so many recordings are given whole, first come first served, and the others wait; None: all
@@ -356,11 +357,11 @@ class FakeS3:
             self.doors = number
             self.door.notify_all()
 
-    def take_turn(self, life):
-        if self.pace_s:
+    def take_turn(self, life, size):
+        if self.pace_s or self.bytes_per_s:
             with self.turn:
                 if life == self.life:
-                    time.sleep(self.pace_s)
+                    time.sleep(self.pace_s + (size / self.bytes_per_s if self.bytes_per_s else 0))
 
     def environment(self):
         return {"AWS_ACCESS_KEY_ID": self.key_id, "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_ENDPOINT_URL": self.endpoint,
