@@ -215,8 +215,8 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double li
     return !eligible ? -1 : isnan(f1) ? 0 : f1;
 }
 
-/* What chance does to an event F1, by a rule of thumb; and how much less of the seizures' seconds a pair may cover than another. */
-static const double event_slack = 0.05, sample_slack = 0.2;
+/* docs/scores.md says why these. */
+static const double event_slack = 0.1, sample_slack = 0.2, usual_on = 0.65;
 
 static double best_f1(const struct score_sweep *s, enum score_kind kind, double limit, const bool *among) {
     double best = 0;
@@ -226,8 +226,8 @@ static double best_f1(const struct score_sweep *s, enum score_kind kind, double 
     return best;
 }
 
-/* Points that are as good as the best; returns the best event F1 among them, 0 when there are none. */
-static double mark_good(const struct score_sweep *s, double limit, bool *good) {
+/* Points that are as good as the best but for chance. */
+static void mark_good(const struct score_sweep *s, double limit, bool *good) {
     double seizures = (double)s->points[0].scores[SCORE_EVENT].counts.ref;
     double event = best_f1(s, SCORE_EVENT, limit, NULL) - event_slack * fmin(1, sqrt(10 / fmax(1, seizures)));
     for (int i = 0; i < s->n; i++)
@@ -235,39 +235,23 @@ static double mark_good(const struct score_sweep *s, double limit, bool *good) {
     double sample = best_f1(s, SCORE_SAMPLE, limit, good) - sample_slack;
     for (int i = 0; i < s->n; i++)
         good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, limit) >= sample;
-    return best_f1(s, SCORE_EVENT, limit, good);
 }
 
-/* The point of first … last whose `on` is nearest to two thirds of the way up. */
-static int upper_third(const struct score_sweep *s, int first, int last) {
-    double at = (s->points[first].on + 2 * s->points[last].on) / 3;
-    int best = first;
-    for (int i = first; i <= last; i++)
-        if (fabs(s->points[i].on - at) < fabs(s->points[best].on - at))
-            best = i;
-    return best;
+static bool more_usual(const struct score_point *a, const struct score_point *b) {
+    double da = fabs(a->on - usual_on), db = fabs(b->on - usual_on);
+    return da < db || (da <= db && a->scores[SCORE_SAMPLE].f1 > b->scores[SCORE_SAMPLE].f1);
 }
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
     bool good[SCORE_MAX_POINTS];
-    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY, widest = -1;
+    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY;
     int best = -1;
     if (!s->n || s->n > SCORE_MAX_POINTS)
         return -1;
-    double event = mark_good(s, limit, good);
-    for (int first = 0, end; first < s->n; first = end) {
-        bool peak = false;
-        for (end = first; end < s->n && good[end]; end++) {
-            if (end > first && s->points[end].on <= s->points[end - 1].on)
-                break; /* the next off ratio */
-            peak |= f1_of(&s->points[end], SCORE_EVENT, limit) >= event;
-        }
-        if (peak && s->points[end - 1].on - s->points[first].on > widest) {
-            widest = s->points[end - 1].on - s->points[first].on;
-            best = upper_third(s, first, end - 1);
-        }
-        end += end == first;
-    }
+    mark_good(s, limit, good);
+    for (int i = 0; i < s->n; i++)
+        if (good[i] && (best < 0 || more_usual(&s->points[i], &s->points[best])))
+            best = i;
     return best >= 0 || isinf(limit) ? best : score_sweep_best(s, 0);
 }
 

@@ -60,8 +60,8 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
-/* Index of the point to use: two thirds up (of `on`) the widest range of points around the best pooled event F1 whose event and
- * sample F1 are the best but for chance (docs/scores.md); −1 when no point finds anything. */
+/* Index of the point to use: of those whose event F1 is the best but for chance and whose sample F1 is not far from it either, the
+ * one whose `on` is nearest to the usual 0.65 (docs/scores.md); −1 when no point finds anything. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 /* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
  * no threshold that finds one. */
