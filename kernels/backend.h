@@ -26,6 +26,8 @@ struct backend {
     int (*record_end)(struct stream *s, bool keep, void **ret, struct err *err);
     int (*replay)(struct stream *s, void *recorded, struct err *err);
     void (*forget)(struct device *dev, void *recorded);
+    /* Fills in what the device tells; *ret says "nothing" already. Any thread. NULL in a backend whose device tells nothing. */
+    void (*health)(struct device *dev, struct device_health *ret);
     int (*parts)(struct device_part *parts, int max); /* NULL in a backend that needs none */
 };
 

@@ -1,5 +1,6 @@
 #include "kernels/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,6 +97,30 @@ void device_close(struct device *dev) {
 void device_describe(const struct device *dev, struct device_info *ret) { *ret = dev->info; }
 
 bool device_lost(const struct device *dev) { return __atomic_load_n(&dev->lost, __ATOMIC_ACQUIRE); }
+
+void device_health(struct device *dev, struct device_health *ret) {
+    *ret = (struct device_health){.index = -1,
+                                  .temperature_c = NAN,
+                                  .power_w = NAN,
+                                  .energy_j = NAN,
+                                  .utilization = NAN,
+                                  .memory_used_bytes = -1,
+                                  .memory_total_bytes = -1,
+                                  .ecc_corrected = -1,
+                                  .ecc_uncorrected = -1,
+                                  .repair_pending = -1,
+                                  .repair_failed = -1,
+                                  .slowed = -1};
+    if (dev->backend->health)
+        dev->backend->health(dev, ret);
+}
+
+const char *device_slowdown_name(enum device_slowdown reason) {
+#define SLOWDOWN_NAME(name, text) text,
+    static const char *const names[] = {DEVICE_SLOWDOWNS(SLOWDOWN_NAME)};
+#undef SLOWDOWN_NAME
+    return names[reason];
+}
 
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     int rc = dev->backend->alloc(dev, bytes, ret, err);

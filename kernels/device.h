@@ -30,6 +30,44 @@ struct device_part {
     char mend[256]; /* what to do when it does not fit, else "" */
 };
 
+/* What can hold a device's clocks down; several may at once. */
+#define DEVICE_SLOWDOWNS(X)                                                                                                        \
+    X(IDLE, "idle")                           /* nothing runs */                                                                   \
+    X(CLOCK_SETTING, "clock_setting")         /* somebody set them lower */                                                        \
+    X(DISPLAY_CLOCK, "display_clock_setting") /* those of a display */                                                             \
+    X(SYNC_BOOST, "sync_boost")               /* another device of its group */                                                    \
+    X(POWER_CAP, "power_cap")                 /* it draws as much as it may */                                                     \
+    X(THERMAL, "thermal")                     /* too warm, the driver lowers them */                                               \
+    X(HW_THERMAL, "hw_thermal")               /* too hot, the chip halves them or worse */                                         \
+    X(HW_POWER_BRAKE, "hw_power_brake")       /* the machine's power supply asks for it */                                         \
+    X(HW_SLOWDOWN, "hw_slowdown")             /* the chip does it, for one of the two above or another */
+enum device_slowdown {
+#define DEVICE_SLOWDOWN_ENUM(name, text) DEVICE_SLOWDOWN_##name,
+    DEVICE_SLOWDOWNS(DEVICE_SLOWDOWN_ENUM)
+#undef DEVICE_SLOWDOWN_ENUM
+        DEVICE_SLOWDOWN_COUNT
+};
+
+/* What a device tells of its own condition. What it does not tell is NaN, -1 or "", never 0. */
+struct device_health {
+    bool told;            /* false: it tells nothing (the CPU, a machine without the driver's library) */
+    bool unreachable;     /* the driver has lost it: it fell off the bus, or wants a reset before anything else */
+    int index;            /* the driver's number of it; CUDA's differs where CUDA_VISIBLE_DEVICES chooses */
+    char model[96];       /* "NVIDIA H200" */
+    char uuid[96];        /* "GPU-…" */
+    char driver[80];      /* its version */
+    char reset[96];       /* the command that resets it, for people */
+    double temperature_c; /* of the chip */
+    double power_w;       /* drawn now */
+    double energy_j;      /* drawn since the driver was loaded; goes back to 0 with it */
+    double utilization;   /* share of the last second or less in which something ran, 0..1 */
+    int64_t memory_used_bytes, memory_total_bytes;
+    int64_t ecc_corrected, ecc_uncorrected; /* memory errors since the driver was loaded or the device reset */
+    int repair_pending;                     /* 1: it will replace bad memory at its next reset */
+    int repair_failed;                      /* 1: bad memory, and nothing left to replace it by */
+    int slowed;                             /* bit i: enum device_slowdown i holds its clocks down */
+};
+
 /* First thing in main of a program that computes beside others: its idle threads sleep instead of spinning, which costs a lone
  * program little and one beside others several times less. The OpenMP runtime reads this only when a process starts, so the
  * program executes itself once more; OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment stand. */
@@ -47,6 +85,9 @@ void device_describe(const struct device *dev, struct device_info *ret);
 /* A fault of the kind that no call survives (an illegal address, an uncorrectable memory error) has happened: everything on this
  * device fails until the process is started again. Any thread. */
 bool device_lost(const struct device *dev);
+/* Asks how the device is: milliseconds, at the first call more, and whatever its streams do meanwhile. Any thread. */
+void device_health(struct device *dev, struct device_health *ret);
+const char *device_slowdown_name(enum device_slowdown reason);
 /* The instruction set the CPU kernels chose: "scalar", "avx2", "avx512". BRR_ISA in the environment lowers it. */
 const char *device_isa(void);
 

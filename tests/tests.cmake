@@ -113,6 +113,22 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     VERBATIM COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda_emulated.so"
     COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${emulated_objects} $<TARGET_OBJECTS:brr_emulated_base>)
   add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library})
+  # A management library with scripted answers, and one of an old driver; the emulated backend loads whichever comes first.
+  foreach(kind nvml nvml_old)
+    add_library(fake_${kind} SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/nvml.c)
+    set_target_properties(fake_${kind} PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1 NO_SONAME ON
+      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${kind})
+    target_compile_options(fake_${kind} PRIVATE -fvisibility=default)
+    add_executable(test_${kind} ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/test_nvml.c)
+    target_link_libraries(test_${kind} PRIVATE brr_kernels PkgConfig::CMOCKA)
+    target_include_directories(test_${kind} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    set_target_properties(test_${kind} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME emulated_${kind} COMMAND test_${kind})
+    set_tests_properties(emulated_${kind} PROPERTIES TIMEOUT 60 LABELS emulated
+      ENVIRONMENT "BRR_CUDA_LIBRARY=${emulated_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/${kind}")
+  endforeach()
+  target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
+  target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
   foreach(name test_scan_conv test_op_windows test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated

@@ -9,7 +9,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
 programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_op_windows
-    tests/test_fault tests/task_driver)
+    tests/test_fault tests/test_health tests/task_driver)
 most_bytes=$((40 << 20))
 
 bundle() {
@@ -142,6 +142,7 @@ check() {
     esac
     device=$(sed -n 's/^cuda:0: //p' <<<"$device" | head -1)
     run fault 60 "$build/tests/test_fault"
+    run health 60 "$build/tests/test_health"
     run ops 120 "$build/tests/test_ops_vs_cpu"
     run windows 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_windows"
     for section in gradients inference replay training; do

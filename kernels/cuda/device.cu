@@ -1,5 +1,6 @@
 /* device: memory, streams, copies and the op table of the CUDA backend. */
 #include "kernels/cuda/cudnn.cuh"
+#include "kernels/cuda/nvml.cuh"
 
 #include <math.h>
 #include <pthread.h>
@@ -21,6 +22,10 @@ struct cuda_device {
     int ordinal;
     pthread_mutex_t lock;
     struct cuda_block *blocks;
+    char bus[32];          /* its address, "" when CUDA does not tell */
+    pthread_mutex_t asked; /* guards what follows */
+    bool has_asked;
+    struct nvml *nvml; /* from the first question on; NULL: it tells nothing */
 };
 static struct cuda_device *state_of(const struct device *dev) { return (struct cuda_device *)dev->state; }
 
@@ -93,10 +98,16 @@ static int cuda_open(struct device *dev, int ordinal, int threads, struct err *e
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
     d->ordinal = ordinal;
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->asked, NULL);
     dev->state = d;
     int rc = cuda_enter(dev, "opening the device", err);
+    if (!rc && cudaDeviceGetPCIBusId(d->bus, sizeof d->bus, ordinal) != cudaSuccess) {
+        cudaGetLastError();
+        d->bus[0] = 0;
+    }
     if (rc) {
         pthread_mutex_destroy(&d->lock);
+        pthread_mutex_destroy(&d->asked);
         free(d);
     }
     return rc;
@@ -104,7 +115,21 @@ static int cuda_open(struct device *dev, int ordinal, int threads, struct err *e
 
 static void cuda_close(struct device *dev) {
     pthread_mutex_destroy(&state_of(dev)->lock);
+    pthread_mutex_destroy(&state_of(dev)->asked);
+    nvml_close(state_of(dev)->nvml);
     free(dev->state);
+}
+
+/* A program that never asks pays nothing for it. */
+static void cuda_health(struct device *dev, struct device_health *ret) {
+    struct cuda_device *d = state_of(dev);
+    pthread_mutex_lock(&d->asked);
+    if (!d->has_asked && d->bus[0])
+        d->nvml = nvml_open(d->bus);
+    d->has_asked = true;
+    if (d->nvml)
+        nvml_read(d->nvml, ret);
+    pthread_mutex_unlock(&d->asked);
 }
 
 static int take_memory(struct device *dev, size_t bytes, bool host, void **ret, struct err *err) {
@@ -361,6 +386,7 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .record_end = cuda_record_end,
         .replay = cuda_replay,
         .forget = cuda_forget,
+        .health = cuda_health,
         .parts = cuda_parts,
     };
     return &backend;

@@ -2,8 +2,8 @@
  * of one major number runs on every driver that serves that number: 580 for CUDA 13, 525 for CUDA 12 (CUDA release notes, table of
  * minor version compatibility). */
 #include "kernels/cuda/cudnn.cuh"
+#include "kernels/cuda/nvml.cuh"
 
-#include <dlfcn.h>
 #include <string.h>
 
 extern "C" {
@@ -11,26 +11,6 @@ extern "C" {
 }
 
 enum { OLDEST_DRIVER = CUDART_VERSION >= 13000 ? 580 : 525, CUDA_MAJOR = CUDART_VERSION / 1000 };
-
-/* The driver's own number ("580.159.03") through NVML, which comes with it; "" without. */
-static void driver_number(char *ret, size_t size) {
-    char text[80] = "";
-    int (*start)(void) = NULL, (*stop)(void) = NULL, (*ask)(char *, unsigned) = NULL;
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library) {
-        *(void **)&start = dlsym(library, "nvmlInit_v2");
-        *(void **)&ask = dlsym(library, "nvmlSystemGetDriverVersion");
-        *(void **)&stop = dlsym(library, "nvmlShutdown");
-    }
-    if (start && ask && stop && start() == 0) {
-        if (ask(text, sizeof text) != 0)
-            text[0] = 0;
-        stop();
-    }
-    if (library)
-        dlclose(library);
-    str_copy(ret, size, text);
-}
 
 /* The CUDA version that the driver serves, as 1000·major + 10·minor; 0 without a driver. */
 static int driver_serves(void) {
@@ -48,7 +28,7 @@ int cuda_check_driver(struct err *err) {
         return err_set(err, ERR_NOT_FOUND, "the machine has no NVIDIA driver; install %d or newer, or use cpu", OLDEST_DRIVER);
     if (serves / 1000 < CUDA_MAJOR) {
         char number[64];
-        driver_number(number, sizeof number);
+        nvml_driver_version(number, sizeof number);
         return err_set(
             err, ERR_UNSUPPORTED,
             "the NVIDIA driver %s serves CUDA %d.%d, and this build needs CUDA %d: install driver %d or newer, or use cpu", number,
@@ -62,7 +42,7 @@ static void describe_driver(struct device_part *part) {
     struct err err = {};
     char number[64];
     str_copy(part->name, sizeof part->name, "NVIDIA driver");
-    driver_number(number, sizeof number);
+    nvml_driver_version(number, sizeof number);
     if (serves)
         str_format(part->version, sizeof part->version, "%.32s%sserves CUDA %d.%d", number, number[0] ? ", " : "", serves / 1000,
                    serves % 1000 / 10);
