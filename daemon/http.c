@@ -1,4 +1,5 @@
-/* HTTP on libmicrohttpd's own thread. It touches nothing of the loop: the metrics registry is thread-safe, `serving` is atomic. */
+/* HTTP on libmicrohttpd's own thread. It touches nothing of the loop: the metrics registry, `serving` and the
+ * device's verdict may be read on any thread. */
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -12,8 +13,21 @@
 struct http {
     struct MHD_Daemon *daemon;
     struct metrics *metrics;
-    atomic_bool *serving;
+    struct http_state state;
 };
+
+/* Whether new work is taken, and a line about it. */
+static bool say_readiness(const struct http *http, struct str *body) {
+    const struct device_verdict *bad = device_watch_verdict(http->state.watch);
+    bool serving = atomic_load(http->state.serving);
+    if (!serving)
+        str_puts(body, "not ready: the daemon is starting or stopping\n");
+    else if (bad)
+        str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->mend);
+    else
+        str_puts(body, "ready\n");
+    return serving && !bad;
+}
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {
     struct MHD_Response *response =
@@ -43,12 +57,12 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     } else if (!strcmp(url, "/healthz")) {
         str_puts(&body, "ok\n");
     } else if (!strcmp(url, "/readyz")) {
-        bool ready = atomic_load(http->serving);
-        status = ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
-        str_puts(&body, ready ? "ready\n" : "not ready\n");
+        status = say_readiness(http, &body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
     } else if (!strcmp(url, "/")) {
-        str_printf(&body, "brrd %s (%s): %s\n%s\n/metrics /healthz /readyz\n", versions_own(), versions_revision(),
-                   atomic_load(http->serving) ? "serving" : "not serving", BRR_NOTICE);
+        str_printf(&body, "brrd %s (%s): %s\n", versions_own(), versions_revision(),
+                   atomic_load(http->state.serving) ? "serving" : "not serving");
+        say_readiness(http, &body);
+        str_printf(&body, "%s\n/metrics /healthz /readyz\n", BRR_NOTICE);
     } else {
         status = MHD_HTTP_NOT_FOUND;
         str_puts(&body, "not found\n");
@@ -58,7 +72,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return result;
 }
 
-int http_start(const char *address, struct metrics *metrics, atomic_bool *serving, struct http **ret, struct err *err) {
+int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err) {
     struct sockaddr_in bind = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int64_t port = 0;
     str_to_i64(strrchr(address, ':') + 1, &port); /* config checked it */
@@ -67,7 +81,7 @@ int http_start(const char *address, struct metrics *metrics, atomic_bool *servin
     if (!http)
         return err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
     http->metrics = metrics;
-    http->serving = serving;
+    http->state = *state;
     http->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, (uint16_t)port, NULL, NULL, on_request, http,
                                     MHD_OPTION_SOCK_ADDR, &bind, MHD_OPTION_CONNECTION_LIMIT, 64u, MHD_OPTION_CONNECTION_TIMEOUT,
                                     10u, MHD_OPTION_END);

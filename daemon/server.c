@@ -15,7 +15,7 @@
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum { TICK_MS = 1000, STALL_MS = 15 * 60 * 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
+enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, STALL_MS = 15 * 60 * 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
 
 /* The server with what only its own file touches. */
 struct daemon {
@@ -33,7 +33,7 @@ struct daemon {
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
-    bool drain_wanted, stopping, rpc_stopped, lost;
+    bool drain_wanted, stopping, rpc_stopped, lost, held;
     char running[JOB_ID_SIZE];               /* job whose training gauges are shown */
     int64_t running_steps, first_step_of_ms; /* start of the attempt whose first step was seen */
 };
@@ -213,10 +213,27 @@ static void look_for_loss(struct daemon *d) {
     begin_stop(d);
 }
 
+/* A device that went bad: nothing new begins on it, and what runs stops with a checkpoint. The daemon stays, since another start
+ * would find the same device. */
+static void look_at_verdict(struct daemon *d) {
+    const struct device_verdict *bad = device_watch_verdict(d->services.watch);
+    if (!bad || d->held)
+        return;
+    struct device_info info;
+    char why[JOB_REASON_SIZE];
+    worker_device(d->services.worker, &info);
+    str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->mend);
+    d->held = true;
+    metric_set(series(&d->services, "brrd_ready", "device"), 0);
+    log_error("the device takes no new work", "device=%s reason=\"%s\" mend=\"%s\"", info.name, bad->why, bad->mend);
+    sched_hold(d->services.sched, why);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
+    look_at_verdict(d);
     for (struct live_report *r; (r = worker_take_live(s->worker));) {
         if (r->stream)
             sessions_report(s->sessions, r);
@@ -245,6 +262,7 @@ static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
     look_for_loss(d);
+    look_at_verdict(d);
     sched_turn(s->sched);
     sessions_tick(s->sessions);
     sched_tick(s->sched);
@@ -310,6 +328,24 @@ static int resolve_model(void *ctx, const char *ref, char *path, struct err *err
     return models_resolve(d->services.models, ref, path, name, err);
 }
 
+static void ask_health(void *ctx, struct device_health *ret) { worker_health(ctx, ret); }
+
+static int open_watch(struct daemon *d, struct err *err) {
+    const struct device_watch_config watch = {.device = d->config->device,
+                                              .ask = ask_health,
+                                              .ctx = d->services.worker,
+                                              .metrics = d->services.metrics,
+                                              .interval_ms = WATCH_MS,
+                                              .wake = wake_loop,
+                                              .wake_ctx = &d->reports};
+    return device_watch_start(&watch, &d->services.watch, err);
+}
+
+static int open_http(struct daemon *d, struct err *err) {
+    const struct http_state state = {&d->services.serving, d->services.watch};
+    return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;
+}
+
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -344,16 +380,19 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = worker_start(&worker, &s->worker, err);
     if (!rc)
+        rc = open_watch(d, err);
+    if (!rc)
         rc = sched_open(&sched, s->worker, &s->sched, err);
     if (!rc)
         rc = open_streams(d, err);
-    if (!rc && c->http)
-        rc = http_start(c->http, s->metrics, &s->serving, &d->http, err);
+    if (!rc)
+        rc = open_http(d, err);
     return rc ? rc : rpc_server_start(&d->loop, &rpc, &d->rpc, err);
 }
 
 static void close_parts(struct daemon *d) {
     http_stop(d->http);
+    device_watch_stop(d->services.watch);
     worker_stop(d->services.worker);
     sessions_free(d->services.sessions);
     models_free(d->services.models);
@@ -400,12 +439,14 @@ static void announce(struct daemon *d) {
     str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
     metric_set(series(s, "brrd_build_info", labels), 1);
     metric_set(series(s, "brrd_ready", "daemon"), 1);
+    metric_set(series(s, "brrd_ready", "device"), 1);
     atomic_store(&s->serving, true);
     count_jobs(s);
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
              info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");
     announce_parts();
+    look_at_verdict(d); /* before anything starts */
     sd_notify(0, "READY=1");
     sched_turn(s->sched);
 }

@@ -5,6 +5,7 @@
 
 #include "base/metrics.h"
 #include "daemon/config.h"
+#include "daemon/jobs/device_watch.h"
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
 
@@ -22,7 +23,12 @@ extern const size_t metrics_family_count;
 
 /* HTTP on a thread of its own: /metrics, /healthz, /readyz and a status line at /. */
 struct http;
-int http_start(const char *address, struct metrics *metrics, atomic_bool *serving, struct http **ret, struct err *err);
+/* What /readyz looks at; copied. */
+struct http_state {
+    const atomic_bool *serving;
+    const struct device_watch *watch;
+};
+int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
 void http_stop(struct http *http);
 
 #endif

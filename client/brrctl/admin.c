@@ -34,6 +34,22 @@ int cmd_version(const struct arguments *o) {
     return 0;
 }
 
+/* A reading that the device does not tell is not among them. */
+static void put_health(struct json_writer *w, const Brr__V1__Device *d) {
+    json_put_str(w, "model", *d->model ? d->model : NULL);
+    json_put_str(w, "uuid", *d->uuid ? d->uuid : NULL);
+    json_begin_object(w, "health");
+    for (size_t i = 0; i < d->n_readings; i++)
+        json_put_f64(w, d->readings[i]->name, d->readings[i]->value);
+    json_end(w, '}');
+    json_begin_array(w, "slowed_by");
+    for (size_t i = 0; i < d->n_slowed_by; i++)
+        json_put_str(w, NULL, d->slowed_by[i]);
+    json_end(w, ']');
+    json_put_str(w, "bad", *d->bad ? d->bad : NULL);
+    json_put_str(w, "mend", *d->mend ? d->mend : NULL);
+}
+
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
         struct output out;
@@ -45,12 +61,17 @@ static void print_device(const Brr__V1__Device *d, bool json) {
         json_put_i64(w, "free_bytes", d->free_bytes);
         json_put_i64(w, "reserved_bytes", d->reserved_bytes);
         json_put_str(w, "occupant", d->occupant);
+        put_health(w, d);
         output_end(&out);
         return;
     }
     char total[32];
     printf("%-8s %s, %s, %s\n", d->name, d->description, output_bytes((double)d->total_bytes, total, sizeof total),
            *d->occupant ? d->occupant : "idle");
+    if (*d->condition)
+        printf("%-8s %s: %s\n", "", *d->model ? d->model : "driver", d->condition);
+    if (*d->bad)
+        printf("%-8s takes no new work: %s\n%-8s %s\n", "", d->bad, "", d->mend);
 }
 
 int cmd_devices(const struct arguments *o) {

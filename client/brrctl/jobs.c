@@ -1,4 +1,5 @@
 /* Job commands: submit, jobs, job, watch, logs, cancel, resume. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ static void print_json(const Brr__V1__Job *job) {
         json_put_f64(w, "loss", job->progress->loss);
     }
     json_put_i64(w, "queue_position", job->queue_position);
+    json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     output_end(&out);
 }
 

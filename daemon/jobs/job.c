@@ -29,15 +29,17 @@ static const unsigned allowed[JOB_STATE_COUNT] = {
 
 struct job *job_new(void) {
     struct job *job = calloc(1, sizeof *job);
-    if (job)
-        job->progress = (struct task_progress){.loss = NAN,
-                                               .validation_loss = NAN,
-                                               .learning_rate = NAN,
-                                               .gradient_norm = NAN,
-                                               .windows_per_s = NAN,
-                                               .data_wait_ratio = NAN,
-                                               .eta_s = NAN,
-                                               .metric = NAN};
+    if (!job)
+        return NULL;
+    job->energy_j = NAN;
+    job->progress = (struct task_progress){.loss = NAN,
+                                           .validation_loss = NAN,
+                                           .learning_rate = NAN,
+                                           .gradient_norm = NAN,
+                                           .windows_per_s = NAN,
+                                           .data_wait_ratio = NAN,
+                                           .eta_s = NAN,
+                                           .metric = NAN};
     return job;
 }
 

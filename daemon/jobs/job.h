@@ -40,6 +40,7 @@ struct job {
     int attempts, restarts;
     int64_t paused_ms;  /* queued, and waits since then for room on the cache volume; 0 = it does not. Not stored: */
     int64_t room_bytes; /* a daemon that starts tries at once. What was free then. */
+    double energy_j;    /* drawn by the device during the attempts that ended, as far as it tells; NaN: it told nothing */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */

@@ -20,7 +20,8 @@ static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; 
                              "priority INTEGER, state TEXT, reason TEXT,"
                              " created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, "
                              "directory TEXT, data_root TEXT,"
-                             " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT);"
+                             " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT, energy_j "
+                             "REAL);"
                              "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 "
                              "TEXT, bytes INTEGER, metric REAL,"
                              " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
@@ -32,6 +33,17 @@ static int failed(struct jobdb *db, const char *what, struct err *err) {
     int code = sqlite3_errcode(db->db) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
     return err_set(err, code, "job database %s: %s: %s%s", db->path, what, sqlite3_errmsg(db->db),
                    code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
+}
+
+/* Databases of earlier versions lack the newest column. */
+static int add_columns(struct jobdb *db, struct err *err) {
+    sqlite3_stmt *st = NULL;
+    int rc = sqlite3_prepare_v2(db->db, "SELECT energy_j FROM jobs LIMIT 0", -1, &st, NULL) == SQLITE_OK ||
+                     sqlite3_exec(db->db, "ALTER TABLE jobs ADD COLUMN energy_j REAL", NULL, NULL, NULL) == SQLITE_OK
+                 ? 0
+                 : failed(db, "cannot bring it up to this version", err);
+    sqlite3_finalize(st);
+    return rc;
 }
 
 int jobdb_open(const char *path, struct jobdb **ret, struct err *err) {
@@ -49,6 +61,8 @@ int jobdb_open(const char *path, struct jobdb **ret, struct err *err) {
         rc = failed(db, "cannot open it", err);
     if (!rc && sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK)
         rc = failed(db, "cannot set it up", err);
+    if (!rc)
+        rc = add_columns(db, err);
     if (rc) {
         jobdb_close(db);
         return rc;
@@ -79,7 +93,7 @@ static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct e
 
 int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
+    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
                            NULL) != SQLITE_OK)
         return failed(db, "cannot save a job", err);
     bind_text(st, 1, job->id);
@@ -103,6 +117,8 @@ int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
     bind_text(st, 19, job->result);
     bind_text(st, 20, job->best);
     bind_text(st, 21, job->last);
+    if (!isnan(job->energy_j))
+        sqlite3_bind_double(st, 22, job->energy_j);
     return finish(db, st, "cannot save a job", err);
 }
 
@@ -137,6 +153,8 @@ static struct job *read_job(sqlite3_stmt *st) {
     job->result = *column(st, 18) ? strdup(column(st, 18)) : NULL;
     str_copy(job->best, sizeof job->best, column(st, 19));
     str_copy(job->last, sizeof job->last, column(st, 20));
+    if (sqlite3_column_type(st, 21) != SQLITE_NULL)
+        job->energy_j = sqlite3_column_double(st, 21);
     if (job->yaml && job->file && job->overrides && job->request_id)
         return job;
     job_free(job);

@@ -1,6 +1,7 @@
 #include "daemon/jobs/sched.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct sched {
     struct job *running;
     int64_t next_sequence;
     bool draining;
+    char held[JOB_REASON_SIZE]; /* why nothing starts, or "" */
 };
 
 static int64_t now_ms(void) {
@@ -41,6 +43,8 @@ static void tell(struct sched *s, const struct job *job) {
 /* Move, store, tell. A database that cannot be written is logged: the job goes on in memory. */
 static void move(struct sched *s, struct job *job, enum job_state to, const char *reason) {
     struct err err = {0};
+    if (to == JOB_QUEUED && *s->held)
+        reason = s->held;
     if (job_move(job, to, reason, now_ms(), &err) || jobdb_save(s->db, job, &err))
         log_error("cannot record a job's state", "job=%s error=\"%s\"", job->id, err.message);
     log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
@@ -311,6 +315,8 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
         rc = add(s, job, err);
     if (!rc && notice)
         jobfile_notices(&file, notice, ctx);
+    if (!rc && notice && *s->held)
+        notice(ctx, s->held);
     arena_done(&arena);
     if (rc) {
         job_free(job);
@@ -318,6 +324,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
     }
     log_info("job submitted", "job=%s kind=%s", job->id, job->kind);
     tell(s, job);
+    str_copy(job->reason, sizeof job->reason, s->held); /* after it was told of as new */
     *ret = job;
     return 0;
 }
@@ -410,6 +417,8 @@ static void finish_running(struct sched *s, struct worker_report *r) {
     arena_init(&arena, 16u << 20);
     read_limits(job, &arena, &file);
     s->running = NULL;
+    if (!isnan(r->energy_j))
+        job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
     if (r->rc && r->stopped == WORKER_STOP_NONE && r->err.room == ERR_ROOM_NONE_IN_CACHE) {
         pause_job(s, job, &r->err);
     } else if (r->rc && r->stopped == WORKER_STOP_NONE) {
@@ -504,7 +513,7 @@ void sched_turn(struct sched *s) {
         on_report(s, r);
         worker_report_free(r);
     }
-    struct job *job = s->running || s->draining ? NULL : next_job(s);
+    struct job *job = s->running || s->draining || *s->held ? NULL : next_job(s);
     struct err err;
     if (!job)
         return;
@@ -518,6 +527,17 @@ void sched_turn(struct sched *s) {
 
 void sched_drain(struct sched *s) {
     s->draining = true;
+    if (s->running)
+        worker_interrupt(s->worker, WORKER_STOP_SHUTDOWN);
+}
+
+void sched_hold(struct sched *s, const char *why) {
+    str_copy(s->held, sizeof s->held, why);
+    for (int i = 0; i < s->count; i++)
+        if (s->jobs[i]->state == JOB_QUEUED) {
+            str_copy(s->jobs[i]->reason, sizeof s->jobs[i]->reason, why); /* not stored: another daemon may start it */
+            tell(s, s->jobs[i]);
+        }
     if (s->running)
         worker_interrupt(s->worker, WORKER_STOP_SHUTDOWN);
 }

@@ -49,6 +49,8 @@ void sched_turn(struct sched *s);
 void sched_tick(struct sched *s);
 /* No more starts; a running job checkpoints and goes back to the queue. */
 void sched_drain(struct sched *s);
+/* The same for a device that has gone bad, but the daemon stays: `why` is the reason of what waits from now on. */
+void sched_hold(struct sched *s, const char *why);
 int sched_paused(const struct sched *s); /* jobs that wait for room on the cache volume */
 bool sched_idle(const struct sched *s);  /* nothing runs */
 /* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED,

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/device_watch.h"
 #include "daemon/jobs/upload.h"
 #include "run/estimate.h"
 
@@ -211,7 +212,18 @@ static void finish_upload(struct worker *w) {
     w->upload = NULL;
 }
 
+/* Joules since `before`, in the metrics too. */
+static double spent(struct worker *w, const struct device_health *before, const char *kind) {
+    struct device_health now;
+    device_health(w->device, &now);
+    double joules = device_watch_energy(before, &now);
+    if (!isnan(joules) && w->config.metrics)
+        metric_add(metrics_series(w->config.metrics, "brrd_job_energy_joules_total", kind), joules);
+    return joules;
+}
+
 static void run_order(struct worker *w) {
+    struct device_health before;
     struct arena arena;
     struct jobfile job;
     struct err err = {0};
@@ -225,6 +237,7 @@ static void run_order(struct worker *w) {
     w->job = &job;
     w->start_ms = start_ms;
     w->paced = 0;
+    device_health(w->device, &before);
     struct task_env env = {.device = w->device,
                            .directory = w->order->directory,
                            .cache_dir = w->config.source.cache_dir,
@@ -268,6 +281,7 @@ static void run_order(struct worker *w) {
         r->err = err;
         r->stopped = (enum worker_stop)atomic_load(&w->stop);
         r->has_checkpoint = w->has_checkpoint;
+        r->energy_j = kind ? spent(w, &before, kind->name) : NAN;
         r->text = result.len ? str_take(&result) : NULL;
     }
     str_done(&result);
@@ -412,6 +426,7 @@ struct worker_report *worker_take(struct worker *w) {
 }
 void worker_device(const struct worker *w, struct device_info *ret) { *ret = w->info; }
 bool worker_lost(const struct worker *w) { return device_lost(w->device); }
+void worker_health(const struct worker *w, struct device_health *ret) { device_health(w->device, ret); }
 int64_t worker_memory_limit(const struct worker *w) { return w->config.memory_limit_bytes; }
 
 int64_t worker_default_wall_clock(const struct worker *w) { return w->config.default_wall_clock_ms; }

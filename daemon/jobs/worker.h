@@ -1,6 +1,6 @@
 /* worker: the thread that owns the device. It drives one task at a time in short steps, runs the windows of streams before and
  * between them (jobs/live.h), and tells the loop what happens through mailboxes. Nice +10. All functions belong to the loop thread,
- * but worker_beats. */
+ * but those that say so. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
 #include "daemon/jobs/job.h"
@@ -28,6 +28,7 @@ struct worker_report {
     int rc;
     enum worker_stop stopped;
     bool has_checkpoint;
+    double energy_j; /* DONE: drawn by the device meanwhile; NaN when it does not tell */
     struct err err;
 };
 void worker_report_free(struct worker_report *r);
@@ -58,9 +59,11 @@ struct live_report *worker_take_live(struct worker *w); /* NULL when none waits 
 void worker_device(const struct worker *w, struct device_info *ret);
 /* Whether a fault has taken the device from this process for good (device_lost). Any thread. */
 bool worker_lost(const struct worker *w);
+/* What the device tells of itself (device_health). Any thread. */
+void worker_health(const struct worker *w, struct device_health *ret);
 int64_t worker_memory_limit(const struct worker *w);       /* bytes one job may use */
 int64_t worker_default_wall_clock(const struct worker *w); /* ms one attempt of a job without a limit may take; -1 = none */
-/* Steps and slices done since start, for the watchdog. */
+/* Steps and slices done since start, for the watchdog. Any thread. */
 int64_t worker_beats(const struct worker *w);
 
 #endif

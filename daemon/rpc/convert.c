@@ -130,6 +130,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->last_checkpoint = (char *)(uintptr_t)job->last;
     m->result_json = job->result ? job->result : m->result_json;
     m->directory = (char *)(uintptr_t)job->directory;
+    m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;
     m->progress = progress_of(arena, &job->progress);
     return m->progress ? m : NULL;
 }

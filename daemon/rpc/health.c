@@ -8,8 +8,9 @@ static void status(struct rpc_call *call, const uint8_t *data, size_t len, bool 
     if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
         return;
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    out.status = services->serving ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-                                   : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
+    bool ready = services->serving && !device_watch_verdict(services->watch); /* as /readyz */
+    out.status = ready ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+                       : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
     if (last)
         convert_answer(call, &out.base);
     else

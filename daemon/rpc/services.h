@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "daemon/jobs/device_watch.h"
 #include "daemon/jobs/models.h"
 #include "daemon/jobs/session.h"
 #include "daemon/rpc/rpc.h"
@@ -19,6 +20,7 @@ struct service_library {
 struct services {
     uv_loop_t *loop;
     struct worker *worker;
+    struct device_watch *watch;
     struct sched *sched;
     struct models *models;
     struct sessions *sessions;

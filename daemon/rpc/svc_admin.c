@@ -1,4 +1,5 @@
 /* brr.v1.Admin: what this daemon is, whether it is well, and how to end it. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -43,10 +44,60 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     convert_answer(call, &out.base);
 }
 
+enum { MAX_READINGS = 8 };
+
+/* What the device tells of itself; the message points into `h` and `room`. */
+struct health_message {
+    struct device_health h;
+    char condition[400];
+    Brr__V1__DeviceReading readings[MAX_READINGS], *list[MAX_READINGS];
+    char *slowed_by[DEVICE_SLOWDOWN_COUNT];
+};
+
+static void add_reading(struct health_message *m, Brr__V1__Device *device, const char *name, double value) {
+    if (isnan(value) || value < 0)
+        return;
+    Brr__V1__DeviceReading *r = &m->readings[device->n_readings];
+    brr__v1__device_reading__init(r);
+    r->name = (char *)(uintptr_t)name;
+    r->value = value;
+    m->list[device->n_readings++] = r;
+}
+
+static void put_health(struct services *s, struct health_message *m, Brr__V1__Device *device) {
+    const struct device_health *h = &m->h;
+    const struct device_verdict *bad = device_watch_verdict(s->watch);
+    device_watch_latest(s->watch, &m->h);
+    device_watch_describe(h, m->condition, sizeof m->condition);
+    device->model = m->h.model;
+    device->uuid = m->h.uuid;
+    device->condition = m->condition;
+    device->readings = m->list;
+    add_reading(m, device, "temperature_celsius", h->temperature_c);
+    add_reading(m, device, "power_watts", h->power_w);
+    add_reading(m, device, "energy_joules", h->energy_j);
+    add_reading(m, device, "utilization_ratio", h->utilization);
+    add_reading(m, device, "memory_used_bytes", (double)h->memory_used_bytes);
+    add_reading(m, device, "ecc_corrected", (double)h->ecc_corrected);
+    add_reading(m, device, "ecc_uncorrectable", (double)h->ecc_uncorrected);
+    add_reading(m, device, "memory_repair_pending", h->repair_pending);
+    device->slowed_by = m->slowed_by;
+    for (int i = 0; h->slowed > 0 && i < DEVICE_SLOWDOWN_COUNT; i++)
+        if (h->slowed >> i & 1)
+            m->slowed_by[device->n_slowed_by++] = (char *)(uintptr_t)device_slowdown_name((enum device_slowdown)i);
+    if (h->memory_total_bytes > 0 && h->memory_used_bytes >= 0)
+        device->free_bytes = h->memory_total_bytes - h->memory_used_bytes;
+    if (bad) {
+        device->bad = (char *)(uintptr_t)bad->why;
+        device->mend = (char *)(uintptr_t)bad->mend;
+    }
+}
+
 static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__devices_request__descriptor, data, len))
         return;
     struct device_info info;
+    struct health_message health;
     Brr__V1__Device device = BRR__V1__DEVICE__INIT, *list[] = {&device};
     Brr__V1__DevicesResponse out = BRR__V1__DEVICES_RESPONSE__INIT;
     worker_device(services_of(call)->worker, &info);
@@ -55,6 +106,7 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     device.total_bytes = info.total_bytes;
     device.free_bytes = info.free_bytes;
     device.isa = (char *)(uintptr_t)device_isa();
+    put_health(services_of(call), &health, &device);
     for (int i = 0; i < sched_count(services_of(call)->sched); i++)
         if (job_is_active(sched_at(services_of(call)->sched, i)->state))
             device.occupant = (char *)(uintptr_t)sched_at(services_of(call)->sched, i)->id;
@@ -70,6 +122,8 @@ struct doctor {
     struct rpc_call *call; /* NULL once the client is gone */
     struct arena arena;
     struct device_info device;
+    struct device_health health;
+    const struct device_verdict *bad; /* NULL: fit */
     const char *paths[3], *path_names[3];
     bool serving, lost;
     int n_models, failed_models, paused_jobs;
@@ -124,6 +178,16 @@ static void check_parts(struct doctor *d) {
     }
 }
 
+/* Nothing about a device that tells nothing: a CPU. */
+static void check_health(struct doctor *d) {
+    char text[400];
+    device_watch_describe(&d->health, text, sizeof text);
+    if (d->bad)
+        found(d, "device health", false, arena_printf(&d->arena, "takes no new work: %s (%s)", d->bad->why, text), d->bad->mend);
+    else if (d->health.told)
+        found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "its driver tells nothing of it"), "");
+}
+
 static void examine(uv_work_t *request) {
     struct doctor *d = request->data;
     struct selftest test;
@@ -132,6 +196,7 @@ static void examine(uv_work_t *request) {
           arena_printf(&d->arena, "%s: %s, %.1f GB memory%s", d->device.name, d->device.description,
                        (double)d->device.total_bytes / 1e9, d->lost ? ", lost after a fault" : ""),
           "the daemon ends by itself and is started again by systemd; elsewhere start it again");
+    check_health(d);
     check_parts(d);
     if (selftest_scan(d->device.name, d->device.threads, &test, &err))
         found(d, "scan kernels", false, arena_strdup(&d->arena, err.message),
@@ -177,6 +242,8 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     d->serving = atomic_load(&s->serving);
     d->lost = worker_lost(s->worker);
     d->paused_jobs = sched_paused(s->sched);
+    device_watch_latest(s->watch, &d->health);
+    d->bad = device_watch_verdict(s->watch);
     d->n_models = models_count(s->models);
     for (int i = 0; i < d->n_models; i++)
         d->failed_models += models_at(s->models, i)->err.code != 0;

@@ -244,7 +244,11 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in) {
                              .alarm_hop_s = in->alarm_hop_s,
                              .realtime = in->realtime,
                              .want_probabilities = in->want_probabilities};
-    if (!atomic_load(&services->serving)) {
+    const struct device_verdict *bad = device_watch_verdict(services->watch);
+    if (bad) {
+        err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->mend);
+        refuse(c, &err, "DEVICE_BAD", 0);
+    } else if (!atomic_load(&services->serving)) {
         err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");
         refuse(c, &err, "DRAINING", OVERLOAD_RETRY_MS);
     } else if (session_open(services->sessions, &open, &sink, c, &c->session, &err)) {

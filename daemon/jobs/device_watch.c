@@ -1,0 +1,213 @@
+#include "daemon/jobs/device_watch.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+
+enum { LABELS = 400 };
+
+struct device_watch {
+    struct device_watch_config config;
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock; /* latest, stopping */
+    pthread_cond_t woken;
+    bool stopping;
+    struct device_health latest;
+    char gpu[32];                  /* label */
+    struct device_verdict verdict; /* written once, before `bad` */
+    atomic_bool bad;
+};
+
+/* ---- what an answer means ---- */
+
+bool device_watch_judge(const struct device_health *h, struct device_verdict *ret) {
+    const char *mend = NULL;
+    *ret = (struct device_verdict){.why = ""};
+    if (h->repair_failed == 1) {
+        str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and nothing is left to replace it by");
+        str_copy(ret->mend, sizeof ret->mend, "have the device exchanged; set devices: [cpu], or another, until then");
+        return true;
+    }
+    if (h->unreachable) {
+        str_copy(ret->why, sizeof ret->why, "the driver has lost it: it fell off the bus, or wants a reset");
+        mend = "; if it comes again, look at its power, its seat and the kernel's log";
+    } else if (h->ecc_uncorrected > 0) {
+        str_format(ret->why, sizeof ret->why, "%lld uncorrectable memory error%s since its last reset",
+                   (long long)h->ecc_uncorrected, h->ecc_uncorrected == 1 ? "" : "s");
+        mend = "; if it comes again, have the device exchanged";
+    } else if (h->repair_pending == 1) {
+        str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and is replaced at its next reset");
+        mend = "";
+    }
+    if (!mend)
+        return false;
+    str_format(ret->mend, sizeof ret->mend, "stop brrd, reset the device (%s) or restart the machine, then start brrd%s",
+               *h->reset ? h->reset : "with its driver's tool", mend);
+    return true;
+}
+
+double device_watch_energy(const struct device_health *before, const struct device_health *after) {
+    double joules = after->energy_j - before->energy_j;
+    return joules >= 0 ? joules : NAN;
+}
+
+static void add_figure(struct str *s, const char *name, double value, int digits, const char *unit) {
+    if (!isnan(value) && value >= 0)
+        str_printf(s, "%s%s%.*f%s", s->len ? ", " : "", name, digits, value, unit);
+}
+
+void device_watch_describe(const struct device_health *h, char *ret, size_t size) {
+    struct str s;
+    str_init(&s, 4096);
+    if (h->unreachable)
+        str_puts(&s, "unreachable");
+    add_figure(&s, "", h->temperature_c, 0, " °C");
+    add_figure(&s, "", h->power_w, 0, " W");
+    add_figure(&s, "", h->utilization * 100, 0, " % busy");
+    add_figure(&s, "", (double)h->memory_used_bytes / 1e9, 1, " GB in use");
+    add_figure(&s, "memory errors: ", (double)h->ecc_corrected, 0, " corrected");
+    add_figure(&s, "", (double)h->ecc_uncorrected, 0, " uncorrectable");
+    const char *before = s.len ? ", clocks held down: " : "clocks held down: ";
+    for (int i = 0; h->slowed > 0 && i < DEVICE_SLOWDOWN_COUNT; i++) {
+        if (!(h->slowed >> i & 1))
+            continue;
+        str_printf(&s, "%s%s", before, device_slowdown_name((enum device_slowdown)i));
+        before = " ";
+    }
+    str_copy(ret, size, str_cstr(&s));
+    str_done(&s);
+}
+
+/* ---- metrics ---- */
+
+/* A series of what is told; none of what is not. Counters follow the device's own, back to 0 too. */
+static void publish(struct device_watch *w, const char *family, const char *label, double value) {
+    char labels[LABELS];
+    struct metrics *m = w->config.metrics;
+    str_format(labels, sizeof labels, "%s%s%s", w->gpu, *label ? "\x1f" : "", label);
+    if (isnan(value)) {
+        metrics_drop(m, family, labels);
+        return;
+    }
+    struct metric *series = metrics_series(m, family, labels);
+    if (series)
+        metric_add(series, value - metric_value(series));
+}
+
+static double count(int64_t value) { return value < 0 ? NAN : (double)value; }
+
+static void publish_all(struct device_watch *w, const struct device_health *h) {
+    char labels[LABELS];
+    if (*h->uuid && str_format(labels, sizeof labels, "%s\x1f%s\x1f%s", h->uuid, h->model, h->driver))
+        publish(w, "brrd_gpu_info", labels, 1);
+    publish(w, "brrd_gpu_temperature_celsius", "", h->temperature_c);
+    publish(w, "brrd_gpu_power_watts", "", h->power_w);
+    publish(w, "brrd_gpu_energy_joules_total", "", h->energy_j);
+    publish(w, "brrd_gpu_utilization_ratio", "", h->utilization);
+    publish(w, "brrd_gpu_memory_used_bytes", "", count(h->memory_used_bytes));
+    publish(w, "brrd_gpu_memory_total_bytes", "", count(h->memory_total_bytes));
+    publish(w, "brrd_gpu_ecc_errors_total", "corrected", count(h->ecc_corrected));
+    publish(w, "brrd_gpu_ecc_errors_total", "uncorrectable", count(h->ecc_uncorrected));
+    publish(w, "brrd_gpu_memory_repair_pending", "", count(h->repair_pending));
+    for (int i = 0; i < DEVICE_SLOWDOWN_COUNT; i++)
+        publish(w, "brrd_gpu_clocks_slowed", device_slowdown_name((enum device_slowdown)i),
+                h->slowed < 0 ? NAN : (double)(h->slowed >> i & 1));
+}
+
+/* ---- the thread ---- */
+
+static void ask(struct device_watch *w) {
+    struct device_health h;
+    struct device_verdict verdict;
+    w->config.ask(w->config.ctx, &h);
+    if (!*w->gpu && h.index >= 0)
+        str_format(w->gpu, sizeof w->gpu, "%d", h.index);
+    else if (!*w->gpu)
+        str_copy(w->gpu, sizeof w->gpu, w->config.device);
+    pthread_mutex_lock(&w->lock);
+    w->latest = h;
+    pthread_mutex_unlock(&w->lock);
+    if (!h.told)
+        return;
+    publish_all(w, &h);
+    if (atomic_load(&w->bad) || !device_watch_judge(&h, &verdict))
+        return;
+    w->verdict = verdict;
+    atomic_store(&w->bad, true);
+    if (w->has_thread && w->config.wake)
+        w->config.wake(w->config.wake_ctx);
+}
+
+/* Waits for the next turn; false to end. */
+static bool next_turn(struct device_watch *w) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    int64_t ns = at.tv_nsec + w->config.interval_ms * 1000000;
+    at.tv_sec += ns / 1000000000;
+    at.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&w->lock);
+    while (!w->stopping && pthread_cond_timedwait(&w->woken, &w->lock, &at) == 0)
+        ;
+    bool on = !w->stopping;
+    pthread_mutex_unlock(&w->lock);
+    return on;
+}
+
+static void *watch_main(void *arg) {
+    struct device_watch *w = arg;
+    while (next_turn(w))
+        ask(w);
+    return NULL;
+}
+
+int device_watch_start(const struct device_watch_config *config, struct device_watch **ret, struct err *err) {
+    struct device_watch *w = calloc(1, sizeof *w);
+    pthread_condattr_t attr;
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for watching %s", config->device);
+    w->config = *config;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->woken, &attr);
+    pthread_condattr_destroy(&attr);
+    ask(w);
+    w->has_thread = w->latest.told;
+    if (w->has_thread && pthread_create(&w->thread, NULL, watch_main, w)) {
+        w->has_thread = false;
+        device_watch_stop(w);
+        return err_set(err, ERR_EXHAUSTED, "cannot start the thread that watches %s", config->device);
+    }
+    *ret = w;
+    return 0;
+}
+
+void device_watch_stop(struct device_watch *w) {
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->stopping = true;
+    pthread_cond_signal(&w->woken);
+    pthread_mutex_unlock(&w->lock);
+    if (w->has_thread)
+        pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->woken);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+void device_watch_latest(struct device_watch *w, struct device_health *ret) {
+    pthread_mutex_lock(&w->lock);
+    *ret = w->latest;
+    pthread_mutex_unlock(&w->lock);
+}
+
+const struct device_verdict *device_watch_verdict(const struct device_watch *w) {
+    return w && atomic_load(&w->bad) ? &w->verdict : NULL;
+}
