@@ -2,6 +2,7 @@
 """What a GPU tells of itself reaches people and Prometheus; the energy of a job stands in its record; a GPU with uncorrectable memory
 errors gets no new work: what ran writes a checkpoint and waits, the daemon stays and says what to do, and the next one on a sound device
 finishes the job. The GPU and its management library are emulated, the library's answers are scripted."""
+import glob
 import json
 import os
 import sqlite3
@@ -74,16 +75,25 @@ def check_shown(daemon):
     assert fetch(daemon, "/readyz") == (200, "ready\n")
 
 
+def serves(daemon):
+    """grpc.health.v1 of the daemon: SERVING is 1, NOT_SERVING 2."""
+    import grpc
+    with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+        return channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10) == b"\x08\x01"
+
+
 def check_energy(machine, daemon):
     job, _ = submit(daemon, machine.tmp, 3)
     daemon.wait(job, lambda j: j["state"] == "running")
     machine.say(energy_mj=137500)
     done = daemon.wait(job, lambda j: j["state"] in ("succeeded", "failed"))
     assert done["state"] == "succeeded" and done["energy_joules"] == 37.5, done
+    assert serves(daemon)
     assert 'brrd_job_energy_joules_total{kind="train"} 37.5' in fetch(daemon, "/metrics")[1]
+    return job
 
 
-def check_drained(machine, daemon):
+def check_drained(machine, daemon, model):
     job, _ = submit(daemon, machine.tmp, 30)
     daemon.wait(job, lambda j: j["state"] == "running" and j["step"] > 0)
     machine.say(ecc_uncorrected=1)
@@ -94,6 +104,10 @@ def check_drained(machine, daemon):
     assert "takes no new work" in notes, notes
     assert "device_bad" in daemon.job(second)["reason"] and daemon.job(second)["state"] == "queued"
     assert daemon.ctl("cancel", second)[0] == 0
+    edf = sorted(glob.glob(f"{machine.tmp}/eeg/**/*.edf", recursive=True))[0]
+    code, out, err = daemon.ctl("stream", edf, "--model", f"job:{model}")
+    assert code == 4 and "takes no new streams" in err, (code, out, err)
+    assert not serves(daemon)
     status, text = fetch(daemon, "/readyz")
     assert status == 503 and "nvidia-smi --gpu-reset" in text, text
     code, out, err = daemon.ctl("doctor")
@@ -137,8 +151,8 @@ def main():
         machine.say()
         daemon = machine.start()
         check_shown(daemon)
-        check_energy(machine, daemon)
-        job = check_drained(machine, daemon)
+        model = check_energy(machine, daemon)
+        job = check_drained(machine, daemon, model)
         check_found_bad_at_start(machine, job)
         check_finished_elsewhere(machine, job)
     return 0
