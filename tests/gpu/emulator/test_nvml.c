@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unit/cmocka_all.h"
 #include "kernels/device.h"
+#include "unit/cmocka_all.h"
 
 static char script[] = "/tmp/brr-nvml-XXXXXX";
 
