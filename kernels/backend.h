@@ -31,6 +31,19 @@ struct backend {
     int (*parts)(struct device_part *parts, int max); /* NULL in a backend that needs none */
 };
 
+/* What must be alike on both sides of a library that is loaded: the sizes of all that crosses, in order. A library of another build
+ * is refused by it. */
+static inline uint64_t backend_layout(void) {
+    uint64_t layout = sizeof(struct backend);
+#define BACKEND_MIX(op, args) layout = layout * 31 + sizeof(struct args);
+    OP_MAP(BACKEND_MIX)
+#undef BACKEND_MIX
+    layout = layout * 31 + sizeof(struct tensor);
+    layout = layout * 31 + sizeof(struct device_info);
+    layout = layout * 31 + sizeof(struct device_health);
+    return layout * 31 + sizeof(struct device_part);
+}
+
 struct device {
     const struct backend *backend;
     struct device_info info;

@@ -365,6 +365,8 @@ static const struct op_table cuda_ops = {.name = "cuda",
 #undef CUDA_ROW
 };
 
+extern "C" __attribute__((visibility("default"))) uint64_t brr_cuda_layout(void) { return backend_layout(); }
+
 extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda_backend(void) {
     static const struct backend backend = {
         .name = "cuda",

@@ -18,12 +18,16 @@ static const struct backend *open_library(const char *path) {
         str_copy(failure, sizeof failure, dlerror());
         return NULL;
     }
+    uint64_t (*layout)(void) = NULL;
     const struct backend *(*entry)(void) = NULL;
-    void *symbol = dlsym(library, "brr_cuda_backend");
-    memcpy(&entry, &symbol, sizeof entry);
-    const struct backend *backend = entry ? entry() : NULL;
+    *(void **)&layout = dlsym(library, "brr_cuda_layout");
+    *(void **)&entry = dlsym(library, "brr_cuda_backend");
+    const struct backend *backend = layout && layout() == backend_layout() && entry ? entry() : NULL;
     if (!backend) {
-        str_format(failure, sizeof failure, "%.150s is not a CUDA backend", path);
+        str_format(failure, sizeof failure,
+                   entry ? "%.120s belongs to another build of this program; install both from the same"
+                         : "%.150s is not a CUDA backend",
+                   path);
         dlclose(library);
     }
     return backend;

@@ -60,6 +60,16 @@ def check_drivers(tmp):
     assert daemon.stop() == 0
 
 
+def check_library_of_another_build(tmp):
+    """Its tables would be read at the wrong places: it is refused in words."""
+    other = f"{tmp}/libbrr_cuda.so"
+    code = "unsigned long brr_cuda_layout(void) { return 1; } const void *brr_cuda_backend(void) { return brr_cuda_backend; }"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", other, "-"], input=code, text=True, check=True)
+    command = Daemon(tmp, ["devices=[cuda:0]"]).command()
+    r = subprocess.run(command, env={**os.environ, "BRR_CUDA_LIBRARY": other}, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 1 and "belongs to another build" in r.stderr, r.stderr
+
+
 def main():
     if not os.path.exists(EMULATED):
         print("skipped: no emulated CUDA backend in this build")
@@ -68,6 +78,8 @@ def main():
         check_fault(tmp)
     with temporary() as tmp:
         check_drivers(tmp)
+    with temporary() as tmp:
+        check_library_of_another_build(tmp)
     return 0
 
 
