@@ -343,11 +343,14 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     p->gradient_norm = r->gradient_norm;
     p->step_s = step_s;
     p->windows += t->job->training.batch_size;
-    t->trained_s += step_s;
+    if (t->first_step_s > 0) { /* the first one waits for data and prepares kernels: no measure of the others */
+        t->trained_s += step_s;
+        t->timed_steps++;
+    }
     p->windows_per_s = (double)t->job->training.batch_size / step_s;
     p->data_wait_ratio = t->batch_wait_s / step_s;
     p->nonfinite_steps = t->at.nonfinite;
-    p->eta_s = (double)(t->total_steps - t->at.step) * t->trained_s / ((double)p->windows / (double)t->job->training.batch_size);
+    p->eta_s = (double)(t->total_steps - t->at.step) * (t->timed_steps ? t->trained_s / (double)t->timed_steps : step_s);
     report(t);
 }
 
