@@ -26,7 +26,7 @@ brrctl version
 
 step "3/5  a training job: configs/tiny.yaml, shortened; validated on a patient it does not train on"
 brrctl submit configs/tiny.yaml --name demo --set "data.source=file://$out/train" --set training.max_steps="${BRR_DEMO_STEPS:-150}" \
-    --set training.validate_every=75 --set training.ema=0 --watch --id-file "$out/job"
+    --set training.validate_every=75 --watch --id-file "$out/job"
 job=$(cat "$out/job")
 brrctl logs "$job"
 brrctl checkpoint get "job:$job" --out "$out/model.safetensors"

@@ -66,6 +66,8 @@ double optim_rate(const struct optim_config *c, int64_t t) {
     return c->learning_rate * 0.5 * (1 + cos(M_PI * fmin(1, (at - warmup) / (total - warmup))));
 }
 
+double optim_ema_decay(const struct optim_config *c, int64_t u) { return fmin(c->ema, (double)u / (double)(u + 5)); }
+
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
     struct param_set *p = o->params;
     int64_t n = p->data_count;
@@ -93,7 +95,7 @@ int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report
         .eps = 1e-8f,
         .weight_decay = (float)o->config.weight_decay,
         .grad_scale = (float)scale,
-        .ema_decay = (float)o->config.ema,
+        .ema_decay = (float)optim_ema_decay(&o->config, o->updates),
         .step = o->updates + 1,
     };
     if (o->ema)

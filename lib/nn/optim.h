@@ -6,7 +6,7 @@
 
 struct optim_config {
     double learning_rate, weight_decay, warmup_ratio, gradient_clip; /* clip 0 = off */
-    double ema;                                                      /* decay of the average, 0 = off */
+    double ema;                                                      /* decay of the average at its longest, 0 = off */
     int64_t total_steps;
     bool constant; /* else cosine to 0 */
 };
@@ -35,6 +35,9 @@ int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err);
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
 /* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */
 double optim_rate(const struct optim_config *config, int64_t t);
+/* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). It so starts from the first updated weights and, until it has
+ * grown to `ema`, spans about the last fifth of the updates: a short run's average is not its beginnings. */
+double optim_ema_decay(const struct optim_config *config, int64_t u);
 /* One update from the accumulated gradients; t as above. */
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err);
 

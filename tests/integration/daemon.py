@@ -15,7 +15,6 @@ SOURCE = os.environ["BRR_SOURCE_DIR"]
 
 # A network small enough to train in seconds, on 16 s windows.
 MINI = [
-    "training.ema=0",
     "model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=1", "model.mamba_layers=1", "model.headdim=8", "model.d_state=4",
     "data.window_s=16", "data.hop_s=8", "training.batch_size=4", "data.loader_workers=1",
 ]

@@ -15,7 +15,7 @@ from daemon import BIN, SOURCE, Daemon, temporary
 
 EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
 SEIZURES = {"chb01_03_2986-3036": (10, 50, 50), "chb01_04_1457-1494": (10, 37, 37)}
-COMMON = ["training.ema=0", "data.montage=bipolar-18", "data.validation_fraction=0", "data.window_s=8", "data.bandpass_hz=[0.5,25]",
+COMMON = ["data.montage=bipolar-18", "data.validation_fraction=0", "data.window_s=8", "data.bandpass_hz=[0.5,25]",
           "training.loss.kind=bce", "events.threshold=fixed"]
 SYNTHETIC = ["data.hop_s=4", "training.max_steps=200"]
 # Few windows of sleep for each of those at a seizure's onset: the seconds before it are all that is known of being awake.
