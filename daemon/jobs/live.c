@@ -6,21 +6,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/jobs/live_models.h"
 #include "run/timeline.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256 };
-
-/* A loaded detector. */
-struct model {
-    struct detector *detector;
-    char path[LIVE_PATH], name[LIVE_NAME];
-    int64_t bytes, mtime_ns; /* of the file when it was loaded */
-    int pins, streams;
-    int64_t used; /* turn of the newest use */
-    struct metric *windows, *dropped, *compute, *batch, *lag;
-};
 
 struct live_stream {
     void *owner;
@@ -34,7 +24,7 @@ struct live_stream {
     bool realtime, want_probabilities;
     /* the worker's */
     struct live *live;
-    struct model *model;
+    struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
     bool failed, finishing, summarised;
@@ -49,8 +39,7 @@ struct live {
     struct device *device;
     struct stream *stream;
     struct mailbox *reports;
-    struct metrics *metrics;
-    struct model models[LIVE_MAX_MODELS];
+    struct live_models models;
     struct live_stream *streams;
     int64_t turns;
 };
@@ -162,74 +151,7 @@ void live_stream_free(struct live_stream *s) {
 void *live_stream_owner(const struct live_stream *s) { return s->owner; }
 void live_stream_abandon(struct live_stream *s) { atomic_store(&s->gone, true); }
 
-/* ---- detectors ---- */
-
-static struct metric *series(struct live *l, const char *family, const char *name, const char *second) {
-    char labels[LIVE_NAME + 32];
-    if (!l->metrics)
-        return NULL;
-    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", name, second ? second : "");
-    return metrics_series(l->metrics, family, labels);
-}
-
-static void unload(struct live *l, struct model *m) {
-    detector_close(m->detector);
-    if (l->metrics)
-        metrics_drop(l->metrics, "brrd_model_loaded", m->name);
-    *m = (struct model){0};
-}
-
-/* A free place; the detector that nobody has used for longest makes room. */
-static struct model *find_place(struct live *l) {
-    struct model *oldest = NULL;
-    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
-        struct model *m = &l->models[i];
-        if (!m->detector)
-            return m;
-        if (!m->pins && !m->streams && (!oldest || m->used < oldest->used))
-            oldest = m;
-    }
-    if (oldest)
-        unload(l, oldest);
-    return oldest;
-}
-
-static int load(struct live *l, const char *path, const char *name, struct model **ret, struct err *err) {
-    int64_t bytes = 0, mtime_ns = 0;
-    int rc = fsio_size(path, &bytes, &mtime_ns, err);
-    for (int i = 0; !rc && i < LIVE_MAX_MODELS; i++) {
-        struct model *m = &l->models[i];
-        if (m->detector && !strcmp(m->path, path) && m->bytes == bytes && m->mtime_ns == mtime_ns) {
-            *ret = m;
-            return 0;
-        }
-    }
-    struct model *m = rc ? NULL : find_place(l);
-    if (!rc && !m)
-        rc = err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
-    double start_s = clock_s();
-    struct detector *detector = NULL;
-    if (!rc)
-        rc = detector_open(l->device, path, LIVE_MAX_BATCH, &detector, err);
-    if (rc)
-        return rc;
-    m->detector = detector;
-    m->bytes = bytes;
-    m->mtime_ns = mtime_ns;
-    str_copy(m->path, sizeof m->path, path);
-    str_copy(m->name, sizeof m->name, name);
-    m->windows = series(l, "brrd_inference_windows_total", name, "done");
-    m->dropped = series(l, "brrd_inference_windows_total", name, "dropped");
-    m->compute = series(l, "brrd_inference_compute_duration_seconds", name, NULL);
-    m->batch = series(l, "brrd_inference_batch_windows", name, NULL);
-    m->lag = series(l, "brrd_stream_result_lag_seconds", name, NULL);
-    metric_set(series(l, "brrd_model_loaded", name, NULL), 1);
-    metric_observe(series(l, "brrd_model_load_duration_seconds", name, NULL), clock_s() - start_s);
-    *ret = m;
-    return 0;
-}
-
-static struct live_opened *describe(const struct model *m) {
+static struct live_opened *describe(const struct live_model *m) {
     struct live_opened *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
@@ -242,11 +164,11 @@ static struct live_opened *describe(const struct model *m) {
 
 static void on_load(struct live *l, const struct live_order *o) {
     struct live_report *r = report_new(LIVE_LOADED, NULL);
-    struct model *m = NULL;
+    struct live_model *m = NULL;
     if (!r)
         return;
     str_copy(r->model, sizeof r->model, o->model);
-    if (!load(l, o->checkpoint, o->model, &m, &r->err)) {
+    if (!live_models_load(&l->models, o->checkpoint, o->model, &m, &r->err)) {
         m->pins++;
         r->opened = describe(m);
     }
@@ -257,14 +179,7 @@ static void on_unload(struct live *l, const struct live_order *o) {
     struct live_report *r = report_new(LIVE_UNLOADED, NULL);
     if (r)
         str_copy(r->model, sizeof r->model, o->model);
-    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
-        struct model *m = &l->models[i];
-        if (!m->detector || strcmp(m->path, o->checkpoint) || !m->pins)
-            continue;
-        if (!--m->pins && !m->streams)
-            unload(l, m);
-        break;
-    }
+    live_models_unpin(&l->models, o->checkpoint);
     post(l, r);
 }
 
@@ -372,7 +287,7 @@ static void on_open(struct live *l, struct live_stream *s) {
     while (*end)
         end = &(*end)->next;
     *end = s;
-    int rc = load(l, s->checkpoint, s->name, &s->model, &err);
+    int rc = live_models_load(&l->models, s->checkpoint, s->name, &s->model, &err);
     if (!rc) {
         s->model->streams++;
         s->model->used = l->turns;
@@ -542,12 +457,13 @@ static void settle(struct live *l, struct live_stream *s) {
     }
 }
 
-static bool wants(struct live_stream *s, const struct model *m, bool realtime) {
+static bool wants(struct live_stream *s, const struct live_model *m, bool realtime) {
     return s->model == m && s->timeline && !s->failed && s->realtime == realtime && !atomic_load(&s->gone);
 }
 
 /* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */
-static int gather(struct live *l, const struct model *m, bool realtime, struct live_stream **who, struct timeline **timelines) {
+static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
+                  struct timeline **timelines) {
     struct err err;
     int n = 0;
     for (struct live_stream *s = l->streams; s && n < LIVE_MAX_BATCH; s = s->next) {
@@ -579,7 +495,7 @@ static void requeue(struct live *l, struct live_stream *s) {
 }
 
 /* One batch of one model's waiting windows; false when none waits. */
-static bool run_batch(struct live *l, struct model *m, bool realtime) {
+static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
     struct timeline *timelines[LIVE_MAX_BATCH];
     struct live_stream *who[LIVE_MAX_BATCH];
     struct err err = {0};
@@ -609,8 +525,8 @@ static bool run_batch(struct live *l, struct model *m, bool realtime) {
 static bool run_class(struct live *l, bool realtime) {
     bool ran = false;
     for (int i = 0; i < LIVE_MAX_MODELS; i++)
-        if (l->models[i].detector && l->models[i].streams)
-            ran |= run_batch(l, &l->models[i], realtime);
+        if (l->models.items[i].detector && l->models.items[i].streams)
+            ran |= run_batch(l, &l->models.items[i], realtime);
     return ran;
 }
 
@@ -635,7 +551,7 @@ struct live *live_new(struct device *device, struct mailbox *reports, struct met
         return NULL;
     l->device = device;
     l->reports = reports;
-    l->metrics = metrics;
+    l->models = (struct live_models){.device = device, .metrics = metrics};
     if (stream_open(device, STREAM_HIGH, &l->stream, NULL)) {
         free(l);
         return NULL;
@@ -648,9 +564,7 @@ void live_free(struct live *l) {
         return;
     while (l->streams)
         detach(l, l->streams);
-    for (int i = 0; i < LIVE_MAX_MODELS; i++)
-        if (l->models[i].detector)
-            unload(l, &l->models[i]);
+    live_models_done(&l->models);
     stream_close(l->stream);
     free(l);
 }

@@ -1,0 +1,95 @@
+#include "daemon/jobs/live_models.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+static double clock_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
+    char labels[LIVE_NAME + 32];
+    if (!s->metrics)
+        return NULL;
+    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", name, second ? second : "");
+    return metrics_series(s->metrics, family, labels);
+}
+
+static void unload(struct live_models *s, struct live_model *m) {
+    detector_close(m->detector);
+    if (s->metrics)
+        metrics_drop(s->metrics, "brrd_model_loaded", m->name);
+    *m = (struct live_model){0};
+}
+
+/* A free place; the detector that nobody has used for longest makes room. */
+static struct live_model *find_place(struct live_models *s) {
+    struct live_model *oldest = NULL;
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct live_model *m = &s->items[i];
+        if (!m->detector)
+            return m;
+        if (!m->pins && !m->streams && (!oldest || m->used < oldest->used))
+            oldest = m;
+    }
+    if (oldest)
+        unload(s, oldest);
+    return oldest;
+}
+
+int live_models_load(struct live_models *s, const char *path, const char *name, struct live_model **ret, struct err *err) {
+    int64_t bytes = 0, mtime_ns = 0;
+    int rc = fsio_size(path, &bytes, &mtime_ns, err);
+    for (int i = 0; !rc && i < LIVE_MAX_MODELS; i++) {
+        struct live_model *m = &s->items[i];
+        if (m->detector && !strcmp(m->path, path) && m->bytes == bytes && m->mtime_ns == mtime_ns) {
+            *ret = m;
+            return 0;
+        }
+    }
+    struct live_model *m = rc ? NULL : find_place(s);
+    if (!rc && !m)
+        rc = err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
+    double start_s = clock_s();
+    struct detector *detector = NULL;
+    if (!rc)
+        rc = detector_open(s->device, path, LIVE_MAX_BATCH, &detector, err);
+    if (rc)
+        return rc;
+    m->detector = detector;
+    m->bytes = bytes;
+    m->mtime_ns = mtime_ns;
+    str_copy(m->path, sizeof m->path, path);
+    str_copy(m->name, sizeof m->name, name);
+    m->windows = series(s, "brrd_inference_windows_total", name, "done");
+    m->dropped = series(s, "brrd_inference_windows_total", name, "dropped");
+    m->compute = series(s, "brrd_inference_compute_duration_seconds", name, NULL);
+    m->batch = series(s, "brrd_inference_batch_windows", name, NULL);
+    m->lag = series(s, "brrd_stream_result_lag_seconds", name, NULL);
+    metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
+    metric_observe(series(s, "brrd_model_load_duration_seconds", name, NULL), clock_s() - start_s);
+    *ret = m;
+    return 0;
+}
+
+void live_models_unpin(struct live_models *s, const char *path) {
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct live_model *m = &s->items[i];
+        if (!m->detector || strcmp(m->path, path) || !m->pins)
+            continue;
+        if (!--m->pins && !m->streams)
+            unload(s, m);
+        return;
+    }
+}
+
+void live_models_done(struct live_models *s) {
+    for (int i = 0; i < LIVE_MAX_MODELS; i++)
+        if (s->items[i].detector)
+            unload(s, &s->items[i]);
+}

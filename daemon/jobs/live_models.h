@@ -1,0 +1,28 @@
+/* live_models: the detectors that are loaded on one device, each by its file and shared by all who ask for it. One that nothing
+ * pins and no stream uses stays until another needs its place; the longest unused goes first. Device worker's thread. */
+#ifndef BRR_DAEMON_JOBS_LIVE_MODELS_H
+#define BRR_DAEMON_JOBS_LIVE_MODELS_H
+#include "daemon/jobs/live.h"
+
+struct live_model {
+    struct detector *detector; /* NULL: a free place */
+    char path[LIVE_PATH], name[LIVE_NAME];
+    int64_t bytes, mtime_ns; /* of the file when it was loaded; another file under the same path is another detector */
+    int pins, streams;       /* the owner's counts: orders to keep it, streams that use it */
+    int64_t used;            /* turn of the newest use */
+    struct metric *windows, *dropped, *compute, *batch, *lag;
+};
+
+struct live_models {
+    struct device *device;
+    struct metrics *metrics; /* may be NULL */
+    struct live_model items[LIVE_MAX_MODELS];
+};
+
+/* The detector of this file, loaded if it is not. EXHAUSTED when every place is in use. name: its label in metrics. */
+int live_models_load(struct live_models *s, const char *path, const char *name, struct live_model **ret, struct err *err);
+/* One pin less for the pinned detector of this path; without pins and streams it is unloaded. */
+void live_models_unpin(struct live_models *s, const char *path);
+void live_models_done(struct live_models *s);
+
+#endif
