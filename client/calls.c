@@ -1,8 +1,8 @@
 /* Calls as bytes: one request and one answer, or many messages either way. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "client/conn.h"
 
 enum { CALL_TIMEOUT_MS = 30000 };
@@ -12,17 +12,11 @@ struct brr_rpc {
     uint8_t *message; /* the one given out last */
 };
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* What is left of a timeout that began at `start`; -1 stays -1. */
 static int64_t left(int64_t timeout_ms, int64_t start) {
     if (timeout_ms < 0)
         return -1;
-    int64_t gone = now_ms() - start;
+    int64_t gone = clock_ms() - start;
     return gone < timeout_ms ? timeout_ms - gone : 0;
 }
 
@@ -44,7 +38,7 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
 
 /* Wait until a message may be sent. */
 static int make_room(brr_rpc *r, size_t len, int64_t timeout_ms, struct brr_error *err) {
-    int64_t start = now_ms();
+    int64_t start = clock_ms();
     if (len > CONN_MAX_MESSAGE)
         return conn_error(err, BRR_RANGE, "a message of %zu bytes; at most %d", len, CONN_MAX_MESSAGE);
     while (!conn_call_sendable(r->call)) {
@@ -74,7 +68,7 @@ int brr_rpc_half_close(brr_rpc *r, struct brr_error *err) {
 }
 
 int brr_rpc_next(brr_rpc *r, int64_t timeout_ms, const void **ret, size_t *ret_len, struct brr_error *err) {
-    int64_t start = now_ms();
+    int64_t start = clock_ms();
     free(r->message);
     r->message = NULL;
     for (;;) {

@@ -4,8 +4,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "brr/v1/stream.pb-c.h"
 #include "client/conn.h"
@@ -32,12 +32,6 @@ struct brr_stream {
     int64_t pushed, received, consumed;
     struct brr_error error; /* why it failed */
 };
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void drop_message(Brr__V1__ServerMessage *m) {
     if (m)
@@ -165,9 +159,9 @@ static bool work(struct brr_stream *s, int64_t timeout_ms) {
 /* Work until `done` says so. False on timeout; failures, the end of the call and a full inner queue stop it too. */
 static bool work_until(struct brr_stream *s, bool (*done)(const struct brr_stream *s, size_t need), size_t need,
                        int64_t timeout_ms) {
-    int64_t start = now_ms();
+    int64_t start = clock_ms();
     while (!done(s, need)) {
-        int64_t left = timeout_ms < 0 ? -1 : timeout_ms - (now_ms() - start);
+        int64_t left = timeout_ms < 0 ? -1 : timeout_ms - (clock_ms() - start);
         if (timeout_ms >= 0 && left < 0)
             left = 0;
         if (s->failed || s->in_count == BRR_STREAM_IN_MESSAGES || conn_call_ended(s->call) || !work(s, left))

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -37,12 +38,6 @@ struct daemon {
     char running[JOB_ID_SIZE];               /* job whose training gauges are shown */
     int64_t running_steps, first_step_of_ms; /* start of the attempt whose first step was seen */
 };
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static struct metric *series(struct services *s, const char *name, const char *labels) {
     return metrics_series(s->metrics, name, labels);
@@ -79,7 +74,8 @@ static void on_job_changed(void *ctx, const struct job *job) {
         metric_set(series(s, "brrd_train_gradient_norm", job->id), p->gradient_norm);
         if (p->windows > 0 && d->first_step_of_ms != job->started_ms) {
             d->first_step_of_ms = job->started_ms;
-            metric_observe(series(s, "brrd_train_time_to_first_step_seconds", ""), (double)(now_ms() - job->started_ms) / 1000);
+            metric_observe(series(s, "brrd_train_time_to_first_step_seconds", ""),
+                           (double)(clock_wall_ms() - job->started_ms) / 1000);
         }
         if (p->step > d->running_steps) {
             metric_add(series(s, "brrd_train_steps_total", ""), (double)(p->step - d->running_steps));
@@ -253,9 +249,9 @@ static bool makes_progress(struct daemon *d) {
     int64_t beats = worker_beats(d->services.worker);
     if (beats != d->beats || sched_idle(d->services.sched)) {
         d->beats = beats;
-        d->beat_ms = now_ms();
+        d->beat_ms = clock_wall_ms();
     }
-    return now_ms() - d->beat_ms < STALL_MS;
+    return clock_wall_ms() - d->beat_ms < STALL_MS;
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -267,7 +263,7 @@ static void on_tick(uv_timer_t *timer) {
     sessions_tick(s->sessions);
     sched_tick(s->sched);
     count_jobs(s);
-    metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(now_ms() - s->start_ms) / 1000);
+    metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
     if (makes_progress(d))
         sd_notify(0, "WATCHDOG=1");
     if (d->stopping)
@@ -464,7 +460,7 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     d->services.paths[0] = config->data;
     d->services.paths[1] = config->cache;
     d->services.paths[2] = config->results;
-    d->services.start_ms = now_ms();
+    d->services.start_ms = clock_wall_ms();
     d->services.version = versions_own();
     d->services.revision = versions_revision();
     d->services.notice = BRR_NOTICE;

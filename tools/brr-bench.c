@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "brr-bench/bench.h"
@@ -47,12 +48,12 @@ static int by_value(const void *a, const void *b) {
 
 /* Sorted milliseconds; returns how many. */
 static int measure(const struct bench_case *c, void *state, struct stream *s, double seconds, double *samples, struct err *err) {
-    double end = bench_seconds() + seconds;
+    double end = clock_s() + seconds;
     struct device_info info;
     int n = 0, together = 1;
     device_describe(stream_device(s), &info);
-    for (int i = -WARM_UP; i < MAX_SAMPLES && (n < LEAST_SAMPLES || bench_seconds() < end); i++) {
-        double start = bench_seconds();
+    for (int i = -WARM_UP; i < MAX_SAMPLES && (n < LEAST_SAMPLES || clock_s() < end); i++) {
+        double start = clock_s();
         int rc = 0;
         for (int k = 0; !rc && k < together; k++)
             rc = c->run(state, s, err);
@@ -60,7 +61,7 @@ static int measure(const struct bench_case *c, void *state, struct stream *s, do
             rc = stream_sync(s, err);
         if (rc)
             return rc;
-        double spent = bench_seconds() - start;
+        double spent = clock_s() - start;
         if (i >= 0)
             samples[n++] = spent / together * 1e3;
         else if (i == -1 && info.is_async) /* calls are queued: the wait for the device is shared by a millisecond of them */

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20 };
 
@@ -36,12 +37,6 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* A file that became shorter has lost what was sent. */
 static int check_size(const struct feed *f, struct err *err) {
     struct stat st;
@@ -55,7 +50,7 @@ static int check_size(const struct feed *f, struct err *err) {
 
 /* Whether it ends here, with nothing to read at present. */
 static bool over(struct feed *f) {
-    int64_t now = now_ms();
+    int64_t now = clock_ms();
     if (!f->quiet_since_ms)
         f->quiet_since_ms = now;
     if (stop_signal)

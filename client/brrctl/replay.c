@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "client/brrctl/feed.h"
 #include "data/frontend.h"
@@ -32,7 +33,7 @@ struct run {
     float *chunk; /* (channels, chunk_samples) */
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
-    struct timespec start;
+    double start_s;
     struct brr_error *err;
 };
 
@@ -143,19 +144,13 @@ static int take(struct run *run, int64_t timeout_ms) {
     return rc == BRR_AGAIN ? 0 : rc;
 }
 
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
-
 /* Wait until the samples before `position` would have been recorded. */
 static int keep_pace(struct run *run) {
     if (!(run->config->pace > 0))
         return take(run, 0);
     double due = (double)run->position / run->r->rate_hz / run->config->pace, left;
     int rc = 0;
-    while (!rc && (left = due - seconds_since(&run->start)) > 0)
+    while (!rc && (left = due - (clock_s() - run->start_s)) > 0)
         rc = take(run, left * 1000 > NEXT_MS ? NEXT_MS : (int64_t)(left * 1000) + 1);
     return rc ? rc : take(run, 0);
 }
@@ -286,7 +281,7 @@ int replay_run(struct replay *r, brr_client *client, const struct replay_config 
         return rc;
     run.chunk_samples = choose_chunk(&run, brr_stream_info(run.stream));
     run.chunk = malloc(sizeof *run.chunk * (size_t)run.chunk_samples * (size_t)r->n);
-    clock_gettime(CLOCK_MONOTONIC, &run.start);
+    run.start_s = clock_s();
     sink->opened(sink->ctx, brr_stream_info(run.stream));
     if (!run.chunk)
         rc = set_error(err, BRR_EXHAUSTED, "out of memory for a chunk");

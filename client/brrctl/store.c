@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -28,16 +28,10 @@ struct meter {
     bool terminal;
 };
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool show(void *ctx, int64_t done, int64_t total) {
     struct meter *m = ctx;
     char bar[OUTPUT_BAR_SIZE], a[32];
-    double now = now_s();
+    double now = clock_s();
     if (m->terminal && now - m->shown_s >= 0.2 && total > 0) {
         fprintf(stderr, "\r%s of %s  %.60s ", output_bar((double)done / (double)total, bar),
                 output_bytes((double)total, a, sizeof a), m->name);
@@ -260,17 +254,17 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
 /* That it can be listed, and the first object's first byte be read. */
 static int run_check(const struct arguments *o, const struct place *p, struct err *err) {
     struct store_page page;
-    double begun_s = now_s();
+    double begun_s = clock_s();
     int rc = store_list(p->store, p->key, "", &page, err);
     if (rc)
         return rc;
-    double list_s = now_s() - begun_s;
+    double list_s = clock_s() - begun_s;
     char byte;
     struct store_piece first = {.buf = &byte, .len = 1};
-    begun_s = now_s();
+    begun_s = clock_s();
     if (page.count)
         rc = store_read(p->store, page.items[0].key, &first, NULL, err);
-    double read_s = now_s() - begun_s;
+    double read_s = clock_s() - begun_s;
     if (!rc && o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);

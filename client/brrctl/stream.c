@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -22,7 +23,7 @@ struct view {
     const struct arguments *o;
     bool terminal, head;
     int shown_percent;
-    struct timespec start;
+    double start_s;
 };
 
 static double seconds_of(int64_t samples) { return (double)samples / DETECTION_RATE_HZ; }
@@ -187,11 +188,9 @@ static void print_summary_json(const struct view *v, const char *output) {
 
 static void print_summary(const struct view *v, const char *output) {
     const struct detection *d = v->d;
-    struct timespec now;
     char from[32], to[32];
     clear_bar(v);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double took = (double)(now.tv_sec - v->start.tv_sec) + 1e-9 * (double)(now.tv_nsec - v->start.tv_nsec);
+    double took = clock_s() - v->start_s;
     printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
@@ -246,7 +245,7 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
         return brrctl_fail(&err);
     v->d = &d;
     brr_client *client = brrctl_connect(o, &code);
-    clock_gettime(CLOCK_MONOTONIC, &v->start);
+    v->start_s = clock_s();
     if (client && detection_run(&d, client, &failed)) {
         clear_bar(v);
         code = brrctl_fail_call(&failed);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 enum { LABELS = 400 };
@@ -146,11 +147,7 @@ static void ask(struct device_watch *w) {
 
 /* Waits for the next turn; false to end. */
 static bool next_turn(struct device_watch *w) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    int64_t ns = at.tv_nsec + w->config.interval_ms * 1000000;
-    at.tv_sec += ns / 1000000000;
-    at.tv_nsec = ns % 1000000000;
+    struct timespec at = clock_after_ms(w->config.interval_ms);
     pthread_mutex_lock(&w->lock);
     while (!w->stopping && pthread_cond_timedwait(&w->woken, &w->lock, &at) == 0)
         ;
@@ -168,15 +165,11 @@ static void *watch_main(void *arg) {
 
 int device_watch_start(const struct device_watch_config *config, struct device_watch **ret, struct err *err) {
     struct device_watch *w = calloc(1, sizeof *w);
-    pthread_condattr_t attr;
     if (!w)
         return err_set(err, ERR_EXHAUSTED, "out of memory for watching %s", config->device);
     w->config = *config;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->woken, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&w->woken);
     ask(w);
     w->has_thread = w->latest.told;
     if (w->has_thread && pthread_create(&w->thread, NULL, watch_main, w)) {

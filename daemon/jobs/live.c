@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "daemon/jobs/live_models.h"
 #include "run/timeline.h"
@@ -43,18 +43,6 @@ struct live {
     struct live_stream *streams;
     int64_t turns;
 };
-
-static double clock_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int64_t wall_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- orders and reports ---- */
 
@@ -225,7 +213,7 @@ static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, st
     r->on = kind == ALARM_ON;
     r->first = sample;
     r->probability = p;
-    r->wall_ms = wall_ms();
+    r->wall_ms = clock_wall_ms();
     post(s->live, r);
     return 0;
 }

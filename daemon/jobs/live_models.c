@@ -1,16 +1,10 @@
 #include "daemon/jobs/live_models.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
-
-static double clock_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
     char labels[LIVE_NAME + 32];

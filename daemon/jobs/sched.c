@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -29,12 +30,6 @@ struct sched {
     char held[JOB_REASON_SIZE]; /* why nothing starts, or "" */
 };
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void tell(struct sched *s, const struct job *job) {
     if (s->config.changed)
         s->config.changed(s->config.ctx, job);
@@ -45,7 +40,7 @@ static void move(struct sched *s, struct job *job, enum job_state to, const char
     struct err err = {0};
     if (to == JOB_QUEUED && *s->held)
         reason = s->held;
-    if (job_move(job, to, reason, now_ms(), &err) || jobdb_save(s->db, job, &err))
+    if (job_move(job, to, reason, clock_wall_ms(), &err) || jobdb_save(s->db, job, &err))
         log_error("cannot record a job's state", "job=%s error=\"%s\"", job->id, err.message);
     log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
     tell(s, job);
@@ -135,7 +130,7 @@ int sched_position(const struct sched *s, const struct job *job) {
 }
 
 static bool may_start(const struct sched *s, const struct job *job) {
-    int64_t waited_ms = now_ms() - job->paused_ms;
+    int64_t waited_ms = clock_wall_ms() - job->paused_ms;
     if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
         return job->state == JOB_QUEUED;
     return waited_ms >= PAUSE_MIN_MS && fsio_free_bytes(s->config.cache_dir) >= job->room_bytes + PAUSE_ROOM_BYTES;
@@ -253,7 +248,7 @@ static void make_id(struct job *job) {
 }
 
 static int fill_job(struct sched *s, struct job *job, const struct sched_request *r, const struct jobfile *file, struct err *err) {
-    job->created_ms = now_ms();
+    job->created_ms = clock_wall_ms();
     job->sequence = s->next_sequence;
     job->priority = file->priority;
     str_copy(job->kind, sizeof job->kind, file->kind_name);
@@ -406,7 +401,7 @@ static void pause_job(struct sched *s, struct job *job, const struct err *err) {
     append_log(s, job, "warn", reason);
     move(s, job, JOB_QUEUED, reason);
     job->room_bytes = room;
-    job->paused_ms = now_ms();
+    job->paused_ms = clock_wall_ms();
 }
 
 static void finish_running(struct sched *s, struct worker_report *r) {
@@ -476,7 +471,7 @@ static void on_report(struct sched *s, struct worker_report *r) {
         str_copy(job->last, sizeof job->last, r->checkpoint.path);
         if (r->checkpoint.best)
             str_copy(job->best, sizeof job->best, r->checkpoint.path);
-        if (jobdb_add_checkpoint(s->db, job->id, &r->checkpoint, now_ms(), &err) || jobdb_save(s->db, job, &err))
+        if (jobdb_add_checkpoint(s->db, job->id, &r->checkpoint, clock_wall_ms(), &err) || jobdb_save(s->db, job, &err))
             log_error("cannot record a checkpoint", "job=%s error=\"%s\"", job->id, err.message);
         break;
     case WORKER_DONE:
@@ -487,7 +482,7 @@ static void on_report(struct sched *s, struct worker_report *r) {
 
 /* Ended jobs that are older than keep_finished leave the list and the database. */
 static void forget_old(struct sched *s) {
-    int64_t before_ms = now_ms() - s->config.keep_finished_ms;
+    int64_t before_ms = clock_wall_ms() - s->config.keep_finished_ms;
     int kept = 0;
     for (int i = 0; i < s->count; i++) {
         struct job *job = s->jobs[i];

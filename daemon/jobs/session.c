@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 enum { MAX_SAMPLE_BITS = 53 };
@@ -32,12 +33,6 @@ struct sessions {
     struct session *first;
     int count; /* with those that are closing */
 };
-
-static int64_t clock_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void count(struct session *s, const char *family, const char *second, double n) {
     char labels[LIVE_NAME + 64];
@@ -184,17 +179,15 @@ int session_gap(struct session *s, int64_t end, const char *cause, struct err *e
 
 static int send_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {
     struct live_order *o = live_order_new(LIVE_CHUNK, s->stream);
-    struct timespec t;
     if (o && !(o->data = malloc(len))) {
         live_order_free(o);
         o = NULL;
     }
     if (o) {
-        clock_gettime(CLOCK_MONOTONIC, &t);
         memcpy(o->data, data, len);
         o->samples = samples;
         o->skip = s->next - first;
-        o->received_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+        o->received_s = clock_s();
     }
     return send(s, o, first + samples - s->next, err);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/jobs/device_watch.h"
@@ -50,12 +51,6 @@ struct worker {
     int64_t start_ms;          /* of the attempt */
     int paced;                 /* reports of progress that told how long it will take */
 };
-
-static int64_t clock_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 void worker_report_free(struct worker_report *r) {
     if (!r)

@@ -2,10 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
@@ -16,12 +16,6 @@
 enum { MAX_CHECKS = 16, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__version_request__descriptor, data, len))
@@ -39,7 +33,7 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     out.revision = (char *)(uintptr_t)services->revision;
     out.libraries = list;
     out.n_libraries = services->n_libraries;
-    out.uptime_ms = now_ms() - services->start_ms;
+    out.uptime_ms = clock_wall_ms() - services->start_ms;
     out.notice = (char *)(uintptr_t)services->notice;
     convert_answer(call, &out.base);
 }

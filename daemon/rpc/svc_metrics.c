@@ -1,9 +1,9 @@
 /* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/rpc/convert.h"
@@ -12,12 +12,6 @@
 enum { MAX_SAMPLES = 8192, DEFAULT_INTERVAL_MS = 1000, MIN_INTERVAL_MS = 100, MAX_INTERVAL_MS = 60000, SAMPLES_BYTES = 4 << 20 };
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 struct collect {
     struct arena *arena;
@@ -48,7 +42,7 @@ static bool send_samples(struct rpc_call *call, const char *prefix) {
     Brr__V1__MetricsResponse out = BRR__V1__METRICS_RESPONSE__INIT;
     if (c.items)
         metrics_visit(services_of(call)->metrics, add_sample, &c);
-    out.time_ms = now_ms();
+    out.time_ms = clock_wall_ms();
     out.samples = c.items;
     out.n_samples = c.n;
     bool room = convert_send(call, &out.base);

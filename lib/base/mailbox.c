@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 struct mailbox {
     pthread_mutex_t lock;
     pthread_cond_t filled, drained;
@@ -19,13 +21,9 @@ struct mailbox *mailbox_new(size_t max_messages, mailbox_wake_fn *wake, void *ct
     struct mailbox *box = calloc(1, sizeof *box);
     if (!box)
         return NULL;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&box->lock, NULL);
-    pthread_cond_init(&box->filled, &attr);
-    pthread_cond_init(&box->drained, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&box->filled);
+    clock_cond_init(&box->drained);
     box->max = max_messages;
     box->wake = wake;
     box->ctx = ctx;
@@ -41,18 +39,6 @@ void mailbox_free(struct mailbox *box) {
     free(box);
 }
 
-static struct timespec deadline_in(int64_t timeout_ms) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += timeout_ms / 1000;
-    t.tv_nsec += timeout_ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 /* Wait on cond until *deadline (NULL = for ever); false when it has passed. The lock is held. */
 static bool wait_until(struct mailbox *box, pthread_cond_t *cond, const struct timespec *deadline) {
     if (!deadline)
@@ -61,7 +47,7 @@ static bool wait_until(struct mailbox *box, pthread_cond_t *cond, const struct t
 }
 
 bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout_ms) {
-    struct timespec deadline = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    struct timespec deadline = clock_after_ms(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&box->lock);
     while (!box->closed && box->count >= box->max)
         if (timeout_ms == 0 || !wait_until(box, &box->drained, timeout_ms < 0 ? NULL : &deadline))
@@ -87,7 +73,7 @@ bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout
 bool mailbox_post(struct mailbox *box, struct message *msg) { return mailbox_post_wait(box, msg, 0); }
 
 struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
-    struct timespec deadline = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    struct timespec deadline = clock_after_ms(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&box->lock);
     while (!box->head && !box->closed && timeout_ms != 0)
         if (!wait_until(box, &box->filled, timeout_ms < 0 ? NULL : &deadline))

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 struct item {
     struct recording *recording;
     struct err *fault; /* malloc'd, NULL when it is ready or there was no memory to say why not */
@@ -41,7 +43,6 @@ static void *run(void *arg) {
 }
 
 int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err) {
-    pthread_condattr_t monotonic;
     struct loader *l = calloc(1, sizeof *l + sizeof *l->items * (size_t)n);
     int errnum = 0;
     if (!l)
@@ -49,11 +50,8 @@ int loader_start(struct recording *const *recordings, int64_t n, int workers, st
     l->n = n;
     for (int64_t i = 0; i < n; i++)
         l->items[i].recording = recordings[i];
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&l->changed);
     workers = workers < 1 ? 1 : workers > LOADER_MAX_WORKERS ? LOADER_MAX_WORKERS : workers;
     while (l->n_threads < workers && l->n_threads < n && !errnum)
         if (!(errnum = pthread_create(&l->threads[l->n_threads], NULL, run, l)))
@@ -67,11 +65,7 @@ int loader_start(struct recording *const *recordings, int64_t n, int workers, st
 }
 
 bool loader_wait(struct loader *l, int64_t i, int wait_ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_after_ms(wait_ms);
     pthread_mutex_lock(&l->lock);
     while (!l->items[i].done && !pthread_cond_timedwait(&l->changed, &l->lock, &until))
         ;

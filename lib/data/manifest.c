@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/labels.h"
@@ -162,29 +163,20 @@ static void *worker(void *arg) {
     return NULL;
 }
 
-static struct timespec soon(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_nsec += (long)TURN_MS * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 /* Starts the workers and reports their progress until all are done. */
 static int run_workers(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
     pthread_t threads[MANIFEST_MAX_WORKERS];
     int wanted = o->config->workers, n = 0, errnum = 0;
     bool cancelled = false;
     pthread_mutex_init(&o->lock, NULL);
-    pthread_cond_init(&o->changed, NULL);
+    clock_cond_init(&o->changed);
     pthread_mutex_lock(&o->lock);
     for (; n < wanted && n < o->manifest->count && !errnum; n += !errnum) {
         errnum = pthread_create(&threads[n], NULL, worker, o);
         o->running += !errnum;
     }
     for (int64_t seen = 0; o->running > 0 || o->done != seen;) {
-        struct timespec until = soon();
+        struct timespec until = clock_after_ms(TURN_MS);
         if (o->done == seen)
             pthread_cond_timedwait(&o->changed, &o->lock, &until);
         seen = o->done;

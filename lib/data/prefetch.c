@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
 
 struct slot {
@@ -39,12 +41,6 @@ static void *plain_alloc(void *ctx, unsigned long bytes) {
 static void plain_free(void *ctx, void *data) {
     (void)ctx;
     free(data);
-}
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Give the slot the next batch of the order. Lock held: the sampler is used by one thread at a time. */
@@ -151,11 +147,7 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
     p->epoch = epoch;
     p->index = index;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&p->changed);
     if (!make_slots(p)) {
         rc = err_set(err, ERR_EXHAUSTED, "out of host memory for %d batches of %d windows (%lld samples, %d channels)",
                      config->depth, config->batch_size, (long long)config->window, config->channels);
@@ -189,12 +181,8 @@ static struct slot *next_ready(struct prefetch *p, int *ret_held) {
 }
 
 bool prefetch_poll(struct prefetch *p, int wait_ms) {
-    struct timespec until;
     int held, timeout = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_after_ms(wait_ms);
     pthread_mutex_lock(&p->lock);
     bool ready = next_ready(p, &held) || held == p->config.depth;
     while (!ready && !timeout) {
@@ -206,7 +194,7 @@ bool prefetch_poll(struct prefetch *p, int wait_ms) {
 }
 
 int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err) {
-    double began = now_s();
+    double began = clock_s();
     int rc = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
@@ -232,7 +220,7 @@ int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait
     }
     pthread_mutex_unlock(&p->lock);
     if (!rc && ret_wait_s)
-        *ret_wait_s = now_s() - began;
+        *ret_wait_s = clock_s() - began;
     return rc;
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/edf.h"
@@ -14,12 +14,6 @@
 #include "nn/optim.h"
 
 enum { MEASURED_STEPS = 2 };
-
-static double clock_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- memory ---- */
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/device.h"
 #include "kernels/op.h"
@@ -146,9 +146,8 @@ int selftest_scan(const char *device, int threads, struct selftest *ret, struct 
     struct arrays m = {.total = 16 * (size_t)B * L * D};
     struct device *dev = NULL;
     struct stream *s = NULL;
-    struct timespec start, end;
     void *data = NULL;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start_s = clock_s();
     m.host = calloc(m.total, sizeof *m.host);
     int rc = k && want && m.host ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a self-test");
     if (!rc)
@@ -166,8 +165,7 @@ int selftest_scan(const char *device, int threads, struct selftest *ret, struct 
                 channel(k, want, row, d);
         rc = run(s, k, &m, want, ret, err);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    ret->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+    ret->seconds = clock_s() - start_s;
     if (dev)
         device_free(dev, data);
     stream_close(s);

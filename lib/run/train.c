@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/arrival.h"
@@ -21,12 +21,6 @@ enum {
     POLL_MS = 20,     /* wait for a batch before other work on the device has its turn */
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
-
-double train_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void train_log(struct train *t, enum task_level level, const char *fmt, ...) {
     char text[700];
@@ -307,7 +301,7 @@ static int train_open(const struct jobfile *job, const struct task_env *env, voi
         return err_set(err, ERR_EXHAUSTED, "out of memory for a training task");
     t->job = job;
     t->env = *env;
-    t->started_s = train_clock();
+    t->started_s = clock_s();
     t->at.best_metric = NAN;
     t->at.loss_average = NAN;
     t->newest = (struct validation_result){
@@ -384,9 +378,9 @@ static int finish_batch(struct train *t, struct err *err) {
     }
     feed_release(t->feed, t->batch);
     t->batch = NULL;
-    fill_progress(t, &r, train_clock() - t->batch_start_s);
+    fill_progress(t, &r, clock_s() - t->batch_start_s);
     if (t->first_step_s == 0) {
-        t->first_step_s = train_clock() - t->started_s;
+        t->first_step_s = clock_s() - t->started_s;
         train_log(t, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
         if (t->arrival)
             tell_arrived(t);
@@ -444,7 +438,7 @@ static int micro_batch(struct train *t, struct err *err) {
 
 /* Now and then while a batch's recordings are on their way from a store. */
 static void tell_waiting(struct train *t) {
-    double now = train_clock();
+    double now = clock_s();
     if (!t->arrival || now - t->batch_start_s < TELL_S || now - t->told_s < TELL_S)
         return;
     t->told_s = now;
@@ -458,7 +452,7 @@ static int train_slice(struct train *t, struct err *err) {
     int rc = 0;
     if (!t->batch) {
         if (!t->awaiting)
-            t->batch_start_s = train_clock();
+            t->batch_start_s = clock_s();
         if (!t->awaiting && feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
             return rc;
         t->awaiting = true;
@@ -469,7 +463,7 @@ static int train_slice(struct train *t, struct err *err) {
         if ((rc = feed_next(t->feed, &t->batch, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
             return rc;
         t->awaiting = false;
-        t->batch_wait_s = train_clock() - t->batch_start_s;
+        t->batch_wait_s = clock_s() - t->batch_start_s;
         t->micro = 0;
         t->batch_loss = 0;
         t->batch_count = 0;

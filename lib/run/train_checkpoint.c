@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
@@ -134,7 +135,7 @@ int train_save(struct train *t, bool validated, struct err *err) {
     struct task_checkpoint c = {
         .step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = validated ? t->newest.metric : NAN};
     char dir[PATH_SIZE], state[PATH_SIZE];
-    double start = train_clock();
+    double start = clock_s();
     t->file.step = t->at.step;
     t->file.epoch = t->at.epoch;
     int rc = pair_paths(t, t->at.step, c.path, state, err);
@@ -150,7 +151,7 @@ int train_save(struct train *t, bool validated, struct err *err) {
         return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
                         (long long)t->at.step);
     c.best = t->at.best_step == t->at.step;
-    c.write_s = train_clock() - start;
+    c.write_s = clock_s() - start;
     str_copy(c.metric_name, sizeof c.metric_name, t->job->training.stop_metric);
     if (t->env.checkpoint)
         t->env.checkpoint(t->env.ctx, &c);

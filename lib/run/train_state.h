@@ -61,7 +61,6 @@ struct train {
     double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */
 };
 
-double train_clock(void);
 void train_log(struct train *t, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Validation over whole recordings, a few windows per step. */

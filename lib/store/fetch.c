@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000 };
@@ -275,11 +276,7 @@ int fetch_open(int max_connections, struct fetch **ret, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "cannot start libcurl");
     }
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->ended, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&f->ended);
     if ((f->multi = curl_multi_init())) {
         curl_multi_setopt(f->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)max_connections);
         curl_multi_setopt(f->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)max_connections);
@@ -348,14 +345,7 @@ void fetch_cancel(struct fetch *f, struct fetch_request *r) {
 }
 
 void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = clock_after_ms(timeout_ms);
     pthread_mutex_lock(&f->lock);
     while (f->finished == *seen && pthread_cond_timedwait(&f->ended, &f->lock, &until) != ETIMEDOUT)
         ;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "store/md5_lanes.h"
 
 /* A lane's piece is small, so that those of all lanes stay in the second-level cache. */
@@ -39,13 +40,9 @@ struct md5_crowd {
 
 struct md5_crowd *md5_crowd_new(void) {
     struct md5_crowd *c = calloc(1, sizeof *c);
-    pthread_condattr_t attr;
     if (!c)
         return NULL;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&c->changed);
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -92,11 +89,7 @@ static void refill(struct lane *l) {
 
 /* A few lanes take as long as one: wait a moment for others who are about to come. The lock is held. */
 static void gather(struct md5_crowd *c) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)GATHER_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_after_ms(GATHER_MS);
     while (c->waiting < GATHER && c->waiting < c->members)
         if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
             return;

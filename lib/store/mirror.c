@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -286,11 +287,7 @@ static void *transfer_main(void *arg) {
 
 /* One turn of waiting; false when all threads are through. */
 static bool wait_turn(struct mirror *m, struct mirror_progress *p) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)TURN_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_after_ms(TURN_MS);
     pthread_mutex_lock(&m->lock);
     if (m->running)
         pthread_cond_timedwait(&m->turned, &m->lock, &until);
@@ -349,7 +346,7 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->prefix);
     m->config = *config;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->turned, NULL);
+    clock_cond_init(&m->turned);
     size_t len = strlen(config->prefix);
     while (len && config->prefix[len - 1] == '/')
         len--;

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "store/s3_credentials.h"
 #include "store/s3_error.h"
@@ -43,12 +44,6 @@ struct s3_client {
     char *spec;              /* of the credentials; NULL = the usual places. Constant. */
     struct metrics *metrics; /* constant */
 };
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static const char *environment(const char *name, const char *other) {
     const char *value = getenv(name);
@@ -492,7 +487,7 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
         int64_t asked_ms = f->answer.retry_after_s > 0 ? f->answer.retry_after_s * 1000 : 0;
         int64_t wait_ms = backoff_ms(call->tries);
         s3_meter_retry(c->metrics, call, &e, is_short);
-        call->next_ms = now_ms() + (asked_ms > wait_ms && asked_ms <= BACKOFF_CAP_MS ? asked_ms : wait_ms);
+        call->next_ms = clock_ms() + (asked_ms > wait_ms && asked_ms <= BACKOFF_CAP_MS ? asked_ms : wait_ms);
         call->state = S3_WAITING;
         return 0;
     }
@@ -500,7 +495,7 @@ static int judge(struct s3_client *c, struct s3_call *call, struct err *err) {
 }
 
 int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err) {
-    if (call->state == S3_WAITING && now_ms() >= call->next_ms) {
+    if (call->state == S3_WAITING && clock_ms() >= call->next_ms) {
         pthread_mutex_lock(&c->lock);
         bool turn = c->flying < c->allowed;
         c->flying += turn;

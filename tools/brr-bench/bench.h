@@ -63,6 +63,4 @@ struct bench_rates bench_measure_rates(int threads);
 /* The same of a device that computes beside its caller; exponentials stay 0, unknown. */
 int bench_device_rates(const struct bench_context *x, struct bench_rates *ret, struct err *err);
 
-double bench_seconds(void);
-
 #endif

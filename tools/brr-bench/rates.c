@@ -2,23 +2,17 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define HAVE_BF16_PROBE 1
 #endif
 
+#include "base/clock.h"
 #include "bench.h"
 #include "kernels/cpu/scan_job.h"
 
 enum { ROUNDS = 100000, COPY_BYTES = 64 << 20, LEAST_ROUNDS = 10 };
 static const double probe_seconds = 0.25; /* long enough to meet a quiet moment on a machine with other work */
-
-double bench_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Calls of one round per second, all threads at once: each thread's best of a quarter of a second, summed, so that no thread's
  * pause for other work on the machine counts. */
@@ -26,12 +20,12 @@ static double best(float (*work)(int64_t), int threads) {
     double rate = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : rate)
     {
-        double seconds = 1e9, end = bench_seconds() + probe_seconds;
-        for (int round = 0; round < LEAST_ROUNDS || bench_seconds() < end; round++) {
-            double start = bench_seconds();
+        double seconds = 1e9, end = clock_s() + probe_seconds;
+        for (int round = 0; round < LEAST_ROUNDS || clock_s() < end; round++) {
+            double start = clock_s();
             volatile float sink = work(ROUNDS);
             (void)sink;
-            double spent = bench_seconds() - start;
+            double spent = clock_s() - start;
             seconds = spent < seconds ? spent : seconds;
         }
         rate += ROUNDS / seconds;
@@ -41,13 +35,13 @@ static double best(float (*work)(int64_t), int threads) {
 
 static double copy_rate(int threads) {
     char *from = calloc(1, COPY_BYTES), *to = calloc(1, COPY_BYTES);
-    double seconds = 1e9, end = bench_seconds() + probe_seconds;
-    for (int round = 0; from && to && (round < LEAST_ROUNDS || bench_seconds() < end); round++) {
-        double start = bench_seconds();
+    double seconds = 1e9, end = clock_s() + probe_seconds;
+    for (int round = 0; from && to && (round < LEAST_ROUNDS || clock_s() < end); round++) {
+        double start = clock_s();
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int i = 0; i < 64; i++)
             memcpy(to + (size_t)i * (COPY_BYTES / 64), from + (size_t)i * (COPY_BYTES / 64), COPY_BYTES / 64);
-        double spent = bench_seconds() - start;
+        double spent = clock_s() - start;
         if (round)
             seconds = spent < seconds ? spent : seconds;
         from[round % COPY_BYTES] = to[(round + 1) % COPY_BYTES];

@@ -1,0 +1,17 @@
+/* clock: the machine's clocks. The monotonic one measures and waits, as nobody can set it; the wall clock is for people and for
+ * other machines. Any thread. */
+#ifndef BRR_BASE_CLOCK_H
+#define BRR_BASE_CLOCK_H
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+double clock_s(void);        /* monotonic, seconds */
+int64_t clock_ms(void);      /* monotonic, milliseconds */
+int64_t clock_wall_ms(void); /* milliseconds since 1970-01-01 UTC */
+
+/* Timed waits: a condition whose deadlines are monotonic, and the deadline `ms` from now for pthread_cond_timedwait on it. */
+void clock_cond_init(pthread_cond_t *cond);
+struct timespec clock_after_ms(int64_t ms);
+
+#endif
