@@ -207,10 +207,11 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
     json_end(w, '}');
 }
 
-/* F1 of a point; −1 of one that may not be chosen. */
-static double f1_of(const struct score_point *p, enum score_kind kind, double limit) {
+/* F1 of a point; −1 of one that may not be chosen. Of hours that would see less than one false alarm at the target, one is no sign
+ * of more. */
+static double f1_of(const struct score_point *p, enum score_kind kind, double target) {
     const struct score *event = &p->scores[SCORE_EVENT];
-    bool eligible = event->f1 > 0 && event->false_alarms_per_24h <= limit;
+    bool eligible = event->f1 > 0 && event->counts.fp <= ceil(target * event->counts.duration_s / 86400);
     double f1 = p->scores[kind].f1;
     return !eligible ? -1 : isnan(f1) ? 0 : f1;
 }
@@ -218,23 +219,23 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double li
 /* docs/scores.md says why these. */
 static const double event_slack = 0.1, sample_slack = 0.2, usual_on = 0.65;
 
-static double best_f1(const struct score_sweep *s, enum score_kind kind, double limit, const bool *among) {
+static double best_f1(const struct score_sweep *s, enum score_kind kind, double target, const bool *among) {
     double best = 0;
     for (int i = 0; i < s->n; i++)
         if (!among || among[i])
-            best = fmax(best, f1_of(&s->points[i], kind, limit));
+            best = fmax(best, f1_of(&s->points[i], kind, target));
     return best;
 }
 
 /* Points that are as good as the best but for chance. */
-static void mark_good(const struct score_sweep *s, double limit, bool *good) {
+static void mark_good(const struct score_sweep *s, double target, bool *good) {
     double seizures = (double)s->points[0].scores[SCORE_EVENT].counts.ref;
-    double event = best_f1(s, SCORE_EVENT, limit, NULL) - event_slack * fmin(1, sqrt(10 / fmax(1, seizures)));
+    double event = best_f1(s, SCORE_EVENT, target, NULL) - event_slack * fmin(1, sqrt(10 / fmax(1, seizures)));
     for (int i = 0; i < s->n; i++)
-        good[i] = f1_of(&s->points[i], SCORE_EVENT, limit) >= fmax(event, 0);
-    double sample = best_f1(s, SCORE_SAMPLE, limit, good) - sample_slack;
+        good[i] = f1_of(&s->points[i], SCORE_EVENT, target) >= fmax(event, 0);
+    double sample = best_f1(s, SCORE_SAMPLE, target, good) - sample_slack;
     for (int i = 0; i < s->n; i++)
-        good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, limit) >= sample;
+        good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, target) >= sample;
 }
 
 static bool more_usual(const struct score_point *a, const struct score_point *b) {
@@ -244,15 +245,15 @@ static bool more_usual(const struct score_point *a, const struct score_point *b)
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
     bool good[SCORE_MAX_POINTS];
-    double limit = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY;
+    double target = target_fa_per_24h > 0 ? target_fa_per_24h : INFINITY;
     int best = -1;
     if (!s->n || s->n > SCORE_MAX_POINTS)
         return -1;
-    mark_good(s, limit, good);
+    mark_good(s, target, good);
     for (int i = 0; i < s->n; i++)
         if (good[i] && (best < 0 || more_usual(&s->points[i], &s->points[best])))
             best = i;
-    return best >= 0 || isinf(limit) ? best : score_sweep_best(s, 0);
+    return best >= 0 || isinf(target) ? best : score_sweep_best(s, 0);
 }
 
 int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,

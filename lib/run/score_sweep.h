@@ -43,7 +43,8 @@ struct score_search {
     int candidates;                   /* on thresholds to try */
     double off_ratios[SCORE_MAX_RATIOS];
     int n_off_ratios;         /* off = ratio·on, each tried */
-    double target_fa_per_24h; /* 0 = none; else pairs above it lose against any pair within it that finds something */
+    double target_fa_per_24h; /* 0 = none; else pairs above it (in whole false alarms, rounded up) lose against any pair within it
+                                 that finds something */
 };
 void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75; none */
 

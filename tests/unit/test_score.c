@@ -230,6 +230,13 @@ static void sweep_applies_every_threshold(void **state) {
     const struct score_point *best = &s.points[score_sweep_best(&s, 0)];
     assert_true(fabs(best->scores[SCORE_EVENT].f1 - 0.8) < 1e-12); /* both and one false alarm, 4/5; the first alone gives 2/3 */
     assert_true(best->on > 0.36 && best->on <= 0.40 + 1e-4);
+    assert_true(score_sweep_best(&s, 10) == score_sweep_best(&s, 0)); /* an hour cannot tell 10 in 24 h from one false alarm */
+    for (int i = 0; i < s.n; i++)                                     /* six such hours can */
+        for (int k = 0; k < SCORE_KINDS; k++) {
+            struct score *score = &s.points[i].scores[k];
+            score->counts.duration_s *= 6;
+            score->counts.fp *= 6;
+        }
     best = &s.points[score_sweep_best(&s, 10)];
     assert_true(best->on > 0.42 && best->scores[SCORE_EVENT].counts.tp == 1);
     score_sweep_done(&s);
@@ -264,8 +271,8 @@ static int best_of(const double *event, const double *sample, const double *fals
     struct score_sweep s = {.points = points, .n = n};
     for (int i = 0; i < n; i++) {
         points[i].on = 0.2 * (i % 5) + 0.15;
-        points[i].scores[SCORE_EVENT] =
-            (struct score){.f1 = event[i], .false_alarms_per_24h = false_alarms ? false_alarms[i] : 0, .counts.ref = references};
+        points[i].scores[SCORE_EVENT] = (struct score){
+            .f1 = event[i], .counts = {.fp = false_alarms ? false_alarms[i] : 0, .ref = (double)references, .duration_s = 86400}};
         points[i].scores[SCORE_SAMPLE].f1 = sample ? sample[i] : 0.5;
     }
     return score_sweep_best(&s, limit);
@@ -282,6 +289,7 @@ static void of_thresholds_that_are_as_good_but_for_chance_the_most_usual_is_take
                              (double[]){0.5, 0.5, 0.50, 0.5, 0.5, 0.5, 0.5, 0.55, 0.5, 0.5}, NULL, 10, 10, 0),
                      7); /* of equal ones that which covers the seizures best */
     assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.6, 0.6}, NULL, (double[]){9, 9, 9, 1, 1}, 5, 10, 2), 3);
+    assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.6, 0.6}, NULL, (double[]){9, 9, 3, 1, 1}, 5, 10, 2.1), 2);
     assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0, 0}, NULL, (double[]){9, 9, 9, 1, 1}, 5, 10, 2), 2); /* none within */
     assert_int_equal(best_of((double[]){0, 0, NAN, 0, 0}, NULL, NULL, 5, 10, 0), -1);
 }
