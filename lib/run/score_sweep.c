@@ -217,7 +217,9 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double ta
 }
 
 /* docs/scores.md says why these. */
-static const double event_slack = 0.1, sample_slack = 0.2, usual_on = 0.65;
+static const double sample_slack = 0.2, usual_on = 0.65;
+
+double score_f1_chance(double seizures) { return 0.1 * fmin(1, sqrt(10 / fmax(1, seizures))); }
 
 static double best_f1(const struct score_sweep *s, enum score_kind kind, double target, const bool *among) {
     double best = 0;
@@ -229,8 +231,7 @@ static double best_f1(const struct score_sweep *s, enum score_kind kind, double 
 
 /* Points that are as good as the best but for chance. */
 static void mark_good(const struct score_sweep *s, double target, bool *good) {
-    double seizures = (double)s->points[0].scores[SCORE_EVENT].counts.ref;
-    double event = best_f1(s, SCORE_EVENT, target, NULL) - event_slack * fmin(1, sqrt(10 / fmax(1, seizures)));
+    double event = best_f1(s, SCORE_EVENT, target, NULL) - score_f1_chance(s->points[0].scores[SCORE_EVENT].counts.ref);
     for (int i = 0; i < s->n; i++)
         good[i] = f1_of(&s->points[i], SCORE_EVENT, target) >= fmax(event, 0);
     double sample = best_f1(s, SCORE_SAMPLE, target, good) - sample_slack;

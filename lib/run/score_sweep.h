@@ -61,6 +61,9 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
+/* How far below the best an event F1 of this many seizures may be by chance: 0.1·√(10/n), at most 0.1; about one standard error of
+ * a rate near 0.9. */
+double score_f1_chance(double seizures);
 /* Index of the point to use: of those whose event F1 is the best but for chance and whose sample F1 is not far from it either, the
  * one whose `on` is nearest to the usual 0.65 (docs/scores.md); −1 when no point finds anything. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);

@@ -302,7 +302,7 @@ static int train_open(const struct jobfile *job, const struct task_env *env, voi
     t->job = job;
     t->env = *env;
     t->started_s = clock_s();
-    t->at.best_metric = NAN;
+    best_init(&t->at.best);
     t->at.loss_average = NAN;
     t->newest = (struct validation_result){
         .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .metric = NAN, .events = job->events};
@@ -474,29 +474,14 @@ static int train_slice(struct train *t, struct err *err) {
     return rc;
 }
 
-/* Metrics closer than this are equal: one recording more or less moves them further. */
-static const double metric_resolution = 1e-5;
-
-static bool better(const struct train *t, double metric) {
-    return isnan(t->at.best_metric) || metric > t->at.best_metric + metric_resolution;
-}
-/* Of equal ones the newer weights are kept: they have seen more. */
-static bool as_good(const struct train *t, double metric) {
-    return isnan(t->at.best_metric) || metric >= t->at.best_metric - metric_resolution;
-}
-
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct jobfile *job = t->job;
-    bool gain = isfinite(r->metric) && better(t, r->metric), best = isfinite(r->metric) && as_good(t, r->metric);
+    bool gain, best = best_offer(&t->at.best, t->at.step, r->metric, r->chance, &gain);
     t->newest = *r;
     t->file.events = r->events;
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
-    if (best) {
-        t->at.best_metric = r->metric;
-        t->at.best_step = t->at.step;
-    }
     t->progress.metric = r->metric;
     t->progress.validation_loss = r->loss;
     t->at.finished =
@@ -571,8 +556,8 @@ static void train_result(void *task, struct json_writer *w, const char *key) {
     json_put_i64(w, "epochs", t->at.epoch);
     json_put_f64(w, "loss", t->at.loss_average);
     json_put_str(w, "metric", t->job->training.stop_metric);
-    json_put_f64(w, "best", t->at.best_metric);
-    json_put_i64(w, "best_step", t->at.best_step);
+    json_put_f64(w, "best", t->at.best.metric);
+    json_put_i64(w, "best_step", t->at.best.step);
     json_put_f64(w, "event_f1", t->newest.event_f1);
     json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
     json_put_f64(w, "auroc", t->newest.auroc);

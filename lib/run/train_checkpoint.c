@@ -21,8 +21,7 @@ static int pair_paths(const struct train *t, int64_t step, char model[PATH_SIZE]
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
-#define COUNTERS(X)                                                                                                                \
-    X(step) X(epoch) X(index) X(validated_step) X(nonfinite) X(nonfinite_run) X(validations_without_gain) X(best_step)
+#define COUNTERS(X) X(step) X(epoch) X(index) X(validated_step) X(nonfinite) X(nonfinite_run) X(validations_without_gain)
 
 static void counters_to_json(const struct train *t, struct str *out) {
     struct json_writer w;
@@ -31,7 +30,9 @@ static void counters_to_json(const struct train *t, struct str *out) {
 #define PUT(field) json_put_i64(&w, #field, t->at.field);
     COUNTERS(PUT)
 #undef PUT
-    json_put_f64(&w, "best_metric", t->at.best_metric);
+    json_put_i64(&w, "best_step", t->at.best.step);
+    json_put_f64(&w, "best_metric", t->at.best.metric);
+    json_put_f64(&w, "highest_metric", t->at.best.highest);
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "event_f1", t->newest.event_f1);
     json_put_f64(&w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
@@ -48,7 +49,9 @@ static void counters_from_json(struct train *t, const struct json *j) {
 #define GET(field) t->at.field = json_i64(json_get(j, #field), 0);
     COUNTERS(GET)
 #undef GET
-    t->at.best_metric = json_f64(json_get(j, "best_metric"), NAN);
+    t->at.best.step = json_i64(json_get(j, "best_step"), 0);
+    t->at.best.metric = json_f64(json_get(j, "best_metric"), NAN);
+    t->at.best.highest = json_f64(json_get(j, "highest_metric"), t->at.best.metric);
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
     t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
@@ -92,7 +95,7 @@ static void retire(const struct train *t) {
         if (pair_paths(t, steps[i], model, state, NULL))
             continue;
         unlink(state);
-        if (steps[i] != t->at.best_step)
+        if (steps[i] != t->at.best.step)
             unlink(model);
     }
 }
@@ -150,7 +153,7 @@ int train_save(struct train *t, bool validated, struct err *err) {
     if (rc)
         return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
                         (long long)t->at.step);
-    c.best = t->at.best_step == t->at.step;
+    c.best = t->at.best.step == t->at.step;
     c.write_s = clock_s() - start;
     str_copy(c.metric_name, sizeof c.metric_name, t->job->training.stop_metric);
     if (t->env.checkpoint)

@@ -6,6 +6,7 @@
 #include "data/manifest.h"
 #include "data/sampler.h"
 #include "nn/optim.h"
+#include "run/best.h"
 #include "run/evaluation.h"
 #include "run/feed.h"
 #include "run/task.h"
@@ -15,6 +16,7 @@ enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
 /* What a validation found. */
 struct validation_result {
     double metric; /* of training.early_stopping.metric, higher is better (loss: negated) */
+    double chance; /* how much of it may be luck */
     double event_f1, auroc, loss, false_alarms_per_24h;
     struct events_config events; /* with the thresholds chosen */
 };
@@ -24,8 +26,8 @@ struct train_counters {
     int64_t step, epoch, index; /* optimizer steps done; position in the sampler's order */
     int64_t validated_step;     /* step of the newest validation */
     int64_t nonfinite, nonfinite_run, validations_without_gain;
-    int64_t best_step; /* 0 = none */
-    double best_metric, loss_average;
+    struct best best;
+    double loss_average;
     bool finished; /* early stopping or end of schedule, final validation done */
 };
 

@@ -40,6 +40,11 @@ int train_validation_end(struct train *t, struct err *err) {
     return t->optim.exchanged ? optim_exchange_ema(&t->optim, t->stream, err) : 0;
 }
 
+/* An event F1 is partly chance. AUROC and loss, of samples, are hardly, and sensitivities at a limit are taken as they are. */
+static double chance_of(const char *name, const struct evaluation_result *e) {
+    return strcmp(name, "event_f1") ? 0 : score_f1_chance(e->point.scores[SCORE_EVENT].counts.ref);
+}
+
 /* training.early_stopping.metric of a result; higher is better. */
 static double metric_of(const char *name, const struct evaluation_result *e) {
     static const char *const limits[SCORE_LIMITS] = {"sensitivity_at_10fa", "sensitivity_at_5fa", "sensitivity_at_2.5fa",
@@ -63,6 +68,7 @@ int train_validation_step(struct train *t, bool *ret_done, struct validation_res
         return rc;
     const struct score *event = &e.point.scores[SCORE_EVENT];
     *ret = (struct validation_result){.metric = metric_of(t->job->training.stop_metric, &e),
+                                      .chance = chance_of(t->job->training.stop_metric, &e),
                                       .event_f1 = isnan(event->f1) ? 0 : event->f1,
                                       .false_alarms_per_24h = event->false_alarms_per_24h,
                                       .auroc = e.auroc,

@@ -1,0 +1,72 @@
+#include <math.h>
+
+#include "unit/cmocka_all.h"
+
+#include "run/best.h"
+
+static int64_t kept(const double *metrics, int n, double chance) {
+    struct best b;
+    bool gain;
+    best_init(&b);
+    for (int i = 0; i < n; i++)
+        best_offer(&b, i + 1, metrics[i], chance, &gain);
+    return b.step;
+}
+
+static void the_highest_is_kept_and_of_equal_ones_the_newest(void **state) {
+    (void)state;
+    assert_int_equal(kept((double[]){0.5, 0.9, 0.7}, 3, 0), 2);
+    assert_int_equal(kept((double[]){0.5, 0.9, 0.9}, 3, 0), 3);
+    assert_int_equal(kept((double[]){0.5, 0.9, 0.9 - 1e-7}, 3, 0), 3);
+    assert_int_equal(kept((double[]){-3, -1, -2}, 3, 0), 2); /* a loss, negated */
+}
+
+static void within_chance_the_newest_is_kept(void **state) {
+    (void)state;
+    assert_int_equal(kept((double[]){0.5, 1.0, 0.95, 0.8}, 4, 0.1), 3);
+    assert_int_equal(kept((double[]){0.5, 1.0, 0.95, 0.8}, 4, 0.01), 2);
+}
+
+/* Each within chance of the one before it, the last far below the highest. */
+static void what_is_kept_does_not_creep_down(void **state) {
+    (void)state;
+    assert_int_equal(kept((double[]){1.0, 0.94, 0.88, 0.82, 0.76}, 5, 0.1), 2);
+}
+
+static void a_gain_is_a_new_height(void **state) {
+    (void)state;
+    struct best b;
+    bool gain;
+    best_init(&b);
+    assert_true(best_offer(&b, 1, 0.8, 0.1, &gain) && gain);
+    assert_true(best_offer(&b, 2, 0.75, 0.1, &gain) && !gain);
+    assert_true(b.step == 2 && b.metric == 0.75 && b.highest == 0.8);
+    assert_true(best_offer(&b, 3, 0.78, 0.1, &gain) && !gain);
+    assert_true(best_offer(&b, 4, 0.81, 0.1, &gain) && gain);
+    assert_false(best_offer(&b, 5, 0.2, 0.1, &gain) || gain);
+    assert_int_equal(b.step, 4);
+}
+
+static void what_is_no_number_is_never_kept(void **state) {
+    (void)state;
+    struct best b;
+    bool gain;
+    best_init(&b);
+    assert_false(best_offer(&b, 1, NAN, 0.1, &gain) || gain);
+    assert_false(best_offer(&b, 2, INFINITY, 0.1, &gain) || gain);
+    assert_int_equal(b.step, 0);
+    assert_true(best_offer(&b, 3, 0.1, 0.1, &gain) && gain);
+    assert_false(best_offer(&b, 4, NAN, 0.1, &gain) || gain);
+    assert_int_equal(b.step, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_highest_is_kept_and_of_equal_ones_the_newest),
+        cmocka_unit_test(within_chance_the_newest_is_kept),
+        cmocka_unit_test(what_is_kept_does_not_creep_down),
+        cmocka_unit_test(a_gain_is_a_new_height),
+        cmocka_unit_test(what_is_no_number_is_never_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
