@@ -159,6 +159,7 @@ int train_save(struct train *t, bool validated, struct err *err) {
     if (t->env.checkpoint)
         t->env.checkpoint(t->env.ctx, &c);
     retire(t);
+    train_plot(t);
     return 0;
 }
 

@@ -76,5 +76,7 @@ int train_save(struct train *t, bool validated, struct err *err);
 int train_restore(struct train *t, bool *ret_found, struct err *err);
 /* One line of metrics.jsonl. */
 void train_record(struct train *t, const char *kind, const struct validation_result *v);
+/* training.svg from all of them; says so in the log when it cannot be drawn. */
+void train_plot(struct train *t);
 
 #endif

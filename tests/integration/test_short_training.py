@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 from daemon import MINI, SOURCE, make_corpus, temporary
 
@@ -67,6 +68,10 @@ def main():
         assert first, "stopping writes a checkpoint"
         rest, _ = run(tmp, "parts")
         assert digest(rest[-1]) == digest(whole[-1]), "weights differ after a stop"
+        picture = xml.etree.ElementTree.parse(f"{tmp}/whole/training.svg").getroot()
+        texts = {e.text for e in picture.iter() if e.text}
+        assert {"training loss", "validation loss", "event F1", "AUROC", "best"} <= texts, texts
+        assert digest(f"{tmp}/parts/training.svg") == digest(f"{tmp}/whole/training.svg"), "another picture after a stop"
         average_is_what_is_validated_and_kept(tmp)
         r = subprocess.run([DRIVER, f"{SOURCE}/configs/tiny.yaml", f"{tmp}/none", f"{tmp}/cache", f"data.source=file://{tmp}/none"],
                            capture_output=True, text=True)
