@@ -24,6 +24,7 @@ struct validate {
     struct estimate_config config;
     struct estimate estimate;
     int64_t default_wall_clock_ms;
+    bool limit_only; /* the limit alone is asked about */
     char data_root[4096], device[32];
     struct source_config source;
     atomic_bool stop; /* the client is gone */
@@ -125,9 +126,12 @@ static int look_at_objects(struct validate *v, struct err *err) {
 static void work(uv_work_t *request) {
     struct validate *v = request->data;
     char text[400];
-    if (look_at_objects(v, &v->err) || v->job.kind != JOB_KIND_TRAIN || estimate_train(&v->config, &v->estimate, &v->err))
+    if ((!v->limit_only && look_at_objects(v, &v->err)) || v->job.kind != JOB_KIND_TRAIN ||
+        estimate_train(&v->config, &v->estimate, &v->err))
         return;
     train_facts(v);
+    if (v->limit_only)
+        v->n_notices = 0;
     if (estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
@@ -230,6 +234,12 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     return 0;
 }
 
+/* Whether it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
+static bool limit_matters(const struct validate *v) {
+    bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
+    return limited && v->job.kind == JOB_KIND_TRAIN && sched_idle(services_of(v->call)->sched);
+}
+
 static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
     struct validate *v = in ? calloc(1, sizeof *v) : NULL;
@@ -240,6 +250,13 @@ static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
     v->work.data = v;
     v->call = call;
     int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "Validate without a job file");
+    v->limit_only = in->limit_only;
+    if (!rc && v->limit_only && !limit_matters(v)) {
+        v->n_notices = 0;
+        answer(v);
+        release(v);
+        return;
+    }
     if (!rc && uv_queue_work(services_of(call)->loop, &v->work, work, done))
         rc = err_set(&err, ERR_EXHAUSTED, "cannot start a thread to look at the job");
     if (rc) {
