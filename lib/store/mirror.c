@@ -20,6 +20,7 @@ enum { THREADS = 8, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 struct file {
     struct cached_object object; /* its key is the mirror's */
     bool recording, pinned;
+    atomic_int mends;
 };
 
 struct mirror {
@@ -354,7 +355,7 @@ const char *mirror_directory(const struct mirror *m) { return m->directory; }
 
 /* ---- whole recordings, one at a time ---- */
 
-static const struct file *find(const struct mirror *m, const char *path, struct err *err) {
+static struct file *find(const struct mirror *m, const char *path, struct err *err) {
     size_t len = strlen(m->directory);
     const char *relative = str_starts(path, m->directory) && path[len] == '/' ? path + len + 1 : NULL;
     int64_t low = m->n_labels, high = m->n_files;
@@ -377,6 +378,7 @@ int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *re
     if (!f)
         return ERR_NOT_FOUND;
     ret->bytes = f->object.bytes;
+    ret->mends = atomic_load(&f->mends);
     str_copy(ret->version, sizeof ret->version, f->object.cache_key);
     return 0;
 }
@@ -406,8 +408,8 @@ static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE
     }
 }
 
-/* What was planned from the head holds for a file that begins with it. */
-static int check_head(struct mirror *m, const struct file *f, const char *path, struct err *err) {
+/* The head begins as the whole file does from now on, whatever arrived before. */
+static int check_head(struct mirror *m, struct file *f, const char *path, struct err *err) {
     char key[DIGEST_HEX_SIZE], head_path[CACHE_PATH_SIZE];
     size_t n = m->config.head_bytes;
     if (!only_head(m, f))
@@ -420,13 +422,8 @@ static int check_head(struct mirror *m, const struct file *f, const char *path, 
     int rc = cache_lookup(m->config.cache, key, head_path, err);
     if (!rc) {
         if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) &&
-            memcmp(buf, buf + n, n) != 0) {
-            unlink(head_path); /* the next one is fetched anew */
-            rc = err_set(err, ERR_DATA_LOSS,
-                         "%s does not begin as it did when it was indexed: that arrived damaged; start brrd with "
-                         "BRR_FORCE_MANIFEST_REBUILD=1 and submit the job again",
-                         f->object.key);
-        }
+            memcmp(buf, buf + n, n) != 0 && !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
+            atomic_fetch_add(&f->mends, 1);
         cache_unpin(m->config.cache, key);
     }
     free(buf);
@@ -435,7 +432,7 @@ static int check_head(struct mirror *m, const struct file *f, const char *path, 
 
 int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err) {
     struct err why = {0};
-    const struct file *f = find(m, path, err);
+    struct file *f = find(m, path, err);
     if (!f)
         return ERR_NOT_FOUND;
     int rc = fetch_in_turn(m, f, ret_path, &why);
