@@ -179,7 +179,7 @@ static bool answered(const struct brr_stream *s, size_t need) {
 
 static int check_config(const struct brr_stream_config *c, struct brr_error *err) {
     if (!c->model || !*c->model)
-        return conn_error(err, BRR_INVALID, "no model named; expected a served name, job:ID or a model file");
+        return conn_error(err, BRR_INVALID, "no model named; expected a served name, job:ID, store://NAME/KEY or a model file");
     if (c->n_channels < 1 || !c->channels)
         return conn_error(err, BRR_INVALID, "no channels named; expected the label of each row that will be pushed");
     if (!(c->rate_hz > 0))

@@ -345,9 +345,13 @@ static int open_http(struct daemon *d, struct err *err) {
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
+    int rc = prepare_paths(d, err);
+    s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
+    if (!rc)
+        rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err);
     struct worker_config worker = {.device = c->device,
                                    .threads = (int)c->cpu_threads,
-                                   .source = {d->stores, c->n_stores, c->cache, c->cache_max, s->metrics},
+                                   .source = s->source,
                                    .default_wall_clock_ms = c->default_wall_clock_ms,
                                    .memory_limit_bytes = c->memory_bytes,
                                    .metrics = s->metrics,
@@ -372,7 +376,6 @@ static int open_parts(struct daemon *d, struct err *err) {
         d->stores[i].config.metrics = s->metrics;
     }
     collect_methods(d, &rpc.n_methods);
-    int rc = prepare_paths(d, err);
     if (!rc)
         rc = worker_start(&worker, &s->worker, err);
     if (!rc)
@@ -393,6 +396,7 @@ static void close_parts(struct daemon *d) {
     sessions_free(d->services.sessions);
     models_free(d->services.models);
     sched_close(d->services.sched);
+    object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);
     if (d->cache_lock >= 0)

@@ -245,7 +245,8 @@ int cmd_detect(const struct arguments *o) {
     int code;
     if (!o->model || !o->output) {
         fprintf(stderr, "brrctl: detect needs %s\n",
-                o->model ? "--output: the folder for the events files" : "--model: a served name, job:ID or a model file");
+                o->model ? "--output: the folder for the events files"
+                         : "--model: a served name, job:ID, store://NAME/KEY or a model file");
         return EXIT_USAGE;
     }
     brrctl_ref(o->model, b.model, sizeof b.model);

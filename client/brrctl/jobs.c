@@ -10,6 +10,8 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
+enum { ESTIMATE_MS = 20 * 1000 };
+
 static void print_json(const Brr__V1__Job *job) {
     struct output out;
     struct json_writer *w = output_begin(&out);
@@ -129,6 +131,22 @@ static int watch_job(const struct arguments *o, const char *id) {
     return code ? code : w.exit;
 }
 
+/* Before the job runs beside it: whether it will take longer than its limit. Who watches is told by the running job. */
+static void warn_of_limit(const struct arguments *o, Brr__V1__JobFile *file) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
+    Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
+    brr_client *client = NULL;
+    struct brr_error err;
+    in.file = file;
+    in.limit_only = true;
+    Brr__V1__ValidateResponse *out = brr_connect(o->endpoint, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    for (size_t i = 0; out && i < out->n_notices; i++)
+        fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
+    if (out)
+        brr__v1__validate_response__free_unpacked(out, NULL);
+    brr_disconnect(client); /* what is wrong with the file or the daemon is for Submit to say */
+}
+
 static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
@@ -138,6 +156,8 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
     in.file = &file.message;
+    if (!o->watch)
+        warn_of_limit(o, &file.message);
     Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
     brrctl_job_file_done(&file);
     if (!out)

@@ -228,7 +228,7 @@ static int run_get(const struct arguments *o, const struct place *p, struct err 
     if (!rc)
         rc = fetch(p, p->key, path, err);
     if (!rc)
-        rc = store_stat(p->store, p->key, &item, err);
+        rc = store_stat(p->store, p->key, &item, NULL, err);
     if (!rc)
         print_item(o, path, &item);
     return rc;
@@ -245,7 +245,7 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
     if (m.shown_s > 0)
         fputs("\r\033[K", stderr);
     if (!rc)
-        rc = store_stat(p->store, p->key, &item, err);
+        rc = store_stat(p->store, p->key, &item, NULL, err);
     if (!rc)
         print_item(o, p->key, &item);
     return rc;

@@ -288,7 +288,7 @@ int cmd_stream(const struct arguments *o) {
                                       .alarm = show_alarm,
                                       .progress = show_progress};
     if (!o->model)
-        return usage("stream needs --model: a served name, job:ID or a model file");
+        return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
     if (feed && o->plot)
         return usage("--plot needs a whole recording; plot the file when it is finished: brrctl stream FILE --plot");
     if (!feed && !isnan(o->idle_s))

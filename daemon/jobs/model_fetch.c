@@ -10,25 +10,29 @@
 enum { PATH_BYTES = 4096 };
 static const char scheme[] = "store://";
 static const char staging[] = ".fetch";
-static const int64_t max_bytes = INT64_C(16) << 30; /* as of an upload by a client */
 
 bool model_fetch_is_url(const char *ref) { return str_starts(ref, scheme); }
 
+int model_fetch_locate(const struct source_store *stores, int n, const char *url, const struct source_store **ret_store,
+                       const char **ret_key, struct err *err) {
+    int rc = source_find(stores, n, url + strlen(scheme), ret_store, ret_key, err);
+    if (!rc && (!**ret_key || str_ends(*ret_key, "/")))
+        rc = err_set(err, ERR_INVALID, "it names no object; expected store://NAME/KEY of one model file");
+    return rc ? err_wrap(err, "model %.200s cannot be used", url) : 0;
+}
+
 int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
                      struct err *err) {
-    int rc = source_find(stores, n, url + strlen(scheme), &f->store, &f->key, err);
-    if (!rc && (!*f->key || str_ends(f->key, "/")))
-        rc = err_set(err, ERR_INVALID, "it names no object; expected store://NAME/KEY of one model file");
     f->path = path;
     atomic_init(&f->stop, false);
     f->too_large = 0;
-    return rc ? err_wrap(err, "model %.200s cannot be used", url) : 0;
+    return model_fetch_locate(stores, n, url, &f->store, &f->key, err);
 }
 
 static bool go_on(void *ctx, int64_t done, int64_t total) {
     struct model_fetch *f = ctx;
     (void)done;
-    if (total > max_bytes)
+    if (total > MODEL_FETCH_MAX_BYTES)
         f->too_large = total;
     return !f->too_large && !atomic_load(&f->stop);
 }
@@ -48,7 +52,7 @@ static int get(struct model_fetch *f, struct store *store, const char *to, struc
     int rc = store_get(store, f->key, to, &watch, err);
     if (rc == ERR_CANCELLED && f->too_large)
         rc = err_set(err, ERR_EXHAUSTED, "it has %lld bytes; a model file may have %lld", (long long)f->too_large,
-                     (long long)max_bytes);
+                     (long long)MODEL_FETCH_MAX_BYTES);
     return rc;
 }
 

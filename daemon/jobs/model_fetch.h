@@ -13,9 +13,14 @@ struct model_fetch {
     int64_t too_large; /* bytes of an object beyond what a model file may have */
 };
 
+#define MODEL_FETCH_MAX_BYTES (INT64_C(16) << 30) /* as of an upload by a client */
+
 /* Whether a model REF is "store://…". */
 bool model_fetch_is_url(const char *ref);
-/* The store and key of "store://NAME/KEY". Asks no server. NOT_FOUND for a store that daemon.yaml lacks, INVALID without a key. */
+/* The store and key of such a REF; asks no server. NOT_FOUND for a store that daemon.yaml lacks, INVALID without a key. */
+int model_fetch_locate(const struct source_store *stores, int n, const char *url, const struct source_store **ret_store,
+                       const char **ret_key, struct err *err);
+/* model_fetch_locate, into a fetch. */
 int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
                      struct err *err);
 /* The object as the file at path, whose folder is made, and which is replaced at once or not at all: only by a whole object that

@@ -146,8 +146,9 @@ int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char
     if (model_fetch_is_url(ref))
         return err_set(
             err, ERR_PRECONDITION,
-            "model %.200s lies in a store; fetch and serve it first: `brrctl checkpoint promote %.200s NAME`, and say NAME", ref,
-            ref);
+            "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl checkpoint promote "
+            "%.200s NAME`, and say NAME",
+            ref, ref);
     if (!strchr(ref, '/'))
         return err_set(err, ERR_NOT_FOUND,
                        "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file",

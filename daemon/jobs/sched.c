@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "daemon/jobs/model_fetch.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
  * can be evicted. */
@@ -218,11 +219,16 @@ static char *join_lines(const char *first, const char *const *lines, int n) {
     return text;
 }
 
-/* What the job file calls a model becomes the path it means now, as a further override. */
+/* What the job file calls a model becomes the path it means now, as a further override; the URL of an object stays. */
 static int pin_model(struct sched *s, struct job *job, const char *key, const char *ref, struct err *err) {
     char path[4096], assignment[4200];
     if (!ref)
         return 0;
+    if (model_fetch_is_url(ref)) { /* fetched when the job runs */
+        const struct source_store *store;
+        const char *object;
+        return model_fetch_locate(s->config.stores, s->config.n_stores, ref, &store, &object, err);
+    }
     int rc = s->config.resolve_model(s->config.ctx, ref, path, err);
     if (rc)
         return err_wrap(err, "%s", key);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "base/str.h"
 #include "store/mirror.h"
@@ -12,11 +11,10 @@ enum { HEAD_BYTES = 16 << 10 }; /* of a recording: the header of up to 63 signal
 
 struct source {
     struct store *store;
-    struct cache *cache;
+    struct object_cache *objects;
+    struct cache *cache; /* NULL: not entered */
     struct mirror *mirror;
     const struct task_env *env;
-    struct metrics *metrics;
-    struct cache_stats counted; /* in the metrics so far */
     char root[4096];
 };
 
@@ -50,28 +48,6 @@ static bool on_progress(void *ctx, const struct mirror_progress *p) {
     return !atomic_load(s->env->stop);
 }
 
-/* What happened since the last call into the metrics. */
-static void count_cache(struct source *s) {
-    struct cache_stats stats;
-    struct metrics *m = s->metrics;
-    if (!s->cache || !m)
-        return;
-    cache_stats(s->cache, &stats);
-    metric_add(metrics_series(m, "brrd_cache_requests_total", "hit"), (double)(stats.hits - s->counted.hits));
-    metric_add(metrics_series(m, "brrd_cache_requests_total", "miss"), (double)(stats.misses - s->counted.misses));
-    metric_add(metrics_series(m, "brrd_cache_evictions_total", "room"), (double)(stats.evictions - s->counted.evictions));
-    metric_set(metrics_series(m, "brrd_cache_used_bytes", ""), (double)stats.used_bytes);
-    metric_set(metrics_series(m, "brrd_cache_capacity_bytes", ""), (double)stats.capacity_bytes);
-    s->counted = stats;
-}
-
-static int64_t cache_limit(const struct source_config *config) {
-    struct statvfs v;
-    if (config->max_cache_bytes > 0)
-        return config->max_cache_bytes;
-    return statvfs(config->cache_dir, &v) ? INT64_MAX : (int64_t)((double)v.f_blocks * (double)v.f_frsize * 0.8) + 1;
-}
-
 /* One place per store and prefix, the same for every job; one runs at a time. */
 static int make_root(struct source *s, const struct source_config *config, const struct source_store *store, const char *prefix,
                      struct err *err) {
@@ -86,16 +62,13 @@ static int fetch_first(struct source *s, const struct source_config *config, con
                        struct err *err) {
     const struct source_store *store;
     const char *prefix;
-    char objects[4096];
     int rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err);
     if (!rc)
         rc = make_root(s, config, store, prefix, err);
     if (!rc)
         rc = store_open_config(&store->config, &s->store, err);
-    if (!rc && !str_format(objects, sizeof objects, "%s/objects", config->cache_dir))
-        rc = err_set(err, ERR_RANGE, "paths.cache is too long");
     if (!rc)
-        rc = cache_open(objects, cache_limit(config), &s->cache, err);
+        rc = object_cache_enter(config->objects, &s->cache, err);
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
@@ -104,7 +77,8 @@ static int fetch_first(struct source *s, const struct source_config *config, con
                                          .head_bytes = HEAD_BYTES};
     if (!rc)
         rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
-    count_cache(s);
+    if (s->cache)
+        object_cache_count(config->objects);
     if (!rc)
         return 0;
     (void)err_in_cache(err);
@@ -120,7 +94,7 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", env->data_root);
     s->env = env;
-    s->metrics = config->metrics;
+    s->objects = config->objects;
     int rc = fetch_first(s, config, job, env->data_root + strlen("store://"), err);
     if (rc) {
         source_close(s);
@@ -136,8 +110,8 @@ void source_close(struct source *s) {
     if (!s)
         return;
     mirror_close(s->mirror);
-    count_cache(s);
-    cache_close(s->cache);
+    if (s->cache)
+        object_cache_leave(s->objects);
     store_close(s->store);
     free(s);
 }

@@ -1,7 +1,7 @@
 /* source: the stores of daemon.yaml, and a bucket's recordings as a local directory while a job runs. */
 #ifndef BRR_DAEMON_JOBS_SOURCE_H
 #define BRR_DAEMON_JOBS_SOURCE_H
-#include "base/metrics.h"
+#include "daemon/jobs/object_cache.h"
 #include "run/jobfile.h"
 #include "run/task.h"
 #include "store/store.h"
@@ -19,9 +19,8 @@ int source_find(const struct source_store *stores, int n, const char *name, cons
 struct source_config {
     const struct source_store *stores;
     int n_stores;
-    const char *cache_dir;
-    int64_t max_cache_bytes; /* of what is kept of buckets; -1 = four fifths of the volume */
-    struct metrics *metrics; /* brrd_cache_…; may be NULL */
+    const char *cache_dir;        /* where trees stand */
+    struct object_cache *objects; /* what is kept of buckets */
 };
 struct source;
 /* Of a data root that is "store://NAME/prefix" the labels and the heads of the recordings, fetched into cache_dir (phase "download"

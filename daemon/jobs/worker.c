@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/jobs/device_watch.h"
+#include "daemon/jobs/model_lease.h"
 #include "daemon/jobs/upload.h"
 #include "run/estimate.h"
 
@@ -43,8 +44,9 @@ struct worker {
     pthread_cond_t started;
     bool ready;
     struct err start_err;
-    struct order *order;   /* running */
-    struct upload *upload; /* of its checkpoints; may be NULL */
+    struct order *order;      /* running */
+    struct upload *upload;    /* of its checkpoints; may be NULL */
+    struct model_lease lease; /* the model it names by URL */
     bool has_checkpoint;
     int64_t checkpoint_ms;     /* newest */
     const struct jobfile *job; /* running */
@@ -148,6 +150,49 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     post(w, r);
 }
 
+/* A model on its way from a store, on a thread of its own. */
+struct leasing {
+    const struct source_config *source;
+    const char *url;
+    const atomic_bool *stop;
+    struct model_lease lease;
+    struct err err;
+    atomic_bool done;
+};
+
+static void *lease_main(void *arg) {
+    struct leasing *l = arg;
+    model_lease_take(l->source, l->url, l->stop, &l->lease, &l->err);
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+/* The model that the job names by URL; streams are served meanwhile. */
+static int on_model(void *ctx, const char *url, struct task_model *ret, struct err *err) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    struct worker *w = ctx;
+    struct leasing l = {.source = &w->config.source, .url = url, .stop = &w->stop_now};
+    pthread_t thread;
+    model_lease_drop(&w->lease);
+    if (pthread_create(&thread, NULL, lease_main, &l))
+        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch %.200s", url);
+    while (!atomic_load(&l.done)) {
+        serve_streams(w);
+        atomic_fetch_add(&w->beats, 1);
+        nanosleep(&turn, NULL);
+    }
+    pthread_join(thread, NULL);
+    if (l.err.code) {
+        if (err)
+            *err = l.err;
+        return l.err.code;
+    }
+    w->lease = l.lease;
+    str_copy(ret->path, sizeof ret->path, l.lease.path);
+    str_copy(ret->sha256, sizeof ret->sha256, l.lease.sha256);
+    return 0;
+}
+
 static int parse_order(const struct order *o, struct arena *arena, struct jobfile *job, struct err *err) {
     const char *overrides[256];
     char *text = arena_strdup(arena, o->overrides), *rest = text;
@@ -242,7 +287,8 @@ static void run_order(struct worker *w) {
                            .ctx = w,
                            .progress = on_progress,
                            .log = on_log,
-                           .checkpoint = on_checkpoint};
+                           .checkpoint = on_checkpoint,
+                           .model = on_model};
     int rc = parse_order(w->order, &arena, &job, &err);
     const struct task_kind *kind = rc ? NULL : task_kind_find(job.kind_name);
     if (!rc && !kind)
@@ -270,6 +316,7 @@ static void run_order(struct worker *w) {
         kind->close(task);
     finish_upload(w);
     source_close(source);
+    model_lease_drop(&w->lease);
     struct worker_report *r = report_new(w, WORKER_DONE);
     if (r) {
         r->rc = rc;

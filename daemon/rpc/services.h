@@ -25,6 +25,8 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;
+    struct source_config source;       /* stores, and the cache of what lies in them */
+    int leasings;                      /* models on their way from stores to streams */
     struct watch *watches;             /* open Watch calls, svc_jobs.c */
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* as SIGTERM does */

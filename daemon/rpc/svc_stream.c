@@ -6,14 +6,20 @@
 
 #include "base/str.h"
 #include "brr/v1/stream.pb-c.h"
+#include "daemon/jobs/model_fetch.h"
+#include "daemon/jobs/model_lease.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536 };
+enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
 
 struct stream_call {
     struct rpc_call *call;
-    struct session *session; /* NULL before Open and after the end */
+    struct session *session;       /* NULL before Open and after the end */
+    struct model_leasing *leasing; /* of the model, which Open names by its URL */
+    uint8_t *open;                 /* that Open, while the model is on its way */
+    size_t open_len;
+    struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
     bool ack_waiting, held, full, half_closed, opened, ended;
     double rate_hz;
@@ -226,14 +232,10 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
     return 0;
 }
 
-static void open_session(struct stream_call *c, const Brr__V1__Open *in) {
+/* With the model file at path, under this name in metrics. */
+static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name) {
     struct services *services = services_of(c->call);
-    char path[LIVE_PATH], name[LIVE_NAME];
     struct err err;
-    if (check_open(in, &err) || models_resolve(services->models, in->model, path, name, &err)) {
-        refuse(c, &err, NULL, 0);
-        return;
-    }
     struct live_open open = {.checkpoint = path,
                              .model = name,
                              .labels = (const char *const *)in->channels,
@@ -256,6 +258,59 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in) {
     } else {
         c->rate_hz = in->rate_hz;
     }
+}
+
+static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
+    struct stream_call *c = ctx;
+    struct arena arena;
+    services_of(c->call)->leasings--;
+    c->leasing = NULL;
+    if (!lease) {
+        refuse(c, err, NULL, 0);
+        return;
+    }
+    c->lease = *lease;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, c->open, c->open_len);
+    if (m) /* it could be read before */
+        open_session(c, m->open, c->lease.path, "store");
+    arena_done(&arena);
+    steer(c);
+}
+
+/* The model lies in a store: the stream begins when it is here. */
+static void lease_model(struct stream_call *c, const char *url, const uint8_t *data, size_t len) {
+    struct services *services = services_of(c->call);
+    struct err err;
+    if (services->leasings == MAX_LEASINGS) {
+        err_set(&err, ERR_UNAVAILABLE, "%d models are being fetched for other streams; try again later", services->leasings);
+        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
+        return;
+    }
+    if (!(c->open = malloc(len))) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+        refuse(c, &err, NULL, 0);
+        return;
+    }
+    memcpy(c->open, data, len);
+    c->open_len = len;
+    if (model_lease_start(services->loop, &services->source, url, on_leased, c, &c->leasing, &err))
+        refuse(c, &err, NULL, 0);
+    else
+        services->leasings++;
+}
+
+static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+    char path[LIVE_PATH], name[LIVE_NAME];
+    struct err err;
+    if (check_open(in, &err))
+        refuse(c, &err, NULL, 0);
+    else if (model_fetch_is_url(in->model))
+        lease_model(c, in->model, data, len);
+    else if (models_resolve(services_of(c->call)->models, in->model, path, name, &err))
+        refuse(c, &err, NULL, 0);
+    else
+        open_session(c, in, path, name);
 }
 
 static void on_samples(struct stream_call *c, const Brr__V1__ClientMessage *m) {
@@ -291,12 +346,12 @@ static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ClientMessage *m = c ? convert_unpack_into(&arena, call, &brr__v1__client_message__descriptor, data, len) : NULL;
     if (m) {
         bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
-        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != !c->session) {
+        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != (!c->session && !c->leasing)) {
             err_set(&err, ERR_INVALID, "%s",
                     is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
             refuse(c, &err, NULL, 0);
         } else if (is_open) {
-            open_session(c, m->open);
+            open_stream(c, m->open, data, len);
         } else {
             on_samples(c, m);
         }
@@ -311,7 +366,7 @@ static void half_close(struct rpc_call *call) {
     if (!c)
         return;
     c->half_closed = true;
-    if (!c->session) {
+    if (!c->session && !c->leasing) {
         err_set(&err, ERR_INVALID, "the stream ended without an Open");
         refuse(c, &err, NULL, 0);
     } else if (c->opened && session_finish(c->session, &err)) {
@@ -337,6 +392,12 @@ static void end(struct rpc_call *call) {
     if (c->session)
         session_close(c->session, c->outcome);
     c->session = NULL;
+    if (c->leasing) {
+        model_lease_forget(c->leasing);
+        services_of(call)->leasings--;
+    }
+    model_lease_drop(&c->lease);
+    free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);
 }
 

@@ -6,9 +6,13 @@
 
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
+#include "daemon/jobs/model_fetch.h"
+#include "daemon/jobs/model_lease.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 #include "run/estimate.h"
+#include "run/modelfile.h"
+#include "store/safetensors.h"
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24 };
 
@@ -20,7 +24,10 @@ struct validate {
     struct estimate_config config;
     struct estimate estimate;
     int64_t default_wall_clock_ms;
+    bool limit_only; /* the limit alone is asked about */
     char data_root[4096], device[32];
+    struct source_config source;
+    atomic_bool stop; /* the client is gone */
     char *notices[MAX_NOTICES];
     size_t n_notices;
     Brr__V1__Pair pairs[MAX_FACTS], *facts[MAX_FACTS];
@@ -70,12 +77,61 @@ static void train_facts(struct validate *v) {
              arena_printf(a, "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)e->steps_per_epoch));
 }
 
+/* The models that a job may name. */
+struct named_model {
+    const char *key, *ref;
+    bool any_tensors; /* of any file of tensors, else a model with its metadata */
+};
+static int named_models(const struct jobfile *job, struct named_model ret[2]) {
+    ret[0] = (struct named_model){"evaluate.checkpoint", job->evaluate.checkpoint, false};
+    ret[1] = (struct named_model){"model.init_from", job->init_from, true};
+    return 2;
+}
+
+/* A model in a store: there, whole, and a model. A store that does not answer now may do so when the job runs. */
+static int look_at_object(struct validate *v, const struct named_model *m, struct err *err) {
+    struct model_lease lease = {0};
+    struct safetensors *tensors = NULL;
+    struct modelfile file;
+    struct err why = {0};
+    int rc = model_lease_take(&v->source, m->ref, &v->stop, &lease, &why);
+    if (rc == ERR_UNAVAILABLE || why.room != ERR_ROOM_ENOUGH) {
+        char text[800];
+        notice(v, arena_printf(&v->arena, "%s cannot be looked at now: %s", m->key, err_text(&why, text, sizeof text)));
+        return 0;
+    }
+    if (!rc) {
+        rc = m->any_tensors ? safetensors_open(lease.path, &tensors, &why) : modelfile_read(lease.path, &file, &why);
+        if (rc)
+            err_wrap(&why, "model %.200s cannot be used", m->ref);
+        else
+            fact(v, m->key, arena_printf(&v->arena, "%s, SHA-256 %s", m->ref, lease.sha256));
+        safetensors_close(tensors);
+        model_lease_drop(&lease);
+    }
+    if (rc && err)
+        *err = why;
+    return rc;
+}
+
+static int look_at_objects(struct validate *v, struct err *err) {
+    struct named_model models[2];
+    int n = named_models(&v->job, models), rc = 0;
+    for (int i = 0; i < n && !rc; i++)
+        if (models[i].ref && model_fetch_is_url(models[i].ref))
+            rc = look_at_object(v, &models[i], err);
+    return rc;
+}
+
 static void work(uv_work_t *request) {
     struct validate *v = request->data;
     char text[400];
-    if (v->job.kind != JOB_KIND_TRAIN || estimate_train(&v->config, &v->estimate, &v->err))
+    if ((!v->limit_only && look_at_objects(v, &v->err)) || v->job.kind != JOB_KIND_TRAIN ||
+        estimate_train(&v->config, &v->estimate, &v->err))
         return;
     train_facts(v);
+    if (v->limit_only)
+        v->n_notices = 0;
     if (estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
@@ -119,6 +175,26 @@ static void done(uv_work_t *request, int status) {
     release(v);
 }
 
+/* What Submit would say of the models that are named. */
+static int resolve_named(struct validate *v, struct err *err) {
+    struct services *s = services_of(v->call);
+    struct named_model models[2];
+    char path[LIVE_PATH], label[LIVE_NAME];
+    const struct source_store *store;
+    const char *object;
+    int n = named_models(&v->job, models), rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        const char *ref = models[i].ref;
+        if (!ref)
+            continue;
+        rc = model_fetch_is_url(ref) ? model_fetch_locate(s->source.stores, s->source.n_stores, ref, &store, &object, err)
+                                     : models_resolve(s->models, ref, path, label, err);
+        if (rc && !model_fetch_is_url(ref))
+            err_wrap(err, "%s", models[i].key);
+    }
+    return rc;
+}
+
 /* The job file and where its data are; data that is not at hand is a notice, not a failure. */
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
     struct services *s = services_of(v->call);
@@ -130,6 +206,9 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         return rc;
     if (!task_kind_find(v->job.kind_name))
         return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", name, v->job.kind_name);
+    if ((rc = resolve_named(v, err)))
+        return rc;
+    v->source = s->source;
     jobfile_notices(&v->job, notice, v);
     worker_device(s->worker, &device);
     str_copy(v->device, sizeof v->device, device.name);
@@ -155,6 +234,12 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     return 0;
 }
 
+/* Whether it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
+static bool limit_matters(const struct validate *v) {
+    bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
+    return limited && v->job.kind == JOB_KIND_TRAIN && sched_idle(services_of(v->call)->sched);
+}
+
 static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
     struct validate *v = in ? calloc(1, sizeof *v) : NULL;
@@ -165,6 +250,13 @@ static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
     v->work.data = v;
     v->call = call;
     int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "Validate without a job file");
+    v->limit_only = in->limit_only;
+    if (!rc && v->limit_only && !limit_matters(v)) {
+        v->n_notices = 0;
+        answer(v);
+        release(v);
+        return;
+    }
     if (!rc && uv_queue_work(services_of(call)->loop, &v->work, work, done))
         rc = err_set(&err, ERR_EXHAUSTED, "cannot start a thread to look at the job");
     if (rc) {
@@ -177,8 +269,10 @@ static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 static void end(struct rpc_call *call) {
     struct validate *v = rpc_state(call);
-    if (v)
-        v->call = NULL;
+    if (!v)
+        return;
+    v->call = NULL;
+    atomic_store(&v->stop, true);
 }
 
 const struct rpc_method svc_validate[] = {

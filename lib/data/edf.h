@@ -75,7 +75,8 @@ int edf_open(const char *path, struct edf **ret, struct err *err);
  * marked discontinuous). Reads the header and little else, however long the recording. */
 int edf_open_header(const char *path, struct edf **ret, struct err *err);
 /* The same of a file of which only the start is at path; it has file_bytes in all. *ret_enough false: what decides is not there
- * (the header goes on, or time-keepers count, as in files with gaps), and facts may be wrong. Samples cannot be read. */
+ * (the header goes on, or time-keepers count, as in files with gaps), and facts may be wrong. `start` lacks what the first
+ * time-keeper adds when the first record is not there. Samples of records that are not there cannot be read. */
 int edf_open_head(const char *path, int64_t file_bytes, struct edf **ret, bool *ret_enough, struct err *err);
 /* edf_open over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);

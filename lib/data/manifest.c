@@ -1,6 +1,7 @@
 #include "data/manifest.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,7 +17,7 @@
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096, TURN_MS = 100 };
+enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096, TURN_MS = 100, HEAD_BYTES = 16 << 10 };
 
 struct manifest {
     struct arena text; /* paths, patients, error texts; only the opening thread allocates */
@@ -100,15 +101,35 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
     return 0;
 }
 
-/* What tells a changed file from an unchanged one. A mirror's is told by its version, of which a part stands for the time. */
-static int identify(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
+/* A mirror's recording is told by its version and by how it begins: facts of a head that was damaged do not hold for the one that
+ * took its place. 60 bits of a checksum stand for the time. */
+static int identify_mirrored(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
     struct mirror_file file;
-    int rc = c->mirror ? mirror_stat(c->mirror, path, &file, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
-    if (c->mirror && !rc) {
-        file.version[15] = '\0'; /* 60 bits of a SHA-256 */
-        ret->size_bytes = file.bytes;
-        ret->mtime_ns = (int64_t)strtoll(file.version, NULL, 16);
+    char hex[DIGEST_HEX_SIZE];
+    int rc = mirror_stat(c->mirror, path, &file, err);
+    char *head = rc ? NULL : malloc(HEAD_BYTES);
+    FILE *start = head ? fopen(path, "rbe") : NULL;
+    struct digest *digest = start ? digest_new_quick() : NULL;
+    if (digest) {
+        digest_update(digest, file.version, strlen(file.version));
+        digest_update(digest, head, fread(head, 1, HEAD_BYTES, start));
     }
+    if (!rc && !digest_finish(digest, hex))
+        rc = err_set(err, ERR_INTERNAL, "%s: its beginning cannot be read", path);
+    if (start)
+        fclose(start);
+    free(head);
+    if (rc)
+        return rc;
+    hex[15] = '\0';
+    ret->size_bytes = file.bytes;
+    ret->mtime_ns = (int64_t)strtoll(hex, NULL, 16);
+    return 0;
+}
+
+/* What tells a changed file from an unchanged one. */
+static int identify(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
+    int rc = c->mirror ? identify_mirrored(c, path, ret, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
     return rc ? rc : labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }
 

@@ -363,7 +363,12 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
     if (a->channels != b->channels || a->samples != b->samples ||
         !same_spans(a->segments, a->n_segments, b->segments, b->n_segments) ||
         !same_spans(a->held, a->n_held, b->held, b->n_held) || !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures))
-        return damaged(path, "it has other segments or labels than the source's header", err);
+        return err_set(
+            err, ERR_DATA_LOSS,
+            "it holds other segments or labels than its header said when the data were indexed (a header that arrived "
+            "damaged has been replaced since): the plan made of it does not hold; submit the job again, and if that does "
+            "not help delete %s",
+            path);
     rec->map = built->map;
     built->map = (struct fsio_map){0};
     return 0;

@@ -58,8 +58,8 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
                    struct err *err);
 /* Make the samples readable: builds or finds the cache file of a planned recording, once, whoever comes first; the others wait.
  * Costs what window_build costs. 0 at once for a recording that is open already. Errors: the loader's, and DATA_LOSS when the cache
- * file has other segments or labels than the facts (the source changed meanwhile); the next call tries again. Errors do not name
- * the recording: the caller does. */
+ * file has other segments or labels than the facts (the source changed meanwhile, or what the facts were read from was damaged);
+ * the next call tries again. Errors do not name the recording: the caller does. */
 int recording_load(struct recording *rec, struct err *err);
 /* Whether recording_load would return at once. */
 bool recording_ready(const struct recording *rec);

@@ -18,7 +18,7 @@
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { READ_BYTES = 4 << 20 };
+enum { READ_BYTES = 4 << 20, TRIES = 3 };
 
 /* One recording on its way into the cache. */
 struct builder {
@@ -28,6 +28,8 @@ struct builder {
     const struct edf_info *info;
     bool head;  /* edf is no more than the head */
     bool taken; /* from the mirror */
+    int mends;  /* of its head, when it was first looked at */
+    bool again; /* the head was damaged: all that it said is to be asked anew */
     struct labels labels;
     char key[DIGEST_HEX_SIZE];
     struct frontend *frontend;
@@ -262,8 +264,13 @@ static int take_whole(struct builder *b, struct err *err) {
     int rc = 0;
     if (!r->mirror)
         str_copy(b->edf_path, sizeof b->edf_path, r->edf_path);
-    else if (!b->taken && !(rc = mirror_take(r->mirror, r->edf_path, b->edf_path, err)))
+    else if (!b->taken && !(rc = mirror_take(r->mirror, r->edf_path, b->edf_path, err))) {
+        struct mirror_file file;
         b->taken = true;
+        b->again = !mirror_stat(r->mirror, r->edf_path, &file, NULL) && file.mends != b->mends;
+        if (b->again)
+            rc = err_set(err, ERR_DATA_LOSS, "its head arrived damaged again and again; mistrust the way");
+    }
     return rc;
 }
 
@@ -290,6 +297,7 @@ static int open_head(struct builder *b, struct err *err) {
     int rc = mirror_stat(r->mirror, r->edf_path, &file, err);
     if (rc)
         return rc;
+    b->mends = file.mends;
     if (!edf_open_head(r->edf_path, file.bytes, &b->edf, &enough, NULL) && enough) {
         b->head = true;
         return 0;
@@ -378,17 +386,26 @@ static void builder_done(struct builder *b) {
         mirror_drop(b->request->mirror, b->request->edf_path);
 }
 
+static int prepare_and_build(struct builder *b, char path[4096], bool *ret_skipped, struct err *err) {
+    const struct window_build *r = b->request;
+    int rc = prepare(b, ret_skipped, err);
+    if (!rc && !*ret_skipped && !(rc = cache_path(r->cache_dir, b->key, path, 4096, err)) && (r->rebuild || !cached(path, b->key)))
+        rc = build(b, path, err);
+    return rc;
+}
+
 /* window_build whose errors do not name the recording. */
 static int build_unless_cached(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped,
                                struct err *err) {
-    struct builder b = {.request = request};
     char path[4096];
-    bool skipped = false;
-    int rc = prepare(&b, &skipped, err);
-    if (!rc && !skipped && !(rc = cache_path(request->cache_dir, b.key, path, sizeof path, err)) &&
-        (request->rebuild || !cached(path, b.key)))
-        rc = build(&b, path, err);
-    builder_done(&b);
+    bool skipped = false, again = true;
+    int rc = 0;
+    for (int i = 0; i < TRIES && again; i++) {
+        struct builder b = {.request = request};
+        rc = prepare_and_build(&b, path, &skipped, err);
+        again = b.again;
+        builder_done(&b);
+    }
     if (!rc && !skipped && !str_copy(ret_path, size, path))
         rc = err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
     if (!rc)
@@ -509,37 +526,75 @@ static int survey(struct builder *b, struct choice *c, struct outline *o, struct
     return rc ? rc : outline(b, c, o, err);
 }
 
-int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
-    struct builder b = {.request = request};
+/* What header and labels say. */
+static int plan_from_source(struct builder *b, struct recording **ret, struct err *err) {
     struct choice c = {0};
     struct outline o = {0};
     struct recording_facts facts = {0};
-    bool skipped = false;
-    int rc = prepare(&b, &skipped, err);
-    if (!rc && !skipped && !b.edf)
-        rc = open_whole(&b, false, err);
-    if (!rc && !skipped && (rc = survey(&b, &c, &o, err)) && b.head) { /* nobody has checked a head: the whole file decides */
+    int rc = b->edf ? 0 : open_whole(b, false, err);
+    if (!rc && (rc = survey(b, &c, &o, err)) && b->head) { /* nobody has checked a head: the whole file decides */
         choice_done(&c);
         outline_done(&o);
-        if (!(rc = open_whole(&b, false, err)))
-            rc = survey(&b, &c, &o, err);
+        if (!(rc = open_whole(b, false, err)))
+            rc = survey(b, &c, &o, err);
     }
-    if (!rc && !skipped) {
-        b.end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
-        rc = gather_facts(&b, c.note, &facts, err);
+    if (!rc) {
+        b->end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
+        rc = gather_facts(b, c.note, &facts, err);
     }
-    if (!rc && !skipped) {
+    if (!rc) {
         facts.channels = c.n_outputs;
         facts.segments = o.segments;
         facts.n_segments = o.n_segments;
         facts.held = o.held;
         facts.n_held = o.n_held;
-        rc = window_replan(request, &facts, ret, err);
+        rc = window_replan(b->request, &facts, ret, err);
     }
     free((void *)(uintptr_t)facts.seizures);
     outline_done(&o);
     choice_done(&c);
-    builder_done(&b);
+    return rc;
+}
+
+/* What was made of the whole file before says more than a head that nobody has checked. False when there is nothing. */
+static bool plan_from_cache(struct builder *b, struct recording **ret, int *ret_rc, struct err *err) {
+    const struct window_build *r = b->request;
+    char path[4096];
+    struct recording *built = NULL;
+    struct recording_info info;
+    if (!b->head || r->rebuild || cache_path(r->cache_dir, b->key, path, sizeof path, NULL) || !cached(path, b->key) ||
+        recording_open(path, &built, NULL))
+        return false;
+    recording_info(built, &info);
+    const struct recording_facts facts = {.key = recording_key(built),
+                                          .label_source = info.label_source,
+                                          .note = info.note,
+                                          .labelled = info.labelled,
+                                          .channels = info.channels,
+                                          .duration_s = info.duration_s,
+                                          .samples = info.samples,
+                                          .seizures = info.seizures,
+                                          .n_seizures = info.n_seizures,
+                                          .segments = info.segments,
+                                          .n_segments = info.n_segments,
+                                          .held = info.held,
+                                          .n_held = info.n_held};
+    *ret_rc = window_replan(r, &facts, ret, err);
+    recording_close(built);
+    return true;
+}
+
+int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
+    bool skipped = false, again = true;
+    int rc = 0;
+    for (int i = 0; i < TRIES && again; i++) {
+        struct builder b = {.request = request};
+        rc = prepare(&b, &skipped, err);
+        if (!rc && !skipped && !plan_from_cache(&b, ret, &rc, err))
+            rc = plan_from_source(&b, ret, err);
+        again = b.again;
+        builder_done(&b);
+    }
     if (rc)
         return err_wrap(err, "%s", fsio_basename(request->edf_path));
     *ret_skipped = skipped;

@@ -124,6 +124,18 @@ static void evaluate_close(void *task) {
     free(e);
 }
 
+static int open_detector(struct evaluate *e, struct err *err) {
+    const char *ref = e->job->evaluate.checkpoint;
+    struct task_model model;
+    int rc = task_model_find(&e->env, ref, &model, err);
+    if (rc)
+        return rc;
+    if ((rc = detector_open(e->env.device, model.path, BATCH, &e->detector, err)))
+        return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    tell(e, TASK_INFO, "model %s, SHA-256 %s", ref, model.sha256);
+    return 0;
+}
+
 static int evaluate_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
     struct evaluate *e = calloc(1, sizeof *e);
     if (!e)
@@ -140,7 +152,7 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
                                          .metric = NAN};
     int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
     if (!rc)
-        rc = detector_open(env->device, job->evaluate.checkpoint, BATCH, &e->detector, err);
+        rc = open_detector(e, err);
     if (!rc)
         rc = open_data(e, err);
     if (!rc)

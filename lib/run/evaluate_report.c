@@ -209,6 +209,8 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     const struct detector_info *info = detector_info(e->detector);
     json_put_str(w, "kind", "evaluation");
     json_put_str(w, "definition", SCORE_DEFINITION);
+    if (task_model_is_url(e->job->evaluate.checkpoint))
+        json_put_str(w, "model", e->job->evaluate.checkpoint);
     json_put_str(w, "model_sha256", info->sha256);
     json_put_i64(w, "model_step", info->file.step);
     json_put_str(w, "montage", info->file.montage);

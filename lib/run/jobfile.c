@@ -71,7 +71,7 @@ static const struct option job_rows[] = {
     {"model.dropout", OPTION_F64, R(dropout), "0.1", 0, 0.9, NULL, "after the Mamba fusion and in ResCNN"},
     {"model.mixer", OPTION_ENUM, R(mixer), "mamba2", 0, 0, "mamba2|conv", "token mixer"},
     {"model.init_from", OPTION_STRING, J(init_from), "null", 0, 0, NULL,
-     "checkpoint to start from; shapes must match, the head may differ"},
+     "checkpoint to start from: job:ID, store://NAME/KEY, a served name or a model file; shapes must match, the head may differ"},
 
     {"training.epochs", OPTION_I64, J(training.epochs), "100", 1, 100000, NULL, "passes over the balanced windows"},
     {"training.max_steps", OPTION_I64, J(training.max_steps), "0", 0, 1e12, NULL,
@@ -125,7 +125,7 @@ static const struct option job_rows[] = {
     {"events.merge_gap_s", OPTION_F64, J(events.merge_gap_s), "2", 0, 600, NULL, "closer events are merged"},
 
     {"evaluate.checkpoint", OPTION_STRING, J(evaluate.checkpoint), "null", 0, 0, NULL,
-     "evaluate: job:ID, job:ID@best or a model file"},
+     "evaluate: job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
     {"evaluate.split", OPTION_ENUM, J(evaluate.split), "all", 0, 0, "all|train|dev|eval", "recordings below this folder, or all"},
     {"evaluate.alarm_hop_s", OPTION_F64, J(evaluate.alarm_hop_s), "5", 0, 120, NULL,
      "alarms are scored too, decided this often; 0 = not"},
@@ -311,7 +311,8 @@ static int refuse_unsupported(const struct jobfile *job, struct err *err) {
                        "%s: checkpoint.upload '%s'; expected store://NAME/prefix of a store in daemon.yaml, or none", job->file,
                        job->checkpoint.upload);
     if (job->kind == JOB_KIND_EVALUATE && !job->evaluate.checkpoint)
-        return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID or a model file)", job->file);
+        return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID, store://NAME/KEY or a model file)",
+                       job->file);
     int rc = check_idle(job, err);
     return !rc && job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : rc;
 }

@@ -62,8 +62,15 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
         {"brr.manifest", m->manifest},
         {"brr.prior", prior},
         {"format", "pt"},
+        {NULL, NULL},
+        {NULL, NULL},
     };
-    struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
+    size_t n = sizeof metadata / sizeof *metadata - 2;
+    if (*m->init_from)
+        metadata[n++] = (struct safetensors_pair){"brr.init_from", m->init_from};
+    if (*m->init_from_sha256)
+        metadata[n++] = (struct safetensors_pair){"brr.init_from_sha256", m->init_from_sha256};
+    struct ckpt_file file = {path, metadata, n};
     int rc = ckpt_save_model(&file, seizure_params(net), ema, s, ret_sha256, err);
     str_done(&model);
     str_done(&frontend);
@@ -130,6 +137,7 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     const char *kind = safetensors_metadata(st, "brr.kind"), *hop = safetensors_metadata(st, "brr.hop");
     const char *step = safetensors_metadata(st, "brr.step"), *epoch = safetensors_metadata(st, "brr.epoch");
     const char *prior = safetensors_metadata(st, "brr.prior"), *manifest = safetensors_metadata(st, "brr.manifest");
+    const char *from = safetensors_metadata(st, "brr.init_from"), *sha = safetensors_metadata(st, "brr.init_from_sha256");
     if (!kind || strcmp(kind, "seizure"))
         return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
     int rc = read_objects(st, path, m, err);
@@ -146,6 +154,8 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     if (prior)
         str_to_f64(prior, &m->prior);
     str_copy(m->manifest, sizeof m->manifest, manifest ? manifest : "");
+    str_copy(m->init_from, sizeof m->init_from, from ? from : "");
+    str_copy(m->init_from_sha256, sizeof m->init_from_sha256, sha ? sha : "");
     return 0;
 }
 

@@ -1,7 +1,8 @@
 /* modelfile: the configuration that travels inside a model file's metadata, so that a checkpoint alone is enough to detect with:
  * network, montage and filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"),
  * `brr.model`, `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior`
- * (numbers), `brr.manifest`. Any thread. */
+ * (numbers), `brr.manifest`; of a model that was trained from another one `brr.init_from_sha256` (of that file) and, where it lay
+ * in a store, `brr.init_from` (its URL). Any thread. */
 #ifndef BRR_RUN_MODELFILE_H
 #define BRR_RUN_MODELFILE_H
 #include <stdint.h>
@@ -21,8 +22,9 @@ struct modelfile {
     int64_t step, epoch;
     double prior; /* share of seizure samples in training */
     char montage[MODELFILE_TEXT];
-    char labels[64];   /* data.labels of the job */
-    char manifest[80]; /* hash of the training manifest */
+    char labels[64];                                            /* data.labels of the job */
+    char manifest[80];                                          /* hash of the training manifest */
+    char init_from[MODELFILE_TEXT + 256], init_from_sha256[65]; /* "" = none */
 };
 
 /* Copy of a frontend configuration whose text the modelfile owns. INVALID when the montage is too long. */

@@ -37,6 +37,12 @@ struct task_checkpoint {
     double write_s;
 };
 
+/* A model file that a job names. */
+struct task_model {
+    char path[4096];
+    char sha256[65]; /* of the file */
+};
+
 /* Everything a task may touch, given by its owner. Callbacks run on the driving thread and must not block. */
 struct task_env {
     struct device *device;
@@ -51,6 +57,9 @@ struct task_env {
     void (*log)(void *ctx, enum task_level level, const char *text);
     /* A checkpoint was written, verified and recorded. */
     void (*checkpoint)(void *ctx, const struct task_checkpoint *c);
+    /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. Streams go on
+     * meanwhile. NULL: there are no stores. */
+    int (*model)(void *ctx, const char *url, struct task_model *ret, struct err *err);
 };
 
 enum task_status { TASK_MORE, TASK_DONE };
@@ -72,5 +81,9 @@ struct task_kind {
 const struct task_kind *task_train(void);
 const struct task_kind *task_evaluate(void);
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
+
+/* For tasks: whether a model is named by the URL of an object, and the file of one named by URL or path. */
+bool task_model_is_url(const char *ref);
+int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
 
 #endif

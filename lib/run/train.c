@@ -159,13 +159,50 @@ static int open_net(struct train *t, struct err *err) {
         rc = device_alloc(t->env.device, n * sizeof(float), &dlogits, err);
     t->logits = logits;
     t->dlogits = dlogits;
-    if (!rc)
-        rc = seizure_init(t->net, t->stream, (uint64_t)job->training.seed, t->prior, err);
-    if (!rc && job->init_from)
-        rc = ckpt_load_model(job->init_from, seizure_params(t->net), t->stream, true, err);
-    if (!rc)
-        rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
-    return rc;
+    return rc ? rc : optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
+}
+
+/* The weights of model.init_from, and what the checkpoints will say of it. */
+static int load_origin(struct train *t, struct err *err) {
+    const char *ref = t->job->init_from;
+    struct task_model model;
+    bool url = task_model_is_url(ref);
+    int rc = task_model_find(&t->env, ref, &model, err);
+    if (rc)
+        return rc;
+    if ((rc = ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
+        return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    str_copy(t->file.init_from, sizeof t->file.init_from, url ? ref : "");
+    str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, model.sha256);
+    train_log(t, TASK_INFO, "weights begin as those of %s, SHA-256 %s", ref, model.sha256);
+    return 0;
+}
+
+static int first_weights(struct train *t, struct err *err) {
+    int rc = seizure_init(t->net, t->stream, (uint64_t)t->job->training.seed, t->prior, err);
+    if (!rc && t->job->init_from)
+        rc = load_origin(t, err);
+    return rc ? rc : optim_start_ema(&t->optim, t->stream, err);
+}
+
+/* A training that goes on does not need model.init_from any more; whoever replaced it should know. */
+static int look_at_origin(struct train *t, struct err *err) {
+    const char *ref = t->job->init_from, *began = t->file.init_from_sha256;
+    struct task_model model;
+    struct err why = {0};
+    char text[600];
+    int rc = ref && *began ? task_model_find(&t->env, ref, &model, &why) : 0;
+    if (rc == ERR_CANCELLED)
+        return err_set(err, rc, "%s", why.message);
+    if (rc)
+        train_log(t, TASK_WARN, "model.init_from is not needed any more and cannot be looked at: %s",
+                  err_text(&why, text, sizeof text));
+    else if (ref && *began && strcmp(model.sha256, began) != 0)
+        train_log(t, TASK_WARN,
+                  "model.init_from %.200s was replaced after this training began with it (SHA-256 %.12s, was %.12s): the training "
+                  "goes on from its own checkpoint; submit a new job to begin with the new one",
+                  ref, model.sha256, began);
+    return 0;
 }
 
 static bool load_progress(void *ctx, int64_t done, int64_t total) { return tell_phase(ctx, "load", done, total); }
@@ -288,6 +325,8 @@ static int prepare(struct train *t, struct err *err) {
         rc = open_net(t, err);
     if (!rc)
         rc = train_restore(t, &found, err);
+    if (!rc)
+        rc = found ? look_at_origin(t, err) : first_weights(t, err);
     if (!rc && found)
         train_log(t, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
     if (!rc)

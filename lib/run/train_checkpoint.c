@@ -193,6 +193,8 @@ static int restore_pair(struct train *t, const char *model, const char *state, s
     if (!rc) {
         counters_from_json(t, counters);
         t->file.events = t->newest.events = file.events;
+        str_copy(t->file.init_from, sizeof t->file.init_from, file.init_from);
+        str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, file.init_from_sha256);
     }
     json_free(counters);
     safetensors_close(st);
@@ -216,8 +218,6 @@ int train_restore(struct train *t, bool *ret_found, struct err *err) {
         train_log(t, TASK_WARN, "checkpoint of step %lld is not usable (%s); trying the one before", (long long)steps[i],
                   why.message);
     }
-    if (n) /* a half-loaded pair may have changed weights: begin from the start */
-        return seizure_init(t->net, t->stream, (uint64_t)t->job->training.seed, t->prior, err);
     return 0;
 }
 

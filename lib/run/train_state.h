@@ -72,7 +72,8 @@ int train_validation_end(struct train *t, struct err *err);
 
 /* checkpoints/step-N.safetensors, .state.safetensors beside it. `validated`: the newest validation belongs to this step. */
 int train_save(struct train *t, bool validated, struct err *err);
-/* Newest valid pair of the directory into net, optimizer and counters; *ret_found false when there is none. */
+/* Newest valid pair of the directory into net, optimizer and counters; *ret_found false when there is none (what the weights are
+ * then is undefined). */
 int train_restore(struct train *t, bool *ret_found, struct err *err);
 /* One line of metrics.jsonl. */
 void train_record(struct train *t, const char *kind, const struct validation_result *v);

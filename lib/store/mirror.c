@@ -13,14 +13,14 @@
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "store/cached.h"
 
 enum { THREADS = 8, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 
 struct file {
-    char *key;
-    int64_t bytes;
-    char tag[STORE_TAG_SIZE], cache_key[DIGEST_HEX_SIZE];
+    struct cached_object object; /* its key is the mirror's */
     bool recording, pinned;
+    atomic_int mends;
 };
 
 struct mirror {
@@ -63,7 +63,6 @@ static int out_of_memory(const struct mirror *m, struct err *err) {
 }
 
 static int add_file(struct mirror *m, const struct store_item *item, struct err *err) {
-    struct str id;
     if (m->n_files == MAX_FILES)
         return err_set(err, ERR_RANGE, "%s: more than %d files below '%s'; name a narrower prefix", store_identity(m->config.store),
                        MAX_FILES, m->prefix);
@@ -76,19 +75,13 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
         m->capacity = capacity;
     }
     struct file *f = &m->files[m->n_files];
-    *f = (struct file){.key = strdup(item->key), .bytes = item->size_bytes, .recording = is_recording(item->key)};
-    if (!f->key)
+    struct store_item own = *item;
+    if (!(own.key = strdup(item->key)))
         return out_of_memory(m, err);
-    str_copy(f->tag, sizeof f->tag, item->tag);
-    m->n_files++;
-    m->n_bytes += f->bytes;
-    str_init(&id, 8192);
-    str_printf(&id, "%s\n%s\n%s\n%lld", store_identity(m->config.store), item->key, item->tag, (long long)item->size_bytes);
-    if (!*item->tag) /* a server without ETags: the time must do */
-        str_printf(&id, "\n%lld", (long long)item->mtime_ns);
-    bool ok = str_ok(&id) && digest_bytes(str_cstr(&id), id.len, f->cache_key);
-    str_done(&id);
-    return ok ? 0 : out_of_memory(m, err);
+    *f = (struct file){.recording = is_recording(item->key)};
+    m->n_files++; /* its key is freed with the others */
+    m->n_bytes += item->size_bytes;
+    return cached_object_init(&f->object, m->config.store, &own, err);
 }
 
 static int list_files(struct mirror *m, struct err *err) {
@@ -144,56 +137,24 @@ static bool go_on(void *ctx, int64_t done, int64_t total) {
     return !atomic_load(&m->stop);
 }
 
-/* An entry of the cache with the size it must have. */
-static bool in_cache(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE]) {
-    int64_t bytes = 0;
-    if (cache_lookup(m->config.cache, f->cache_key, path, NULL))
-        return false;
-    if (!fsio_size(path, &bytes, NULL, NULL) && bytes == f->bytes)
-        return true;
-    cache_discard(m->config.cache, f->cache_key); /* a broken volume */
-    return false;
+static struct cached_place place_of(struct mirror *m) {
+    return (struct cached_place){.store = m->config.store, .cache = m->config.cache, .progress = go_on, .ctx = m};
 }
-
-/* Whether an error leaves something to go on from, and room to leave it. */
-static bool worth_keeping(int rc) { return rc != ERR_ABORTED && rc != ERR_DATA_LOSS && rc != ERR_NOT_FOUND && rc != ERR_EXHAUSTED; }
 
 /* The object into the cache, pinned; path is where it stands. */
 static int fetch(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
-    struct cache_slot slot;
-    const struct store_watch watch = {.progress = go_on, .ctx = m, .tag = f->tag};
-    int64_t bytes = 0;
-    if (in_cache(m, f, path))
-        return 0;
-    int rc = cache_reserve(m->config.cache, f->cache_key, f->bytes, &slot, err);
-    if (rc)
-        return rc;
-    if (fsio_size(slot.path, &bytes, NULL, NULL) ||
-        bytes != f->bytes) { /* else killed between getting it and putting it in place */
-        rc = store_get(m->config.store, f->key, slot.path, &watch, err);
-        if (!rc)
-            rc = fsio_size(slot.path, &bytes, NULL, err);
-        if (!rc && bytes != f->bytes) /* a newer version than the one listed must not stand under its key */
-            rc = err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", f->key,
-                         (long long)bytes, (long long)f->bytes);
-    }
-    if (!rc)
-        return cache_commit(m->config.cache, &slot, path, err);
-    if (worth_keeping(rc))
-        cache_suspend(m->config.cache, &slot);
-    else
-        cache_abort(m->config.cache, &slot);
-    return rc;
+    const struct cached_place place = place_of(m);
+    return cached_fetch(&place, &f->object, path, err);
 }
 
 static bool only_head(const struct mirror *m, const struct file *f) {
-    return f->recording && m->config.head_bytes && f->bytes > (int64_t)m->config.head_bytes;
+    return f->recording && m->config.head_bytes && f->object.bytes > (int64_t)m->config.head_bytes;
 }
 
 /* Under which key the start of a recording is kept. */
 static bool head_key(const struct mirror *m, const struct file *f, char ret[DIGEST_HEX_SIZE]) {
     char text[DIGEST_HEX_SIZE + 40];
-    str_format(text, sizeof text, "head %zu %s", m->config.head_bytes, f->cache_key);
+    str_format(text, sizeof text, "head %zu %s", m->config.head_bytes, f->object.cache_key);
     return digest_bytes(text, strlen(text), ret);
 }
 
@@ -209,16 +170,17 @@ static int read_start(const char *path, size_t bytes, void *buf, struct err *err
 /* The first bytes of a recording: of the whole file, if that is in the cache, else of the object. */
 static int read_head(struct mirror *m, const struct file *f, void *buf, struct err *err) {
     char path[CACHE_PATH_SIZE];
-    const struct store_watch watch = {.progress = go_on, .ctx = m, .tag = f->tag};
+    const struct store_watch watch = {.progress = go_on, .ctx = m, .tag = f->object.tag};
     struct store_piece piece = {.buf = buf, .len = m->config.head_bytes};
-    if (in_cache(m, f, path)) {
+    const struct cached_place place = place_of(m);
+    if (cached_find(&place, &f->object, path)) {
         int rc = read_start(path, piece.len, buf, err);
-        cache_unpin(m->config.cache, f->cache_key);
+        cache_unpin(m->config.cache, f->object.cache_key);
         return rc;
     }
-    int rc = store_read(m->config.store, f->key, &piece, &watch, err);
+    int rc = store_read(m->config.store, f->object.key, &piece, &watch, err);
     if (!rc && piece.len != m->config.head_bytes)
-        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed; start the job again", f->key);
+        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed; start the job again", f->object.key);
     return rc;
 }
 
@@ -249,7 +211,7 @@ static int fetch_head(struct mirror *m, const struct file *f, char path[CACHE_PA
 
 static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
     char path[PATH_BYTES], dir[PATH_BYTES];
-    int rc = fsio_join(path, sizeof path, m->directory, f->key + strlen(m->prefix), err);
+    int rc = fsio_join(path, sizeof path, m->directory, f->object.key + strlen(m->prefix), err);
     if (rc)
         return rc;
     str_copy(dir, sizeof dir, path);
@@ -277,7 +239,7 @@ static void *transfer_main(void *arg) {
             atomic_store(&m->stop, true);
         }
         m->progress.done_files += !rc;
-        m->progress.done_bytes += rc ? 0 : f->bytes;
+        m->progress.done_bytes += rc ? 0 : f->object.bytes;
     }
     m->running--;
     pthread_cond_signal(&m->turned);
@@ -330,7 +292,7 @@ static int drive(struct mirror *m, void *(*work)(void *), int n, mirror_progress
 /* Labels, which are small, first; recordings in order of their keys. */
 static int by_kind(const void *a, const void *b) {
     const struct file *x = a, *y = b;
-    return x->recording != y->recording ? x->recording - y->recording : strcmp(x->key, y->key);
+    return x->recording != y->recording ? x->recording - y->recording : strcmp(x->object.key, y->object.key);
 }
 
 static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, struct err *err) {
@@ -376,10 +338,10 @@ void mirror_close(struct mirror *m) {
         const struct file *f = &m->files[i];
         char key[DIGEST_HEX_SIZE];
         if (f->pinned && !only_head(m, f))
-            cache_unpin(m->config.cache, f->cache_key);
+            cache_unpin(m->config.cache, f->object.cache_key);
         else if (f->pinned && head_key(m, f, key))
             cache_unpin(m->config.cache, key);
-        free(f->key);
+        free((void *)(uintptr_t)f->object.key);
     }
     free(m->files);
     if (*m->directory)
@@ -393,13 +355,13 @@ const char *mirror_directory(const struct mirror *m) { return m->directory; }
 
 /* ---- whole recordings, one at a time ---- */
 
-static const struct file *find(const struct mirror *m, const char *path, struct err *err) {
+static struct file *find(const struct mirror *m, const char *path, struct err *err) {
     size_t len = strlen(m->directory);
     const char *relative = str_starts(path, m->directory) && path[len] == '/' ? path + len + 1 : NULL;
     int64_t low = m->n_labels, high = m->n_files;
     while (relative && low < high) {
         int64_t middle = (low + high) / 2;
-        int order = strcmp(m->files[middle].key + strlen(m->prefix), relative);
+        int order = strcmp(m->files[middle].object.key + strlen(m->prefix), relative);
         if (!order)
             return &m->files[middle];
         if (order < 0)
@@ -415,8 +377,9 @@ int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *re
     const struct file *f = find(m, path, err);
     if (!f)
         return ERR_NOT_FOUND;
-    ret->bytes = f->bytes;
-    str_copy(ret->version, sizeof ret->version, f->cache_key);
+    ret->bytes = f->object.bytes;
+    ret->mends = atomic_load(&f->mends);
+    str_copy(ret->version, sizeof ret->version, f->object.cache_key);
     return 0;
 }
 
@@ -431,7 +394,7 @@ static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE
         if (!rc)
             return 0;
         if (atomic_load(&m->stop))
-            rc = err_set(err, ERR_CANCELLED, "fetching %s was cancelled", f->key);
+            rc = err_set(err, ERR_CANCELLED, "fetching %s was cancelled", f->object.key);
         pthread_mutex_lock(&m->lock);
         m->taken--;
         m->drops += rc != ERR_EXHAUSTED; /* who found no room gives none back */
@@ -445,8 +408,8 @@ static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE
     }
 }
 
-/* What was planned from the head holds for a file that begins with it. */
-static int check_head(struct mirror *m, const struct file *f, const char *path, struct err *err) {
+/* The head begins as the whole file does from now on, whatever arrived before. */
+static int check_head(struct mirror *m, struct file *f, const char *path, struct err *err) {
     char key[DIGEST_HEX_SIZE], head_path[CACHE_PATH_SIZE];
     size_t n = m->config.head_bytes;
     if (!only_head(m, f))
@@ -459,13 +422,8 @@ static int check_head(struct mirror *m, const struct file *f, const char *path, 
     int rc = cache_lookup(m->config.cache, key, head_path, err);
     if (!rc) {
         if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) &&
-            memcmp(buf, buf + n, n) != 0) {
-            unlink(head_path); /* the next one is fetched anew */
-            rc = err_set(err, ERR_DATA_LOSS,
-                         "%s does not begin as it did when it was indexed: that arrived damaged; start brrd with "
-                         "BRR_FORCE_MANIFEST_REBUILD=1 and submit the job again",
-                         f->key);
-        }
+            memcmp(buf, buf + n, n) != 0 && !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
+            atomic_fetch_add(&f->mends, 1);
         cache_unpin(m->config.cache, key);
     }
     free(buf);
@@ -474,14 +432,14 @@ static int check_head(struct mirror *m, const struct file *f, const char *path, 
 
 int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err) {
     struct err why = {0};
-    const struct file *f = find(m, path, err);
+    struct file *f = find(m, path, err);
     if (!f)
         return ERR_NOT_FOUND;
     int rc = fetch_in_turn(m, f, ret_path, &why);
     if (!rc && (rc = check_head(m, f, ret_path, &why)))
         mirror_drop(m, path);
     if (rc == ERR_ABORTED)
-        err_wrap(&why, "%s was replaced after the job had listed it; submit the job again", f->key);
+        err_wrap(&why, "%s was replaced after the job had listed it; submit the job again", f->object.key);
     pthread_mutex_lock(&m->lock);
     if (rc && rc != ERR_CANCELLED && !m->err.code)
         m->err = why;
@@ -495,7 +453,7 @@ void mirror_drop(struct mirror *m, const char *path) {
     const struct file *f = find(m, path, NULL);
     if (!f)
         return;
-    cache_unpin(m->config.cache, f->cache_key);
+    cache_unpin(m->config.cache, f->object.cache_key);
     pthread_mutex_lock(&m->lock);
     m->taken--;
     m->drops++;

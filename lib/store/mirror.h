@@ -41,12 +41,14 @@ const char *mirror_directory(const struct mirror *m);
 struct mirror_file {
     int64_t bytes;                 /* of the whole file */
     char version[DIGEST_HEX_SIZE]; /* another one for every other store, key, tag or size */
+    int mends;                     /* how often its head turned out to be damaged, since opening */
 };
 int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
 /* The whole file, fetched if it is not in the cache, as ret_path (CACHE_PATH_SIZE bytes); pinned until mirror_drop, of which every
  * success needs one. A thread that finds no room waits while others have files taken: take one at a time. Errors name the object:
- * those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the cache, DATA_LOSS when it does
- * not begin as its head did, CANCELLED after mirror_stop. */
+ * those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the cache, CANCELLED after
+ * mirror_stop. A head carries no checksum, the whole file does: when it does not begin as its head did, the head is replaced, here
+ * and in the cache, and mirror_stat counts that: what was read of the head before does not hold. */
 int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err);
 void mirror_drop(struct mirror *m, const char *path);
 /* What is being taken and all that is asked for from now on ends with CANCELLED, within a fraction of a second. */

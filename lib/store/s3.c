@@ -192,12 +192,12 @@ int s3_head(const struct s3 *s3, const char *name, const struct store_watch *wat
     return rc;
 }
 
-static int s3_stat(struct store *store, const char *key, struct store_item *ret, struct err *err) {
+static int s3_stat(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err) {
     char name[S3_NAME_SIZE];
     struct s3_head head;
     int rc = s3_name(s3_of(store), key, name, err);
     if (!rc)
-        rc = s3_head(s3_of(store), name, NULL, &head, err);
+        rc = s3_head(s3_of(store), name, watch, &head, err);
     if (rc)
         return rc;
     *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};

@@ -71,9 +71,10 @@ void store_page_done(struct store_page *page) {
     *page = (struct store_page){0};
 }
 
-int store_stat(struct store *store, const char *key, struct store_item *ret, struct err *err) {
+int store_stat(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err) {
+    static const struct store_watch nobody;
     int rc = check_key(key, false, err);
-    return rc ? rc : store->ops->stat(store, key, ret, err);
+    return rc ? rc : store->ops->stat(store, key, ret, watch ? watch : &nobody, err);
 }
 
 int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err) {

@@ -49,8 +49,8 @@ struct store;
 struct store_ops {
     /* One page of the keys that start with prefix ("" = all) and sort after `after` ("" = from the start). The page is empty. */
     int (*list)(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err);
-    /* Size, time and tag of one object; NOT_FOUND. */
-    int (*stat)(struct store *store, const char *key, struct store_item *ret, struct err *err);
+    /* Size, time and tag of one object; NOT_FOUND. Of watch only the progress counts. */
+    int (*stat)(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err);
     /* Part of an object. */
     int (*read)(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
     /* The whole object as the local file path, which is replaced at once or not at all. ABORTED if it changed meanwhile. */
@@ -92,7 +92,7 @@ void store_close(struct store *store); /* NULL is fine */
 /* The operations above, with keys and prefixes checked (INVALID). */
 int store_list(struct store *store, const char *prefix, const char *after, struct store_page *ret, struct err *err);
 void store_page_done(struct store_page *page);
-int store_stat(struct store *store, const char *key, struct store_item *ret, struct err *err);
+int store_stat(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err);
 int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
 int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
 int store_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);

@@ -197,6 +197,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         part = data[first:last + 1]
         if kind == "corrupt":
             part = bytes([part[0] ^ 1]) + part[1:]
+        if self.asks_head() and key in s3.damage:
+            part = s3.damage[key](part)
         if kind == "wrongrange":
             first, last = first + 1, last + 1
         headers = [("ETag", etag), ("Content-Range", f"bytes {first}-{last}/{len(data)}")]
@@ -327,6 +329,7 @@ class FakeS3:
         self.bytes_per_s = 0  # what all of them share
         self.life = 0  # of the client: what was asked in an earlier one need not wait for its turn
         self.stale = {}  # ETags that the list still gives
+        self.damage = {}  # of heads: what becomes of their bytes
         self.doors = None  # so many recordings are given whole, first come first served, and the others wait; None: all
         self.inside, self.sent = [], []  # recordings let in; those of which a part went out that is no head
         self.door = threading.Condition()

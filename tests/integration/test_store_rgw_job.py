@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A training job whose recordings lie in a Ceph gateway: fetched with signed requests, its models uploaded in parts, the same for
-another client, and promoted from the bucket by their URL. Skipped where radosgw is not installed."""
+another client, promoted from the bucket by their URL, trained on from there and evaluated there. Skipped where radosgw is not installed."""
 import hashlib
 import json
 import os
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
 from test_store_rgw import BRRCTL, KEY, SECRET, Gateway
 
 # Some 30 MB of weights that two steps train in a second: uploads above 16 MiB go in parts.
@@ -59,6 +59,12 @@ def main():
         assert code == 0 and {m["name"]: m["sha256"] for m in map(json.loads, out.splitlines())} == {"ward": want}, (out, err)
         code, out, err = d.ctl("checkpoint", "verify", "ward")
         assert code == 0 and want in out, (out, err)
+        for sets, file in ((WIDE + ["training.max_steps=1", "data.validation_fraction=0", f"model.init_from=store://gateway/{key}"], None),
+                           (["evaluate.plots=0", "evaluate.alarm_hop_s=0", f"evaluate.checkpoint=store://gateway/{key}"], f"{SOURCE}/configs/eval.yaml")):
+            code, end, err = d.submit(*sets, "data.source=store://gateway/corpus", file=file)
+            assert code == 0 and f"store://gateway/{key}, SHA-256 {want}" in d.ctl("logs", end["job"])[1], (end, err)
+            code, end, err = d.submit(*[s.replace(key, "models/none") for s in sets], "data.source=store://gateway/corpus", file=file)
+            assert code != 0 and "there is no such object" in end["reason"] and "store://gateway/models/none" in end["reason"], (end, err)
         recording = next(os.path.join(r, n) for r, _, names in os.walk(f"{tmp}/eeg") for n in names if n.endswith(".edf"))
         for url, text in ((f"store://gateway/{key}x", "there is no"), ("store://gateway/corpus/" + os.path.relpath(recording, f"{tmp}/eeg"), "edf")):
             code, out, err = d.ctl("checkpoint", "promote", url, "ward")

@@ -44,12 +44,31 @@ def check_pace(d, base):
     assert WORDS not in log, log
 
 
+def check_submit(d, base):
+    """Without --watch: one line beforehand, and no more on stdout than ever."""
+    for sets, warned in (((*base, "training.max_steps=10000000", "limits.wall_clock=90m"), True), ((*base, "training.max_steps=2", "limits.wall_clock=20h"), False)):
+        for options in (["--json"], []):
+            code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", *options, *[a for s in sets for a in ("--set", s)])
+            notes = [line for line in err.splitlines() if WORDS in line]
+            assert code == 0 and len(notes) == warned and WORDS not in out and len(out.splitlines()) == 1, (out, err)
+            if warned:
+                assert re.fullmatch(r"brrctl: note: it needs about \d+h\d\dm and limits.wall_clock is 1h30m: .*", notes[0]), notes
+            job = json.loads(out)["job"] if options else out.split()[0]
+            if options:
+                assert json.loads(out) == {"job": job, "state": "queued"}, out
+            assert d.ctl("cancel", job)[0] == 0 or d.job(job)["state"] == "succeeded"
+            d.wait(job, lambda j: j["state"] in ("cancelled", "succeeded"))
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
+    assert code != 0 and err.count("hopp_s") == 1, "what is wrong with the file is said once: " + err
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21)
         base = [*MINI, f"data.source=file://{tmp}/eeg"]
         d = Daemon(tmp, ["jobs.default_wall_clock=1h"]).start()
         check_validate(d, base)
+        check_submit(d, base)
         check_pace(d, base)
         assert d.stop() == 0
     return 0
