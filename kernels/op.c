@@ -437,14 +437,14 @@ int op_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     if (tensor_present(&a->mask))
         check_u8(&c, &a->mask, &a->logits, "mask must be u8 of the logits' shape");
     check(&c, &a->dlogits, WANT("dlogits", 2, DIM(a->logits.dim[0], a->logits.dim[1]), .optional = true));
-    require(&c, a->valid && a->host_loss_sum && a->host_count, "valid, host_loss_sum and host_count are required");
+    require(&c, a->valid && a->sums, "valid and sums are required");
     RUN(loss);
 }
 
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     CHECKER(norm);
     check(&c, &a->x, WANT("x", 1, DIM(-1)));
-    require(&c, a->host_sum_squares && a->host_finite, "host_sum_squares and host_finite are required");
+    require(&c, a->sum_squares, "sum_squares is required");
     RUN(norm);
 }
 
@@ -457,7 +457,8 @@ int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     check(&c, &a->v, WANT("v", 1, DIM(n)));
     check(&c, &a->ema, WANT("ema", 1, DIM(n), .optional = true));
     check_u8(&c, &a->decay, &a->param, "decay must be u8 of the parameters' length");
-    require(&c, a->step >= 1, "step counts from 1");
+    require(&c, a->place || a->step >= 1, "step counts from 1");
+    require(&c, a->clip >= 0, "clip must not be negative");
     RUN(adamw);
 }
 

@@ -12,6 +12,7 @@
  * CUDA: faults may surface at stream_sync. */
 #ifndef BRR_KERNELS_OP_H
 #define BRR_KERNELS_OP_H
+#include <math.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -199,14 +200,18 @@ struct eltwise_args {
 };
 int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
 
+/* Where a training stands: all that differs from one micro-batch to the next while addresses, shapes and the other arguments stay.
+ * Ops take it by device memory, so that recorded work runs on at another place. */
+struct train_place {
+    uint32_t step;                    /* dropout's */
+    float loss_scale;                 /* of op_loss */
+    int64_t row0;                     /* dropout's: the batch's first row */
+    float rate, decay_rate, correct2; /* AdamW's; adamw_place knows the formulas */
+};
+
 /* y = x·mask/(1 − p); mask from Philox(seed, stream, step, index): element index, or (b, c) when per_channel (drops whole
  * channels of (B,T,C)). Its own gradient: apply it to dy with the same arguments. p = 0 copies. Row b of the batch
- * draws as row row0 + b, so micro-batches continue one another.
- * place: in device memory; when given, its step and row0 hold instead, so that recorded work runs on at another place. */
-struct dropout_place {
-    uint32_t step, unused;
-    int64_t row0;
-};
+ * draws as row row0 + b, so micro-batches continue one another. place (device memory, optional): its step and row0 hold instead. */
 struct dropout_args {
     struct tensor x, y;
     float p;
@@ -214,7 +219,7 @@ struct dropout_args {
     uint64_t seed;
     uint32_t rng_stream, step;
     int64_t row0;
-    const struct dropout_place *place;
+    const struct train_place *place;
 };
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 
@@ -223,35 +228,46 @@ int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 /* Per-sample loss from logits (B,T) F32 against labels (B,T) U8 in {0,1}; samples t ≥ valid[b] and those with
  * mask (B,T) U8 = 0 (optional) do not count. bce = softplus-stable cross entropy with pos_weight on positives;
  * focal: alpha_t·(1 − p_t)^gamma·bce, alpha_t = alpha for positives, 1 − alpha for negatives, p_t from the logit.
- * *host_loss_sum and *host_count receive the sum over the counted samples and their number; complete after stream_sync. Labels > 1
- * do not count either (samples held over a short gap). dlogits (=, optional) is the gradient of sum·scale. */
+ * sums receives (=) the sum over the counted samples and their number. Labels > 1 do not count either (samples held over a short
+ * gap). dlogits (=, optional) is the gradient of sum·scale. place (optional): its loss_scale holds instead of scale.
+ * valid (B), sums (2) and place: device memory. */
 enum loss_kind { LOSS_BCE, LOSS_FOCAL };
 struct loss_args {
     enum loss_kind kind;
     struct tensor logits, labels, mask, dlogits;
-    const int32_t *valid; /* host, B */
+    const int32_t *valid;
     float alpha, gamma, pos_weight, scale;
-    double *host_loss_sum;
-    int64_t *host_count;
+    const struct train_place *place;
+    double *sums;
 };
 int op_loss(struct stream *s, const struct loss_args *a, struct err *err);
 
-/* Sum of squares (F64, fixed order) of a flat F32 array and whether all are finite; to the host at stream_sync. */
+/* Sum of squares (F64, fixed order) of a flat F32 array into device memory (=); not finite when an element is not. */
 struct norm_args {
     struct tensor x;
-    double *host_sum_squares;
-    bool *host_finite;
+    double *sum_squares;
 };
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err);
 
 /* AdamW on flat F32 arrays of n: m = b1·m + (1−b1)·g; v = b2·v + (1−b2)·g²; p −= lr·(m̂/(√v̂ + eps) + wd·p), g scaled
- * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1. */
+ * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1.
+ * sum_squares (device memory, optional): of grad, as op_norm gives it. When it is not finite nothing changes; else grad_scale is
+ * min(1, clip/√sum_squares), or 1 when clip is 0. place (device memory, optional): holds instead of lr, weight_decay and step. */
 struct adamw_args {
     struct tensor param, grad, m, v, decay, ema;
     float lr, beta1, beta2, eps, weight_decay, grad_scale, ema_decay;
     int64_t step;
+    double clip;
+    const double *sum_squares;
+    const struct train_place *place;
 };
 int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err);
+/* Fills in AdamW's part of *place from a's lr, weight_decay, betas and step: lr/(1 − b1ᵗ), lr·wd, 1/√(1 − b2ᵗ). */
+static inline void adamw_place(const struct adamw_args *a, struct train_place *place) {
+    place->rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
+    place->decay_rate = a->lr * a->weight_decay;
+    place->correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+}
 
 /* Probabilities: y = 1/(1 + exp(−x)), F32. */
 struct sigmoid_args {

@@ -98,7 +98,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
       -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   list(FILTER emulated_sources EXCLUDE REGEX "/(products|cudnn)\\.cu$") # cuBLASLt's place is taken by the plain kernel
-  file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
+  file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.h ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
   set(emulated_objects)
   foreach(source ${emulated_sources} ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/emulator.cc)
     get_filename_component(name ${source} NAME_WE)
