@@ -293,6 +293,30 @@ struct windows_args {
 };
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err);
 
+/* ---- post-processing ------------------------------------------------------------------------------------------- */
+
+/* What a sample of a trace is. MASK_GAP: nothing is known of it; it ends a segment as the trace's own ends do. */
+enum { MASK_OFF, MASK_ON, MASK_GAP };
+
+/* A latch along each row of probabilities p (R,T) F32, NaN = gap: on at the sample that completes min_onset samples p ≥ on[r] in a
+ * row, off again at the one that completes min_offset samples p < off[r], and off at a gap. mask (R,T) U8: MASK_ON from the first
+ * of the samples that set it to the last before the one that resets it. p may be (1,T), the same for all rows. on, off (R): device
+ * memory; the caller vouches for off ≤ on. The same samples as model/events.h finds. T < 2³⁰. */
+struct hysteresis_args {
+    struct tensor p, mask;
+    const double *on, *off;
+    int64_t min_onset, min_offset; /* ≥ 1 */
+};
+int op_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err);
+
+/* Binary opening, then closing, of each row of mask (R,T) U8 in place, by flat kernels of odd widths; samples outside the segment
+ * are left out of account, gaps stay. */
+struct morphology_args {
+    struct tensor mask;
+    int64_t opening, closing;
+};
+int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err);
+
 /* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
 struct op_table {
     const char *name; /* "cpu", "cuda" */
@@ -322,7 +346,9 @@ struct op_table {
     X(norm, norm_args)                                                                                                             \
     X(adamw, adamw_args)                                                                                                           \
     X(sigmoid, sigmoid_args)                                                                                                       \
-    X(windows, windows_args)
+    X(windows, windows_args)                                                                                                       \
+    X(hysteresis, hysteresis_args)                                                                                                 \
+    X(morphology, morphology_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)
 #undef OP_SLOT

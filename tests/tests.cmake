@@ -132,7 +132,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_op_windows test_ops_vs_cpu test_network_vs_cpu test_fault)
+  foreach(name test_scan_conv test_op_windows test_op_masks test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
