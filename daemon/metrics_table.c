@@ -73,6 +73,8 @@ const struct metric_family metrics_families[] = {
     {"brrd_gpu_memory_total_bytes", METRIC_GAUGE, "Device memory.", "gpu", NULL, 0},
     {"brrd_gpu_ecc_errors_total", METRIC_COUNTER, "Memory errors since the driver was loaded or the GPU reset.", "gpu,kind", NULL,
      0},
+    {"brrd_gpu_errors_total", METRIC_COUNTER, "Errors that the driver has reported since the daemon started, by XID.", "gpu,xid",
+     NULL, 0},
     {"brrd_gpu_memory_repair_pending", METRIC_GAUGE, "1 when bad memory waits for a reset to be replaced.", "gpu", NULL, 0},
     {"brrd_gpu_clocks_slowed", METRIC_GAUGE, "1 while the reason holds the clocks down.", "gpu,reason", NULL, 0},
 };

@@ -110,7 +110,8 @@ void device_health(struct device *dev, struct device_health *ret) {
                                   .ecc_uncorrected = -1,
                                   .repair_pending = -1,
                                   .repair_failed = -1,
-                                  .slowed = -1};
+                                  .slowed = -1,
+                                  .error_kinds = -1};
     if (dev->backend->health)
         dev->backend->health(dev, ret);
 }

@@ -48,6 +48,13 @@ enum device_slowdown {
         DEVICE_SLOWDOWN_COUNT
 };
 
+/* Errors that the driver reports, by NVIDIA's number of their kind. */
+enum { DEVICE_ERROR_KINDS = 16, DEVICE_ERROR_OTHER = -1 };
+struct device_errors {
+    int xid; /* DEVICE_ERROR_OTHER: all kinds for which there was no more room */
+    int64_t count;
+};
+
 /* What a device tells of its own condition. What it does not tell is NaN, -1 or "", never 0. */
 struct device_health {
     bool told;            /* false: it tells nothing (the CPU, a machine without the driver's library) */
@@ -66,6 +73,8 @@ struct device_health {
     int repair_pending;                     /* 1: it will replace bad memory at its next reset */
     int repair_failed;                      /* 1: bad memory, and nothing left to replace it by */
     int slowed;                             /* bit i: enum device_slowdown i holds its clocks down */
+    int error_kinds;                        /* how many of errors[] there are: those seen since it was first asked */
+    struct device_errors errors[DEVICE_ERROR_KINDS];
 };
 
 /* First thing in main of a program that computes beside others: its idle threads sleep instead of spinning, which costs a lone
@@ -118,7 +127,7 @@ int stream_sync(struct stream *s, struct err *err);
 /* Recording: between stream_record and stream_record_end ops and device copies are noted down and do not run; graph_run queues the
  * whole sequence as one. Addresses, shapes and plain arguments are those of the recording; what changes between runs lies in
  * device memory. The same sequence must have run once on the stream before, so that memory has grown and algorithms are chosen. Ops
- * with host arguments or results (lengths, loss, norm) cannot be recorded. UNSUPPORTED on a device without has_graphs. */
+ * with host arguments (lengths) cannot be recorded. UNSUPPORTED on a device without has_graphs. */
 struct graph;
 int stream_record(struct stream *s, struct err *err);
 /* keep false: drop it, and *ret may be NULL. The stream records no longer, whatever is returned. */

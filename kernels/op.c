@@ -437,14 +437,14 @@ int op_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     if (tensor_present(&a->mask))
         check_u8(&c, &a->mask, &a->logits, "mask must be u8 of the logits' shape");
     check(&c, &a->dlogits, WANT("dlogits", 2, DIM(a->logits.dim[0], a->logits.dim[1]), .optional = true));
-    require(&c, a->valid && a->host_loss_sum && a->host_count, "valid, host_loss_sum and host_count are required");
+    require(&c, a->valid && a->sums, "valid and sums are required");
     RUN(loss);
 }
 
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     CHECKER(norm);
     check(&c, &a->x, WANT("x", 1, DIM(-1)));
-    require(&c, a->host_sum_squares && a->host_finite, "host_sum_squares and host_finite are required");
+    require(&c, a->sum_squares, "sum_squares is required");
     RUN(norm);
 }
 
@@ -457,7 +457,8 @@ int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     check(&c, &a->v, WANT("v", 1, DIM(n)));
     check(&c, &a->ema, WANT("ema", 1, DIM(n), .optional = true));
     check_u8(&c, &a->decay, &a->param, "decay must be u8 of the parameters' length");
-    require(&c, a->step >= 1, "step counts from 1");
+    require(&c, a->place || a->step >= 1, "step counts from 1");
+    require(&c, a->clip >= 0, "clip must not be negative");
     RUN(adamw);
 }
 
@@ -477,4 +478,27 @@ int op_windows(struct stream *s, const struct windows_args *a, struct err *err) 
     like.rank = 2;
     check_u8(&c, &a->labels, &like, "labels must be dense u8 (B,T)");
     RUN(windows);
+}
+
+/* Dense u8 (R,T) with at most 2^30 samples a row. */
+static void check_mask(struct checker *c, const struct tensor *mask) {
+    require(c, tensor_present(mask) && mask->rank == 2 && mask->dim[0] > 0 && mask->dim[1] > 0, "mask must be (R,T)");
+    require(c, mask->dim[1] < (int64_t)1 << 30, "mask has more than 2^30 samples in a row");
+    check_u8(c, mask, mask, "mask must be dense u8");
+}
+
+int op_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err) {
+    CHECKER(hysteresis);
+    check_mask(&c, &a->mask);
+    check(&c, &a->p, WANT("p", 2, DIM(a->p.dim[0] == 1 ? 1 : a->mask.dim[0], a->mask.dim[1])));
+    require(&c, a->on && a->off, "on or off is missing");
+    require(&c, a->min_onset >= 1 && a->min_offset >= 1, "min_onset and min_offset must be at least 1");
+    RUN(hysteresis);
+}
+
+int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err) {
+    CHECKER(morphology);
+    check_mask(&c, &a->mask);
+    require(&c, a->opening >= 1 && a->opening % 2 && a->closing >= 1 && a->closing % 2, "opening and closing must be odd");
+    RUN(morphology);
 }

@@ -12,6 +12,7 @@
  * CUDA: faults may surface at stream_sync. */
 #ifndef BRR_KERNELS_OP_H
 #define BRR_KERNELS_OP_H
+#include <math.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -199,14 +200,18 @@ struct eltwise_args {
 };
 int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
 
+/* Where a training stands: all that differs from one micro-batch to the next while addresses, shapes and the other arguments stay.
+ * Ops take it by device memory, so that recorded work runs on at another place. */
+struct train_place {
+    uint32_t step;                               /* dropout's */
+    float loss_scale;                            /* of op_loss */
+    int64_t row0;                                /* dropout's: the batch's first row */
+    float rate, decay_rate, correct2, ema_decay; /* AdamW's; adamw_place knows the formulas */
+};
+
 /* y = x·mask/(1 − p); mask from Philox(seed, stream, step, index): element index, or (b, c) when per_channel (drops whole
  * channels of (B,T,C)). Its own gradient: apply it to dy with the same arguments. p = 0 copies. Row b of the batch
- * draws as row row0 + b, so micro-batches continue one another.
- * place: in device memory; when given, its step and row0 hold instead, so that recorded work runs on at another place. */
-struct dropout_place {
-    uint32_t step, unused;
-    int64_t row0;
-};
+ * draws as row row0 + b, so micro-batches continue one another. place (device memory, optional): its step and row0 hold instead. */
 struct dropout_args {
     struct tensor x, y;
     float p;
@@ -214,7 +219,7 @@ struct dropout_args {
     uint64_t seed;
     uint32_t rng_stream, step;
     int64_t row0;
-    const struct dropout_place *place;
+    const struct train_place *place;
 };
 int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 
@@ -223,35 +228,48 @@ int op_dropout(struct stream *s, const struct dropout_args *a, struct err *err);
 /* Per-sample loss from logits (B,T) F32 against labels (B,T) U8 in {0,1}; samples t ≥ valid[b] and those with
  * mask (B,T) U8 = 0 (optional) do not count. bce = softplus-stable cross entropy with pos_weight on positives;
  * focal: alpha_t·(1 − p_t)^gamma·bce, alpha_t = alpha for positives, 1 − alpha for negatives, p_t from the logit.
- * *host_loss_sum and *host_count receive the sum over the counted samples and their number; complete after stream_sync. Labels > 1
- * do not count either (samples held over a short gap). dlogits (=, optional) is the gradient of sum·scale. */
+ * sums receives (=) the sum over the counted samples and their number. Labels > 1 do not count either (samples held over a short
+ * gap). dlogits (=, optional) is the gradient of sum·scale. place (optional): its loss_scale holds instead of scale.
+ * valid (B), sums (2) and place: device memory. */
 enum loss_kind { LOSS_BCE, LOSS_FOCAL };
 struct loss_args {
     enum loss_kind kind;
     struct tensor logits, labels, mask, dlogits;
-    const int32_t *valid; /* host, B */
+    const int32_t *valid;
     float alpha, gamma, pos_weight, scale;
-    double *host_loss_sum;
-    int64_t *host_count;
+    const struct train_place *place;
+    double *sums;
 };
 int op_loss(struct stream *s, const struct loss_args *a, struct err *err);
 
-/* Sum of squares (F64, fixed order) of a flat F32 array and whether all are finite; to the host at stream_sync. */
+/* Sum of squares (F64, fixed order) of a flat F32 array into device memory (=); not finite when an element is not. */
 struct norm_args {
     struct tensor x;
-    double *host_sum_squares;
-    bool *host_finite;
+    double *sum_squares;
 };
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err);
 
 /* AdamW on flat F32 arrays of n: m = b1·m + (1−b1)·g; v = b2·v + (1−b2)·g²; p −= lr·(m̂/(√v̂ + eps) + wd·p), g scaled
- * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1. */
+ * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1.
+ * sum_squares (device memory, optional): of grad, as op_norm gives it. When it is not finite nothing changes; else grad_scale is
+ * min(1, clip/√sum_squares), or 1 when clip is 0. place (device memory, optional): holds instead of lr, weight_decay,
+ * ema_decay and step. */
 struct adamw_args {
     struct tensor param, grad, m, v, decay, ema;
     float lr, beta1, beta2, eps, weight_decay, grad_scale, ema_decay;
     int64_t step;
+    double clip;
+    const double *sum_squares;
+    const struct train_place *place;
 };
 int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err);
+/* Fills in AdamW's part of *place from a's lr, weight_decay, betas, ema_decay and step: lr/(1 − b1ᵗ), lr·wd, 1/√(1 − b2ᵗ), d. */
+static inline void adamw_place(const struct adamw_args *a, struct train_place *place) {
+    place->rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
+    place->decay_rate = a->lr * a->weight_decay;
+    place->ema_decay = a->ema_decay;
+    place->correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+}
 
 /* Probabilities: y = 1/(1 + exp(−x)), F32. */
 struct sigmoid_args {
@@ -276,6 +294,30 @@ struct windows_args {
     struct tensor x, labels;
 };
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err);
+
+/* ---- post-processing ------------------------------------------------------------------------------------------- */
+
+/* What a sample of a trace is. MASK_GAP: nothing is known of it; it ends a segment as the trace's own ends do. */
+enum { MASK_OFF, MASK_ON, MASK_GAP };
+
+/* A latch along each row of probabilities p (R,T) F32, NaN = gap: on at the sample that completes min_onset samples p ≥ on[r] in a
+ * row, off again at the one that completes min_offset samples p < off[r], and off at a gap. mask (R,T) U8: MASK_ON from the first
+ * of the samples that set it to the last before the one that resets it. p may be (1,T), the same for all rows. on, off (R): device
+ * memory; the caller vouches for off ≤ on. The same samples as model/events.h finds. T < 2³⁰. */
+struct hysteresis_args {
+    struct tensor p, mask;
+    const double *on, *off;
+    int64_t min_onset, min_offset; /* ≥ 1 */
+};
+int op_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err);
+
+/* Binary opening, then closing, of each row of mask (R,T) U8 in place, by flat kernels of odd widths; samples outside the segment
+ * are left out of account, gaps stay. */
+struct morphology_args {
+    struct tensor mask;
+    int64_t opening, closing;
+};
+int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err);
 
 /* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
 struct op_table {
@@ -306,7 +348,9 @@ struct op_table {
     X(norm, norm_args)                                                                                                             \
     X(adamw, adamw_args)                                                                                                           \
     X(sigmoid, sigmoid_args)                                                                                                       \
-    X(windows, windows_args)
+    X(windows, windows_args)                                                                                                       \
+    X(hysteresis, hysteresis_args)                                                                                                 \
+    X(morphology, morphology_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)
 #undef OP_SLOT

@@ -90,6 +90,7 @@ static void report_case(const struct bench_case *c, const struct options *o, con
     double flop_s = w.flops / rates->flops + w.flops_act / act_rate, flops = w.flops + w.flops_act;
     floor_s = exp_s > floor_s ? exp_s : floor_s;
     floor_s = flop_s > floor_s ? flop_s : floor_s;
+    floor_s += rates->host_bytes > 0 ? w.host_bytes / rates->host_bytes : 0;
     double median = quantile_ms[0], rate = flops > 0 ? flops / median * 1e-6 : w.bytes / median * 1e-6;
     const char *unit = flops > 0 ? "gflops" : "gbps";
     printf("%s, %s, %s, %s, %d, %.4f, %.4f, %.4f, %.4f, %.2f, %.1f, %s", c->bench, c->name, o->device, dtype_name(o->dtype),
@@ -145,14 +146,19 @@ static void put_machine(struct report *r, const struct device_info *info, const 
     uname(&os);
     if (gmtime_r(&now, &tm))
         strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", info->description, rates->bytes * 1e-9,
+    printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 %.0f GFLOP/s", info->description, rates->bytes * 1e-9,
            rates->exponentials * 1e-9, rates->flops * 1e-9, rates->flops_bf16 * 1e-9);
+    if (rates->host_bytes > 0)
+        printf(", from the host %.1f GB/s", rates->host_bytes * 1e-9);
+    printf("\n");
     struct json_writer *j = &r->writer;
     json_put_str(j, "machine", info->description);
     json_put_str(j, "os", os.release);
     json_put_str(j, "commit", BRR_REVISION);
     json_put_str(j, "time", day);
     json_put_f64(j, "copy_gbps", rates->bytes * 1e-9);
+    if (rates->host_bytes > 0)
+        json_put_f64(j, "host_copy_gbps", rates->host_bytes * 1e-9);
     json_put_f64(j, "gexp", rates->exponentials * 1e-9);
     json_put_f64(j, "gflops_f32", rates->flops * 1e-9);
     json_put_f64(j, "gflops_bf16", rates->flops_bf16 * 1e-9);

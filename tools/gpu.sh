@@ -9,16 +9,18 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
 programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_op_windows
-    tests/test_fault tests/test_health tests/task_driver)
+    tests/test_op_masks tests/test_fault tests/test_health tests/task_driver tests/golden_net)
 most_bytes=$((40 << 20))
 
 bundle() {
     local stage size
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     stage=$(mktemp -d)
-    mkdir -p "$stage/brr/build/"{bin,lib,tests,libs} "$stage/brr/"{tools,configs}
+    mkdir -p "$stage/brr/build/"{bin,lib,tests,libs} "$stage/brr/"{tools,configs,tests/bench,tests/golden}
     cp "$root/dev" "$stage/brr/"
     cp "$root/tools/gpu.sh" "$stage/brr/tools/"
+    cp "$root"/tests/bench/torch_{compare,scan}.py "$stage/brr/tests/bench/"
+    cp "$root/tests/golden/torch_seizure.py" "$stage/brr/tests/golden/"
     cp "$root/configs/"*.yaml "$stage/brr/configs/"
     git -C "$root" describe --always --dirty >"$stage/brr/revision" 2>/dev/null || echo unknown >"$stage/brr/revision"
     cp "$build/lib/libbrr_cuda.so" "$stage/brr/build/lib/"
@@ -48,7 +50,7 @@ find_products() {
     printf '%s' "$found"
 }
 
-names=() verdicts=() spent=()
+names=() verdicts=() spent=() notes=()
 
 write_json() {
     local i
@@ -57,7 +59,8 @@ write_json() {
         for i in "${!names[@]}"; do
             printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "${verdicts[i]}" "${spent[i]}"
         done
-        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)"
+        printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s, "torch": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)" \
+            "$(figures torch)"
     } >"$out"
 }
 
@@ -75,6 +78,7 @@ run() {
     esac
     [ $rc -eq 0 ] || [ $rc -eq 77 ] || { say "--- $name"; tail -25 "$log/$name" | cut -c1-240 >&2; }
     names+=("$name") verdicts+=("$verdict") spent+=($((SECONDS - start)))
+    notes+=("$([ "$verdict" != skipped ] || tail -1 "$log/$name" | cut -c1-90)") # why
     write_json # after every check: whatever ends this early leaves what there is
     return 0
 }
@@ -120,6 +124,19 @@ with_cudnn() {
     "$@"
 }
 
+# The same network in PyTorch, in turns with ours; skipped without one that has CUDA.
+torch_peer() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import sys, numpy, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null || continue
+        BRR_BUILD_DIR=$build "$python" "$root/tests/bench/torch_compare.py" --device cuda --dtype bf16 --preset base --batch 64 \
+            --json "$log/bench-torch.json"
+        return
+    done
+    echo "no PyTorch with CUDA here"
+    return 77
+}
+
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
 
 check() {
@@ -131,7 +148,7 @@ check() {
     [ ! -d "$build/libs" ] || libs=$build/libs${libs:+:$libs}
     [ -z "$libs" ] || export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
-    export -f training doctor sanitize bench with_cudnn
+    export -f training doctor sanitize bench with_cudnn torch_peer
     cudnn=$(where 'libcudnn.so.9')
     export cudnn
     log=$(mktemp -d)
@@ -145,6 +162,7 @@ check() {
     run health 60 "$build/tests/test_health"
     run ops 120 "$build/tests/test_ops_vs_cpu"
     run windows 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_windows"
+    run masks 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_masks"
     for section in gradients inference replay training; do
         run "network-$section" 150 "$build/tests/test_network_vs_cpu" $section
     done
@@ -155,13 +173,15 @@ check() {
     run ops-cudnn 120 bash -c 'with_cudnn "$build/tests/test_ops_vs_cpu"'
     run network-cudnn 120 bash -c 'with_cudnn "$build/tests/test_network_vs_cpu" gradients inference replay'
     run bench-bf16-cudnn 100 bash -c 'with_cudnn bench bf16 detector'
+    run torch 400 bash -c torch_peer
     run unload 150 "$build/tests/test_network_vs_cpu" unload
     [ -n "${BRR_GPU_FAST:-}" ] || run memcheck 180 bash -c 'sanitize memcheck'
     [ -n "${BRR_GPU_FAST:-}" ] || run racecheck 180 bash -c 'sanitize racecheck'
     grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/unload" | cut -c1-110 || true
     grep -hE '^#|^(detector|scan|ssd),' "$log"/bench-* | cut -d, -f1-6,9,10 || true
+    grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
     for i in "${!names[@]}"; do
-        printf '%-20s %-12s %4d s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}"
+        printf '%-20s %-12s %4d s  %s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}" "${notes[i]}"
         case ${verdicts[i]} in passed | skipped) ;; *) failed=1 ;; esac
     done
     mkdir -p "$out.logs"

@@ -119,6 +119,12 @@ static void publish_all(struct device_watch *w, const struct device_health *h) {
     for (int i = 0; i < DEVICE_SLOWDOWN_COUNT; i++)
         publish(w, "brrd_gpu_clocks_slowed", device_slowdown_name((enum device_slowdown)i),
                 h->slowed < 0 ? NAN : (double)(h->slowed >> i & 1));
+    for (int i = 0; i < h->error_kinds; i++) {
+        char xid[16] = "other";
+        if (h->errors[i].xid != DEVICE_ERROR_OTHER)
+            str_format(xid, sizeof xid, "%d", h->errors[i].xid);
+        publish(w, "brrd_gpu_errors_total", xid, (double)h->errors[i].count);
+    }
 }
 
 /* ---- the thread ---- */

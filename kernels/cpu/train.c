@@ -36,6 +36,7 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
         return ERR_EXHAUSTED;
     const uint8_t *labels = a->labels.data, *mask = a->mask.data;
     float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
+    double scale = (double)(a->place ? a->place->loss_scale : a->scale);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < b; i++) {
         double sum = 0, count = 0;
@@ -48,7 +49,7 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
             sum += terms.loss;
             count += counted;
             if (grad)
-                grad[at] = (float)(terms.grad * (double)a->scale);
+                grad[at] = (float)(terms.grad * scale);
         }
         sums[2 * i] = sum;
         sums[2 * i + 1] = count;
@@ -58,8 +59,8 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
         total += sums[2 * i];
         n += sums[2 * i + 1];
     }
-    *a->host_loss_sum = total;
-    *a->host_count = (int64_t)n;
+    a->sums[0] = total;
+    a->sums[1] = n;
     return 0;
 }
 
@@ -85,13 +86,12 @@ int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     double total = 0;
     for (int64_t i = 0; i < blocks; i++)
         total += sums[i];
-    *a->host_sum_squares = total;
-    *a->host_finite = isfinite(total);
+    *a->sum_squares = total;
     return 0;
 }
 
 struct adam_step {
-    float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema;
+    float beta1, beta2, eps, rate, decay_rate, scale, correct2;
 };
 
 CPU_CLONES static void adam_block(const struct adam_step *h, const struct adamw_args *a, int64_t at, int64_t n) {
@@ -117,16 +117,31 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
 int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     (void)s, (void)err;
     int64_t n = a->param.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
-    struct adam_step h = {
-        .beta1 = a->beta1, .beta2 = a->beta2, .eps = a->eps, .scale = a->grad_scale, .decay_rate = a->lr * a->weight_decay};
-    h.rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
-    h.correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+    struct train_place place;
+    float scale = a->grad_scale;
+    if (a->sum_squares) {
+        double norm = sqrt(*a->sum_squares);
+        if (!isfinite(norm))
+            return 0;
+        scale = (float)(a->clip > 0 && norm > a->clip ? a->clip / norm : 1);
+    }
+    if (a->place)
+        place = *a->place;
+    else
+        adamw_place(a, &place);
+    struct adam_step h = {.beta1 = a->beta1,
+                          .beta2 = a->beta2,
+                          .eps = a->eps,
+                          .rate = place.rate,
+                          .decay_rate = place.decay_rate,
+                          .scale = scale,
+                          .correct2 = place.correct2};
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
         adam_block(&h, a, at, count);
         if (tensor_present(&a->ema))
-            ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, a->ema_decay);
+            ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, place.ema_decay);
     }
     return 0;
 }

@@ -22,14 +22,7 @@ extern "C" {
 OP_MAP(CUDA_OP)
 #undef CUDA_OP
 
-enum { CUDA_PENDING = 64, CUDA_STAGING_BYTES = 1 << 20, CUDA_WORKSPACE_BYTES = 32 << 20 };
-
-/* What an op promised to the host: filled in at stream_sync from two doubles the device leaves in pinned memory. */
-struct cuda_pending {
-    double *sum;
-    int64_t *count; /* the second number, as a count; or */
-    bool *finite;   /* whether the first is finite */
-};
+enum { CUDA_STAGING_BYTES = 1 << 20, CUDA_WORKSPACE_BYTES = 32 << 20 };
 
 struct cuda_stream {
     cudaStream_t stream;
@@ -38,9 +31,6 @@ struct cuda_stream {
     size_t scratch_bytes;
     char *staging; /* pinned, handed out from the front until the next sync */
     size_t staging_used;
-    double *results; /* pinned, two per pending entry */
-    struct cuda_pending pending[CUDA_PENDING];
-    int n_pending;
     struct cuda_products *products;
     struct cudnn *cudnn; /* when first needed */
 };
@@ -55,8 +45,6 @@ int cuda_enter(struct device *dev, const char *what, struct err *err);
 void *cuda_scratch(struct stream *s, size_t bytes, struct err *err);
 /* Queues a copy of `bytes` host bytes to device memory; the host memory is free on return. Cannot be recorded. */
 int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err);
-/* Promises two device doubles to the host. Cannot be recorded. */
-int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err);
 
 struct cuda_products *cuda_products_open(struct device *dev, struct err *err);
 void cuda_products_close(struct cuda_products *p);

@@ -210,13 +210,12 @@ static void cuda_stream_close(struct stream *s) {
     if (cs->products)
         cuda_products_close(cs->products);
     cudnn_close(cs->cudnn);
-    void *device_memory[] = {cs->scratch, cs->workspace}, *host_memory[] = {cs->staging, cs->results};
-    for (int i = 0; i < 2; i++) {
-        if (device_memory[i])
-            cuda_free(s->device, device_memory[i]);
-        if (host_memory[i])
-            cuda_free_host(s->device, host_memory[i]);
-    }
+    if (cs->scratch)
+        cuda_free(s->device, cs->scratch);
+    if (cs->workspace)
+        cuda_free(s->device, cs->workspace);
+    if (cs->staging)
+        cuda_free_host(s->device, cs->staging);
     free(cs);
     s->state = NULL;
 }
@@ -239,8 +238,6 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
         rc = cuda_alloc(dev, CUDA_WORKSPACE_BYTES, &cs->workspace, err);
     if (!rc)
         rc = cuda_alloc_host(dev, CUDA_STAGING_BYTES, (void **)&cs->staging, err);
-    if (!rc)
-        rc = cuda_alloc_host(dev, CUDA_PENDING * 2 * sizeof(double), (void **)&cs->results, err);
     if (!rc && !(cs->products = cuda_products_open(dev, err)))
         rc = err ? err->code : ERR_INTERNAL;
     if (rc)
@@ -292,19 +289,9 @@ static int cuda_sync(struct stream *s, struct err *err) {
     if (rc)
         return rc;
     cudaError_t code = cudaStreamSynchronize(cs->stream);
-    int n = cs->n_pending;
-    cs->n_pending = 0;
     cs->staging_used = 0;
     if (code != cudaSuccess)
         return cuda_failed(s->device, "waiting for the stream: an op queued before failed", code, err);
-    for (int i = 0; i < n; i++) {
-        const struct cuda_pending *p = &cs->pending[i];
-        *p->sum = cs->results[2 * i];
-        if (p->count)
-            *p->count = (int64_t)cs->results[2 * i + 1];
-        if (p->finite)
-            *p->finite = isfinite(cs->results[2 * i]) != 0;
-    }
     return 0;
 }
 
@@ -328,21 +315,6 @@ int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, str
         cs->staging_used += (n + 63) / 64 * 64;
         done += n;
     }
-    return 0;
-}
-
-int cuda_promise(struct stream *s, const double *device_pair, struct cuda_pending to, struct err *err) {
-    struct cuda_stream *cs = cuda_stream(s);
-    if (s->recording)
-        return err_set(err, ERR_PRECONDITION, "%s: an op with results for the host cannot be recorded", s->device->info.name);
-    int rc = cs->n_pending < CUDA_PENDING ? 0 : cuda_sync(s, err);
-    if (rc)
-        return rc;
-    cudaError_t code =
-        cudaMemcpyAsync(cs->results + 2 * cs->n_pending, device_pair, 2 * sizeof(double), cudaMemcpyDeviceToHost, cs->stream);
-    if (code != cudaSuccess)
-        return cuda_failed(s->device, "copying results", code, err);
-    cs->pending[cs->n_pending++] = to;
     return 0;
 }
 

@@ -73,7 +73,7 @@ struct dropout_job {
     uint32_t rng_stream, step;
     float p, scale;
     bool per_channel;
-    const struct dropout_place *place; /* or NULL */
+    const struct train_place *place; /* or NULL */
 };
 
 static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {

@@ -1,5 +1,6 @@
-/* nvml: functions and their numbers as in NVIDIA's NVML reference, "Device Queries" and "NvmlClocksEventReasons"; all but those of
- * remapped rows (R450) and energy (R390) are older than any driver this backend runs on. The library's header is not needed. */
+/* nvml: functions and their numbers as in NVIDIA's NVML reference, "Device Queries", "NvmlClocksEventReasons" and "Event Handling
+ * Methods"; all but those of remapped rows (R450) and energy (R390) are older than any driver this backend runs on. The library's
+ * header is not needed. */
 #include "kernels/cuda/nvml.cuh"
 
 #include <dlfcn.h>
@@ -10,6 +11,7 @@ extern "C" {
 }
 
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15, NVML_RESET_REQUIRED = 16 };
+enum { NVML_EVENT_XID = 8, MOST_EVENTS = 64 }; /* MOST_EVENTS: taken at one question */
 enum { NVML_TEMPERATURE_GPU = 0, NVML_ECC_CORRECTED = 0, NVML_ECC_UNCORRECTED = 1, NVML_ECC_VOLATILE = 0 };
 
 struct nvml_memory {
@@ -18,7 +20,13 @@ struct nvml_memory {
 struct nvml_utilization {
     unsigned gpu, memory; /* percent */
 };
-typedef struct nvml_device *nvml_gpu; /* the library's own */
+typedef struct nvml_device *nvml_gpu;    /* the library's own */
+typedef struct nvml_event_set *nvml_set; /* likewise */
+struct nvml_event {
+    nvml_gpu gpu;
+    unsigned long long kind, data; /* data: the XID */
+    unsigned gpu_instance, compute_instance;
+};
 
 /* Function of the library, type of its arguments; NULL in the struct where this library has it not. */
 #define NVML_FUNCTIONS(X)                                                                                                          \
@@ -37,12 +45,19 @@ typedef struct nvml_device *nvml_gpu; /* the library's own */
     X(nvmlDeviceGetRetiredPagesPendingStatus, (nvml_gpu gpu, int *ret))                                                            \
     X(nvmlDeviceGetRemappedRows, (nvml_gpu gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed))  \
     X(nvmlDeviceGetCurrentClocksThrottleReasons, (nvml_gpu gpu, unsigned long long *ret))                                          \
-    X(nvmlDeviceGetCurrentClocksEventReasons, (nvml_gpu gpu, unsigned long long *ret)) /* its name since R535 */
+    X(nvmlDeviceGetCurrentClocksEventReasons, (nvml_gpu gpu, unsigned long long *ret)) /* its name since R535 */                   \
+    X(nvmlEventSetCreate, (nvml_set * ret))                                                                                        \
+    X(nvmlEventSetFree, (nvml_set set))                                                                                            \
+    X(nvmlEventSetWait, (nvml_set set, struct nvml_event * ret, unsigned timeout_ms))                                              \
+    X(nvmlDeviceRegisterEvents, (nvml_gpu gpu, unsigned long long kinds, nvml_set set))
 
 struct nvml {
     void *library;
     nvml_gpu gpu;
     char bus[32];
+    nvml_set events; /* NULL: it tells of no errors */
+    int error_kinds;
+    struct device_errors errors[DEVICE_ERROR_KINDS];
 #define NVML_MEMBER(name, arguments) int(*name) arguments;
     NVML_FUNCTIONS(NVML_MEMBER)
 #undef NVML_MEMBER
@@ -51,6 +66,8 @@ struct nvml {
 void nvml_close(struct nvml *n) {
     if (!n)
         return;
+    if (n->events)
+        n->nvmlEventSetFree(n->events);
     if (n->nvmlShutdown)
         n->nvmlShutdown();
     dlclose(n->library);
@@ -77,11 +94,25 @@ static struct nvml *start(void) {
     return n;
 }
 
+/* From now on the driver keeps errors of the device for us. */
+static void watch_errors(struct nvml *n) {
+    nvml_set set = NULL;
+    if (!n->nvmlEventSetCreate || !n->nvmlEventSetFree || !n->nvmlEventSetWait || !n->nvmlDeviceRegisterEvents ||
+        n->nvmlEventSetCreate(&set) != NVML_SUCCESS)
+        return;
+    if (n->nvmlDeviceRegisterEvents(n->gpu, NVML_EVENT_XID, set) == NVML_SUCCESS)
+        n->events = set;
+    else
+        n->nvmlEventSetFree(set);
+}
+
 struct nvml *nvml_open(const char *bus) {
     struct nvml *n = start();
     if (n && n->nvmlDeviceGetHandleByPciBusId_v2 && str_copy(n->bus, sizeof n->bus, bus) &&
-        n->nvmlDeviceGetHandleByPciBusId_v2(bus, &n->gpu) == NVML_SUCCESS)
+        n->nvmlDeviceGetHandleByPciBusId_v2(bus, &n->gpu) == NVML_SUCCESS) {
+        watch_errors(n);
         return n;
+    }
     nvml_close(n);
     return NULL;
 }
@@ -154,6 +185,34 @@ static void read_memory(struct nvml *n, struct device_health *ret) {
         ret->repair_pending = ret->repair_pending == 1 || pages == 1;
 }
 
+static void count_error(struct nvml *n, int xid) {
+    int i = 0;
+    while (i < n->error_kinds && n->errors[i].xid != xid)
+        i++;
+    if (i == DEVICE_ERROR_KINDS) {
+        i--;
+        n->errors[i].xid = DEVICE_ERROR_OTHER; /* its own kind joins the others */
+    }
+    if (i == n->error_kinds) {
+        n->errors[i] = (struct device_errors){xid, 0};
+        n->error_kinds++;
+    }
+    n->errors[i].count++;
+}
+
+/* What the driver has kept since the last question. */
+static void read_errors(struct nvml *n, struct device_health *ret) {
+    struct nvml_event event;
+    if (!n->events)
+        return;
+    for (int i = 0; i < MOST_EVENTS && answered(ret, n->nvmlEventSetWait(n->events, &event, 0)); i++)
+        if (event.kind & NVML_EVENT_XID)
+            count_error(n, (int)event.data);
+    ret->error_kinds = n->error_kinds;
+    for (int i = 0; i < n->error_kinds; i++)
+        ret->errors[i] = n->errors[i];
+}
+
 void nvml_read(struct nvml *n, struct device_health *ret) {
     unsigned value = 0;
     unsigned long long large = 0;
@@ -171,4 +230,5 @@ void nvml_read(struct nvml *n, struct device_health *ret) {
     if (ASK(nvmlDeviceGetCurrentClocksThrottleReasons, &large) || ASK(nvmlDeviceGetCurrentClocksEventReasons, &large))
         ret->slowed = decode_slowdowns(large);
     read_memory(n, ret);
+    read_errors(n, ret);
 }

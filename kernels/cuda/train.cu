@@ -10,7 +10,8 @@ struct loss_job {
     const uint8_t *labels, *mask;
     float *dlogits;
     const int32_t *valid;
-    double *sums; /* loss and count of each row */
+    const struct train_place *place; /* or NULL */
+    double *sums;                    /* loss and count of each row */
     int64_t t;
     double alpha, gamma, pos_weight, scale;
     bool focal;
@@ -34,7 +35,7 @@ static __device__ double loss_of(const struct loss_job &j, double x, bool positi
 static __global__ void loss_kernel(struct loss_job j) {
     __shared__ double room[THREADS];
     int64_t row = blockIdx.x, valid = j.valid[row];
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, scale = j.place ? (double)j.place->loss_scale : j.scale;
     for (int64_t t = threadIdx.x; t < j.t; t += THREADS) {
         int64_t at = row * j.t + t;
         bool counted = t < valid && j.labels[at] <= 1 && (!j.mask || j.mask[at]);
@@ -44,7 +45,7 @@ static __global__ void loss_kernel(struct loss_job j) {
             count += 1;
         }
         if (j.dlogits)
-            j.dlogits[at] = (float)(grad * j.scale);
+            j.dlogits[at] = (float)(grad * scale);
     }
     sum = cuda_block_sum(sum, room);
     count = cuda_block_sum(count, room);
@@ -54,8 +55,8 @@ static __global__ void loss_kernel(struct loss_job j) {
     }
 }
 
-/* pair = Σ of n pairs. One block. */
-static __global__ void add_pairs(const double *pairs, int64_t n, double *pair) {
+/* pair = Σ of n pairs; single: its first alone. One block. */
+static __global__ void add_pairs(const double *pairs, int64_t n, double *pair, bool single) {
     __shared__ double room[THREADS];
     double first = 0, second = 0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS) {
@@ -66,25 +67,22 @@ static __global__ void add_pairs(const double *pairs, int64_t n, double *pair) {
     second = cuda_block_sum(second, room);
     if (threadIdx.x == 0) {
         pair[0] = first;
-        pair[1] = second;
+        if (!single)
+            pair[1] = second;
     }
 }
 
 extern "C" int cuda_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     int64_t b = a->logits.dim[0];
-    size_t sums = ((size_t)b + 1) * 2 * sizeof(double), valid = (size_t)b * sizeof(int32_t);
-    char *scratch = (char *)cuda_scratch(s, sums + valid, err);
-    if (!scratch)
+    double *pairs = (double *)cuda_scratch(s, (size_t)b * 2 * sizeof(double), err);
+    if (!pairs)
         return ERR_EXHAUSTED;
-    double *pairs = (double *)scratch, *total = pairs + 2 * b;
-    int rc = cuda_upload(s, scratch + sums, a->valid, valid, err);
-    if (rc)
-        return rc;
     struct loss_job j = {(const float *)a->logits.data,
                          (const uint8_t *)a->labels.data,
                          (const uint8_t *)a->mask.data,
                          (float *)a->dlogits.data,
-                         (const int32_t *)(scratch + sums),
+                         a->valid,
+                         a->place,
                          pairs,
                          a->logits.dim[1],
                          a->alpha,
@@ -94,9 +92,8 @@ extern "C" int cuda_loss(struct stream *s, const struct loss_args *a, struct err
                          a->kind == LOSS_FOCAL};
     cudaStream_t stream = cuda_stream(s)->stream;
     CUDA_LAUNCH(loss_kernel, (unsigned)b, THREADS, stream, j);
-    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, b, total);
-    struct cuda_pending to = {a->host_loss_sum, a->host_count, NULL};
-    return cuda_promise(s, total, to, err);
+    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, b, a->sums, false);
+    return 0;
 }
 
 static __global__ void squares_kernel(const float *x, int64_t n, double *pairs) {
@@ -113,14 +110,13 @@ static __global__ void squares_kernel(const float *x, int64_t n, double *pairs) 
 
 extern "C" int cuda_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     int64_t n = a->x.dim[0], blocks = cuda_min(cuda_ceil(n, THREADS), NORM_BLOCKS);
-    double *pairs = (double *)cuda_scratch(s, ((size_t)blocks + 1) * 2 * sizeof(double), err);
+    double *pairs = (double *)cuda_scratch(s, (size_t)blocks * 2 * sizeof(double), err);
     if (!pairs)
         return ERR_EXHAUSTED;
     cudaStream_t stream = cuda_stream(s)->stream;
     CUDA_LAUNCH(squares_kernel, (unsigned)blocks, THREADS, stream, (const float *)a->x.data, n, pairs);
-    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, blocks, pairs + 2 * blocks);
-    struct cuda_pending to = {a->host_sum_squares, NULL, a->host_finite};
-    return cuda_promise(s, pairs + 2 * blocks, to, err);
+    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, blocks, a->sum_squares, true);
+    return 0;
 }
 
 struct adam_job {
@@ -128,20 +124,37 @@ struct adam_job {
     const float *g;
     const uint8_t *decay;
     int64_t n;
-    float beta1, beta2, eps, rate, decay_rate, scale, correct2, ema_decay;
+    float beta1, beta2, eps, scale;
+    double clip;
+    const double *sum_squares;       /* or NULL */
+    const struct train_place *place; /* or NULL: own holds */
+    struct train_place own;
 };
 
 static __global__ void adam_kernel(struct adam_job j) {
+    float scale = j.scale, rate = j.own.rate, decay_rate = j.own.decay_rate, correct2 = j.own.correct2, ema_decay = j.own.ema_decay;
+    if (j.place) {
+        rate = j.place->rate;
+        decay_rate = j.place->decay_rate;
+        correct2 = j.place->correct2;
+        ema_decay = j.place->ema_decay;
+    }
+    if (j.sum_squares) {
+        double norm = sqrt(*j.sum_squares);
+        if (!isfinite(norm))
+            return;
+        scale = (float)(j.clip > 0 && norm > j.clip ? j.clip / norm : 1);
+    }
     for (int64_t i = cuda_index(); i < j.n; i += cuda_stride()) {
-        float grad = j.g[i] * j.scale;
+        float grad = j.g[i] * scale;
         float m = j.beta1 * j.m[i] + (1.0f - j.beta1) * grad, v = j.beta2 * j.v[i] + (1.0f - j.beta2) * grad * grad;
-        float keep = 1.0f - (j.decay[i] ? j.decay_rate : 0.0f);
-        float p = j.p[i] * keep - j.rate * m / (sqrtf(v) * j.correct2 + j.eps);
+        float keep = 1.0f - (j.decay[i] ? decay_rate : 0.0f);
+        float p = j.p[i] * keep - rate * m / (sqrtf(v) * correct2 + j.eps);
         j.m[i] = m;
         j.v[i] = v;
         j.p[i] = p;
         if (j.ema)
-            j.ema[i] = j.ema_decay * j.ema[i] + (1.0f - j.ema_decay) * p;
+            j.ema[i] = ema_decay * j.ema[i] + (1.0f - ema_decay) * p;
     }
 }
 
@@ -159,10 +172,11 @@ extern "C" int cuda_adamw(struct stream *s, const struct adamw_args *a, struct e
     j.beta2 = a->beta2;
     j.eps = a->eps;
     j.scale = a->grad_scale;
-    j.ema_decay = a->ema_decay;
-    j.decay_rate = a->lr * a->weight_decay;
-    j.rate = (float)((double)a->lr / (1.0 - pow((double)a->beta1, (double)a->step)));
-    j.correct2 = (float)(1.0 / sqrt(1.0 - pow((double)a->beta2, (double)a->step)));
+    j.clip = a->clip;
+    j.sum_squares = a->sum_squares;
+    j.place = a->place;
+    if (!a->place)
+        adamw_place(a, &j.own);
     CUDA_LAUNCH(adam_kernel, cuda_blocks(j.n, THREADS), THREADS, cuda_stream(s)->stream, j);
     return 0;
 }

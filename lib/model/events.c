@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/op.h"
+
 enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, FIND_CHUNK = 65536 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
@@ -340,6 +342,19 @@ static void collect(void *ctx, const struct event *event) {
     c->items[c->count++] = *event;
 }
 
+/* The events, or what went wrong in finding them. */
+static int deliver(struct collected *c, int rc, struct event **ret, int64_t *ret_count, struct err *err) {
+    if (!rc && c->failed)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events");
+    if (rc) {
+        free(c->items);
+        return rc;
+    }
+    *ret = c->items;
+    *ret_count = c->count;
+    return 0;
+}
+
 int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
                 struct err *err) {
     struct collected c = {0};
@@ -358,16 +373,26 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
     }
     if (!rc)
         rc = events_finish(e, err);
-    if (!rc && c.failed)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events");
     events_free(e);
-    if (rc) {
-        free(c.items);
-        return rc;
+    return deliver(&c, rc, ret, ret_count, err);
+}
+
+int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
+                   struct err *err) {
+    struct collected c = {0};
+    struct events e = {.config = *config, .emit = collect, .ctx = &c, .trace = (float *)(uintptr_t)trace->p};
+    for (int64_t i = 0, end; i < trace->n; i = end) {
+        for (end = i + 1; end < trace->n && trace->mask[end] == trace->mask[i];)
+            end++;
+        if (trace->mask[i] == MASK_ON) {
+            e.closed = (struct run){.present = true, .first = i, .end = end};
+            finish_closed(&e);
+        } else if (trace->mask[i] == MASK_GAP) {
+            finish_event(&e);
+        }
     }
-    *ret = c.items;
-    *ret_count = c.count;
-    return 0;
+    finish_event(&e);
+    return deliver(&c, 0, ret, ret_count, err);
 }
 
 int alarm_rule_push(struct alarm_rule *rule, float p) {

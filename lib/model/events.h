@@ -42,6 +42,15 @@ int events_finish(struct events *e, struct err *err);
 int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
                 struct err *err);
 
+/* What follows hysteresis and morphology alone, over samples that are on (1), off (0) or gaps (2) as op_morphology leaves them. */
+struct events_trace {
+    const float *p;
+    const uint8_t *mask;
+    int64_t n;
+};
+int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
+                   struct err *err);
+
 /* The alarm rule alone: hysteresis without morphology, closing or merging. */
 struct alarm_rule {
     double on, off;

@@ -13,15 +13,19 @@ int64_t seizure_parameter_count(const struct seizure_config *config) {
     return n;
 }
 
-static struct pass pass_of(struct seizure_net *net, struct stream *s, bool training, struct err *err) {
-    return (struct pass){.stream = s,
-                         .plan = &net->plan,
-                         .params = &net->params,
-                         .dtype = net->options.precision,
-                         .training = training,
-                         .dropout = net->config.dropout,
-                         .place = net->place,
-                         .err = err};
+static struct pass pass_of(struct seizure_net *net, struct stream *s, struct err *err) {
+    return (struct pass){.stream = s, .plan = &net->plan, .params = &net->params, .dtype = net->options.precision, .err = err};
+}
+
+static struct pass training_pass(struct seizure_net *net, struct stream *s, const struct seizure_pass *of, struct err *err) {
+    struct pass p = pass_of(net, s, err);
+    p.training = true;
+    p.dropout = net->config.dropout;
+    p.seed = of->seed;
+    p.step = of->step;
+    p.row0 = of->row0;
+    p.place = of->place;
+    return p;
 }
 
 /* (B,T) logits as the (B,T,1) output of a projection. */
@@ -73,7 +77,6 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, struct tensor *logits) {
     struct tensor h = {0}, y, input;
     net->kept = 0;
-    net->input = x->data;
     net->plan.overflow = false;
     int rc = convert(p, x, p->dtype, &input);
     if (!rc)
@@ -152,8 +155,9 @@ static int backward(struct seizure_net *net, const struct pass *p, const struct 
 
 /* Lay everything out once without running, to learn the peak. */
 static int measure(struct seizure_net *net, struct err *err) {
-    struct pass p = pass_of(net, NULL, net->options.training, err);
+    struct pass p = pass_of(net, NULL, err);
     p.dry = true;
+    p.training = net->options.training;
     int64_t b = net->options.max_batch, t = net->config.window;
     struct tensor x = tensor_3d((void *)(uintptr_t)64, DTYPE_F32, b, t, net->config.in_channels),
                   logits = tensor_2d(x.data, DTYPE_F32, b, t);
@@ -198,11 +202,10 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     int rc = make_table(net, config, options, err);
     if (!rc) {
         int64_t weights = param_set_bytes(&net->params, false);
-        *ret =
-            (struct seizure_memory){.parameters = weights,
-                                    .gradients = param_set_bytes(&net->params, options->training) - weights,
-                                    .folded = net->folded_count * (int64_t)sizeof(float),
-                                    .activations = (int64_t)net->plan.peak + (options->training ? (int64_t)sizeof *net->place : 0)};
+        *ret = (struct seizure_memory){.parameters = weights,
+                                       .gradients = param_set_bytes(&net->params, options->training) - weights,
+                                       .folded = net->folded_count * (int64_t)sizeof(float),
+                                       .activations = (int64_t)net->plan.peak};
         ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations;
     }
     seizure_free(net);
@@ -217,16 +220,13 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
     net->device = dev;
     struct device_info info;
     device_describe(dev, &info);
-    void *folded = NULL, *place = NULL;
+    void *folded = NULL;
     int rc = make_table(net, config, options, err);
     if (!rc && options->precision == DTYPE_BF16 && !info.has_bf16)
         rc = err_set(err, ERR_UNSUPPORTED, "%s has no bf16 arithmetic; set training.precision to fp32", info.description);
     if (!rc)
         rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
     net->folded = folded;
-    if (!rc && options->training)
-        rc = device_alloc(dev, sizeof *net->place, &place, err);
-    net->place = place;
     if (!rc)
         rc = param_set_alloc(&net->params, dev, options->training, err);
     if (!rc)
@@ -242,13 +242,9 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
 void seizure_free(struct seizure_net *net) {
     if (!net)
         return;
-    replay_done(&net->forward_pass);
-    replay_done(&net->backward_pass);
     replay_done(&net->inference);
     if (net->folded)
         device_free(net->device, net->folded);
-    if (net->place)
-        device_free(net->device, net->place);
     plan_done(&net->plan);
     param_set_done(&net->params);
     free(net->rescnn);
@@ -273,37 +269,6 @@ static int check_input(const struct seizure_net *net, const struct tensor *x, co
     return 0;
 }
 
-/* A pass over the network as work that can be recorded. */
-struct pass_work {
-    struct seizure_net *net;
-    struct pass pass;
-    const struct tensor *x; /* backward: dlogits */
-    struct tensor *logits;
-    size_t used; /* of the plan when it begins */
-};
-
-static int run_forward(void *ctx, bool dry, struct err *err) {
-    struct pass_work *w = ctx;
-    w->pass.dry = dry;
-    w->pass.err = err;
-    w->net->plan.used = w->used;
-    return forward(w->net, &w->pass, w->x, w->logits);
-}
-
-static int run_backward(void *ctx, bool dry, struct err *err) {
-    struct pass_work *w = ctx;
-    w->pass.dry = dry;
-    w->pass.err = err;
-    w->net->plan.used = w->used;
-    return backward(w->net, &w->pass, w->x);
-}
-
-/* Where dropout stands: to the device, before the pass and not part of it. */
-static int set_place(struct seizure_net *net, struct stream *s, const struct seizure_pass *pass, struct err *err) {
-    net->place_host = (struct dropout_place){.step = pass->step, .row0 = pass->row0};
-    return stream_to_device(s, net->place, &net->place_host, sizeof net->place_host, err);
-}
-
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err) {
     int rc = check_input(net, x, logits, err);
@@ -311,11 +276,9 @@ int seizure_forward_train(struct seizure_net *net, struct stream *s, const struc
         rc = err_set(err, ERR_PRECONDITION, "this network was made for inference");
     if (rc)
         return rc;
-    struct pass_work work = {.net = net, .pass = pass_of(net, s, true, err), .x = x, .logits = logits};
-    struct replay_key key = {x->data, logits->data, x->dim[0], pass->seed};
-    work.pass.seed = pass->seed;
-    rc = set_place(net, s, pass, err);
-    return rc ? rc : replay_run(&net->forward_pass, s, &key, &(struct replay_body){run_forward, &work}, err);
+    struct pass p = training_pass(net, s, pass, err);
+    net->plan.used = 0;
+    return forward(net, &p, x, logits);
 }
 
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
@@ -324,12 +287,24 @@ int seizure_backward(struct seizure_net *net, struct stream *s, const struct ten
         return err_set(err, ERR_PRECONDITION, "backward without the training pass before it");
     if (dlogits->rank != 2 || dlogits->dim[0] != net->features.dim[0] || dlogits->dim[1] != net->features.dim[1])
         return err_set(err, ERR_INVALID, "dlogits must be (B,T) of the training pass");
-    struct pass_work work = {.net = net, .pass = pass_of(net, s, true, err), .x = dlogits, .used = net->kept};
-    struct replay_key key = {net->input, dlogits->data, dlogits->dim[0], pass->seed};
-    work.pass.seed = pass->seed;
+    struct pass p = training_pass(net, s, pass, err);
+    net->plan.used = net->kept;
     net->kept = 0;
-    int rc = set_place(net, s, pass, err);
-    return rc ? rc : replay_run(&net->backward_pass, s, &key, &(struct replay_body){run_backward, &work}, err);
+    return backward(net, &p, dlogits);
+}
+
+struct inference {
+    struct seizure_net *net;
+    struct stream *stream;
+    const struct tensor *x;
+    struct tensor *logits;
+};
+
+static int run_inference(void *ctx, struct err *err) {
+    struct inference *w = ctx;
+    struct pass p = pass_of(w->net, w->stream, err);
+    w->net->plan.used = 0;
+    return forward(w->net, &p, w->x, w->logits);
 }
 
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
@@ -338,7 +313,8 @@ int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor
         rc = seizure_net_fold(net, s, err);
     if (rc)
         return rc;
-    struct pass_work work = {.net = net, .pass = pass_of(net, s, false, err), .x = x, .logits = logits};
+    struct inference work = {net, s, x, logits};
     struct replay_key key = {.in = x->data, .out = logits->data, .rows = x->dim[0]};
-    return replay_run(&net->inference, s, &key, &(struct replay_body){run_forward, &work}, err);
+    net->kept = 0;
+    return replay_run(&net->inference, s, &key, &(struct replay_body){run_inference, &work}, err);
 }

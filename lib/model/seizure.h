@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "kernels/device.h"
+#include "kernels/op.h"
 #include "kernels/tensor.h"
 #include "nn/param.h"
 
@@ -58,11 +58,13 @@ int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, doubl
 /* Call after parameters changed (load, optimizer step): packed copies are refreshed, inference weights folded anew. */
 void seizure_touch(struct seizure_net *net);
 
-/* Training pass: batch statistics, dropout from (seed, step, row0). Keeps what backward needs. */
+/* Training pass: batch statistics, dropout from (seed, step, row0), or from the step and row0 of `place` in device memory, so that
+ * the pass can be recorded. Keeps what backward needs. */
 struct seizure_pass {
     uint64_t seed;
     uint32_t step;
     int64_t row0;
+    const struct train_place *place; /* optional */
 };
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);

@@ -22,14 +22,12 @@ struct seizure_net {
     struct decoder_stage decoder[STAGES];
     const struct param *proj_w, *proj_b, *out_w, *out_b;
     struct tensor features, projected; /* kept in training, F32: decoder output, 19 channels */
-    const void *input;                 /* of the newest pass */
     size_t kept;                       /* plan mark after the forward pass of training; 0 = there is none to go back through */
     float *folded;                     /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
     struct folded head;
     uint64_t folded_version;
-    struct dropout_place place_host, *place;              /* of the training pass; place: device */
-    struct replay forward_pass, backward_pass, inference; /* of training; of inference */
+    struct replay inference;
 };
 
 /* Table rows of the whole network, and pointers of every layer to its rows. */

@@ -38,6 +38,8 @@ int nn_dropout(const struct pass *p, const struct tensor *t, uint32_t rng_stream
                                 .per_channel = per_channel,
                                 .seed = p->seed,
                                 .rng_stream = rng_stream,
+                                .step = p->step,
+                                .row0 = p->row0,
                                 .place = p->place};
     return p->dry || !p->training || p->dropout == 0 ? 0 : op_dropout(p->stream, &drop, p->err);
 }

@@ -16,8 +16,10 @@ struct pass {
     const struct param_set *params;
     enum dtype dtype; /* of activations and their gradients */
     bool dry, training;
-    uint64_t seed; /* dropout: seed, and the step and the batch's first row in device memory */
-    const struct dropout_place *place;
+    uint64_t seed; /* dropout's, with step and row0, or with those of the place in device memory */
+    uint32_t step;
+    int64_t row0;
+    const struct train_place *place;
     float dropout;
     struct err *err;
 };

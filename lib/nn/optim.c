@@ -2,13 +2,13 @@
 
 #include <math.h>
 
-#include "kernels/op.h"
-
 int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err) {
     *o = (struct optim){.config = *config, .params = params};
     size_t bytes = (size_t)params->data_count * sizeof(float);
-    void *m = NULL, *v = NULL, *ema = NULL;
+    void *m = NULL, *v = NULL, *ema = NULL, *squares = NULL;
     int rc = device_alloc(params->device, bytes, &m, err);
+    if (!rc)
+        rc = device_alloc(params->device, sizeof *o->squares, &squares, err);
     if (!rc)
         rc = device_alloc(params->device, bytes, &v, err);
     if (!rc && config->ema > 0)
@@ -16,6 +16,7 @@ int optim_init(struct optim *o, struct param_set *params, const struct optim_con
     o->m = m;
     o->v = v;
     o->ema = ema;
+    o->squares = squares;
     return rc ? rc : optim_start_ema(o, s, err);
 }
 
@@ -25,11 +26,12 @@ void optim_done(struct optim *o) {
     device_free(o->params->device, o->m);
     device_free(o->params->device, o->v);
     device_free(o->params->device, o->ema);
+    device_free(o->params->device, o->squares);
     *o = (struct optim){0};
 }
 
 int64_t optim_bytes(const struct param_set *params, const struct optim_config *config) {
-    return params->data_count * 4 * (config->ema > 0 ? 3 : 2);
+    return params->data_count * 4 * (config->ema > 0 ? 3 : 2) + (int64_t)sizeof(double);
 }
 
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
@@ -68,42 +70,66 @@ double optim_rate(const struct optim_config *c, int64_t t) {
 
 double optim_ema_decay(const struct optim_config *c, int64_t u) { return fmin(c->ema, (double)u / (double)(u + 5)); }
 
-int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
+/* AdamW over the whole set. place NULL: of step t, by value. */
+static struct adamw_args update_of(const struct optim *o, int64_t t, const struct train_place *place) {
     struct param_set *p = o->params;
     int64_t n = p->data_count;
-    double squares = 0;
-    bool finite = false;
-    struct norm_args norm = {.x = tensor_1d(p->grad, DTYPE_F32, n), .host_sum_squares = &squares, .host_finite = &finite};
-    int rc = op_norm(s, &norm, err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    if (rc)
-        return rc;
-    *ret = (struct optim_report){optim_rate(&o->config, t), sqrt(squares), !finite};
-    if (!finite)
-        return 0;
-    double clip = o->config.gradient_clip, scale = clip > 0 && ret->gradient_norm > clip ? clip / ret->gradient_norm : 1;
     struct adamw_args step = {
         .param = tensor_1d(p->data, DTYPE_F32, n),
         .grad = tensor_1d(p->grad, DTYPE_F32, n),
         .m = tensor_1d(o->m, DTYPE_F32, n),
         .v = tensor_1d(o->v, DTYPE_F32, n),
         .decay = tensor_1d(p->decay, DTYPE_U8, n),
-        .lr = (float)ret->learning_rate,
+        .lr = (float)optim_rate(&o->config, t),
         .beta1 = 0.9f,
         .beta2 = 0.999f,
         .eps = 1e-8f,
         .weight_decay = (float)o->config.weight_decay,
-        .grad_scale = (float)scale,
         .ema_decay = (float)optim_ema_decay(&o->config, o->updates),
         .step = o->updates + 1,
+        .clip = o->config.gradient_clip,
+        .sum_squares = o->squares,
+        .place = place,
     };
     if (o->ema)
         step.ema = tensor_1d(o->ema, DTYPE_F32, n);
-    rc = op_adamw(s, &step, err);
-    if (!rc) {
-        o->updates++;
-        p->version++;
-    }
+    return step;
+}
+
+static int queue_update(struct stream *s, const struct adamw_args *update, double *squares, struct err *err) {
+    struct norm_args norm = {.x = update->grad, .sum_squares = squares};
+    int rc = op_norm(s, &norm, err);
+    return rc ? rc : op_adamw(s, update, err);
+}
+
+void optim_place(const struct optim *o, int64_t t, struct train_place *place) {
+    struct adamw_args update = update_of(o, t, NULL);
+    adamw_place(&update, place);
+}
+
+int optim_queue(struct optim *o, struct stream *s, const struct train_place *device_place, double *device_squares,
+                struct err *err) {
+    struct adamw_args update = update_of(o, 0, device_place);
+    update.sum_squares = device_squares;
+    return queue_update(s, &update, device_squares, err);
+}
+
+void optim_account(struct optim *o, int64_t t, double squares, struct optim_report *ret) {
+    bool finite = isfinite(squares);
+    *ret = (struct optim_report){optim_rate(&o->config, t), sqrt(squares), !finite};
+    o->updates += finite;
+    o->params->version += finite;
+}
+
+int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
+    struct adamw_args update = update_of(o, t, NULL);
+    double squares = 0;
+    int rc = queue_update(s, &update, o->squares, err);
+    if (!rc)
+        rc = stream_to_host(s, &squares, o->squares, sizeof squares, err);
+    if (!rc)
+        rc = stream_sync(s, err);
+    if (!rc)
+        optim_account(o, t, squares, ret);
     return rc;
 }

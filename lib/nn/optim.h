@@ -2,6 +2,7 @@
  * skipped non-finite steps, optional average of the weights (EMA). Betas 0.9/0.999, eps 1e-8. One owner, one thread. */
 #ifndef BRR_NN_OPTIM_H
 #define BRR_NN_OPTIM_H
+#include "kernels/op.h"
 #include "nn/param.h"
 
 struct optim_config {
@@ -20,6 +21,7 @@ struct optim {
     struct optim_config config;
     struct param_set *params;
     float *m, *v, *ema; /* device, data_count each; ema NULL when off */
+    double *squares;    /* device: of optim_step's gradient */
     int64_t updates;    /* of the moments: skipped steps do not count */
     bool exchanged;     /* the average stands in the parameters' place */
 };
@@ -38,7 +40,13 @@ double optim_rate(const struct optim_config *config, int64_t t);
 /* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). It so starts from the first updated weights and, until it has
  * grown to `ema`, spans about the last fifth of the updates: a short run's average is not its beginnings. */
 double optim_ema_decay(const struct optim_config *config, int64_t u);
-/* One update from the accumulated gradients; t as above. */
+/* One update from the accumulated gradients in three parts, of which the second can be recorded (nn/replay): what it needs of step
+ * t (as above) for device memory; the gradient's norm and AdamW with it, queued, the norm's square left in device memory; and the
+ * books, once that has come to the host. */
+void optim_place(const struct optim *o, int64_t t, struct train_place *place);
+int optim_queue(struct optim *o, struct stream *s, const struct train_place *device_place, double *device_squares, struct err *err);
+void optim_account(struct optim *o, int64_t t, double squares, struct optim_report *ret);
+/* The same at once; waits for the stream. */
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 #include "nn/replay.h"
 
 static bool same(const struct replay_key *a, const struct replay_key *b) {
-    return a->in == b->in && a->out == b->out && a->rows == b->rows && a->seed == b->seed;
+    return a->in == b->in && a->out == b->out && a->rows == b->rows && a->part == b->part;
 }
 
 /* The entry of the key, else the one that is free or has waited longest, emptied. */
@@ -23,7 +23,7 @@ static int record(struct replay_entry *e, struct stream *s, const struct replay_
     int rc = stream_record(s, err);
     if (rc)
         return rc;
-    rc = body->run(body->ctx, false, err);
+    rc = body->run(body->ctx, err);
     int ended = stream_record_end(s, !rc, &e->graph, rc ? NULL : err);
     return rc ? rc : ended;
 }
@@ -32,7 +32,7 @@ int replay_run(struct replay *r, struct stream *s, const struct replay_key *key,
     struct device_info info;
     device_describe(stream_device(s), &info);
     if (!info.has_graphs)
-        return body->run(body->ctx, false, err);
+        return body->run(body->ctx, err);
     struct replay_entry *e = entry_for(r, key);
     e->turn = ++r->turns;
     if (e->used && e->epoch != stream_epoch(s)) { /* another stream, or its memory has moved */
@@ -40,12 +40,8 @@ int replay_run(struct replay *r, struct stream *s, const struct replay_key *key,
         *e = (struct replay_entry){.key = *key, .turn = r->turns};
     }
     int rc = 0;
-    if (e->graph)
-        rc = body->run(body->ctx, true, err);
-    else if (e->used)
-        rc = record(e, s, body, err);
-    else
-        rc = body->run(body->ctx, false, err);
+    if (!e->graph)
+        rc = e->used ? record(e, s, body, err) : body->run(body->ctx, err);
     if (!rc && e->graph)
         rc = graph_run(e->graph, s, err);
     e->used = !rc;

@@ -12,11 +12,12 @@
 
 enum { REPLAY_MAX = 8 }; /* recordings kept; the one that ran longest ago makes room */
 
-/* What must be equal for a recording to be right: addresses of input and output, rows, and anything the ops take by value. */
+/* What must be equal for a recording to be right: addresses of input and output, rows, and which part of the work it is. All else
+ * that the ops take by value must stay the same for as long as the replay lives. */
 struct replay_key {
     const void *in, *out;
     int64_t rows;
-    uint64_t seed;
+    int part;
 };
 
 struct replay {
@@ -30,9 +31,9 @@ struct replay {
     int64_t turns;
 };
 
-/* The work. dry: lay out what the host keeps of it (tensors that a later pass reads) without running an op. */
+/* The work: ops and device copies. It does not run when a recording of it does: it must leave nothing else behind. */
 struct replay_body {
-    int (*run)(void *ctx, bool dry, struct err *err);
+    int (*run)(void *ctx, struct err *err);
     void *ctx;
 };
 int replay_run(struct replay *r, struct stream *s, const struct replay_key *key, const struct replay_body *body, struct err *err);

@@ -11,7 +11,7 @@
 #include "data/edf.h"
 #include "data/labels.h"
 #include "data/sampler.h"
-#include "nn/optim.h"
+#include "run/step.h"
 
 enum { MEASURED_STEPS = 2 };
 
@@ -133,7 +133,9 @@ struct trial {
     struct stream *stream;
     struct seizure_net *net;
     struct optim optim;
-    void *x, *logits, *dlogits;
+    struct step *work;
+    void *x, *labels;
+    int32_t *valid;
     int64_t batch;
 };
 
@@ -146,42 +148,45 @@ static int open_trial(const struct estimate_config *c, struct trial *t, struct e
         return rc;
     device_describe(t->device, &info);
     struct seizure_options options = {.max_batch = (int)t->batch, .training = true, .precision = jobfile_precision(c->job, &info)};
-    size_t n = (size_t)t->batch * (size_t)model->window * sizeof(float);
-    if (!(rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err)) &&
-        !(rc = seizure_new(t->device, model, &options, &t->net, err)) && !(rc = seizure_init(t->net, t->stream, 1, 0.1, err)) &&
-        !(rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err)) &&
-        !(rc = device_alloc(t->device, n * (size_t)model->in_channels, &t->x, err)) &&
-        !(rc = device_alloc(t->device, n, &t->logits, err)))
-        rc = device_alloc(t->device, n, &t->dlogits, err);
-    return rc;
+    struct step_config work = {.optim = &t->optim, .rows = (int)t->batch, .seed = 1, .alpha = 0.5f, .gamma = 2, .pos_weight = 1};
+    size_t n = (size_t)t->batch * (size_t)model->window;
+    t->valid = calloc((size_t)t->batch, sizeof *t->valid);
+    if (!t->valid)
+        return err_set(err, ERR_EXHAUSTED, "out of memory measuring a step");
+    if ((rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err)) ||
+        (rc = seizure_new(t->device, model, &options, &t->net, err)) || (rc = seizure_init(t->net, t->stream, 1, 0.1, err)) ||
+        (rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err)) ||
+        (rc = device_alloc(t->device, n * (size_t)model->in_channels * sizeof(float), &t->x, err)))
+        return rc;
+    work.net = t->net;
+    rc = device_alloc(t->device, n, &t->labels, err);
+    return rc ? rc : step_new(t->device, &work, &t->work, err);
 }
 
 static void close_trial(struct trial *t) {
+    step_free(t->work);
     optim_done(&t->optim);
     device_free(t->device, t->x);
-    device_free(t->device, t->logits);
-    device_free(t->device, t->dlogits);
+    device_free(t->device, t->labels);
     seizure_free(t->net);
     stream_close(t->stream);
     device_close(t->device);
+    free(t->valid);
 }
 
-/* Forward, backward and the optimizer's step over zeros: the same arithmetic as with data. */
+/* A whole step over zeros: the same arithmetic as with data. */
 static int one_step(const struct estimate_config *c, struct trial *t, int64_t step, struct err *err) {
     const struct seizure_config *model = &c->job->model;
-    struct tensor x = tensor_3d(t->x, DTYPE_F32, t->batch, model->window, model->in_channels),
-                  logits = tensor_2d(t->logits, DTYPE_F32, t->batch, model->window),
-                  dlogits = tensor_2d(t->dlogits, DTYPE_F32, t->batch, model->window);
-    struct seizure_pass pass = {.seed = 1, .step = (uint32_t)step};
-    struct optim_report report;
-    int rc = optim_zero_grad(&t->optim, t->stream, err);
-    if (!rc)
-        rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
-    if (!rc)
-        rc = seizure_backward(t->net, t->stream, &dlogits, &pass, err);
-    if (!rc)
-        rc = optim_step(&t->optim, t->stream, step, &report, err);
-    return rc ? rc : stream_sync(t->stream, err);
+    struct step_input input = {.x = tensor_3d(t->x, DTYPE_F32, t->batch, model->window, model->in_channels),
+                               .labels = tensor_2d(t->labels, DTYPE_U8, t->batch, model->window),
+                               .valid = t->valid,
+                               .step = step,
+                               .loss_scale = 1,
+                               .first = true,
+                               .last = true};
+    struct step_result result;
+    int rc = step_queue(t->work, t->stream, &input, err);
+    return rc ? rc : step_wait(t->work, t->stream, &result, err);
 }
 
 /* On the CPU the time of a step is that of its windows, so one window is measured. */

@@ -7,7 +7,7 @@
 #include "data/loader.h"
 #include "run/timeline.h"
 
-enum { MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS, WAIT_MS = 20 };
+enum { WAIT_MS = 20 };
 
 /* One recording's trace, reference and what was found. */
 struct trace {
@@ -28,11 +28,8 @@ struct evaluation {
     struct trace *traces;
     struct score_trace *views; /* the same for run/score_sweep.h */
     int n_traces, current;
-    double on[SCORE_MAX_CANDIDATES];
-    struct score_search search;
     struct score_sweep sweep;
-    int n_on;
-    bool searched; /* candidates were chosen */
+    bool searched, swept; /* the pairs to try were chosen; all of them were tried */
     struct auroc auroc;
     double loss;
     int64_t loss_count;
@@ -106,13 +103,10 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
         wanted += config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording;
     int rc = 0;
     if (!e || !(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) ||
-        !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)) ||
-        !(e->sweep.points = calloc(MAX_POINTS, sizeof *e->sweep.points)))
+        !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    if (!rc) {
+    if (!rc)
         e->config = *config;
-        score_search_default(&e->search, &e->config.events);
-    }
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
             rc = add_trace(e, manifest_entry(config->manifest, i), err);
@@ -139,7 +133,7 @@ void evaluation_free(struct evaluation *e) {
     }
     free(e->traces);
     free(e->views);
-    free(e->sweep.points);
+    score_sweep_done(&e->sweep);
     free(e);
 }
 
@@ -200,28 +194,31 @@ static int run_windows(struct evaluation *e, struct err *err) {
 
 /* Which pairs will be tried: none when the thresholds are given and no sweep is wanted. */
 static int begin_search(struct evaluation *e, struct err *err) {
+    struct score_search search;
     e->searched = true;
-    if (!e->config.auto_threshold && !e->config.sweep)
+    e->swept = !e->config.auto_threshold && !e->config.sweep;
+    if (e->swept)
         return 0;
-    return score_candidates(e->views, e->n_traces, e->search.candidates, e->on, &e->n_on, err);
+    score_search_default(&search, &e->config.events);
+    return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
 }
 
-static int try_pair(struct evaluation *e, struct err *err) {
-    int i = e->sweep.n;
-    double on = e->on[i % e->n_on], off = on * e->search.off_ratios[i / e->n_on];
-    int rc = score_apply(e->views, e->n_traces, &e->config.events, on, off, &e->sweep.points[i], err);
-    e->sweep.n++;
-    return rc;
-}
-
-static int find_events(struct evaluation *e, const struct events_config *config, struct err *err) {
-    int rc = 0;
+/* Events of every trace under the thresholds in force, and their scores. */
+static int find_events(struct evaluation *e, const struct events_config *config, struct score_point *ret, struct err *err) {
+    struct score_counts sums[SCORE_KINDS] = {{0}};
+    int rc = events_config_check(config, err);
     for (int i = 0; !rc && i < e->n_traces; i++) {
         struct trace *t = &e->traces[i];
         free(t->events);
         t->events = NULL;
         rc = events_find(config, t->p, t->info.samples, &t->events, &t->n_events, err);
+        if (!rc)
+            rc = score_apply(&e->views[i], t->events, t->n_events, sums, err);
     }
+    ret->on = config->on;
+    ret->off = config->off;
+    for (int k = 0; k < SCORE_KINDS; k++)
+        score_from_counts(&sums[k], &ret->scores[k]);
     return rc;
 }
 
@@ -251,9 +248,7 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     }
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
-    int rc = score_apply(e->views, e->n_traces, &e->config.events, r->events.on, r->events.off, &r->point, err);
-    if (!rc)
-        rc = find_events(e, &r->events, err);
+    int rc = find_events(e, &r->events, &r->point, err);
     if (!rc && e->config.alarm_hop)
         rc = score_all_alarms(e, &r->alarms, err);
     return rc;
@@ -265,8 +260,8 @@ int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_resu
         return run_windows(e, err);
     if (!e->searched)
         return begin_search(e, err);
-    if (e->sweep.n < e->n_on * e->search.n_off_ratios)
-        return try_pair(e, err);
+    if (!e->swept)
+        return score_sweep_step(&e->sweep, &e->swept, err);
     int rc = conclude(e, ret, err);
     *ret_done = !rc;
     return rc;

@@ -95,52 +95,20 @@ int score_candidates(const struct score_trace *traces, int n, int count, double 
     return rc;
 }
 
-/* Events of a trace as seconds. */
-static int find(const struct score_trace *t, const struct events_config *config, struct score_event **ret, int *ret_n,
+int score_apply(const struct score_trace *t, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
                 struct err *err) {
-    struct event *events = NULL;
-    int64_t n = 0;
-    int rc = events_find(config, t->p, t->n, &events, &n, err);
-    if (rc)
-        return rc;
-    struct score_event *out = malloc(((size_t)n + 1) * sizeof *out);
-    for (int64_t i = 0; out && i < n; i++)
-        out[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
-    free(events);
-    if (!out)
+    struct score_event *hyp = malloc(((size_t)n + 1) * sizeof *hyp);
+    struct score_counts counts[SCORE_KINDS];
+    if (!hyp)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for events", t->name);
-    *ret = out;
-    *ret_n = (int)n;
-    return 0;
-}
-
-int score_apply(const struct score_trace *traces, int n, const struct events_config *base, double on, double off,
-                struct score_point *ret, struct err *err) {
-    struct events_config config = *base;
-    struct score_counts sum[SCORE_KINDS] = {{0}};
-    config.on = on;
-    config.off = off;
-    int rc = events_config_check(&config, err);
-    for (int i = 0; !rc && i < n; i++) {
-        const struct score_trace *t = &traces[i];
-        struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, NULL, t->n_ref, 0};
-        struct score_counts counts[SCORE_KINDS];
-        struct score_event *hyp = NULL;
-        if ((rc = find(t, &config, &hyp, &rec.n_hyp, err)))
-            break;
-        rec.hyp = hyp;
-        rc = score_recording(&rec, counts, err);
-        free(hyp);
-        for (int k = 0; !rc && k < SCORE_KINDS; k++)
-            score_counts_add(&sum[k], &counts[k]);
-    }
-    if (rc)
-        return rc;
-    ret->on = on;
-    ret->off = off;
-    for (int k = 0; k < SCORE_KINDS; k++)
-        score_from_counts(&sum[k], &ret->scores[k]);
-    return 0;
+    for (int64_t i = 0; i < n; i++)
+        hyp[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
+    struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, hyp, t->n_ref, (int)n};
+    int rc = score_recording(&rec, counts, err);
+    for (int k = 0; !rc && k < SCORE_KINDS; k++)
+        score_counts_add(&sums[k], &counts[k]);
+    free(hyp);
+    return rc;
 }
 
 void score_sweep_sensitivities(struct score_sweep *s) {
@@ -155,8 +123,33 @@ void score_sweep_sensitivities(struct score_sweep *s) {
     }
 }
 
-int score_sweep(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
-                struct err *err) {
+struct sweep_progress {
+    const struct score_trace *traces;
+    int n_traces, trace, point; /* the next to try */
+    struct events_config base;
+    struct finder *finder;
+    struct finder_pair *pairs;
+    struct score_counts (*sums)[SCORE_KINDS]; /* of each point */
+};
+
+static void end_progress(struct score_sweep *s) {
+    if (!s->progress)
+        return;
+    finder_free(s->progress->finder);
+    free(s->progress->pairs);
+    free(s->progress->sums);
+    free(s->progress);
+    s->progress = NULL;
+}
+
+void score_sweep_done(struct score_sweep *s) {
+    end_progress(s);
+    free(s->points);
+    *s = (struct score_sweep){0};
+}
+
+int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct stream *stream,
+                      struct score_sweep *ret, struct err *err) {
     double on[SCORE_MAX_CANDIDATES];
     int n_on = 0;
     if (search->n_off_ratios < 1 || search->n_off_ratios > SCORE_MAX_RATIOS)
@@ -164,24 +157,71 @@ int score_sweep(const struct score_trace *traces, int n, const struct score_sear
     int rc = score_candidates(traces, n, search->candidates, on, &n_on, err);
     if (rc)
         return rc;
-    struct score_sweep s = {.points = calloc((size_t)(n_on * search->n_off_ratios) + 1, sizeof *s.points)};
-    if (!s.points)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a threshold sweep");
-    for (int r = 0; !rc && r < search->n_off_ratios; r++)
-        for (int i = 0; !rc && i < n_on; i++)
-            rc = score_apply(traces, n, search->base, on[i], on[i] * search->off_ratios[r], &s.points[s.n++], err);
-    if (rc) {
-        free(s.points);
-        return rc;
+    struct score_sweep s = {.n = n_on * search->n_off_ratios};
+    struct sweep_progress *p = s.progress = calloc(1, sizeof *p);
+    s.points = calloc((size_t)s.n + 1, sizeof *s.points);
+    if (p) {
+        *p = (struct sweep_progress){.traces = traces, .n_traces = n, .base = *search->base};
+        p->pairs = calloc((size_t)s.n + 1, sizeof *p->pairs);
+        p->sums = calloc((size_t)s.n + 1, sizeof *p->sums);
     }
-    score_sweep_sensitivities(&s);
-    *ret = s;
-    return 0;
+    if (!s.points || !p || !p->pairs || !p->sums)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a threshold sweep");
+    for (int i = 0; !rc && i < s.n; i++) {
+        double above = on[i % n_on];
+        p->pairs[i] = (struct finder_pair){above, above * search->off_ratios[i / n_on]};
+        s.points[i].on = p->pairs[i].on;
+        s.points[i].off = p->pairs[i].off;
+    }
+    if (!rc)
+        rc = finder_new(stream, &p->finder, err);
+    if (rc)
+        score_sweep_done(&s);
+    else
+        *ret = s;
+    return rc;
 }
 
-void score_sweep_done(struct score_sweep *s) {
-    free(s->points);
-    *s = (struct score_sweep){0};
+/* As many pairs on the present trace as one call takes. */
+static int try_pairs(struct score_sweep *s, struct err *err) {
+    struct sweep_progress *p = s->progress;
+    const struct score_trace *t = &p->traces[p->trace];
+    int rc = p->point ? 0 : finder_load(p->finder, t->p, t->n, err), n = finder_most(p->finder);
+    n = s->n - p->point < n ? s->n - p->point : n;
+    if (!rc)
+        rc = finder_try(p->finder, &p->base, p->pairs + p->point, n, err);
+    for (int i = 0; !rc && i < n; i++) {
+        struct event *events = NULL;
+        int64_t count = 0;
+        if ((rc = finder_events(p->finder, i, &events, &count, err)))
+            break;
+        rc = score_apply(t, events, count, p->sums[p->point + i], err);
+        free(events);
+    }
+    p->point += n;
+    return rc;
+}
+
+int score_sweep_step(struct score_sweep *s, bool *ret_done, struct err *err) {
+    struct sweep_progress *p = s->progress;
+    *ret_done = true;
+    if (!p)
+        return 0;
+    while (p->trace < p->n_traces && p->traces[p->trace].n < 1)
+        p->trace++;
+    if (s->n && p->trace < p->n_traces) {
+        int rc = try_pairs(s, err);
+        p->trace += p->point == s->n;
+        p->point %= s->n;
+        *ret_done = false;
+        return rc;
+    }
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < SCORE_KINDS; k++)
+            score_from_counts(&p->sums[i][k], &s->points[i].scores[k]);
+    score_sweep_sensitivities(s);
+    end_progress(s);
+    return 0;
 }
 
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key) {
@@ -255,27 +295,6 @@ int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
         if (good[i] && (best < 0 || more_usual(&s->points[i], &s->points[best])))
             best = i;
     return best >= 0 || isinf(target) ? best : score_sweep_best(s, 0);
-}
-
-int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,
-                         double *ret_f1, struct err *err) {
-    struct score_sweep s;
-    int rc = score_sweep(traces, n, search, &s, err);
-    if (rc)
-        return rc;
-    int best = score_sweep_best(&s, search->target_fa_per_24h);
-    if (best < 0) {
-        rc = err_set(err, ERR_PRECONDITION,
-                     "no threshold can be chosen: none of %d pairs finds a seizure in %d recordings; give events.on and events.off",
-                     s.n, n);
-    } else {
-        *ret = *search->base;
-        ret->on = s.points[best].on;
-        ret->off = s.points[best].off;
-        *ret_f1 = s.points[best].scores[SCORE_EVENT].f1;
-    }
-    score_sweep_done(&s);
-    return rc;
 }
 
 static bool near(const struct score_event *ref, double at_s) {

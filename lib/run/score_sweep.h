@@ -1,10 +1,11 @@
 /* score_sweep: thresholds tried for real. Every candidate goes through the whole post-processing (model/events.h) on whole
  * probability traces and is scored in absolute time (run/score.h); nothing is interpolated between candidates, because false alarms
- * are not monotone in the threshold (low thresholds fuse events). Also what alarms are judged by: their delay and their own false
- * alarms. Pure arithmetic; any thread. Definitions: docs/scores.md. */
+ * are not monotone in the threshold (low thresholds fuse events). They are tried many at a time on a device (model/finder.h), on
+ * the thread of its stream. Also what alarms are judged by: their delay and their own false alarms; this and the rest is pure
+ * arithmetic. Definitions: docs/scores.md. */
 #ifndef BRR_RUN_SCORE_SWEEP_H
 #define BRR_RUN_SCORE_SWEEP_H
-#include "model/events.h"
+#include "model/finder.h"
 #include "run/score.h"
 
 enum {
@@ -34,30 +35,33 @@ struct score_point {
     double on, off;
     struct score scores[SCORE_KINDS];
 };
-/* base with ret->on and ret->off in place, found and scored on every trace. */
-int score_apply(const struct score_trace *traces, int n, const struct events_config *base, double on, double off,
-                struct score_point *ret, struct err *err);
+/* Scores what was found in a trace, and adds it to the sums. */
+int score_apply(const struct score_trace *trace, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
+                struct err *err);
 
 struct score_search {
     const struct events_config *base; /* everything but on and off */
     int candidates;                   /* on thresholds to try */
     double off_ratios[SCORE_MAX_RATIOS];
-    int n_off_ratios;         /* off = ratio·on, each tried */
-    double target_fa_per_24h; /* 0 = none; else pairs above it (in whole false alarms, rounded up) lose against any pair within it
-                                 that finds something */
+    int n_off_ratios; /* off = ratio·on, each tried */
 };
-void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75; none */
+void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75 */
 
+struct sweep_progress;
 struct score_sweep {
     struct score_point *points; /* malloc'd, by off ratio, then ascending on */
     int n;
     /* Best SzCORE event sensitivity of any point with at most 10, 5, 2.5 and 1 false alarms per 24 h; 0 when no point keeps the
      * limit; NaN without references. */
     double sensitivity_at[SCORE_LIMITS];
+    struct sweep_progress *progress; /* NULL when all is tried */
 };
 extern const double score_limits_fa_per_24h[SCORE_LIMITS];
-int score_sweep(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
-                struct err *err);
+/* Chooses the pairs: ret->points with on and off, and no scores yet. The traces must stay until all is tried. */
+int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct stream *s,
+                      struct score_sweep *ret, struct err *err);
+/* Tries some pairs on one trace; *ret_done: the scores and sensitivities stand. */
+int score_sweep_step(struct score_sweep *s, bool *ret_done, struct err *err);
 void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
@@ -65,12 +69,9 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
  * a rate near 0.9. */
 double score_f1_chance(double seizures);
 /* Index of the point to use: of those whose event F1 is the best but for chance and whose sample F1 is not far from it either, the
- * one whose `on` is nearest to the usual 0.65 (docs/scores.md); −1 when no point finds anything. */
+ * one with the highest `on` (docs/scores.md); −1 when no point finds anything. target_fa_per_24h: 0 = none; else
+ * points above it (in whole false alarms, rounded up) lose against any point within it that finds something. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
-/* events.threshold: auto. *ret = base with the chosen on and off. PRECONDITION when nothing can be chosen: no reference seizure, or
- * no threshold that finds one. */
-int score_pick_threshold(const struct score_trace *traces, int n, const struct score_search *search, struct events_config *ret,
-                         double *ret_f1, struct err *err);
 
 /* Alarms of one recording. at_s: when the alarm was given in recording time, which is the end of the window that raised it. */
 struct score_alarms {

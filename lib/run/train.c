@@ -9,7 +9,6 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/arrival.h"
-#include "kernels/op.h"
 #include "nn/ckpt.h"
 #include "run/estimate.h"
 #include "run/train_state.h"
@@ -148,17 +147,21 @@ static int open_net(struct train *t, struct err *err) {
         .total_steps = t->total_steps,
         .constant = job->training.schedule == 1,
     };
-    size_t n = (size_t)job->training.micro_batch_size * (size_t)job->model.window;
-    void *logits = NULL, *dlogits = NULL;
     int rc = check_memory(t, &options, err);
     if (!rc)
         rc = seizure_new(t->env.device, &job->model, &options, &t->net, err);
+    struct step_config work = {
+        .net = t->net,
+        .optim = &t->optim,
+        .rows = options.max_batch,
+        .seed = (uint64_t)job->training.seed,
+        .loss = (enum loss_kind)job->training.loss,
+        .alpha = (float)job->training.alpha,
+        .gamma = (float)job->training.gamma,
+        .pos_weight = (float)t->pos_weight,
+    };
     if (!rc)
-        rc = device_alloc(t->env.device, n * sizeof(float), &logits, err);
-    if (!rc)
-        rc = device_alloc(t->env.device, n * sizeof(float), &dlogits, err);
-    t->logits = logits;
-    t->dlogits = dlogits;
+        rc = step_new(t->env.device, &work, &t->work, err);
     return rc ? rc : optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
 }
 
@@ -296,9 +299,8 @@ static void train_close(void *task) {
     loader_stop(t->arrival);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
+    step_free(t->work);
     optim_done(&t->optim);
-    device_free(t->env.device, t->logits);
-    device_free(t->env.device, t->dlogits);
     seizure_free(t->net);
     stream_close(t->stream);
     free(t->role);
@@ -397,12 +399,9 @@ static void tell_arrived(struct train *t) {
     train_log(t, TASK_INFO, "%lld of %lld recordings had arrived by then", (long long)there, (long long)wanted);
 }
 
-/* All micro-batches of the batch are through: one optimizer step. */
+/* All micro-batches of the batch are through, and the optimizer's step with the last. */
 static int finish_batch(struct train *t, struct err *err) {
-    struct optim_report r;
-    int rc = optim_step(&t->optim, t->stream, t->at.step, &r, err);
-    if (rc)
-        return rc;
+    struct optim_report r = t->newest_work.report;
     double loss = t->batch_loss / (double)(t->batch_count ? t->batch_count : 1);
     t->at.step++;
     t->at.nonfinite += r.skipped;
@@ -434,45 +433,28 @@ static int finish_batch(struct train *t, struct err *err) {
 }
 
 static int micro_batch(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
-    int64_t b = job->training.micro_batch_size, w = job->model.window;
-    int64_t valid = 0;
-    double sum = 0;
-    int64_t count = 0;
+    int64_t b = t->job->training.micro_batch_size, valid = 0;
     for (int i = 0; i < t->batch->size; i++)
         valid += t->batch->valid[i];
-    struct tensor x, labels, logits = tensor_2d(t->logits, DTYPE_F32, b, w);
-    struct tensor dlogits = tensor_2d(t->dlogits, DTYPE_F32, b, w);
-    struct seizure_pass pass = {.seed = (uint64_t)job->training.seed, .step = (uint32_t)t->at.step, .row0 = t->micro * b};
-    int rc = feed_micro(t->feed, t->stream, t->micro, &x, &labels, err);
-    if (rc)
-        return rc;
-    struct loss_args loss = {
-        .kind = (enum loss_kind)job->training.loss,
-        .logits = logits,
-        .labels = labels,
-        .dlogits = dlogits,
-        .valid = t->batch->valid + t->micro * b,
-        .alpha = (float)job->training.alpha,
-        .gamma = (float)job->training.gamma,
-        .pos_weight = (float)t->pos_weight,
-        .scale = 1.0f / (float)(valid ? valid : 1),
-        .host_loss_sum = &sum,
-        .host_count = &count,
-    };
-    rc = seizure_forward_train(t->net, t->stream, &x, &pass, &logits, err);
+    struct step_input input = {.valid = t->batch->valid + t->micro * b,
+                               .step = t->at.step,
+                               .row0 = t->micro * b,
+                               .loss_scale = 1.0f / (float)(valid ? valid : 1),
+                               .first = t->micro == 0,
+                               .last = (t->micro + 1) * b >= t->job->training.batch_size};
+    int rc = feed_micro(t->feed, t->stream, t->micro, &input.x, &input.labels, err);
     if (!rc)
-        rc = op_loss(t->stream, &loss, err);
-    if (!rc)
-        rc = seizure_backward(t->net, t->stream, &dlogits, &pass, err);
+        rc = step_queue(t->work, t->stream, &input, err);
     if (!rc)
         rc = feed_ahead(t->feed, err);
     if (!rc)
-        rc = stream_sync(t->stream, err);
-    t->batch_loss += sum;
-    t->batch_count += count;
+        rc = step_wait(t->work, t->stream, &t->newest_work, err);
+    if (rc)
+        return rc;
+    t->batch_loss += t->newest_work.loss_sum;
+    t->batch_count += t->newest_work.count;
     t->micro++;
-    return rc;
+    return input.last ? finish_batch(t, err) : 0;
 }
 
 /* Now and then while a batch's recordings are on their way from a store. */
@@ -499,7 +481,7 @@ static int train_slice(struct train *t, struct err *err) {
             tell_waiting(t);
             return 0;
         }
-        if ((rc = feed_next(t->feed, &t->batch, err)) || (rc = optim_zero_grad(&t->optim, t->stream, err)))
+        if ((rc = feed_next(t->feed, &t->batch, err)))
             return rc;
         t->awaiting = false;
         t->batch_wait_s = clock_s() - t->batch_start_s;
@@ -507,10 +489,7 @@ static int train_slice(struct train *t, struct err *err) {
         t->batch_loss = 0;
         t->batch_count = 0;
     }
-    rc = micro_batch(t, err);
-    if (!rc && t->micro * t->job->training.micro_batch_size >= t->job->training.batch_size)
-        rc = finish_batch(t, err);
-    return rc;
+    return micro_batch(t, err);
 }
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
@@ -526,7 +505,7 @@ static int conclude_validation(struct train *t, const struct validation_result *
     t->at.finished =
         t->at.step >= t->total_steps || (job->training.patience && t->at.validations_without_gain > job->training.patience);
     train_log(t, TASK_INFO,
-              "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.3f off %.3f%s",
+              "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.4g off %.4g%s",
               (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
               best ? " (best)" : "");
     train_record(t, "validation", r);

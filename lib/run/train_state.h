@@ -9,6 +9,7 @@
 #include "run/best.h"
 #include "run/evaluation.h"
 #include "run/feed.h"
+#include "run/step.h"
 #include "run/task.h"
 
 enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
@@ -45,8 +46,9 @@ struct train {
     int64_t micro;             /* next micro-batch of it */
     struct seizure_net *net;
     struct optim optim;
-    struct modelfile file;   /* metadata of the next checkpoint */
-    float *logits, *dlogits; /* device, one micro-batch */
+    struct modelfile file; /* metadata of the next checkpoint */
+    struct step *work;
+    struct step_result newest_work; /* of the newest micro-batch */
     int64_t steps_per_epoch, total_steps, validation_recordings;
     double pos_weight, prior;
     struct train_counters at;

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""The detector in PyTorch beside brr-bench: same network, weights and batch, fp32, same threads, in one run.
+"""The detector in PyTorch beside brr-bench: same network, weights and batch, on the same processor or GPU, in one run.
 
-    torch_compare.py [--preset tiny|small|base] [--batch N] [--rounds N] [--json FILE]
+    torch_compare.py [--preset tiny|small|base] [--batch N] [--rounds N] [--device cpu|cuda] [--dtype f32|bf16] [--json FILE]
 
-PyTorch runs as well as it lets itself be written: batch norm folded into the convolutions for inference, the scan in its chunked
-matrix form, projections that follow each other left as they are trained, inference_mode, oneDNN convolutions. Logits of both are
-compared first (same file, same input), then both are timed in turns, and medians divided. Needs Debian's python3-torch.
+PyTorch runs as well as it lets itself be written: batch norm folded into the convolutions for inference, projections that follow each
+other left as they are trained, inference_mode, oneDNN convolutions; the scan in its chunked matrix form. On a GPU: torch.compile where
+PyTorch has it (2 or newer), the scan as a fused Triton kernel where Triton is there, bf16 by autocast, tf32 never. What of these it
+was stands in the output and in the JSON. Logits of both are compared first (same file, same input), then both are timed in turns, and
+medians divided. Needs PyTorch (Debian: python3-torch), with CUDA for --device cuda; without it the script says so and exits 77.
 """
 import argparse
 import json
@@ -24,16 +26,18 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError:
-    print("skipped: PyTorch is not installed (Debian: apt-get install python3-torch)")
+    print("no PyTorch here (Debian: apt-get install python3-torch)")
     sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
+import torch_scan  # noqa: E402
 from torch_seizure import decays, read_safetensors, write_safetensors  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("BRR_BUILD_DIR", ROOT / "build"))
 WIDTHS = {"tiny": ([16, 32, 64, 128], 1, 2), "small": ([32, 64, 128, 256], 2, 4), "base": ([64, 128, 256, 512], 3, 6)}
-WINDOW, CHANNELS, CHUNK, EPS = 15360, 19, 64, 1e-5
+WINDOW, CHANNELS, EPS = 15360, 19, 1e-5
+MOST_APART = {"f32": 1e-3, "bf16": 1e-1}  # logits, relative to the largest
 
 
 def config_of(preset):
@@ -42,33 +46,41 @@ def config_of(preset):
                 d_conv=4, expand=2, headdim=64, ngroups=1, dropout=0.1, mixer="mamba2")
 
 
-def chunked_scan(x, dt, a, b, c):
-    """x (B,L,H,P), dt (B,L,H), a (H), b and c (B,L,N), L a multiple of CHUNK: within chunks by matrix products, between them by one
-    small matrix over chunks."""
-    batch, length, heads, width = x.shape
-    n, q = length // CHUNK, CHUNK
-    log = (dt * a).reshape(batch, n, q, heads).permute(0, 3, 1, 2).cumsum(-1)  # (B,H,n,q)
-    u = (x * dt.unsqueeze(-1)).reshape(batch, n, q, heads, width)
-    b, c = b.reshape(batch, n, q, -1), c.reshape(batch, n, q, -1)
-    past = torch.ones(q, q, dtype=torch.bool).tril()
-    decay = torch.exp((log.unsqueeze(-1) - log.unsqueeze(-2)).masked_fill(~past, -torch.inf))
-    scores = (c @ b.transpose(-1, -2)).unsqueeze(1) * decay  # (B,H,n,q,q)
-    u = u.permute(0, 3, 1, 2, 4)  # (B,H,n,q,P)
-    inside = scores @ u
-    left = torch.exp(log[..., -1:] - log)  # decay to the chunk's end
-    states = (b.unsqueeze(1) * left.unsqueeze(-1)).transpose(-1, -2) @ u  # (B,H,n,N,P)
-    ends = F.pad(log[..., -1].cumsum(-1), (1, 0))  # (B,H,n+1)
-    between = ends[..., :-1].unsqueeze(-1) - ends[..., 1:].unsqueeze(-2)
-    between = torch.exp(between.masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(-1), -torch.inf))
-    start = (between @ states.flatten(-2)).reshape(states.shape)
-    across = (c.unsqueeze(1) * torch.exp(log).unsqueeze(-1)) @ start
-    return (inside + across).permute(0, 2, 3, 1, 4).reshape(batch, length, heads, width)
+class Peer:
+    """How PyTorch runs: where, in what, and by what means; `words` for people."""
+
+    def __init__(self, device, dtype):
+        self.device, self.dtype, self.triton_difference = device, dtype, None
+        self.compiles = device == "cuda" and hasattr(torch, "compile")
+        self.scan, scan_words = torch_scan.matrix_scan, "scan in matrix form"
+        if device == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.benchmark = True
+            scan_words += " (no Triton here)"
+        if device == "cuda" and torch_scan.triton:
+            self.triton_difference = torch_scan.difference("cuda")
+            if self.triton_difference < 1e-3:
+                self.scan, scan_words = torch_scan.TritonScan.apply, f"scan in Triton {torch_scan.triton.__version__}"
+            else:
+                scan_words = f"scan in matrix form (the Triton kernel is off by {self.triton_difference:.1e} here)"
+        compile_words = "torch.compile" if self.compiles else "no torch.compile"
+        self.words = f"{compile_words}, {scan_words}" if device == "cuda" else scan_words
+
+    def compiled(self, function):
+        return torch.compile(function) if self.compiles else function
+
+    def precision(self):
+        return torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == "bf16")
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
 
 
 class Detector:
-    def __init__(self, weights, config, training):
-        self.config, self.training = config, training
-        self.w = {n: torch.tensor(v, requires_grad=training and "running" not in n) for n, v in weights.items()}
+    def __init__(self, weights, config, training, peer):
+        self.config, self.training, self.scan = config, training, peer.scan
+        self.w = {n: torch.tensor(v, device=peer.device, requires_grad=training and "running" not in n) for n, v in weights.items()}
         if not training:
             self.fold()
 
@@ -103,7 +115,7 @@ class Detector:
         xbc = F.conv1d(xbc.transpose(1, 2), taps, w("conv.bias"), padding=taps.shape[2] - 1, groups=taps.shape[0])[..., :length]
         x, b, cm = torch.split(F.silu(xbc).transpose(1, 2), [inner, n, n], dim=-1)
         x = x.reshape(batch, length, inner // p, p)
-        y = chunked_scan(x, F.softplus(dt + w("dt_bias")), -torch.exp(w("A_log")), b, cm) + w("D").view(1, 1, -1, 1) * x
+        y = self.scan(x, F.softplus(dt + w("dt_bias")), -torch.exp(w("A_log")), b, cm) + w("D").view(1, 1, -1, 1) * x
         q = y.reshape(batch, length, inner) * F.silu(z)
         q = q * torch.rsqrt(q.square().mean(-1, keepdim=True) + EPS) * w("norm.weight")
         return F.linear(q, w("out_proj.weight"))
@@ -143,20 +155,24 @@ def focal(logits, y):
     return (0.5 * (1 - torch.where(y > 0, p, 1 - p)) ** 2 * bce).mean()
 
 
-def torch_steps(weights, config, x, labels):
+def torch_steps(weights, config, x, labels, peer):
     """Two functions without arguments: one inference pass, one training step."""
-    fixed, trained = Detector(weights, config, False), Detector(weights, config, True)
+    fixed, trained = Detector(weights, config, False, peer), Detector(weights, config, True, peer)
     groups = [dict(params=[p for n, p in trained.parameters().items() if decays(n, p)], weight_decay=0.05),
               dict(params=[p for n, p in trained.parameters().items() if not decays(n, p)], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=1e-4, foreach=True)
+    fastest = dict(fused=True) if peer.device == "cuda" and peer.compiles else dict(foreach=True)
+    optimizer = torch.optim.AdamW(groups, lr=1e-4, **fastest)
+    forward, loss = peer.compiled(fixed.forward), peer.compiled(lambda: focal(trained.forward(x), labels))
 
     def infer():
-        with torch.inference_mode():
-            return torch.sigmoid(fixed.forward(x))
+        with torch.inference_mode(), peer.precision():
+            return torch.sigmoid(forward(x))
 
     def train():
         optimizer.zero_grad(set_to_none=True)
-        focal(trained.forward(x), labels).backward()
+        with peer.precision():
+            value = loss()
+        value.backward()
         torch.nn.utils.clip_grad_norm_(list(trained.parameters().values()), 1.0)
         optimizer.step()
 
@@ -170,43 +186,48 @@ def blas():
     return found[0] if found else "unknown"
 
 
-def seconds(function, least):
-    function()
+def seconds(function, least, peer):
+    for _ in range(3 if peer.device == "cuda" else 1):  # compiles, chooses algorithms
+        function()
+    peer.wait()
     samples, end = [], time.perf_counter() + least
     while len(samples) < 2 or time.perf_counter() < end:
         start = time.perf_counter()
         function()
+        peer.wait()
         samples.append(time.perf_counter() - start)
     return samples
 
 
-def bench(kind, preset, batch, threads, least):
+def bench(kind, options):
     """Median milliseconds of one case of brr-bench and the ratio to its floor."""
     with tempfile.TemporaryDirectory() as directory:
         out = pathlib.Path(directory) / "out.json"
-        subprocess.run([str(BUILD / "bin" / "brr-bench"), "detector." + kind, f"{preset} b{batch}", "--threads", str(threads),
-                        "--seconds", str(least), "--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([str(BUILD / "bin" / "brr-bench"), "detector." + kind, f"{options.preset} b{options.batch}", "--device",
+                        options.device, "--dtype", options.dtype, "--threads", str(options.threads), "--seconds",
+                        str(options.seconds), "--json", str(out)], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(out.read_text())
     return found["results"][0], found
 
 
-def same_function(directory, preset, batch, rng):
+def same_function(directory, options, rng, peer):
     """One model file and one input through both; the difference of the logits relative to their size."""
-    config = config_of(preset)
+    config = config_of(options.preset)
     (directory / "config.json").write_text(json.dumps(config))
-    driver, model = str(BUILD / "tests" / "golden_net"), directory / "model.safetensors"
-    subprocess.run([driver, "init", str(directory / "config.json"), "5", str(model)], check=True)
+    model, x_file, y_file = (directory / f"{name}.safetensors" for name in ("model", "x", "y"))
+    subprocess.run([str(BUILD / "tests" / "golden_net"), "init", str(directory / "config.json"), "5", str(model)], check=True)
     weights, metadata = read_safetensors(model)
     weights["head.out.weight"] *= 40  # logits of a size that can be compared
     write_safetensors(model, weights, metadata)
-    x = rng.standard_normal((batch, WINDOW, CHANNELS)).astype(np.float32)
-    write_safetensors(directory / "x.safetensors", {"x": x})
-    subprocess.run([driver, "infer", str(model), str(directory / "x.safetensors"), str(directory / "y.safetensors")], check=True)
-    ours = read_safetensors(directory / "y.safetensors")[0]["logits"]
-    channels_first = torch.tensor(x).transpose(1, 2).contiguous()
-    with torch.inference_mode():
-        theirs = Detector(weights, config, False).forward(channels_first).numpy()
-    return weights, config, channels_first, float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    x = rng.standard_normal((options.batch, CHANNELS, WINDOW)).astype(np.float32)
+    few = x[:4]  # as many as can be compared without waiting long
+    write_safetensors(x_file, {"x": few})
+    subprocess.run([str(BUILD / "bin" / "brr-op"), "detector", str(x_file), str(y_file), "--device", options.device, "--dtype",
+                    options.dtype, "--attr", f"checkpoint={model}"], check=True, stdout=subprocess.DEVNULL)
+    ours = read_safetensors(y_file)[0]["logits"]
+    with torch.inference_mode(), peer.precision():
+        theirs = Detector(weights, config, False, peer).forward(torch.tensor(few, device=peer.device)).float().cpu().numpy()
+    return weights, config, torch.tensor(x, device=peer.device), float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
 def main():
@@ -216,39 +237,49 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="turns of PyTorch and brr-bench")
     parser.add_argument("--seconds", type=float, default=2, help="least time of a turn")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16: on a GPU only")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("no PyTorch with CUDA here")
+        return 77
+    if options.device == "cpu" and options.dtype == "bf16":
+        parser.error("--dtype bf16 needs --device cuda")
     torch.set_num_threads(options.threads)
     torch.ones(2, 2) @ torch.ones(2, 2)
-    if blas() in ("libblas", "unknown"):
+    if options.device == "cpu" and blas() in ("libblas", "unknown"):
         print("warning: PyTorch runs on the reference BLAS; install libopenblas0-openmp for a fair comparison")
     torch.set_flush_denormal(True)
+    peer = Peer(options.device, options.dtype)
     rng = np.random.default_rng(int(os.environ.get("BRR_TEST_SEED", time.time_ns() % 1_000_000)))
     with tempfile.TemporaryDirectory() as directory:
-        weights, config, x, error = same_function(pathlib.Path(directory), options.preset, options.batch, rng)
-    if not error < 1e-3:
+        weights, config, x, error = same_function(pathlib.Path(directory), options, rng, peer)
+    if not error < MOST_APART[options.dtype]:
         print(f"the two do not compute the same: logits differ by {error:.1e}")
         return 1
-    labels = torch.tensor((rng.random((options.batch, WINDOW)) < 0.2).astype(np.float32))
+    labels = torch.tensor((rng.random((options.batch, WINDOW)) < 0.2).astype(np.float32), device=peer.device)
     rows, machine = [], {}
-    for kind, step in zip(("infer", "train"), torch_steps(weights, config, x, labels)):
+    for kind, step in zip(("infer", "train"), torch_steps(weights, config, x, labels, peer)):
         theirs, ours = [], []
         for _ in range(options.rounds):
-            theirs += seconds(step, options.seconds)
-            row, machine = bench(kind, options.preset, options.batch, options.threads, options.seconds)
+            theirs += seconds(step, options.seconds, peer)
+            row, machine = bench(kind, options)
             ours.append(row)
         torch_ms, brr_ms = 1e3 * statistics.median(theirs), statistics.median(r["median_ms"] for r in ours)
         rows.append(dict(case=f"detector.{kind} {options.preset} b{options.batch}", torch_ms=torch_ms, brr_ms=brr_ms,
                          speedup=torch_ms / brr_ms, ratio_to_floor=statistics.median(r["ratio_to_floor"] for r in ours)))
-    print(f"{machine['machine']}; PyTorch {torch.__version__} "
-          f"({'with' if torch.backends.mkldnn.is_available() else 'without'} oneDNN, {blas()}), {options.threads} threads, fp32; logits differ by {error:.1e}")
+    onednn = torch.backends.mkldnn.is_available()
+    host = f"{'with' if onednn else 'without'} oneDNN, {blas()}, {options.threads} threads, " if options.device == "cpu" else ""
+    print(f"{machine['machine']}; PyTorch {torch.__version__} ({host}{peer.words}), {options.dtype}; logits differ by {error:.1e}")
     print(f"{'case':28} {'PyTorch ms':>11} {'brr ms':>9} {'speedup':>8} {'brr/floor':>9}")
     for r in rows:
         print(f"{r['case']:28} {r['torch_ms']:11.1f} {r['brr_ms']:9.1f} {r['speedup']:7.1f}x {r['ratio_to_floor']:9.2f}")
     if options.json:
         keys = ("machine", "os", "commit", "time", "copy_gbps", "gflops_f32")
-        result = dict({k: machine[k] for k in keys}, torch=torch.__version__, torch_onednn=torch.backends.mkldnn.is_available(), blas=blas(), threads=options.threads, logits_difference=error,
-                      results=rows)
+        result = dict({k: machine[k] for k in keys}, torch=torch.__version__, torch_onednn=onednn, blas=blas(),
+                      threads=options.threads, device=options.device, dtype=options.dtype, torch_means=peer.words,
+                      triton_difference=peer.triton_difference, logits_difference=error, results=rows)
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if all(math.isfinite(r["speedup"]) for r in rows) else 1
 

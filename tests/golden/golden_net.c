@@ -211,7 +211,8 @@ struct run {
 
 static int train_step(struct golden *g, struct run *r, int step) {
     struct tensor x = input(g);
-    int64_t b = x.dim[0], t = x.dim[1], count = 0;
+    int64_t b = x.dim[0], t = x.dim[1];
+    double sums[2] = {0, 0};
     const struct safetensors_entry *labels = safetensors_find(g->in, "labels"), *valid = safetensors_find(g->in, "valid");
     if (!labels || labels->bytes != (size_t)(b * t) || !valid || valid->bytes != (size_t)b * sizeof(int32_t))
         return err_set(&g->err, ERR_INVALID, "labels U8 (B,T) and valid I32 (B) are needed");
@@ -227,8 +228,7 @@ static int train_step(struct golden *g, struct run *r, int step) {
                              .gamma = (float)setting(g, "gamma", 2),
                              .pos_weight = (float)setting(g, "pos_weight", 1),
                              .scale = (float)(1 / setting(g, "counted", 1)),
-                             .host_loss_sum = &r->losses[step],
-                             .host_count = &count};
+                             .sums = sums};
     struct optim_report report;
     int rc = optim_zero_grad(&r->optim, g->s, &g->err);
     if (!rc)
@@ -241,7 +241,7 @@ static int train_step(struct golden *g, struct run *r, int step) {
         rc = seizure_backward(g->net, g->s, &dlogits, &pass, &g->err);
     if (!rc)
         rc = stream_sync(g->s, &g->err);
-    r->losses[step] /= setting(g, "counted", 1);
+    r->losses[step] = sums[0] / setting(g, "counted", 1);
     if (!rc && step == 0)
         rc = put_logits(g, &logits);
     if (!rc && step == 0)

@@ -1,6 +1,8 @@
 /* gpu_cases_layers: calls of the ops other than the scans. */
 #ifndef BRR_TESTS_GPU_GPU_CASES_LAYERS_H
 #define BRR_TESTS_GPU_GPU_CASES_LAYERS_H
+#include <math.h>
+
 #include "gpu_cases.h"
 
 static int run_0(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
@@ -255,51 +257,54 @@ static int run_62(struct stream *s, const struct tensor *t, double sums[2], stru
         .x = t[0], .y = t[1], .p = 0.3f, .per_channel = true, .seed = 77, .rng_stream = 5, .step = 9, .row0 = 6};
     return op_dropout(s, &a, err);
 }
-static int run_63(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    int64_t count = 0;
-    struct loss_args a = {.kind = LOSS_BCE,
+/* What the host gives and gets, in device memory for the time of a call. */
+struct exchange {
+    double sums[2];
+    struct train_place place;
+    int32_t valid[3];
+};
+static int begin_exchange(struct stream *s, const struct exchange *host, struct exchange **ret, struct err *err) {
+    void *on_device = NULL;
+    int rc = device_alloc(stream_device(s), sizeof *host, &on_device, err);
+    *ret = on_device;
+    return rc ? rc : stream_to_device(s, on_device, host, sizeof *host, err);
+}
+static int end_exchange(struct stream *s, struct exchange *on_device, int rc, double sums[2], struct err *err) {
+    rc = rc ? rc : stream_to_host(s, sums, on_device->sums, sizeof on_device->sums, err);
+    rc = rc ? rc : stream_sync(s, err);
+    device_free(stream_device(s), on_device);
+    return rc;
+}
+static int run_loss(struct stream *s, const struct tensor *t, enum loss_kind kind, double sums[2], struct err *err) {
+    struct exchange host = {.place.loss_scale = 0.02f, .valid = {37, 0, 21}}, *there = NULL;
+    int rc = begin_exchange(s, &host, &there, err);
+    struct loss_args a = {.kind = kind,
                           .logits = t[0],
                           .labels = t[1],
                           .mask = t[2],
                           .dlogits = t[3],
-                          .valid = lengths,
+                          .valid = there ? there->valid : NULL,
                           .alpha = 0.4f,
                           .gamma = 2,
                           .pos_weight = 3,
                           .scale = 0.01f,
-                          .host_loss_sum = &sums[0],
-                          .host_count = &count};
-    int rc = op_loss(s, &a, err);
-    rc = rc ? rc : stream_sync(s, err);
-    sums[1] = (double)count;
-    return rc;
+                          .place = there && kind == LOSS_FOCAL ? &there->place : NULL,
+                          .sums = there ? there->sums : NULL};
+    rc = rc ? rc : op_loss(s, &a, err);
+    return end_exchange(s, there, rc, sums, err);
+}
+static int run_63(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    return run_loss(s, t, LOSS_BCE, sums, err);
 }
 static int run_64(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    int64_t count = 0;
-    struct loss_args a = {.kind = LOSS_FOCAL,
-                          .logits = t[0],
-                          .labels = t[1],
-                          .mask = t[2],
-                          .dlogits = t[3],
-                          .valid = lengths,
-                          .alpha = 0.4f,
-                          .gamma = 2,
-                          .pos_weight = 3,
-                          .scale = 0.01f,
-                          .host_loss_sum = &sums[0],
-                          .host_count = &count};
-    int rc = op_loss(s, &a, err);
-    rc = rc ? rc : stream_sync(s, err);
-    sums[1] = (double)count;
-    return rc;
+    return run_loss(s, t, LOSS_FOCAL, sums, err);
 }
 static int run_65(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    bool finite = false;
-    struct norm_args a = {.x = t[0], .host_sum_squares = &sums[0], .host_finite = &finite};
-    int rc = op_norm(s, &a, err);
-    rc = rc ? rc : stream_sync(s, err);
-    sums[1] = finite;
-    return rc;
+    struct exchange host = {.sums = {NAN, 1}}, *there = NULL;
+    int rc = begin_exchange(s, &host, &there, err);
+    struct norm_args a = {.x = t[0], .sum_squares = there ? there->sums : NULL};
+    rc = rc ? rc : op_norm(s, &a, err);
+    return end_exchange(s, there, rc, sums, err);
 }
 static int run_66(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
@@ -319,9 +324,56 @@ static int run_66(struct stream *s, const struct tensor *t, double sums[2], stru
                            .step = 3};
     return op_adamw(s, &a, err);
 }
+/* The gradient's norm and the step's place from device memory; a norm that is not finite first, which must change nothing. */
+static int run_68(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    struct exchange host = {.sums = {NAN, 0}}, *there = NULL;
+    int rc = begin_exchange(s, &host, &there, err);
+    struct norm_args norm = {.x = t[1], .sum_squares = there ? there->sums : NULL};
+    struct adamw_args a = {.param = t[0],
+                           .grad = t[1],
+                           .m = t[2],
+                           .v = t[3],
+                           .decay = t[4],
+                           .lr = 1e-2f,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.99f,
+                           .eps = 1e-8f,
+                           .weight_decay = 0.1f,
+                           .step = 7,
+                           .clip = 1.5,
+                           .sum_squares = norm.sum_squares};
+    adamw_place(&a, &host.place);
+    rc = rc ? rc : op_adamw(s, &a, err);
+    rc = rc ? rc : op_norm(s, &norm, err);
+    rc = rc ? rc : stream_to_device(s, &there->place, &host.place, sizeof host.place, err);
+    a.place = there ? &there->place : NULL;
+    a.lr = NAN;
+    a.step = 0;
+    rc = rc ? rc : op_adamw(s, &a, err);
+    return end_exchange(s, there, rc, sums, err);
+}
 static int run_67(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
     struct sigmoid_args a = {.x = t[0], .y = t[1]};
     return op_sigmoid(s, &a, err);
+}
+/* p (3,T) or (1,T), mask (3,T). */
+static int run_69(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    static const double thresholds[6] = {0.5, 0.6, 0.25, 0.4, 0.6, 0.125};
+    void *there = NULL;
+    int rc = device_alloc(stream_device(s), sizeof thresholds, &there, err);
+    const double *on = there;
+    struct hysteresis_args latch = {.p = t[0], .mask = t[1], .on = on, .off = rc ? NULL : on + 3, .min_onset = 2, .min_offset = 3};
+    rc = rc ? rc : stream_to_device(s, there, thresholds, sizeof thresholds, err);
+    rc = rc ? rc : op_hysteresis(s, &latch, err);
+    rc = rc ? rc : stream_sync(s, err);
+    device_free(stream_device(s), there);
+    return rc;
+}
+static int run_70(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    struct morphology_args a = {.mask = t[0], .opening = 3, .closing = 5};
+    return op_morphology(s, &a, err);
 }
 #endif

@@ -230,8 +230,12 @@ static const struct op_test tests[] = {
     {"loss BCE", {P2(3, 37), {U8, {3, 37}, 0, 2.999f}, BITS(3, 37), P2(3, 37)}, run_63, true},
     {"loss FOCAL", {P2(3, 37), {U8, {3, 37}, 0, 2.999f}, BITS(3, 37), P2(3, 37)}, run_64, true},
     {"norm", {P1(70001)}, run_65, true},
+    {"adamw, norm and place on the device", {P1(5001), P1(5001), P1(5001), POSITIVE(5001), {U8, {5001}, 0, 1.999f}}, run_68, true},
     {"adamw", {P1(5001), P1(5001), P1(5001), POSITIVE(5001), {U8, {5001}, 0, 1.999f}, P1(5001)}, run_66, true},
     {"sigmoid", {P2(37, 45), P2(37, 45)}, run_67, true},
+    {"hysteresis", {{F32, {3, 9001}, 0, 1}, BITS(3, 9001)}, run_69, true},
+    {"hysteresis, one trace for all rows", {{F32, {1, 4096}, 0, 1}, BITS(3, 4096)}, run_69, true},
+    {"morphology", {{U8, {3, 9001}, 0, 2.02f}}, run_70, true},
 };
 
 #endif

@@ -1,16 +1,16 @@
 /* test_network_vs_cpu [SECTION…]: the whole detector on the CPU and on cuda:0: a training pass's logits and gradients, inference,
- * the losses of many steps, recorded work against the same work op by op, and loading and unloading with flat memory. Sections:
- * gradients inference training replay unload; without one, all. BRR_TEST_MODEL=small|tiny|mini (default small; mini is for an
- * emulated device). Prints a line per check; exits 77 without a GPU (or library), 1 when a check fails. */
+ * the losses of many steps, recorded work against the same work op by op, how much a step asks of the device (emulated alone), and
+ * loading and unloading with flat memory. Sections: gradients inference training replay launches unload; without one, all.
+ * BRR_TEST_MODEL=small|tiny|mini (default small; mini is for an emulated device). Prints a line per check; exits 77 without a GPU
+ * (or library), 1 when a check fails. */
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
-#include "kernels/op.h"
-#include "model/seizure.h"
-#include "nn/optim.h"
+#include "run/step.h"
 
 enum { ROWS = 2, CHANNELS = 5 };
 
@@ -29,8 +29,9 @@ struct machine {
     struct stream *stream;
     struct seizure_net *net;
     struct optim optim;
-    void *x, *logits, *dlogits, *labels;
-    float *host; /* ROWS windows of inputs */
+    struct step *step;
+    void *x, *logits, *labels; /* logits: of inference */
+    float *host;               /* ROWS windows of inputs */
     uint8_t *host_labels;
     int32_t valid[ROWS];
 };
@@ -97,17 +98,19 @@ static int open_machine(struct machine *m, const char *device, enum dtype precis
     if (!rc)
         rc = device_alloc(m->device, n * sizeof(float), &m->logits, err);
     if (!rc)
-        rc = device_alloc(m->device, n * sizeof(float), &m->dlogits, err);
-    return rc ? rc : device_alloc(m->device, n, &m->labels, err);
+        rc = device_alloc(m->device, n, &m->labels, err);
+    struct step_config work = {
+        .net = m->net, .optim = &m->optim, .rows = ROWS, .seed = 3, .loss = LOSS_FOCAL, .alpha = 0.5f, .gamma = 2, .pos_weight = 2};
+    return rc ? rc : step_new(m->device, &work, &m->step, err);
 }
 
 static void close_machine(struct machine *m) {
+    step_free(m->step);
     optim_done(&m->optim);
     seizure_free(m->net);
     if (m->device) {
         device_free(m->device, m->x);
         device_free(m->device, m->logits);
-        device_free(m->device, m->dlogits);
         device_free(m->device, m->labels);
     }
     stream_close(m->stream);
@@ -116,34 +119,22 @@ static void close_machine(struct machine *m) {
     free(m->host_labels);
 }
 
-/* Forward, loss and backward of the batch; the loss per sample. */
-static int pass(struct machine *m, uint32_t step, double *ret_loss, struct err *err) {
-    double sum = 0;
-    int64_t count = 0;
-    struct tensor x = tensor_3d(m->x, DTYPE_F32, ROWS, config.window, config.in_channels);
-    struct tensor logits = tensor_2d(m->logits, DTYPE_F32, ROWS, config.window);
-    struct seizure_pass at = {.seed = 3, .step = step};
-    struct loss_args loss = {.kind = LOSS_FOCAL,
-                             .logits = logits,
-                             .labels = tensor_2d(m->labels, DTYPE_U8, ROWS, config.window),
-                             .dlogits = tensor_2d(m->dlogits, DTYPE_F32, ROWS, config.window),
-                             .valid = m->valid,
-                             .alpha = 0.5f,
-                             .gamma = 2,
-                             .pos_weight = 2,
-                             .scale = 1.0f / (float)samples(),
-                             .host_loss_sum = &sum,
-                             .host_count = &count};
-    int rc = optim_zero_grad(&m->optim, m->stream, err);
+/* The batch as a whole step, or as one of several micro-batches of a step. */
+enum { FIRST = 1, LAST = 2, WHOLE = FIRST | LAST };
+static int pass(struct machine *m, uint32_t step, int part, double *ret_loss, struct err *err) {
+    struct step_input input = {.x = tensor_3d(m->x, DTYPE_F32, ROWS, config.window, config.in_channels),
+                               .labels = tensor_2d(m->labels, DTYPE_U8, ROWS, config.window),
+                               .valid = m->valid,
+                               .step = step,
+                               .loss_scale = 1.0f / (float)samples(),
+                               .row0 = part & FIRST ? 0 : ROWS,
+                               .first = part & FIRST,
+                               .last = part & LAST};
+    struct step_result result = {.count = 0};
+    int rc = step_queue(m->step, m->stream, &input, err);
     if (!rc)
-        rc = seizure_forward_train(m->net, m->stream, &x, &at, &logits, err);
-    if (!rc)
-        rc = op_loss(m->stream, &loss, err);
-    if (!rc)
-        rc = seizure_backward(m->net, m->stream, &loss.dlogits, &at, err);
-    if (!rc)
-        rc = stream_sync(m->stream, err);
-    *ret_loss = sum / (double)(count ? count : 1);
+        rc = step_wait(m->step, m->stream, &result, err);
+    *ret_loss = result.loss_sum / (double)(result.count ? result.count : 1);
     return rc;
 }
 
@@ -174,8 +165,9 @@ static double distance(const float *a, const float *b, int64_t n) {
     return sqrt(difference / norm);
 }
 
-static double logits_distance(struct machine *a, struct machine *b, struct err *err) {
-    float *x = fetch(a, a->logits, samples(), err), *y = fetch(b, b->logits, samples(), err);
+static double logits_distance(struct machine *a, struct machine *b, bool training, struct err *err) {
+    float *x = fetch(a, training ? step_logits(a->step) : a->logits, samples(), err);
+    float *y = fetch(b, training ? step_logits(b->step) : b->logits, samples(), err);
     double d = x && y ? distance(x, y, samples()) : INFINITY;
     free(x);
     free(y);
@@ -230,15 +222,16 @@ static void gradients(enum dtype precision) {
     int rc = open_pair(&cpu, &gpu, precision, &err);
     if (bf16 && rc == ERR_UNSUPPORTED) {
         printf("-      bf16: %s\n", err.message);
-    } else if (rc || pass(&cpu, 0, &loss[0], &err) || pass(&gpu, 0, &loss[1], &err) || compare_gradients(&cpu, &gpu, d, &err)) {
+    } else if (rc || pass(&cpu, 0, FIRST, &loss[0], &err) || pass(&gpu, 0, FIRST, &loss[1], &err) ||
+               compare_gradients(&cpu, &gpu, d, &err)) {
         broken("gradients", &err);
     } else if (bf16) { /* rounding dominates single gradients at random weights; the pass itself must agree */
-        double l = logits_distance(&cpu, &gpu, &err);
+        double l = logits_distance(&cpu, &gpu, true, &err);
         verdict(l <= 5e-2, "bf16 training logits", l, 5e-2);
         double dl = fabs(loss[0] - loss[1]) / loss[0];
         verdict(dl <= 1e-2, "bf16 loss", dl, 1e-2);
     } else {
-        double l = logits_distance(&cpu, &gpu, &err);
+        double l = logits_distance(&cpu, &gpu, true, &err);
         verdict(l <= 1e-4, "fp32 training logits", l, 1e-4);
         verdict(d[0] <= 1e-3, "fp32 gradient", d[0], 1e-3);
         verdict(d[1] <= 1e-2, "fp32 gradient, worst tensor", d[1], 1e-2);
@@ -258,7 +251,7 @@ static void inference(enum dtype precision) {
     } else if (rc || infer(&cpu, &err) || infer(&gpu, &err)) {
         broken("inference", &err);
     } else {
-        double l = logits_distance(&cpu, &gpu, &err);
+        double l = logits_distance(&cpu, &gpu, false, &err);
         verdict(l <= most, bf16 ? "bf16 inference logits" : "fp32 inference logits", l, most);
     }
     close_machine(&cpu);
@@ -273,12 +266,10 @@ static void training(void) {
     for (int step = 0; !rc && step < scale.training_steps; step++) {
         struct machine *both[] = {&cpu, &gpu};
         double loss[2];
-        struct optim_report report;
         for (int i = 0; !rc && i < 2; i++) {
             draw(both[i], (uint32_t)step);
             rc = upload(both[i], &err);
-            rc = rc ? rc : pass(both[i], (uint32_t)step, &loss[i], &err);
-            rc = rc ? rc : optim_step(&both[i]->optim, both[i]->stream, step, &report, &err);
+            rc = rc ? rc : pass(both[i], (uint32_t)step, WHOLE, &loss[i], &err);
         }
         if (rc)
             break;
@@ -300,14 +291,15 @@ static int work(struct machine *m, float **ret, int64_t *ret_n, struct err *err)
     const struct param_set *set = seizure_params(m->net);
     int64_t n = set->data_count, steps = 5;
     float *all = malloc((size_t)(n + steps * samples()) * sizeof *all), *at = all;
-    struct optim_report report;
     double loss;
     int rc = all ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory");
     for (int step = 0; !rc && step < steps; step++) { /* inference between them, and another place of dropout every time */
         draw(m, (uint32_t)step);
         rc = upload(m, err);
-        rc = rc ? rc : pass(m, (uint32_t)step, &loss, err);
-        rc = rc ? rc : optim_step(&m->optim, m->stream, step, &report, err);
+        for (int part = 0; !rc && part < 3; part++) { /* a step of one micro-batch, then one of two */
+            static const int parts[] = {WHOLE, FIRST, LAST};
+            rc = pass(m, (uint32_t)(2 * step + (part > 0)), parts[part], &loss, err);
+        }
         rc = rc ? rc : infer(m, err);
         rc = rc ? rc : stream_to_host(m->stream, at, m->logits, (size_t)samples() * sizeof *at, err);
         rc = rc ? rc : stream_sync(m->stream, err);
@@ -353,6 +345,36 @@ static void replay(enum dtype precision) {
                 (double)differ, 0);
     free(results[0]);
     free(results[1]);
+}
+
+/* A step in its steady state is one launch of recorded work between two copies. Only an emulated device counts. */
+static void launches(void) {
+    const char *path = getenv("BRR_CUDA_LIBRARY");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void (*counts)(long ret[3]) = NULL;
+    if (library)
+        *(void **)&counts = dlsym(library, "emulator_counts");
+    struct machine m;
+    struct err err = {0};
+    long before[3] = {0}, after[3] = {0};
+    double loss;
+    int rc = counts ? open_machine(&m, "cuda:0", DTYPE_F32, &err) : 0;
+    for (uint32_t step = 0; counts && !rc && step < 4; step++) {
+        draw(&m, step);
+        rc = upload(&m, &err);
+        counts(before);
+        rc = rc ? rc : pass(&m, step, WHOLE, &loss, &err);
+        counts(after);
+    }
+    if (rc)
+        broken("launches", &err);
+    else if (counts)
+        verdict(after[0] == before[0] && after[1] - before[1] == 2 && after[2] - before[2] == 1,
+                "calls of a recorded step: a launch, two copies", (double)(after[0] - before[0] + after[1] - before[1]), 2);
+    if (counts)
+        close_machine(&m);
+    if (library)
+        dlclose(library);
 }
 
 static int load_once(struct device *device, struct err *err) {
@@ -456,6 +478,8 @@ int main(int argc, char **argv) {
     }
     if (wanted(argc, argv, "training"))
         training();
+    if (wanted(argc, argv, "launches"))
+        launches();
     if (wanted(argc, argv, "unload"))
         unload();
     printf("%d failed\n", failures);

@@ -70,6 +70,7 @@ def check_shown(daemon):
     assert status == 200 and 'brrd_gpu_temperature_celsius{gpu="5"} 61' in page, page
     assert 'brrd_gpu_info{gpu="5",uuid="GPU-3b",model_name="Scripted GPU",driver="999.01.02"} 1' in page, page
     assert 'brrd_gpu_clocks_slowed{gpu="5",reason="power_cap"} 1' in page and 'brrd_ready{component="device"} 1' in page, page
+    assert "brrd_gpu_errors_total{" not in page, page  # this driver does not tell
     lint = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True, check=False)
     assert lint.returncode == 0 and not lint.stdout + lint.stderr, lint.stdout + lint.stderr
     assert fetch(daemon, "/readyz") == (200, "ready\n")
@@ -122,7 +123,9 @@ def check_drained(machine, daemon, model):
 
 
 def check_found_bad_at_start(machine, job):
+    machine.say(ecc_uncorrected=1, events=1, xid=79)
     daemon = machine.start()
+    assert 'brrd_gpu_errors_total{gpu="5",xid="79"} 1' in fetch(daemon, "/metrics")[1]
     waiting = daemon.job(job)
     assert waiting["state"] == "queued" and "device_bad" in waiting["reason"], waiting
     assert daemon.stop() == 0

@@ -159,19 +159,77 @@ static void one_bad_number_makes_a_gradient_not_finite(void **state) {
         int64_t at = i % 2 ? n - 1 : (int64_t)(fixture_next() % (uint64_t)n);
         float was = x[at];
         double squares = 0;
-        bool finite = true;
-        struct norm_args a = {.x = tensor_1d(x, DTYPE_F32, n), .host_sum_squares = &squares, .host_finite = &finite};
+        struct norm_args a = {.x = tensor_1d(x, DTYPE_F32, n), .sum_squares = &squares};
         struct err err = {0};
         x[at] = bad[i / 2];
         fixture_check(op_norm(fixture.stream, &a, &err), &err);
         fixture_check(stream_sync(fixture.stream, &err), &err);
-        assert_false(finite);
+        assert_false(isfinite(squares));
         x[at] = was;
         fixture_check(op_norm(fixture.stream, &a, &err), &err);
         fixture_check(stream_sync(fixture.stream, &err), &err);
-        assert_true(finite);
+        assert_true(isfinite(squares));
     }
     free(x);
+}
+
+/* A step as recorded work takes it, from memory, against the same by value. */
+static void an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing(void **state) {
+    (void)state;
+    int64_t n = 20011;
+    float *grad = fixture_floats(n, -1, 1), *param = fixture_floats(n, -1, 1), *m = fixture_floats(n, -1, 1),
+          *v = fixture_floats(n, 0, 1), *kept[3];
+    uint8_t *decay = calloc((size_t)n, 1);
+    float *const arrays[] = {param, m, v};
+    double squares = 0, norm;
+    struct train_place place = {.step = 0};
+    struct norm_args of = {.x = tensor_1d(grad, DTYPE_F32, n), .sum_squares = &squares};
+    struct adamw_args a = {.param = tensor_1d(param, DTYPE_F32, n),
+                           .grad = of.x,
+                           .m = tensor_1d(m, DTYPE_F32, n),
+                           .v = tensor_1d(v, DTYPE_F32, n),
+                           .decay = tensor_1d(decay, DTYPE_U8, n),
+                           .lr = 1e-2f,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.999f,
+                           .eps = 1e-8f,
+                           .weight_decay = 0.05f,
+                           .step = 3,
+                           .clip = 5};
+    struct err err = {0};
+    for (int i = 0; i < 3; i++)
+        kept[i] = memcpy(fixture_floats(n, 0, 0), arrays[i], (size_t)n * sizeof *grad);
+    fixture_check(op_norm(fixture.stream, &of, &err), &err);
+    norm = sqrt(squares);
+    assert_true(norm > a.clip);
+    a.grad_scale = (float)(a.clip / norm);
+    fixture_check(op_adamw(fixture.stream, &a, &err), &err); /* by value, into the copies' place */
+    for (int i = 0; i < 3; i++) {
+        for (int64_t k = 0; k < n; k++) { /* exchanged */
+            float was = kept[i][k];
+            kept[i][k] = arrays[i][k];
+            arrays[i][k] = was;
+        }
+    }
+    adamw_place(&a, &place);
+    a.lr = a.weight_decay = a.grad_scale = NAN;
+    a.step = 0;
+    a.place = &place;
+    a.sum_squares = &squares;
+    fixture_check(op_adamw(fixture.stream, &a, &err), &err);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(arrays[i], kept[i], (size_t)n * sizeof *grad);
+    squares = INFINITY;
+    fixture_check(op_adamw(fixture.stream, &a, &err), &err);
+    squares = NAN;
+    fixture_check(op_adamw(fixture.stream, &a, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(arrays[i], kept[i], (size_t)n * sizeof *grad);
+        free(kept[i]);
+        free(arrays[i]);
+    }
+    free(grad);
+    free(decay);
 }
 
 static void concatenation_through_slices_keeps_every_number(void **state) {
@@ -249,6 +307,7 @@ int main(void) {
         cmocka_unit_test(dropout_of_parts_in_place_and_on_any_threads_is_the_same),
         cmocka_unit_test(dropout_refuses_rates_outside_0_to_1),
         cmocka_unit_test(one_bad_number_makes_a_gradient_not_finite),
+        cmocka_unit_test(an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing),
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),
         cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
     };

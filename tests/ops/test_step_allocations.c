@@ -131,8 +131,7 @@ static int infer(struct world *w, struct err *err) { return seizure_infer(w->net
 
 static int train(struct world *w, struct err *err) {
     static const int32_t valid[BATCH] = {2048, 1500};
-    double sum;
-    int64_t count;
+    double sums[2];
     struct seizure_pass pass = {.seed = 1, .step = (uint32_t)w->step};
     struct loss_args loss = {.kind = LOSS_FOCAL,
                              .logits = w->logits,
@@ -143,8 +142,7 @@ static int train(struct world *w, struct err *err) {
                              .gamma = 2,
                              .pos_weight = 1,
                              .scale = 1e-3f,
-                             .host_loss_sum = &sum,
-                             .host_count = &count};
+                             .sums = sums};
     struct optim_report report;
     int rc = optim_zero_grad(&w->optim, w->stream, err);
     if (!rc)

@@ -12,6 +12,7 @@ static const struct metric_family families[] = {
     {"brrd_gpu_energy_joules_total", METRIC_COUNTER, "Energy.", "gpu", NULL, 0},
     {"brrd_gpu_ecc_errors_total", METRIC_COUNTER, "Errors.", "gpu,kind", NULL, 0},
     {"brrd_gpu_clocks_slowed", METRIC_GAUGE, "Slowed.", "gpu,reason", NULL, 0},
+    {"brrd_gpu_errors_total", METRIC_COUNTER, "Errors.", "gpu,xid", NULL, 0},
 };
 
 static struct device_health nothing(void) {
@@ -26,7 +27,8 @@ static struct device_health nothing(void) {
                                   .ecc_uncorrected = -1,
                                   .repair_pending = -1,
                                   .repair_failed = -1,
-                                  .slowed = -1};
+                                  .slowed = -1,
+                                  .error_kinds = -1};
 }
 
 static struct device_health healthy(void) {
@@ -210,6 +212,11 @@ static void metrics_show_what_is_told_and_follow_counters_back(void **state) {
     struct metrics *m = metrics_new(families, sizeof families / sizeof *families, 32);
     struct answers a = {.list = {healthy(), healthy(), healthy()}, .n = 3};
     a.list[1].energy_j = 1500;
+    a.list[0].error_kinds = 2;
+    a.list[0].errors[0] = (struct device_errors){79, 1};
+    a.list[0].errors[1] = (struct device_errors){DEVICE_ERROR_OTHER, 3};
+    a.list[2].error_kinds = 1;
+    a.list[2].errors[0] = (struct device_errors){79, 4};
     a.list[2].energy_j = 20; /* the driver was loaded anew */
     a.list[2].temperature_c = NAN;
     a.list[2].index = -1;
@@ -218,8 +225,11 @@ static void metrics_show_what_is_told_and_follow_counters_back(void **state) {
     assert_true(shows(m, "brrd_gpu_info{gpu=\"5\",uuid=\"GPU-1\",model_name=\"Some \\\"GPU\\\"\",driver=\"580.1\"} 1\n"));
     assert_true(shows(m, "brrd_gpu_ecc_errors_total{gpu=\"5\",kind=\"corrected\"} 7\n"));
     assert_true(shows(m, "brrd_gpu_clocks_slowed{gpu=\"5\",reason=\"idle\"} 0\n"));
+    assert_true(shows(m, "brrd_gpu_errors_total{gpu=\"5\",xid=\"79\"} 1\n"));
+    assert_true(shows(m, "brrd_gpu_errors_total{gpu=\"5\",xid=\"other\"} 3\n"));
     wait_for_answers(&a, 5);
     device_watch_stop(w);
+    assert_true(shows(m, "brrd_gpu_errors_total{gpu=\"5\",xid=\"79\"} 4\n"));
     assert_true(shows(m, "brrd_gpu_energy_joules_total{gpu=\"5\"} 20\n"));
     assert_false(shows(m, "brrd_gpu_temperature_celsius{"));
     assert_true(shows(m, "brrd_gpu_clocks_slowed{gpu=\"5\",reason=\"hw_thermal\"} 0\n"));

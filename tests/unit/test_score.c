@@ -207,6 +207,46 @@ static float *make_trace(void) {
     return p;
 }
 
+/* One pair of thresholds alone. */
+static struct score try_at(const struct score_trace *trace, const struct events_config *base, double threshold) {
+    struct events_config config = *base;
+    struct score_counts sums[SCORE_KINDS] = {{0}};
+    struct score score;
+    struct event *events = NULL;
+    int64_t n = 0;
+    config.on = config.off = threshold;
+    assert_int_equal(events_find(&config, trace->p, trace->n, &events, &n, NULL), 0);
+    assert_int_equal(score_apply(trace, events, n, sums, NULL), 0);
+    score_from_counts(&sums[SCORE_EVENT], &score);
+    free(events);
+    return score;
+}
+
+struct place {
+    struct device *device;
+    struct stream *stream;
+};
+
+static void open_place(struct place *p) {
+    assert_int_equal(device_open("cpu", 0, &p->device, NULL), 0);
+    assert_int_equal(stream_open(p->device, STREAM_NORMAL, &p->stream, NULL), 0);
+}
+
+static void close_place(struct place *p) {
+    stream_close(p->stream);
+    device_close(p->device);
+}
+
+static void sweep_all(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret) {
+    struct place place;
+    bool done = false;
+    open_place(&place);
+    assert_int_equal(score_sweep_begin(traces, n, search, place.stream, ret, NULL), 0);
+    while (!done)
+        assert_int_equal(score_sweep_step(ret, &done, NULL), 0);
+    close_place(&place);
+}
+
 static void sweep_applies_every_threshold(void **state) {
     (void)state;
     float *p = make_trace();
@@ -214,16 +254,16 @@ static void sweep_applies_every_threshold(void **state) {
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
-    struct score_point at;
     events_config_default(&base);
     score_search_default(&search, &base);
-    assert_int_equal(score_apply(&trace, 1, &base, 0.43, 0.43, &at, NULL), 0);
-    assert_true(at.scores[SCORE_EVENT].counts.tp == 1 && at.scores[SCORE_EVENT].counts.fp == 0);
-    assert_int_equal(score_apply(&trace, 1, &base, 0.39, 0.39, &at, NULL), 0);
-    assert_true(at.scores[SCORE_EVENT].counts.tp == 2 && at.scores[SCORE_EVENT].counts.fp == 1);
-    assert_int_equal(score_apply(&trace, 1, &base, 0.35, 0.35, &at, NULL), 0);
-    assert_true(at.scores[SCORE_EVENT].counts.tp == 2 && at.scores[SCORE_EVENT].counts.fp == 3);
-    assert_int_equal(score_sweep(&trace, 1, &search, &s, NULL), 0);
+    assert_true(try_at(&trace, &base, 0.43).counts.tp == 1 && try_at(&trace, &base, 0.43).counts.fp == 0);
+    assert_true(try_at(&trace, &base, 0.39).counts.tp == 2 && try_at(&trace, &base, 0.39).counts.fp == 1);
+    assert_true(try_at(&trace, &base, 0.35).counts.tp == 2 && try_at(&trace, &base, 0.35).counts.fp == 3);
+    sweep_all(&trace, 1, &search, &s);
+    for (int i = 0; i < 32 && s.points[i].off == s.points[i].on; i++) {
+        struct score alone = try_at(&trace, &base, s.points[i].on);
+        assert_memory_equal(&alone, &s.points[i].scores[SCORE_EVENT], sizeof alone);
+    }
     assert_true(s.n > 3 && s.n <= 3 * 32);
     for (int i = 0; i < SCORE_LIMITS; i++) /* one false alarm in an hour is 24 a day: only the first seizure keeps the limits */
         assert_true(s.sensitivity_at[i] == 0.5);
@@ -243,25 +283,54 @@ static void sweep_applies_every_threshold(void **state) {
     free(p);
 }
 
-static void threshold_is_picked_by_event_f1_even_from_compressed_probabilities(void **state) {
+static void the_best_point_is_found_even_from_compressed_probabilities(void **state) {
     (void)state;
     float *p = make_trace();
     plateau(p, 1200, 1210, 0.30f);
     for (int64_t i = 0; i < HOUR; i++)
         p[i] = 0.2f + (p[i] - 0.3f) * 0.05f; /* everything between 0.200 and 0.207 */
     struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
-    struct events_config base, picked;
+    struct events_config base;
     struct score_search search;
-    double f1 = 0;
+    struct score_sweep s;
     events_config_default(&base);
     base.closing = 33;
     score_search_default(&search, &base);
-    assert_int_equal(score_pick_threshold(&trace, 1, &search, &picked, &f1, NULL), 0);
-    assert_true(f1 == 1);
-    assert_true(picked.on > 0.203 && picked.on <= 0.2051 && picked.off <= picked.on && picked.closing == 33);
+    sweep_all(&trace, 1, &search, &s);
+    const struct score_point *best = &s.points[score_sweep_best(&s, 0)];
+    assert_true(best->scores[SCORE_EVENT].f1 == 1);
+    assert_true(best->on > 0.203 && best->on <= 0.2051 && best->off <= best->on);
+    score_sweep_done(&s);
     trace.n_ref = 0;
-    struct err err = {0};
-    assert_int_equal(score_pick_threshold(&trace, 1, &search, &picked, &f1, &err), ERR_PRECONDITION);
+    sweep_all(&trace, 1, &search, &s);
+    assert_int_equal(score_sweep_best(&s, 0), -1);
+    score_sweep_done(&s);
+    free(p);
+}
+
+/* Recordings of several lengths, one of a single sample and one longer than a call tries all pairs on. */
+static void points_sum_over_the_recordings(void **state) {
+    (void)state;
+    float *p = make_trace();
+    struct score_trace traces[] = {{"a", "s", p, HOUR, 3600, two_seizures, 2},
+                                   {"b", "s", p, 1, 1.0 / 256, NULL, 0},
+                                   {"c", "t", p, HOUR / 4, 900, two_seizures, 1}};
+    struct events_config base;
+    struct score_search search;
+    struct score_sweep s;
+    events_config_default(&base);
+    score_search_default(&search, &base);
+    sweep_all(traces, 3, &search, &s);
+    for (int i = 0; i < s.n && s.points[i].off == s.points[i].on; i++) {
+        double tp = 0, fp = 0;
+        for (int k = 0; k < 3; k++) {
+            tp += try_at(&traces[k], &base, s.points[i].on).counts.tp;
+            fp += try_at(&traces[k], &base, s.points[i].on).counts.fp;
+        }
+        assert_true(s.points[i].scores[SCORE_EVENT].counts.tp == tp && s.points[i].scores[SCORE_EVENT].counts.fp == fp);
+        assert_true(s.points[i].scores[SCORE_EVENT].counts.ref == 3);
+    }
+    score_sweep_done(&s);
     free(p);
 }
 
@@ -300,15 +369,13 @@ static void gaps_are_no_candidates_and_no_events(void **state) {
     plateau(p, 600, 660, NAN);
     struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
     struct events_config base;
-    struct score_point at;
     double on[16];
     int n = 0;
     events_config_default(&base);
     assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
     for (int i = 0; i < n; i++)
         assert_true(on[i] < 0.43 && (!i || on[i] > on[i - 1]));
-    assert_int_equal(score_apply(&trace, 1, &base, 0.39, 0.39, &at, NULL), 0);
-    assert_true(at.scores[SCORE_EVENT].counts.tp == 1 && at.scores[SCORE_EVENT].counts.ref == 2);
+    assert_true(try_at(&trace, &base, 0.39).counts.tp == 1 && try_at(&trace, &base, 0.39).counts.ref == 2);
     plateau(p, 0, 3600, NAN);
     assert_int_equal(score_candidates(&trace, 1, 16, on, &n, NULL), 0);
     assert_int_equal(n, 0);
@@ -344,7 +411,8 @@ int main(void) {
         cmocka_unit_test(subjects_are_averaged_and_recordings_pooled),
         cmocka_unit_test(auroc_equals_counting_pairs),
         cmocka_unit_test(sweep_applies_every_threshold),
-        cmocka_unit_test(threshold_is_picked_by_event_f1_even_from_compressed_probabilities),
+        cmocka_unit_test(the_best_point_is_found_even_from_compressed_probabilities),
+        cmocka_unit_test(points_sum_over_the_recordings),
         cmocka_unit_test(of_thresholds_that_are_as_good_but_for_chance_the_most_usual_is_taken),
         cmocka_unit_test(gaps_are_no_candidates_and_no_events),
         cmocka_unit_test(alarms_have_a_delay_and_their_own_false_alarms),

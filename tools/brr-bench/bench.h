@@ -14,10 +14,11 @@ struct bench_context {
 };
 
 /* What one run cannot avoid: bytes to and from memory, exponentials, floating point operations. The floor is the slowest of
- * the three at the rates of bench_rates. */
+ * the three at the rates of bench_rates, and before and after it what travels between host and device. */
 struct bench_work {
     double bytes, exponentials, flops;
     double flops_act; /* operations of convolutions and projections: at the bf16 rate when activations are bf16 */
+    double host_bytes;
 };
 
 enum bench_where { BENCH_ANYWHERE, BENCH_CPU, BENCH_GPU };
@@ -58,6 +59,7 @@ void bench_memory_done(struct bench_memory *m, struct device *dev);
  * operations per second (bf16 0 where the processor has no such instruction). About a second. */
 struct bench_rates {
     double bytes, exponentials, flops, flops_bf16;
+    double host_bytes; /* between pinned host memory and a device's own; 0 where there is only one memory */
 };
 struct bench_rates bench_measure_rates(int threads);
 /* The same of a device that computes beside its caller; exponentials stay 0, unknown. */

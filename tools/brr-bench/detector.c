@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "bench.h"
 #include "model/seizure.h"
-#include "nn/optim.h"
+#include "run/step.h"
 
 enum { CHANNELS = 19, TOKEN = 16 };
 
@@ -22,8 +22,9 @@ struct detector_state {
     struct seizure_net *net;
     struct optim optim;
     struct bench_memory memory;
-    struct tensor x, logits, dlogits, p, labels;
+    struct tensor x, logits, p, labels; /* logits, p: of inference; labels: of training */
     int32_t *valid;
+    struct step *work;
     int64_t step;
 };
 
@@ -31,6 +32,7 @@ static void detector_close(void *state, struct device *dev) {
     struct detector_state *s = state;
     if (!s)
         return;
+    step_free(s->work);
     optim_done(&s->optim);
     seizure_free(s->net);
     bench_memory_done(&s->memory, dev);
@@ -43,7 +45,6 @@ static int take(struct detector_state *s, const struct bench_case *c, const stru
     struct bench_range unit = {-1, 1}, label = {0, 1.3};
     s->x = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, CHANNELS}, unit);
     s->logits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
-    s->dlogits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->p = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->labels = bench_fill(&s->memory, DTYPE_U8, (const int64_t[3]){b, t, 0}, label);
     s->valid = calloc((size_t)b, sizeof *s->valid);
@@ -71,6 +72,16 @@ static int detector_open(const struct bench_case *c, const struct bench_context 
         rc = seizure_init(s->net, x->stream, 1, 0.1, err);
     if (!rc && d->training)
         rc = optim_init(&s->optim, seizure_params(s->net), &optim, x->stream, err);
+    struct step_config work = {.net = s->net,
+                               .optim = &s->optim,
+                               .rows = c->batch,
+                               .seed = 1,
+                               .loss = LOSS_FOCAL,
+                               .alpha = 0.5f,
+                               .gamma = 2,
+                               .pos_weight = 1};
+    if (!rc && d->training)
+        rc = step_new(x->device, &work, &s->work, err);
     if (!rc)
         rc = take(s, c, &config, err);
     if (rc)
@@ -87,32 +98,18 @@ static int infer(struct detector_state *s, struct stream *stream, struct err *er
 }
 
 static int train(struct detector_state *s, struct stream *stream, struct err *err) {
-    double sum = 0;
-    int64_t count = 0;
-    struct seizure_pass pass = {.seed = 1, .step = (uint32_t)s->step};
-    struct loss_args loss = {.kind = LOSS_FOCAL,
-                             .logits = s->logits,
-                             .labels = s->labels,
-                             .dlogits = s->dlogits,
-                             .valid = s->valid,
-                             .alpha = 0.5f,
-                             .gamma = 2,
-                             .pos_weight = 1,
-                             .scale = 1.0f / (float)tensor_count(&s->logits),
-                             .host_loss_sum = &sum,
-                             .host_count = &count};
-    struct optim_report report;
-    int rc = optim_zero_grad(&s->optim, stream, err);
+    struct step_input input = {.x = s->x,
+                               .labels = s->labels,
+                               .valid = s->valid,
+                               .step = s->step++,
+                               .loss_scale = 1.0f / (float)tensor_count(&s->labels),
+                               .first = true,
+                               .last = true};
+    struct step_result result = {.report.skipped = false};
+    int rc = step_queue(s->work, stream, &input, err);
     if (!rc)
-        rc = seizure_forward_train(s->net, stream, &s->x, &pass, &s->logits, err);
-    if (!rc)
-        rc = op_loss(stream, &loss, err);
-    if (!rc)
-        rc = seizure_backward(s->net, stream, &s->dlogits, &pass, err);
-    if (!rc)
-        rc = optim_step(&s->optim, stream, s->step, &report, err);
-    s->step++;
-    if (!rc && report.skipped)
+        rc = step_wait(s->work, stream, &result, err);
+    if (!rc && result.report.skipped)
         rc = err_set(err, ERR_INTERNAL, "bench: the gradient is not finite");
     return rc;
 }

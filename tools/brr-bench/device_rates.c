@@ -1,6 +1,6 @@
 /* What a device with memory of its own can do at most, measured through the same calls that the cases use: a copy within its
- * memory, and square matrix products large enough to be limited by arithmetic alone. Exponentials have no such call and count in no
- * floor. */
+ * memory, one to it from pinned host memory, and square matrix products large enough to be limited by arithmetic alone.
+ * Exponentials have no such call and count in no floor. */
 #include "base/clock.h"
 #include "bench.h"
 
@@ -29,6 +29,25 @@ struct copy {
 static int run_copy(void *ctx, struct stream *s, struct err *err) {
     struct copy *c = ctx;
     return stream_copy(s, c->to, c->from, c->bytes, err);
+}
+
+static int run_upload(void *ctx, struct stream *s, struct err *err) {
+    struct copy *c = ctx;
+    return stream_to_device(s, c->to, c->from, c->bytes, err);
+}
+
+static int upload_rate(const struct bench_context *x, size_t bytes, double *ret, struct err *err) {
+    struct copy copy = {.bytes = bytes};
+    double seconds = 1;
+    int rc = device_alloc_host(x->device, bytes, &copy.from, err);
+    if (!rc)
+        rc = device_alloc(x->device, bytes, &copy.to, err);
+    if (!rc)
+        rc = timed(run_upload, &copy, x->stream, &seconds, err);
+    device_free_host(x->device, copy.from);
+    device_free(x->device, copy.to);
+    *ret = (double)bytes / seconds;
+    return rc;
 }
 
 static int run_product(void *ctx, struct stream *s, struct err *err) { return op_linear(s, ctx, err); }
@@ -62,6 +81,8 @@ int bench_device_rates(const struct bench_context *x, struct bench_rates *ret, s
     device_free(x->device, copy.from);
     device_free(x->device, copy.to);
     ret->bytes = 2.0 * (double)copy.bytes / seconds;
+    if (!rc)
+        rc = upload_rate(x, large ? (size_t)256 << 20 : (size_t)1 << 20, &ret->host_bytes, err);
     if (!rc)
         rc = product_rate(x, DTYPE_F32, large ? 4096 : 128, &ret->flops, err);
     return rc ? rc : product_rate(x, DTYPE_BF16, large ? 8192 : 128, &ret->flops_bf16, err);

@@ -83,6 +83,8 @@ static double bf16_rate(int threads) {
 
 struct bench_rates bench_measure_rates(int threads) {
     const struct scan_kernels *kernels = scan_kernels();
-    return (struct bench_rates){copy_rate(threads), 8 * kernels->lanes * best(kernels->probe_exponentials, threads),
-                                24 * kernels->lanes * best(kernels->probe_multiply_adds, threads), bf16_rate(threads)};
+    return (struct bench_rates){.bytes = copy_rate(threads),
+                                .exponentials = 8 * kernels->lanes * best(kernels->probe_exponentials, threads),
+                                .flops = 24 * kernels->lanes * best(kernels->probe_multiply_adds, threads),
+                                .flops_bf16 = bf16_rate(threads)};
 }

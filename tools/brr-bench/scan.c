@@ -1,5 +1,6 @@
 /* The selective scans and the causal convolution: the batch of short sequences (32,60,512,16) and one EEG window of 960 tokens.
- * "scalar loop" is the same function as plain C with one expf per state and step, one thread. */
+ * "scalar loop" is the same function as plain C with one expf per state and step, one thread. "host to host": what goes in is
+ * copied from pinned host memory and what comes out back to it, one call at a time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,11 @@
 enum kind { SCAN1, SSD, CONV };
 struct shape {
     enum kind kind;
-    bool backward, scalar_loop, seed;
+    bool backward, scalar_loop, seed, from_host;
     int64_t l, d, n, heads;
 };
+
+enum { MOST_TRAVELS = 12 };
 
 struct scan_state {
     struct shape shape;
@@ -23,7 +26,30 @@ struct scan_state {
         struct conv1d_depthwise_backward_args conv;
     };
     struct tensor conv_y;
+    struct device *device;
+    void *host[MOST_TRAVELS]; /* of from_host: pinned, one for each of travels() */
 };
+
+/* Tensors that a call reads, then those that it writes; returns how many, *ret_in how many of them it reads. */
+static int travels(const struct scan1_backward_args *a, bool backward, struct tensor *ret, int *ret_in) {
+    const struct scan1_args *f = &a->fwd;
+    const struct tensor in[] = {f->u, f->delta, f->A, f->Bm, f->Cm, a->dout};
+    const struct tensor forward_out[] = {f->out}, backward_out[] = {a->du, a->ddelta, a->dA, a->dBm, a->dCm};
+    int n = *ret_in = backward ? 6 : 5, out = backward ? 5 : 1;
+    memcpy(ret, in, (size_t)n * sizeof *ret);
+    memcpy(ret + n, backward ? backward_out : forward_out, (size_t)out * sizeof *ret);
+    return n + out;
+}
+
+static int take_host(struct scan_state *s, struct err *err) {
+    struct tensor all[MOST_TRAVELS];
+    int in = 0, n = travels(&s->scan1, s->shape.backward, all, &in), rc = 0;
+    for (int i = 0; !rc && i < n; i++)
+        rc = device_alloc_host(s->device, tensor_span_bytes(&all[i]), &s->host[i], err);
+    for (int i = 0; !rc && i < in; i++)
+        rc = stream_to_host(s->memory.stream, s->host[i], all[i].data, tensor_span_bytes(&all[i]), err);
+    return rc ? rc : stream_sync(s->memory.stream, err);
+}
 
 #define ACT(b, l, c, low, high) bench_fill(&s->memory, s->dtype, (const int64_t[3]){b, l, c}, (struct bench_range){low, high})
 #define PAR(a, b, low, high)    bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){a, b, 0}, (struct bench_range){low, high})
@@ -99,6 +125,8 @@ static void open_conv(struct scan_state *s, int64_t b) {
 
 static void scan_close(void *state, struct device *dev) {
     struct scan_state *s = state;
+    for (int i = 0; s && i < MOST_TRAVELS; i++)
+        device_free_host(dev, s->host[i]);
     if (s)
         bench_memory_done(&s->memory, dev);
     free(s);
@@ -118,6 +146,9 @@ static int scan_open(const struct bench_case *c, const struct bench_context *x, 
     else
         open_conv(s, c->batch);
     int rc = s->memory.rc;
+    s->device = x->device;
+    if (!rc && s->shape.from_host)
+        rc = take_host(s, err);
     if (rc)
         scan_close(s, x->device);
     else
@@ -145,8 +176,22 @@ __attribute__((noinline, optimize("no-tree-vectorize"))) static void scalar_scan
         }
 }
 
+static int run_from_host(struct scan_state *s, struct stream *stream, struct err *err) {
+    struct tensor all[MOST_TRAVELS];
+    int in = 0, n = travels(&s->scan1, s->shape.backward, all, &in), rc = 0;
+    for (int i = 0; !rc && i < in; i++)
+        rc = stream_to_device(stream, all[i].data, s->host[i], tensor_span_bytes(&all[i]), err);
+    if (!rc)
+        rc = s->shape.backward ? op_scan1_backward(stream, &s->scan1, err) : op_scan1(stream, &s->scan1.fwd, err);
+    for (int i = in; !rc && i < n; i++)
+        rc = stream_to_host(stream, s->host[i], all[i].data, tensor_span_bytes(&all[i]), err);
+    return rc ? rc : stream_sync(stream, err);
+}
+
 static int scan_run(void *state, struct stream *stream, struct err *err) {
     struct scan_state *s = state;
+    if (s->shape.from_host)
+        return run_from_host(s, stream, err);
     if (s->shape.scalar_loop) {
         scalar_scan1(&s->scan1.fwd);
         return 0;
@@ -173,6 +218,8 @@ static struct bench_work scan_work(const struct bench_case *c, const struct benc
         wide += s->kind == SCAN1 ? (s->seed ? 2 : 3) : 1;
     double narrow = s->kind == CONV ? 0 : tokens * 2 * (double)s->n + (s->kind == SSD ? tokens * (double)s->heads : 0);
     struct bench_work w = {.bytes = (wide * channels + narrow * (s->backward ? 2 : 1)) * each};
+    if (s->from_host) /* the seed's activations, and A with its gradient */
+        w.host_bytes = w.bytes + (s->backward ? 2 : 1) * (double)(s->d * s->n) * sizeof(float);
     if (s->kind == CONV) {
         w.exponentials = channels;
         w.flops = channels * 2 * (double)s->n * (s->backward ? 3 : 1);
@@ -184,15 +231,16 @@ static struct bench_work scan_work(const struct bench_case *c, const struct benc
     return w;
 }
 
-static const struct shape seed_fwd = {SCAN1, false, false, true, 60, 512, 16, 0},
-                          seed_bwd = {SCAN1, true, false, true, 60, 512, 16, 0},
-                          seed_scalar = {SCAN1, false, true, true, 60, 512, 16, 0},
-                          eeg1_fwd = {SCAN1, false, false, false, 960, 1024, 16, 0},
-                          eeg1_bwd = {SCAN1, true, false, false, 960, 1024, 16, 0},
-                          eeg2_fwd = {SSD, false, false, false, 960, 1024, 16, 16},
-                          eeg2_bwd = {SSD, true, false, false, 960, 1024, 16, 16},
-                          conv_fwd = {CONV, false, false, false, 960, 1056, 4, 0},
-                          conv_bwd = {CONV, true, false, false, 960, 1056, 4, 0};
+static const struct shape seed_fwd = {.seed = true, .l = 60, .d = 512, .n = 16},
+                          seed_bwd = {.backward = true, .seed = true, .l = 60, .d = 512, .n = 16},
+                          seed_host_fwd = {.seed = true, .from_host = true, .l = 60, .d = 512, .n = 16},
+                          seed_host_bwd = {.backward = true, .seed = true, .from_host = true, .l = 60, .d = 512, .n = 16},
+                          seed_scalar = {.scalar_loop = true, .seed = true, .l = 60, .d = 512, .n = 16},
+                          eeg1_fwd = {.l = 960, .d = 1024, .n = 16}, eeg1_bwd = {.backward = true, .l = 960, .d = 1024, .n = 16},
+                          eeg2_fwd = {.kind = SSD, .l = 960, .d = 1024, .n = 16, .heads = 16},
+                          eeg2_bwd = {.kind = SSD, .backward = true, .l = 960, .d = 1024, .n = 16, .heads = 16},
+                          conv_fwd = {.kind = CONV, .l = 960, .d = 1056, .n = 4},
+                          conv_bwd = {.kind = CONV, .backward = true, .l = 960, .d = 1056, .n = 4};
 
 #define CASE(bench_, name_, batch_, where_, shape)                                                                                 \
     { bench_, name_, batch_, where_ == BENCH_CPU, where_, scan_work, scan_open, scan_run, scan_close, &shape }
@@ -206,6 +254,8 @@ const struct bench_case bench_scan_cases[] = {
     CASE("ssd", "eeg bwd", 1, BENCH_ANYWHERE, eeg2_bwd),
     CASE("conv", "eeg fwd", 1, BENCH_ANYWHERE, conv_fwd),
     CASE("conv", "eeg bwd", 1, BENCH_ANYWHERE, conv_bwd),
+    CASE("scan", "seed fwd host to host", 32, BENCH_GPU, seed_host_fwd),
+    CASE("scan", "seed bwd host to host", 32, BENCH_GPU, seed_host_bwd),
     CASE("scan", "eeg fwd b64", 64, BENCH_GPU, eeg1_fwd),
     CASE("scan", "eeg bwd b64", 64, BENCH_GPU, eeg1_bwd),
     CASE("ssd", "eeg fwd b64", 64, BENCH_GPU, eeg2_fwd),

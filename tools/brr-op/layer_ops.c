@@ -1,4 +1,5 @@
 /* The other ops of the table. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,10 +243,25 @@ static void run_dropout(struct bridge *b) {
         b->rc = op_dropout(b->stream, &a, b->err);
 }
 
+/* Zeroed device memory of `bytes`, with what the host has in its front. */
+static void *on_device(struct bridge *b, const void *host, size_t bytes) {
+    struct tensor t = bridge_temporary(b, BRIDGE_BYTES, 1, (int64_t[TENSOR_MAX_RANK]){(int64_t)bytes});
+    if (!b->rc && host)
+        b->rc = stream_to_device(b->stream, t.data, host, bytes, b->err);
+    return t.data;
+}
+
+/* Doubles that an op left in device memory. */
+static void to_host(struct bridge *b, double *to, const double *from, size_t n) {
+    if (!b->rc)
+        b->rc = stream_to_host(b->stream, to, from, n * sizeof *to, b->err);
+    if (!b->rc)
+        b->rc = stream_sync(b->stream, b->err);
+}
+
 static void run_loss(struct bridge *b) {
     const char *kind = bridge_text(b, "kind", "bce");
-    double sum = 0;
-    int64_t count = 0;
+    double sums[2] = {0, 0};
     struct loss_args a = {
         .kind = strcmp(kind, "focal") ? LOSS_BCE : LOSS_FOCAL,
         .logits = bridge_in(b, "logits", P_, false),
@@ -255,8 +271,7 @@ static void run_loss(struct bridge *b) {
         .gamma = (float)bridge_number(b, "gamma", 2),
         .pos_weight = (float)bridge_number(b, "pos_weight", 1),
         .scale = (float)bridge_number(b, "scale", 1),
-        .host_loss_sum = &sum,
-        .host_count = &count,
+        .sums = on_device(b, NULL, sizeof sums),
     };
     if (!b->rc && strcmp(kind, "focal") && strcmp(kind, "bce"))
         b->rc = err_set(b->err, ERR_INVALID, "loss: kind=%s is unknown; expected bce or focal", kind);
@@ -270,28 +285,25 @@ static void run_loss(struct bridge *b) {
         for (int64_t i = 0; valid && i < rows; i++)
             valid[i] = (int32_t)a.logits.dim[1];
     }
-    a.valid = valid;
+    a.valid = on_device(b, valid, (size_t)rows * sizeof *valid);
     if (!bridge_attributes_done(b))
         b->rc = op_loss(b->stream, &a, b->err);
-    if (!b->rc)
-        b->rc = stream_sync(b->stream, b->err);
+    to_host(b, sums, a.sums, 2);
     free(valid);
-    bridge_scalar(b, "loss", sum);
-    bridge_scalar(b, "count", (double)count);
+    bridge_scalar(b, "loss", sums[0]);
+    bridge_scalar(b, "count", sums[1]);
 }
 
 static void run_norm(struct bridge *b) {
     double squares = 0;
-    bool finite = false;
     struct tensor x = bridge_in(b, "x", P_, false);
-    struct norm_args a = {.host_sum_squares = &squares, .host_finite = &finite};
+    struct norm_args a = {.sum_squares = on_device(b, NULL, sizeof squares)};
     a.x = bridge_reshape(b, x, 1, DIMS(b->rc ? 0 : tensor_count(&x)));
     if (!bridge_attributes_done(b))
         b->rc = op_norm(b->stream, &a, b->err);
-    if (!b->rc)
-        b->rc = stream_sync(b->stream, b->err);
+    to_host(b, &squares, a.sum_squares, 1);
     bridge_scalar(b, "sum_squares", squares);
-    bridge_scalar(b, "finite", finite);
+    bridge_scalar(b, "finite", isfinite(squares));
 }
 
 static void run_adamw(struct bridge *b) {

@@ -146,7 +146,17 @@ struct emulator_graph {
     std::vector<std::function<void()>> work;
 };
 
-static cudaError_t queue(cudaStream_t stream, std::function<void()> work) {
+/* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings. */
+static long kernels, copies, launches;
+static bool replaying;
+extern "C" __attribute__((visibility("default"))) void emulator_counts(long ret[3]) {
+    ret[0] = kernels;
+    ret[1] = copies;
+    ret[2] = launches;
+}
+
+static cudaError_t queue(cudaStream_t stream, std::function<void()> work, long *counter) {
+    *counter += !stream->captured && !replaying;
     if (stream->captured)
         stream->captured->push_back(std::move(work));
     else if (!fault)
@@ -159,7 +169,8 @@ void emulator_launch(dim3 grid, unsigned threads, cudaStream_t stream, std::func
         fprintf(stderr, "emulator: a grid of %u x %u blocks of %u threads cannot be launched\n", grid.x, grid.y, threads);
         exit(2);
     }
-    queue(stream, [=] { run_kernel(grid, threads, thread); });
+    queue(
+        stream, [=] { run_kernel(grid, threads, thread); }, &kernels);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) { return *ret = new emulator_stream(), fault; }
@@ -182,8 +193,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsign
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, fault; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, fault; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    launches++;
+    replaying = true;
     for (const std::function<void()> &work : graph->work)
-        queue(stream, work);
+        queue(stream, work, &kernels);
+    replaying = false;
     return fault;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) { return *ret = NULL, fault; }
@@ -202,10 +216,12 @@ cudaError_t cudaFree(void *p) { return free(p), fault; }
 cudaError_t cudaFreeHost(void *p) { return free(p), fault; }
 cudaError_t cudaMemset(void *p, int value, size_t bytes) { return memset(p, value, bytes), fault; }
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
-    return queue(stream, [=] { memset(p, value, bytes); });
+    return queue(
+        stream, [=] { memset(p, value, bytes); }, &copies);
 }
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-    return queue(stream, [=] { memmove(dst, src, bytes); });
+    return queue(
+        stream, [=] { memmove(dst, src, bytes); }, &copies);
 }
 /* BRR_EMULATED_MEMORY: what the device says it has, in MiB; 1024 without. */
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {

@@ -1,13 +1,14 @@
 /* nvml (emulated): the management library of a machine with two GPUs, its answers read from the file that BRR_FAKE_NVML names at
  * every question: lines "KEY VALUE"; a key that is not there is NOT_SUPPORTED, and "lost 1" is GPU_IS_LOST to everything. The
  * script speaks of the GPU at 0000:3b:00.0, which this library counts as its number 5; the other one is number 0, at 0000:1a:00.0,
- * and everything about it is 99. With FAKE_NVML_OLD the library lacks what came late. */
+ * and everything about it is 99. "events 1": errors can be waited for; each line "xid N" is one, told once. With FAKE_NVML_OLD the
+ * library lacks what came late. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, LOST = 15 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, LOST = 15 };
 static char ours, other; /* their addresses are the handles */
 
 static int answer(const void *gpu, const char *key, unsigned long long *ret) {
@@ -88,6 +89,44 @@ int nvmlDeviceGetRetiredPagesPendingStatus(const void *gpu, unsigned *ret);
 int nvmlDeviceGetRetiredPagesPendingStatus(const void *gpu, unsigned *ret) { return answer_unsigned(gpu, "pages_pending", ret); }
 
 #ifndef FAKE_NVML_OLD
+static char event_set;
+static int told, sets; /* lines "xid N" that have been told; sets that are open */
+
+int nvmlEventSetCreate(void **ret);
+int nvmlEventSetCreate(void **ret) { return told = 0, sets++, *ret = &event_set, SUCCESS; }
+int nvmlEventSetFree(void *set);
+int nvmlEventSetFree(void *set) { return set == &event_set && sets-- > 0 ? SUCCESS : NOT_FOUND; }
+int nvmlDeviceRegisterEvents(const void *gpu, unsigned long long kinds, const void *set);
+int nvmlDeviceRegisterEvents(const void *gpu, unsigned long long kinds, const void *set) {
+    unsigned supported = 0;
+    return gpu == &ours && kinds == 8 && set == &event_set && answer_unsigned(gpu, "events", &supported) == SUCCESS && supported
+               ? SUCCESS
+               : NOT_SUPPORTED;
+}
+struct event {
+    const void *gpu;
+    unsigned long long kind, data;
+};
+int nvmlEventSetWait(const void *set, struct event *ret, unsigned timeout_ms);
+int nvmlEventSetWait(const void *set, struct event *ret, unsigned timeout_ms) {
+    const char *path = getenv("BRR_FAKE_NVML");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    char name[40];
+    unsigned long long value;
+    int line = 0, code = set == &event_set && !timeout_ms ? TIMEOUT : NOT_FOUND;
+    while (f && code == TIMEOUT && fscanf(f, "%39s %llu", name, &value) == 2) {
+        if (!strcmp(name, "lost") && value)
+            code = LOST;
+        if (strcmp(name, "xid") != 0 || line++ < told)
+            continue;
+        told++;
+        *ret = (struct event){&ours, 8, value};
+        code = SUCCESS;
+    }
+    if (f)
+        fclose(f);
+    return code;
+}
 int nvmlDeviceGetTotalEnergyConsumption(const void *gpu, unsigned long long *ret);
 int nvmlDeviceGetTotalEnergyConsumption(const void *gpu, unsigned long long *ret) { return answer(gpu, "energy_mj", ret); }
 int nvmlDeviceGetCurrentClocksThrottleReasons(const void *gpu, unsigned long long *ret);

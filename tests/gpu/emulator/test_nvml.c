@@ -46,6 +46,7 @@ static void absent_late(const struct device_health *h) {
     assert_true(isnan(h->energy_j));
     assert_int_equal(h->slowed, -1);
     assert_int_equal(h->repair_failed, -1);
+    assert_int_equal(h->error_kinds, -1);
 }
 
 static void what_is_told_is_read_in_units(void **state) {
@@ -129,6 +130,52 @@ static void a_repair_is_pending_for_rows_or_pages(void **state) {
 #endif
 }
 
+#ifndef FAKE_NVML_OLD
+static int64_t errors_of(const struct device_health *h, int xid) {
+    for (int i = 0; i < h->error_kinds; i++)
+        if (h->errors[i].xid == xid)
+            return h->errors[i].count;
+    return 0;
+}
+#endif
+
+static void errors_are_counted_by_kind_once_each(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct device_health h;
+    say("events 1\n");
+    assert_int_equal(device_open("cuda:0", 0, &dev, NULL), 0);
+    device_health(dev, &h);
+#ifdef FAKE_NVML_OLD
+    assert_int_equal(h.error_kinds, -1);
+#else
+    assert_int_equal(h.error_kinds, 0);
+    say("events 1\nxid 79\nxid 31\nxid 79\n");
+    device_health(dev, &h);
+    device_health(dev, &h); /* told already */
+    assert_true(h.error_kinds == 2 && errors_of(&h, 79) == 2 && errors_of(&h, 31) == 1);
+    say("events 1\nxid 79\nxid 31\nxid 79\nxid 79\n");
+    device_health(dev, &h);
+    assert_true(h.error_kinds == 2 && errors_of(&h, 79) == 3 && !h.unreachable);
+#endif
+    device_close(dev);
+}
+
+static void kinds_beyond_the_table_are_counted_together(void **state) {
+    (void)state;
+#ifndef FAKE_NVML_OLD
+    char lines[1000] = "events 1\n";
+    struct device_health h;
+    for (int i = 0; i < DEVICE_ERROR_KINDS + 4; i++)
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "xid %d\n", 10 + i);
+    say(lines);
+    look("cuda:0", &h);
+    assert_int_equal(h.error_kinds, DEVICE_ERROR_KINDS);
+    assert_int_equal(errors_of(&h, 10), 1);
+    assert_int_equal(errors_of(&h, DEVICE_ERROR_OTHER), 5);
+#endif
+}
+
 static void a_lost_gpu_is_unreachable_and_tells_nothing(void **state) {
     (void)state;
     struct device_health h;
@@ -163,6 +210,8 @@ int main(void) {
         cmocka_unit_test(what_is_not_supported_stays_absent),
         cmocka_unit_test(each_slowdown_has_its_name),
         cmocka_unit_test(a_repair_is_pending_for_rows_or_pages),
+        cmocka_unit_test(errors_are_counted_by_kind_once_each),
+        cmocka_unit_test(kinds_beyond_the_table_are_counted_together),
         cmocka_unit_test(a_lost_gpu_is_unreachable_and_tells_nothing),
         cmocka_unit_test(nothing_is_told_without_a_library_that_starts),
         cmocka_unit_test(the_cpu_tells_nothing),

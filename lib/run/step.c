@@ -1,0 +1,126 @@
+#include "run/step.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/replay.h"
+
+/* What travels, on both sides alike: there, `there` and the rows' lengths behind the struct; back, `back`. */
+struct travels {
+    struct {
+        double loss_sum, count, squares;
+    } back;
+    struct train_place there;
+    int32_t valid[];
+};
+
+struct step {
+    struct step_config config;
+    struct device *device;
+    struct travels *host, *on_device; /* host: pinned */
+    float *logits, *dlogits;          /* device */
+    struct replay replay;
+    struct step_input input; /* queued, not waited for */
+};
+
+static size_t travel_bytes(int rows) { return sizeof(struct travels) + (size_t)rows * sizeof(int32_t); }
+
+int step_new(struct device *dev, const struct step_config *config, struct step **ret, struct err *err) {
+    struct step *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a training step");
+    t->config = *config;
+    t->device = dev;
+    size_t bytes = (size_t)config->rows * (size_t)seizure_config(config->net)->window * sizeof(float);
+    void *host = NULL, *on_device = NULL, *logits = NULL, *dlogits = NULL;
+    int rc = device_alloc_host(dev, travel_bytes(config->rows), &host, err);
+    if (!rc)
+        rc = device_alloc(dev, travel_bytes(config->rows), &on_device, err);
+    if (!rc)
+        rc = device_alloc(dev, bytes, &logits, err);
+    if (!rc)
+        rc = device_alloc(dev, bytes, &dlogits, err);
+    t->host = host;
+    t->on_device = on_device;
+    t->logits = logits;
+    t->dlogits = dlogits;
+    if (rc) {
+        step_free(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+void step_free(struct step *t) {
+    if (!t)
+        return;
+    replay_done(&t->replay);
+    device_free_host(t->device, t->host);
+    device_free(t->device, t->on_device);
+    device_free(t->device, t->logits);
+    device_free(t->device, t->dlogits);
+    free(t);
+}
+
+const float *step_logits(const struct step *t) { return t->logits; }
+
+struct work {
+    struct step *step;
+    struct stream *stream;
+};
+
+/* The whole of it, as what the recording holds. */
+static int run(void *ctx, struct err *err) {
+    struct work *w = ctx;
+    struct step *t = w->step;
+    const struct step_config *c = &t->config;
+    int64_t rows = c->rows, window = seizure_config(c->net)->window;
+    struct tensor logits = tensor_2d(t->logits, DTYPE_F32, rows, window), dlogits = tensor_2d(t->dlogits, DTYPE_F32, rows, window);
+    struct seizure_pass pass = {.seed = c->seed, .place = &t->on_device->there};
+    struct loss_args loss = {.kind = c->loss,
+                             .logits = logits,
+                             .labels = t->input.labels,
+                             .dlogits = dlogits,
+                             .valid = t->on_device->valid,
+                             .alpha = c->alpha,
+                             .gamma = c->gamma,
+                             .pos_weight = c->pos_weight,
+                             .place = pass.place,
+                             .sums = &t->on_device->back.loss_sum};
+    int rc = t->input.first ? optim_zero_grad(c->optim, w->stream, err) : 0;
+    if (!rc)
+        rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err);
+    if (!rc)
+        rc = op_loss(w->stream, &loss, err);
+    if (!rc)
+        rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err);
+    if (rc || !t->input.last)
+        return rc;
+    return optim_queue(c->optim, w->stream, pass.place, &t->on_device->back.squares, err);
+}
+
+int step_queue(struct step *t, struct stream *s, const struct step_input *input, struct err *err) {
+    struct work work = {t, s};
+    struct replay_key key = {input->x.data, input->labels.data, t->config.rows, input->first + 2 * input->last};
+    size_t skip = offsetof(struct travels, there);
+    t->input = *input;
+    t->host->there = (struct train_place){.step = (uint32_t)input->step, .row0 = input->row0, .loss_scale = input->loss_scale};
+    memcpy(t->host->valid, input->valid, (size_t)t->config.rows * sizeof *input->valid);
+    optim_place(t->config.optim, input->step, &t->host->there);
+    int rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err);
+    if (!rc)
+        rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err);
+    return rc ? rc : stream_to_host(s, &t->host->back, &t->on_device->back, sizeof t->host->back, err);
+}
+
+int step_wait(struct step *t, struct stream *s, struct step_result *ret, struct err *err) {
+    int rc = stream_sync(s, err);
+    if (rc)
+        return rc;
+    *ret = (struct step_result){.loss_sum = t->host->back.loss_sum, .count = (int64_t)t->host->back.count};
+    if (t->input.last)
+        optim_account(t->config.optim, t->input.step, t->host->back.squares, &ret->report);
+    return 0;
+}
