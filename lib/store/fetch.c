@@ -6,16 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000 };
+enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000, MAX_EVENTS = 32 };
 
 struct fetch {
     CURLM *multi;
+    int epoll_fd, wake_fd; /* sockets of libcurl, and what wakes the engine */
+    int64_t due_ms;        /* when libcurl wants to be asked again; -1 = it does not. The engine's */
     pthread_t thread;
     pthread_mutex_t lock; /* everything below, and `done` and `cancelled` of requests */
     pthread_cond_t ended;
@@ -245,14 +249,68 @@ static struct fetch_request *find_cancelled(struct fetch *f, bool *ret_closing) 
     return r;
 }
 
+/* ---- waiting: only what has something to say is looked at ---- */
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *known) {
+    struct fetch *f = ctx;
+    struct epoll_event event = {.data.fd = fd};
+    (void)easy;
+    if (what != CURL_POLL_OUT)
+        event.events |= EPOLLIN;
+    if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+        event.events |= EPOLLOUT;
+    if (what == CURL_POLL_REMOVE) {
+        epoll_ctl(f->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        return 0;
+    }
+    if (epoll_ctl(f->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event))
+        return -1;
+    curl_multi_assign(f->multi, fd, f);
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long wait_ms, void *ctx) {
+    struct fetch *f = ctx;
+    (void)multi;
+    f->due_ms = wait_ms < 0 ? -1 : clock_ms() + wait_ms;
+    return 0;
+}
+
+static void wake(struct fetch *f) {
+    uint64_t one = 1;
+    while (write(f->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* Until something happens, and what libcurl makes of it. */
+static void turn(struct fetch *f) {
+    struct epoll_event events[MAX_EVENTS];
+    uint64_t wakes;
+    int running = 0;
+    int64_t wait_ms = f->due_ms < 0 ? POLL_MS : f->due_ms - clock_ms();
+    wait_ms = wait_ms < 0 ? 0 : wait_ms > POLL_MS ? POLL_MS : wait_ms;
+    int n = epoll_wait(f->epoll_fd, events, MAX_EVENTS, (int)wait_ms);
+    for (int i = 0; i < n; i++) {
+        int what = (events[i].events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
+                   (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) | (events[i].events & EPOLLERR ? CURL_CSELECT_ERR : 0);
+        if (events[i].data.fd == f->wake_fd)
+            (void)!read(f->wake_fd, &wakes, sizeof wakes);
+        else
+            curl_multi_socket_action(f->multi, events[i].data.fd, what, &running);
+    }
+    if (f->due_ms >= 0 && f->due_ms <= clock_ms()) {
+        f->due_ms = -1; /* it is told anew if need be */
+        curl_multi_socket_action(f->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}
+
 static void *engine(void *arg) {
     struct fetch *f = arg;
     for (bool closing = false; !closing;) {
-        int running = 0, left = 0;
+        int left = 0;
         for (struct fetch_request *r; (r = take_incoming(f));)
             if (!begin(f, r))
                 end(f, r, CURLE_OUT_OF_MEMORY);
-        curl_multi_perform(f->multi, &running);
         for (CURLMsg *m; (m = curl_multi_info_read(f->multi, &left));) {
             char *private = NULL;
             if (m->msg != CURLMSG_DONE)
@@ -264,9 +322,36 @@ static void *engine(void *arg) {
         for (struct fetch_request *r; (r = find_cancelled(f, &closing));)
             end(f, r, CURLE_ABORTED_BY_CALLBACK);
         if (!closing)
-            curl_multi_poll(f->multi, NULL, 0, POLL_MS, NULL);
+            turn(f);
     }
     return NULL;
+}
+
+static bool open_multi(struct fetch *f, int max_connections) {
+    struct epoll_event event = {.events = EPOLLIN};
+    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    f->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    f->due_ms = -1;
+    event.data.fd = f->wake_fd;
+    if (f->epoll_fd < 0 || f->wake_fd < 0 || epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, f->wake_fd, &event) ||
+        !(f->multi = curl_multi_init()))
+        return false;
+    curl_multi_setopt(f->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)max_connections);
+    curl_multi_setopt(f->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)max_connections);
+    curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)max_connections);
+    curl_multi_setopt(f->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(f->multi, CURLMOPT_SOCKETDATA, f);
+    curl_multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(f->multi, CURLMOPT_TIMERDATA, f);
+    return true;
+}
+
+static void close_multi(struct fetch *f) {
+    curl_multi_cleanup(f->multi);
+    if (f->epoll_fd >= 0)
+        close(f->epoll_fd);
+    if (f->wake_fd >= 0)
+        close(f->wake_fd);
 }
 
 int fetch_open(int max_connections, struct fetch **ret, struct err *err) {
@@ -277,13 +362,8 @@ int fetch_open(int max_connections, struct fetch **ret, struct err *err) {
     }
     pthread_mutex_init(&f->lock, NULL);
     clock_cond_init(&f->ended);
-    if ((f->multi = curl_multi_init())) {
-        curl_multi_setopt(f->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)max_connections);
-        curl_multi_setopt(f->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)max_connections);
-        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)max_connections);
-    }
-    if (!f->multi || pthread_create(&f->thread, NULL, engine, f)) {
-        curl_multi_cleanup(f->multi);
+    if (!open_multi(f, max_connections) || pthread_create(&f->thread, NULL, engine, f)) {
+        close_multi(f);
         curl_global_cleanup();
         pthread_cond_destroy(&f->ended);
         pthread_mutex_destroy(&f->lock);
@@ -300,9 +380,9 @@ void fetch_close(struct fetch *f) {
     pthread_mutex_lock(&f->lock);
     f->closing = true;
     pthread_mutex_unlock(&f->lock);
-    curl_multi_wakeup(f->multi);
+    wake(f);
     pthread_join(f->thread, NULL);
-    curl_multi_cleanup(f->multi);
+    close_multi(f);
     curl_global_cleanup();
     pthread_cond_destroy(&f->ended);
     pthread_mutex_destroy(&f->lock);
@@ -325,7 +405,7 @@ void fetch_start(struct fetch *f, struct fetch_request *r) {
     r->next = NULL;
     *at = r;
     pthread_mutex_unlock(&f->lock);
-    curl_multi_wakeup(f->multi);
+    wake(f);
 }
 
 bool fetch_done(struct fetch *f, const struct fetch_request *r) {
@@ -338,7 +418,7 @@ bool fetch_done(struct fetch *f, const struct fetch_request *r) {
 void fetch_cancel(struct fetch *f, struct fetch_request *r) {
     pthread_mutex_lock(&f->lock);
     r->cancelled = true;
-    curl_multi_wakeup(f->multi);
+    wake(f);
     while (!r->done)
         pthread_cond_wait(&f->ended, &f->lock);
     pthread_mutex_unlock(&f->lock);
