@@ -57,15 +57,17 @@ static double threshold_of(int bin) {
     return fmin(fmax(value, 1.0 / BINS), 1 - 1.0 / BINS);
 }
 
+static double log_odds(double p) { return log(p / (1 - p)); }
+
 static int spread(const struct histogram *h, int count, double *ret_on) {
     int n = 0, inside = h->n_inside ? count / 3 : 0, even = count / 3, all = count - inside - even;
     if (!h->n_all)
         return 0;
     for (int i = 0; i < all; i++) /* tail shares 0.5 … 1e-5, evenly in their logarithm */
         ret_on[n++] = threshold_of(bin_with_tail(h->all, h->n_all, 0.5 * pow(2e-5, all > 1 ? (double)i / (all - 1) : 0)));
-    double low = ret_on[0], high = ret_on[n - 1];
+    double low = log_odds(ret_on[0]), high = log_odds(ret_on[n - 1]);
     for (int i = 0; i < even; i++)
-        ret_on[n++] = low + (high - low) * (i + 1) / (even + 1);
+        ret_on[n++] = 1 / (1 + exp(-(low + (high - low) * (i + 1) / (even + 1))));
     for (int i = 0; i < inside; i++)
         ret_on[n++] = threshold_of(bin_with_tail(h->inside, h->n_inside, (i + 0.5) / inside));
     qsort(ret_on, (size_t)n, sizeof *ret_on, ascending);
@@ -257,7 +259,7 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double ta
 }
 
 /* docs/scores.md says why these. */
-static const double sample_slack = 0.2, usual_on = 0.65;
+static const double sample_slack = 0.2;
 
 double score_f1_chance(double seizures) { return 0.1 * fmin(1, sqrt(10 / fmax(1, seizures))); }
 
@@ -279,9 +281,8 @@ static void mark_good(const struct score_sweep *s, double target, bool *good) {
         good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, target) >= sample;
 }
 
-static bool more_usual(const struct score_point *a, const struct score_point *b) {
-    double da = fabs(a->on - usual_on), db = fabs(b->on - usual_on);
-    return da < db || (da <= db && a->scores[SCORE_SAMPLE].f1 > b->scores[SCORE_SAMPLE].f1);
+static bool more_careful(const struct score_point *a, const struct score_point *b) {
+    return a->on > b->on || (a->on >= b->on && a->scores[SCORE_SAMPLE].f1 > b->scores[SCORE_SAMPLE].f1);
 }
 
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
@@ -292,7 +293,7 @@ int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
         return -1;
     mark_good(s, target, good);
     for (int i = 0; i < s->n; i++)
-        if (good[i] && (best < 0 || more_usual(&s->points[i], &s->points[best])))
+        if (good[i] && (best < 0 || more_careful(&s->points[i], &s->points[best])))
             best = i;
     return best >= 0 || isinf(target) ? best : score_sweep_best(s, 0);
 }
