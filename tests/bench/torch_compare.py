@@ -37,6 +37,7 @@ from torch_seizure import decays, read_safetensors, write_safetensors  # noqa: E
 BUILD = pathlib.Path(os.environ.get("BRR_BUILD_DIR", ROOT / "build"))
 WIDTHS = {"tiny": ([16, 32, 64, 128], 1, 2), "small": ([32, 64, 128, 256], 2, 4), "base": ([64, 128, 256, 512], 3, 6)}
 WINDOW, CHANNELS, EPS = 15360, 19, 1e-5
+COMPARED = 4  # windows whose logits are compared
 MOST_APART = {"f32": 1e-3, "bf16": 1e-1}  # logits, relative to the largest
 
 
@@ -214,20 +215,21 @@ def same_function(directory, options, rng, peer):
     """One model file and one input through both; the difference of the logits relative to their size."""
     config = config_of(options.preset)
     (directory / "config.json").write_text(json.dumps(config))
+    driver = str(BUILD / "tests" / "golden_net")
     model, x_file, y_file = (directory / f"{name}.safetensors" for name in ("model", "x", "y"))
-    subprocess.run([str(BUILD / "tests" / "golden_net"), "init", str(directory / "config.json"), "5", str(model)], check=True)
+    subprocess.run([driver, "init", str(directory / "config.json"), "5", str(model)], check=True)
     weights, metadata = read_safetensors(model)
     weights["head.out.weight"] *= 40  # logits of a size that can be compared
     write_safetensors(model, weights, metadata)
-    x = rng.standard_normal((options.batch, CHANNELS, WINDOW)).astype(np.float32)
-    few = x[:4]  # as many as can be compared without waiting long
-    write_safetensors(x_file, {"x": few})
-    subprocess.run([str(BUILD / "bin" / "brr-op"), "detector", str(x_file), str(y_file), "--device", options.device, "--dtype",
-                    options.dtype, "--attr", f"checkpoint={model}"], check=True, stdout=subprocess.DEVNULL)
+    x = rng.standard_normal((options.batch, WINDOW, CHANNELS)).astype(np.float32)
+    write_safetensors(x_file, {"x": x[:COMPARED]}, {"settings": json.dumps({"precision": options.dtype})})
+    environment = dict(os.environ, BRR_TEST_DEVICE="cuda:0" if options.device == "cuda" else "cpu")
+    subprocess.run([driver, "infer", str(model), str(x_file), str(y_file)], check=True, env=environment)
     ours = read_safetensors(y_file)[0]["logits"]
+    channels_first = torch.tensor(x, device=peer.device).transpose(1, 2).contiguous()
     with torch.inference_mode(), peer.precision():
-        theirs = Detector(weights, config, False, peer).forward(torch.tensor(few, device=peer.device)).float().cpu().numpy()
-    return weights, config, torch.tensor(x, device=peer.device), float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+        theirs = Detector(weights, config, False, peer).forward(channels_first[:COMPARED]).float().cpu().numpy()
+    return weights, config, channels_first, float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
 def main():

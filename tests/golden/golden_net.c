@@ -39,7 +39,8 @@ static int read_config(struct golden *g, const char *text, const char *name) {
 
 static int open_net(struct golden *g, int batch, bool training, enum dtype precision) {
     struct seizure_options options = {.max_batch = batch, .training = training, .precision = precision};
-    int rc = device_open("cpu", 0, &g->dev, &g->err);
+    const char *device = getenv("BRR_TEST_DEVICE"); /* infer alone runs on others than the CPU */
+    int rc = device_open(device ? device : "cpu", 0, &g->dev, &g->err);
     if (!rc)
         rc = stream_open(g->dev, STREAM_NORMAL, &g->s, &g->err);
     return rc ? rc : seizure_new(g->dev, &g->config, &options, &g->net, &g->err);
@@ -146,12 +147,28 @@ static int put_logits(struct golden *g, const struct tensor *t) {
 }
 
 static int infer(struct golden *g) {
-    struct tensor x = input(g),
-                  logits = tensor_2d(calloc((size_t)(x.dim[0] * x.dim[1]), sizeof(float)), DTYPE_F32, x.dim[0], x.dim[1]);
-    int rc = seizure_infer(g->net, g->s, &x, &logits, &g->err);
+    struct tensor host_x = input(g), x = host_x, host_logits = tensor_2d(NULL, DTYPE_F32, x.dim[0], x.dim[1]), logits = host_logits;
+    size_t x_bytes = tensor_span_bytes(&x), bytes = tensor_span_bytes(&logits);
+    host_logits.data = malloc(bytes);
+    int rc = host_logits.data ? 0 : err_set(&g->err, ERR_EXHAUSTED, "out of memory");
+    x.data = NULL;
     if (!rc)
-        rc = put_logits(g, &logits);
-    free(logits.data);
+        rc = device_alloc(g->dev, x_bytes, &x.data, &g->err);
+    if (!rc)
+        rc = device_alloc(g->dev, bytes, &logits.data, &g->err);
+    if (!rc)
+        rc = stream_to_device(g->s, x.data, host_x.data, x_bytes, &g->err);
+    if (!rc)
+        rc = seizure_infer(g->net, g->s, &x, &logits, &g->err);
+    if (!rc)
+        rc = stream_to_host(g->s, host_logits.data, logits.data, bytes, &g->err);
+    if (!rc)
+        rc = stream_sync(g->s, &g->err);
+    if (!rc)
+        rc = put_logits(g, &host_logits);
+    device_free(g->dev, x.data);
+    device_free(g->dev, logits.data);
+    free(host_logits.data);
     return rc;
 }
 
