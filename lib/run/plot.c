@@ -371,7 +371,8 @@ int plot_training(const char *path, const struct plot_training *t, struct err *e
     if (t->best_step >= 0) {
         double x = LEFT + TRAINING_WIDTH * t->best_step / last_x;
         svg_line(&g, x, TRAINING_TOP, x, bottom, "best");
-        svg_text(&g, x + 5, bottom - 8, "tick", "start", "best");
+        bool at_end = t->best_step > 0.9 * last_x;
+        svg_text(&g, at_end ? x - 5 : x + 5, bottom - 8, "tick", at_end ? "end" : "start", "best");
     }
     for (int i = 0; i < t->n_losses; i++)
         draw_curve(&g, &t->losses[i], last_x, &loss, i);
