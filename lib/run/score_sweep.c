@@ -259,7 +259,7 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double ta
 }
 
 /* docs/scores.md says why these. */
-static const double sample_slack = 0.2;
+static const double sample_slack = 0.1;
 
 double score_f1_chance(double seizures) { return 0.1 * fmin(1, sqrt(10 / fmax(1, seizures))); }
 

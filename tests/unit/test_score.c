@@ -354,6 +354,7 @@ static void of_thresholds_that_are_as_good_but_for_chance_the_most_careful_is_ta
     assert_int_equal(best_of((double[]){0.95, 0.90, 0.86, 0.6, 0.2}, NULL, NULL, 5, 4000, 0), 0);
     assert_int_equal(best_of((double[]){0.2, 0.2, 0.2, 0.6, 0.9}, NULL, NULL, 5, 10, 0), 4);
     assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.2, 0.2}, (double[]){0.7, 0.7, 0.4, 0.3, 0.3}, NULL, 5, 10, 0), 1);
+    assert_int_equal(best_of((double[]){0.9, 0.9, 0.9, 0.9, 0.2}, (double[]){0.9, 0.85, 0.81, 0.75, 0.3}, NULL, 5, 10, 0), 2);
     assert_int_equal(best_of((double[]){0.2, 0.3, 0.9, 0.3, 0.2, 0.2, 0.3, 0.9, 0.3, 0.2},
                              (double[]){0.5, 0.5, 0.50, 0.5, 0.5, 0.5, 0.5, 0.55, 0.5, 0.5}, NULL, 10, 10, 0),
                      7); /* of equal ones that which covers the seizures best */
