@@ -52,6 +52,14 @@ struct brrctl_job_file {
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
+/* Follows a job to its end, its progress on stderr as submit --watch shows it (not with --json). Gives an exit code: 0 when it
+ * ended, however it ended. */
+struct brrctl_end {
+    Brr__V1__JobState state;
+    char reason[1024], result[8192]; /* result: JSON, "" = none */
+};
+int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret);
+
 /* A call that answers with a model; printed. */
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
 

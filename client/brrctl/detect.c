@@ -1,4 +1,5 @@
-/* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. */
+/* detect FILE|DIR …: many recordings through a model, an events TSV for each; a few in flight at a time. Those of a store are done
+ * by the daemon (detect_server.c). */
 #include <ctype.h>
 #include <math.h>
 #include <pthread.h>
@@ -11,26 +12,19 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect_table.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
 #include "data/labels.h"
 
 enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
 
-struct item {
-    char *path, *output; /* output: below --output */
-    bool done;
-    int n_events;
-    double duration_s, seizure_s;
-    struct brr_error err; /* code 0 = fine */
-};
-
 struct batch {
     const struct arguments *o;
     char model[4096]; /* REF */
     brr_client *client;
     const char *root; /* of the folder being searched */
-    struct item *items;
+    struct detect_item *items;
     int n, capacity;
     pthread_mutex_t lock; /* next, finished, and the terminal */
     int next, finished, failed;
@@ -49,13 +43,13 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     if (b->n == MAX_RECORDINGS)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; do them in parts", MAX_RECORDINGS);
     if (b->n == b->capacity) {
-        struct item *more = realloc(b->items, sizeof *more * (size_t)(b->capacity = b->capacity ? 2 * b->capacity : 64));
+        struct detect_item *more = realloc(b->items, sizeof *more * (size_t)(b->capacity = b->capacity ? 2 * b->capacity : 64));
         if (!more)
             return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
         b->items = more;
     }
-    struct item *item = &b->items[b->n];
-    *item = (struct item){.path = strdup(path), .output = strdup(output)};
+    struct detect_item *item = &b->items[b->n];
+    *item = (struct detect_item){.path = strdup(path), .output = strdup(output)};
     b->n++;
     return item->path && item->output ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
 }
@@ -76,12 +70,12 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
 }
 
 static int by_output(const void *a, const void *b) {
-    return strcmp(((const struct item *)a)->output, ((const struct item *)b)->output);
+    return strcmp(((const struct detect_item *)a)->output, ((const struct detect_item *)b)->output);
 }
 
 /* Two recordings that would write the same file are a mistake. */
 static int check_outputs(const struct batch *b, struct err *err) {
-    struct item *sorted = malloc(sizeof *sorted * (size_t)b->n);
+    struct detect_item *sorted = malloc(sizeof *sorted * (size_t)b->n);
     int rc = sorted ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
     if (sorted) {
         memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
@@ -109,23 +103,13 @@ static int collect(struct batch *b, struct err *err) {
 
 /* ---- the work ---- */
 
-static void set_error(struct item *item, const struct err *err) {
+static void set_error(struct detect_item *item, const struct err *err) {
     item->err = (struct brr_error){.code = err->code};
     str_copy(item->err.message, sizeof item->err.message, err->message);
     str_copy(item->err.cause, sizeof item->err.cause, err->cause);
 }
 
-static int make_folder(const char *path, struct err *err) {
-    char dir[8192];
-    str_copy(dir, sizeof dir, path);
-    char *slash = strrchr(dir, '/');
-    if (!slash || slash == dir)
-        return 0;
-    *slash = '\0';
-    return fsio_mkdirs(dir, err);
-}
-
-static void detect_one(struct batch *b, struct item *item) {
+static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
     struct detection_config config = {.replay = {.model = b->model,
                                                  .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
@@ -136,7 +120,7 @@ static void detect_one(struct batch *b, struct item *item) {
         set_error(item, &err);
         return;
     }
-    if (!detection_run(&d, b->client, &item->err) && !make_folder(item->output, &err))
+    if (!detection_run(&d, b->client, &item->err) && !detect_make_folder(item->output, &err))
         detection_write_events(&d, item->output, &err);
     if (err.code)
         set_error(item, &err);
@@ -147,19 +131,10 @@ static void detect_one(struct batch *b, struct item *item) {
 }
 
 /* Under the lock. */
-static void report(struct batch *b, const struct item *item) {
+static void report(struct batch *b, const struct detect_item *item) {
     char bar[OUTPUT_BAR_SIZE];
     if (b->o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "recording", item->path);
-        json_put_str(w, "output", item->err.code ? NULL : item->output);
-        json_put_f64(w, "duration_s", item->duration_s);
-        json_put_i64(w, "events", item->n_events);
-        json_put_f64(w, "seizure_s", item->seizure_s);
-        json_put_str(w, "error", item->err.code ? item->err.message : NULL);
-        json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
-        output_end(&out);
+        detect_item_json(item);
     } else if (b->terminal) {
         fprintf(stderr, "\r\033[K%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
                 fsio_basename(item->path));
@@ -175,7 +150,7 @@ static void *work(void *arg) {
     struct batch *b = arg;
     pthread_mutex_lock(&b->lock);
     while (b->next < b->n) {
-        struct item *item = &b->items[b->next++];
+        struct detect_item *item = &b->items[b->next++];
         pthread_mutex_unlock(&b->lock);
         detect_one(b, item);
         pthread_mutex_lock(&b->lock);
@@ -190,32 +165,12 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void print_table(const struct batch *b) {
-    double hours = 0, seizure_s = 0;
-    int events = 0;
-    if (b->terminal)
-        fputs("\r\033[K", stderr);
-    printf("%-48s %10s %7s %10s\n", "recording", "seconds", "events", "seizure s");
-    for (int i = 0; i < b->n; i++) {
-        const struct item *x = &b->items[i];
-        if (!x->done)
-            continue;
-        if (x->err.code)
-            printf("%-48s failed: %s%s%s\n", fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
-        else
-            printf("%-48s %10.1f %7d %10.1f\n", fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
-        hours += x->err.code ? 0 : x->duration_s / 3600;
-        seizure_s += x->err.code ? 0 : x->seizure_s;
-        events += x->err.code ? 0 : x->n_events;
-    }
-    printf("%d recordings, %.2f hours, %d events, %.1f s of seizure", b->finished - b->failed, hours, events, seizure_s);
-    printf(b->failed ? "; %d failed\n" : "\n", b->failed);
-}
-
 static int finish(const struct batch *b) {
     int code = b->failed ? EXIT_FAILED : 0;
+    if (b->terminal)
+        fputs("\r\033[K", stderr);
     if (!b->o->json)
-        print_table(b);
+        detect_table_print(b->items, b->n);
     for (int i = 0; i < b->n; i++)
         if (hopeless(&b->items[i].err))
             return brrctl_fail_call(&b->items[i].err);
@@ -243,6 +198,9 @@ int cmd_detect(const struct arguments *o) {
     struct batch b = {.o = o, .terminal = isatty(STDERR_FILENO) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct err err;
     int code;
+    for (int i = 0; i < o->n_args; i++)
+        if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
+            return detect_on_server(o);
     if (!o->model || !o->output) {
         fprintf(stderr, "brrctl: detect needs %s\n",
                 o->model ? "--output: the folder for the events files"

@@ -14,7 +14,7 @@ enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 static const struct {
     const char *key;
     bool scheme;
-} path_keys[] = {{"data.source", true}, {"model.init_from", false}, {"evaluate.checkpoint", false}};
+} path_keys[] = {{"data.source", true}, {"model.init_from", false}, {"evaluate.checkpoint", false}, {"detect.model", false}};
 
 /* The value as an absolute path, or false when it is none that this machine should complete. */
 static bool complete(const char *value, bool scheme, const char *dir, char *buf, size_t size) {

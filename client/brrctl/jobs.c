@@ -44,7 +44,9 @@ static void print_row(const Brr__V1__Job *job) {
 }
 
 struct watching {
+    FILE *out; /* of the progress */
     bool json, terminal;
+    struct brrctl_end *end; /* NULL: the end is printed */
     int64_t shown_step;
     char phase[24], note[256]; /* shown last */
     int exit;
@@ -65,13 +67,13 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
         str_format(line, sizeof line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar,
                    (long long)at, (long long)of);
     if (w->terminal) {
-        printf("\r\033[K%s", line);
+        fprintf(w->out, "\r\033[K%s", line);
     } else if (strcmp(w->phase, p->phase) || (training && p->step / 20 != w->shown_step / 20)) {
-        puts(line);
+        fprintf(w->out, "%s\n", line);
     }
     str_copy(w->phase, sizeof w->phase, p->phase);
     w->shown_step = p->step;
-    fflush(stdout);
+    fflush(w->out);
 }
 
 static void print_end(struct watching *w, const Brr__V1__Job *job) {
@@ -107,28 +109,48 @@ static void show_note(struct watching *w, const Brr__V1__Job *job) {
     fprintf(stderr, "%sbrrctl: note: %s\n", w->terminal ? "\r\033[K" : "", job->reason);
 }
 
+static void keep_end(struct watching *w, const Brr__V1__Job *job) {
+    w->exit = 0;
+    w->end->state = job->state;
+    str_copy(w->end->reason, sizeof w->end->reason, job->reason);
+    str_copy(w->end->result, sizeof w->end->result, job->result_json);
+    if (w->terminal)
+        fputs("\r\033[K", w->out);
+}
+
 static bool on_update(void *ctx, const void *message) {
     struct watching *w = ctx;
     const Brr__V1__JobUpdate *u = message;
     if (!u->job)
         return true;
     show_note(w, u->job);
-    if (w->json && !u->final)
+    if (w->json && !u->final && !w->end)
         print_json(u->job);
     else if (!w->json && u->job->progress && !u->final)
         draw(w, u->job);
-    if (u->final)
+    if (u->final && w->end)
+        keep_end(w, u->job);
+    else if (u->final)
         print_end(w, u->job);
     return !u->final;
 }
 
-static int watch_job(const struct arguments *o, const char *id) {
+static int follow_job(const struct arguments *o, const char *id, struct watching *w) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Watch", &brr__v1__job_update__descriptor, 0};
-    struct watching w = {.json = o->json, .terminal = isatty(STDOUT_FILENO), .exit = EXIT_FAILED};
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)id;
-    int code = brrctl_follow(o, &method, &in.base, on_update, &w);
-    return code ? code : w.exit;
+    int code = brrctl_follow(o, &method, &in.base, on_update, w);
+    return code ? code : w->exit;
+}
+
+static int watch_job(const struct arguments *o, const char *id) {
+    struct watching w = {.out = stdout, .json = o->json, .terminal = isatty(STDOUT_FILENO), .exit = EXIT_FAILED};
+    return follow_job(o, id, &w);
+}
+
+int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret) {
+    struct watching w = {.out = stderr, .json = o->json, .terminal = isatty(STDERR_FILENO), .end = ret, .exit = EXIT_FAILED};
+    return follow_job(o, id, &w);
 }
 
 /* Before the job runs beside it: whether it will take longer than its limit. Who watches is told by the running job. */

@@ -47,8 +47,10 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
                (long long)v->largest_micro_batch);
     if (v->parameters)
         printf("  %-18s %lld\n", "parameters", (long long)v->parameters);
-    if (v->recordings)
+    if (v->recordings && v->windows_per_epoch)
         printf("  %-18s %lld, %lld windows an epoch\n", "recordings", (long long)v->recordings, (long long)v->windows_per_epoch);
+    else if (v->recordings)
+        printf("  %-18s %lld\n", "recordings", (long long)v->recordings);
     if (v->steps)
         printf("  %-18s %lld\n", "steps", (long long)v->steps);
     if (v->seconds_per_step > 0)

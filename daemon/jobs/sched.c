@@ -278,6 +278,8 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
         rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);
     if (!rc)
         rc = pin_model(s, job, "model.init_from", file->init_from, err);
+    if (!rc)
+        rc = pin_model(s, job, "detect.model", file->detect.model, err);
     return rc ? rc : fsio_mkdirs(job->directory, err);
 }
 

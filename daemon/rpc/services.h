@@ -43,6 +43,8 @@ extern const struct rpc_method svc_validate[];
 extern const size_t svc_validate_count;
 extern const struct rpc_method svc_logs[];
 extern const size_t svc_logs_count;
+extern const struct rpc_method svc_events[];
+extern const size_t svc_events_count;
 extern const struct rpc_method svc_metrics[];
 extern const size_t svc_metrics_count;
 extern const struct rpc_method svc_admin[];

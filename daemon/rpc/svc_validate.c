@@ -23,6 +23,9 @@ struct validate {
     struct jobfile job;
     struct estimate_config config;
     struct estimate estimate;
+    char model_path[LIVE_PATH]; /* detect: a model that is no object; of an object what it says of itself is read at once */
+    struct modelfile model;
+    bool model_read;
     int64_t default_wall_clock_ms;
     bool limit_only; /* the limit alone is asked about */
     char data_root[4096], device[32];
@@ -82,17 +85,18 @@ struct named_model {
     const char *key, *ref;
     bool any_tensors; /* of any file of tensors, else a model with its metadata */
 };
-static int named_models(const struct jobfile *job, struct named_model ret[2]) {
+enum { MAX_NAMED = 3 };
+static int named_models(const struct jobfile *job, struct named_model ret[MAX_NAMED]) {
     ret[0] = (struct named_model){"evaluate.checkpoint", job->evaluate.checkpoint, false};
     ret[1] = (struct named_model){"model.init_from", job->init_from, true};
-    return 2;
+    ret[2] = (struct named_model){"detect.model", job->detect.model, false};
+    return MAX_NAMED;
 }
 
 /* A model in a store: there, whole, and a model. A store that does not answer now may do so when the job runs. */
 static int look_at_object(struct validate *v, const struct named_model *m, struct err *err) {
     struct model_lease lease = {0};
     struct safetensors *tensors = NULL;
-    struct modelfile file;
     struct err why = {0};
     int rc = model_lease_take(&v->source, m->ref, &v->stop, &lease, &why);
     if (rc == ERR_UNAVAILABLE || why.room != ERR_ROOM_ENOUGH) {
@@ -101,11 +105,12 @@ static int look_at_object(struct validate *v, const struct named_model *m, struc
         return 0;
     }
     if (!rc) {
-        rc = m->any_tensors ? safetensors_open(lease.path, &tensors, &why) : modelfile_read(lease.path, &file, &why);
+        rc = m->any_tensors ? safetensors_open(lease.path, &tensors, &why) : modelfile_read(lease.path, &v->model, &why);
         if (rc)
             err_wrap(&why, "model %.200s cannot be used", m->ref);
         else
             fact(v, m->key, arena_printf(&v->arena, "%s, SHA-256 %s", m->ref, lease.sha256));
+        v->model_read = !rc && !m->any_tensors;
         safetensors_close(tensors);
         model_lease_drop(&lease);
     }
@@ -115,7 +120,7 @@ static int look_at_object(struct validate *v, const struct named_model *m, struc
 }
 
 static int look_at_objects(struct validate *v, struct err *err) {
-    struct named_model models[2];
+    struct named_model models[MAX_NAMED];
     int n = named_models(&v->job, models), rc = 0;
     for (int i = 0; i < n && !rc; i++)
         if (models[i].ref && model_fetch_is_url(models[i].ref))
@@ -123,9 +128,31 @@ static int look_at_objects(struct validate *v, struct err *err) {
     return rc;
 }
 
+/* Without a model that can be looked at now there is nothing to say. */
+static void look_at_detect(struct validate *v) {
+    struct arena *a = &v->arena;
+    const struct estimate *e = &v->estimate;
+    if (*v->model_path && !modelfile_read(v->model_path, &v->model, &v->err))
+        v->model_read = true;
+    if (!v->model_read || v->err.code || estimate_detect(&v->config, &v->model, &v->estimate, &v->err))
+        return;
+    fact(v, "montage", v->model.montage);
+    if (!v->config.data_root)
+        return;
+    fact(v, "data", v->config.data_root);
+    fact(v, "hours", arena_printf(a, "%.2f", e->hours));
+    if (e->unreadable)
+        fact(v, "cannot be used", arena_printf(a, "%lld recordings; the job will list them", (long long)e->unreadable));
+}
+
 static void work(uv_work_t *request) {
     struct validate *v = request->data;
     char text[400];
+    if (v->job.kind == JOB_KIND_DETECT) {
+        if (!look_at_objects(v, &v->err))
+            look_at_detect(v);
+        return;
+    }
     if ((!v->limit_only && look_at_objects(v, &v->err)) || v->job.kind != JOB_KIND_TRAIN ||
         estimate_train(&v->config, &v->estimate, &v->err))
         return;
@@ -178,7 +205,7 @@ static void done(uv_work_t *request, int status) {
 /* What Submit would say of the models that are named. */
 static int resolve_named(struct validate *v, struct err *err) {
     struct services *s = services_of(v->call);
-    struct named_model models[2];
+    struct named_model models[MAX_NAMED];
     char path[LIVE_PATH], label[LIVE_NAME];
     const struct source_store *store;
     const char *object;
@@ -191,6 +218,8 @@ static int resolve_named(struct validate *v, struct err *err) {
                                      : models_resolve(s->models, ref, path, label, err);
         if (rc && !model_fetch_is_url(ref))
             err_wrap(err, "%s", models[i].key);
+        else if (!rc && ref == v->job.detect.model && !model_fetch_is_url(ref))
+            str_copy(v->model_path, sizeof v->model_path, path);
     }
     return rc;
 }

@@ -385,7 +385,7 @@ int labels_load(const char *edf_path, const char *format, const struct edf *edf,
     q.automatic = !strcmp(format, "auto");
     if (strlen(edf_path) + sizeof "-summary.txt" > PATH_SIZE)
         return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
-    bool known = false, found = false;
+    bool known = !strcmp(format, "none"), found = false;
     int rc = 0;
     for (int i = 0; i < N_SOURCES && !found && !rc; i++) {
         if (!q.automatic && strcmp(format, SOURCES[i].name) != 0 && strcmp(format, SOURCES[i].other_name) != 0)

@@ -39,11 +39,11 @@ struct labels {
 /* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations". */
 const char *labels_source_name(enum labels_source source);
 
-/* Labels of the recording at edf_path. format: a name of labels_source_name but "none" (also "csv_bi"), or
+/* Labels of the recording at edf_path. format: a name of labels_source_name (also "csv_bi"), or
  * "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations that exists for this recording. edf: the
- * open recording, or NULL to open it when annotations are wanted. In "auto" annotations count as a source only when one of them is
- * a seizure. Errors: INVALID names file:line and what was expected; an unknown format is INVALID too. On success (also with source
- * LABELS_NONE) labels_done frees. */
+ * open recording, or NULL to open it when annotations are wanted. "none": nothing is looked for, the source is LABELS_NONE. In
+ * "auto" annotations count as a source only when one of them is a seizure. Errors: INVALID names file:line and what was expected;
+ * an unknown format is INVALID too. On success (also with source LABELS_NONE) labels_done frees. */
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
 

@@ -10,10 +10,11 @@
 #include "base/str.h"
 #include "data/edf.h"
 #include "data/labels.h"
+#include "data/montage.h"
 #include "data/sampler.h"
 #include "run/step.h"
 
-enum { MEASURED_STEPS = 2 };
+enum { MEASURED_STEPS = 2, DETECT_BATCH = 8 };
 
 /* ---- memory ---- */
 
@@ -225,6 +226,63 @@ int estimate_train(const struct estimate_config *c, struct estimate *ret, struct
     if (!rc && c->measure && ret->largest_micro_batch)
         rc = measure(c, ret, err);
     ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    return rc;
+}
+
+/* ---- detection ---- */
+
+struct count {
+    const struct estimate_config *config;
+    const char *montage;
+    struct estimate *e;
+};
+
+/* Whether the recording has the channels that the montage asks for. */
+static bool fits_montage(const struct edf_info *info, const char *name) {
+    const char **labels = calloc((size_t)info->n_signals + 1, sizeof *labels);
+    struct montage *montage = NULL;
+    int n = 0;
+    for (int i = 0; labels && i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
+        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0)
+            labels[n++] = info->signals[i].label;
+    bool fits = n && !montage_new(name, labels, n, &montage, NULL);
+    montage_free(montage);
+    free(labels);
+    return fits;
+}
+
+static int count_recording(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    struct count *c = ctx;
+    const struct jobfile *job = c->config->job;
+    struct edf *edf = NULL;
+    char path[4096];
+    (void)size_bytes;
+    if (!is_recording(relative_path) || (job->data.max_files && c->e->recordings >= job->data.max_files))
+        return 0;
+    int rc = fsio_join(path, sizeof path, c->config->data_root, relative_path, err);
+    if (rc)
+        return rc;
+    c->e->recordings++;
+    if (edf_open_header(path, &edf, NULL) || !fits_montage(edf_info(edf), c->montage))
+        c->e->unreadable++;
+    else
+        c->e->hours += edf_info(edf)->duration_s / 3600;
+    edf_close(edf);
+    return 0;
+}
+
+int estimate_detect(const struct estimate_config *c, const struct modelfile *model, struct estimate *ret, struct err *err) {
+    struct seizure_options options = {.max_batch = DETECT_BATCH, .precision = DTYPE_F32};
+    struct seizure_memory memory;
+    struct count count = {.config = c, .montage = model->montage, .e = ret};
+    *ret = (struct estimate){.parameters = seizure_parameter_count(&model->model)};
+    int rc = seizure_memory(&model->model, &options, &memory, err);
+    if (rc)
+        return rc;
+    ret->memory_bytes = memory.total;
+    rc = c->data_root ? fsio_walk(c->data_root, count_recording, &count, err) : 0;
+    if (!rc && c->data_root && !ret->recordings)
+        rc = err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->data_root);
     return rc;
 }
 

@@ -1,5 +1,6 @@
-/* estimate: what a train job would need and take, without starting it: memory from the plan, steps from the headers and labels of
- * the recordings (no cache is built), seconds from a short measurement of the device. Any thread; opens the device for itself. */
+/* estimate: what a train or detect job would need and take, without starting it: memory from the plan, steps from the headers and
+ * labels of the recordings (no cache is built), seconds from a short measurement of the device. Any thread; opens the device for
+ * itself. */
 #ifndef BRR_RUN_ESTIMATE_H
 #define BRR_RUN_ESTIMATE_H
 #include <stdbool.h>
@@ -9,6 +10,7 @@
 #include "base/err.h"
 #include "kernels/device.h"
 #include "run/jobfile.h"
+#include "run/modelfile.h"
 
 struct estimate {
     int64_t parameters, memory_bytes;
@@ -36,6 +38,8 @@ struct estimate_config {
 /* Whether training of `seconds` goes past the limit of one attempt: limits.wall_clock, else the daemon's default (not above 0:
  * none). Then one sentence for people with both figures and what will happen. */
 bool estimate_past_limit(const struct jobfile *job, int64_t default_limit_ms, double seconds, char *buf, size_t size);
+/* A detect job with this model: parameters, memory, recordings, those that cannot be used and the hours of the others. */
+int estimate_detect(const struct estimate_config *config, const struct modelfile *model, struct estimate *ret, struct err *err);
 int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);
 
 #endif

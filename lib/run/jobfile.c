@@ -130,6 +130,9 @@ static const struct option job_rows[] = {
     {"evaluate.alarm_hop_s", OPTION_F64, J(evaluate.alarm_hop_s), "5", 0, 120, NULL,
      "alarms are scored too, decided this often; 0 = not"},
     {"evaluate.plots", OPTION_I64, J(evaluate.plots), "20", 0, 100000, NULL, "recordings that get a picture (SVG)"},
+
+    {"detect.model", OPTION_STRING, J(detect.model), "null", 0, 0, NULL,
+     "detect: job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
 };
 static const struct option_table job_table = {job_rows, sizeof job_rows / sizeof *job_rows};
 
@@ -277,35 +280,39 @@ static int read_training(struct raw *raw, const struct yaml_node *root, const ch
 
 /* Keys that would do nothing. */
 static int check_idle(const struct jobfile *job, struct err *err) {
-    static const char *const train[] = {"evaluate"}, *const evaluate[] = {"data.validation_fraction", "data.resident"};
-    bool trains = job->kind == JOB_KIND_TRAIN;
-    const char *const *idle = trains ? train : evaluate;
-    for (size_t i = 0; i < (trains ? sizeof train / sizeof *train : sizeof evaluate / sizeof *evaluate); i++) {
-        const struct yaml_node *node = yaml_path(job->root, idle[i]);
+    static const char *const train[] = {"evaluate", "detect", NULL};
+    static const char *const evaluate[] = {"data.validation_fraction", "data.resident", "detect", NULL};
+    static const char *const detect[] = {
+        "data.validation_fraction", "data.resident", "data.labels", "data.unlabeled", "evaluate", "limits.auto_resume", NULL};
+    static const char *const *const idle[] = {[JOB_KIND_TRAIN] = train, [JOB_KIND_EVALUATE] = evaluate, [JOB_KIND_DETECT] = detect};
+    for (const char *const *key = idle[job->kind]; *key; key++) {
+        const struct yaml_node *node = yaml_path(job->root, *key);
         if (node)
-            return options_error(node, job->file, err, "%s: it does nothing in a job of kind %s; leave it out", idle[i],
+            return options_error(node, job->file, err, "%s: it does nothing in a job of kind %s; leave it out", *key,
                                  job->kind_name);
     }
     return 0;
 }
 
-/* What an evaluate job takes from its checkpoint must not seem to be the job's choice. */
-static int check_evaluate(const struct jobfile *job, struct err *err) {
+/* What the model decides must not seem to be the job's choice. */
+static int check_fixed(const struct jobfile *job, struct err *err) {
     static const char *const fixed[] = {"model",           "training",   "checkpoint",    "data.montage",
                                         "data.window_s",   "data.hop_s", "data.notch_hz", "data.bandpass_hz",
                                         "data.fill_gap_s", "data.split", "data.balance",  "events"};
+    const char *from =
+        job->kind == JOB_KIND_DETECT ? "a detect job takes it from its model" : "an evaluate job takes it from its checkpoint";
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const struct yaml_node *node = yaml_path(job->root, fixed[i]);
         if (node)
-            return options_error(node, job->file, err, "%s: an evaluate job takes it from its checkpoint; leave it out", fixed[i]);
+            return options_error(node, job->file, err, "%s: %s; leave it out", fixed[i], from);
     }
     return 0;
 }
 
 static int refuse_unsupported(const struct jobfile *job, struct err *err) {
-    if (job->kind > JOB_KIND_EVALUATE)
-        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train and evaluate", job->file,
-                       job->kind_name);
+    if (job->kind > JOB_KIND_DETECT)
+        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet; supported kinds are train, evaluate and detect",
+                       job->file, job->kind_name);
     if (job->checkpoint.upload && strcmp(job->checkpoint.upload, "none") != 0 && !str_starts(job->checkpoint.upload, "store://"))
         return err_set(err, ERR_INVALID,
                        "%s: checkpoint.upload '%s'; expected store://NAME/prefix of a store in daemon.yaml, or none", job->file,
@@ -313,8 +320,11 @@ static int refuse_unsupported(const struct jobfile *job, struct err *err) {
     if (job->kind == JOB_KIND_EVALUATE && !job->evaluate.checkpoint)
         return err_set(err, ERR_INVALID, "%s: an evaluate job needs evaluate.checkpoint (job:ID, store://NAME/KEY or a model file)",
                        job->file);
+    if (job->kind == JOB_KIND_DETECT && !job->detect.model)
+        return err_set(err, ERR_INVALID, "%s: a detect job needs detect.model (job:ID, store://NAME/KEY or a model file)",
+                       job->file);
     int rc = check_idle(job, err);
-    return !rc && job->kind == JOB_KIND_EVALUATE ? check_evaluate(job, err) : rc;
+    return !rc && job->kind != JOB_KIND_TRAIN ? check_fixed(job, err) : rc;
 }
 
 int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena,
@@ -341,7 +351,7 @@ int jobfile_parse(const char *text, const char *file, const char *const *overrid
         (rc = read_model(raw, file, err)) || (rc = read_training(raw, root, file, arena, err)))
         return rc;
     if (!job->name)
-        job->name = arena_printf(arena, "%s-%s", job->kind_name, job->preset);
+        job->name = job->kind == JOB_KIND_DETECT ? job->kind_name : arena_printf(arena, "%s-%s", job->kind_name, job->preset);
     if (!job->name || !job->training.stop_metric)
         return err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", file);
     *ret = *job;

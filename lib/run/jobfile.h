@@ -67,9 +67,12 @@ struct jobfile {
         double alarm_hop_s;
         int64_t plots;
     } evaluate;
+    struct {
+        const char *model; /* as evaluate.checkpoint */
+    } detect;
 };
 
-/* text + overrides ("a.b=value") → *ret. Errors: INVALID (keys), UNSUPPORTED (detect, burst, geodesic: not yet). */
+/* text + overrides ("a.b=value") → *ret. Errors: INVALID (keys), UNSUPPORTED (burst, geodesic: not yet). */
 int jobfile_parse(const char *text, const char *file, const char *const *overrides, int n_overrides, struct arena *arena,
                   struct jobfile *ret, struct err *err);
 /* Texts for keys that are accepted but do nothing. */

@@ -6,7 +6,7 @@
 #include "store/digest.h"
 
 const struct task_kind *task_kind_find(const char *name) {
-    const struct task_kind *kinds[] = {task_train(), task_evaluate()};
+    const struct task_kind *kinds[] = {task_train(), task_evaluate(), task_detect()};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i]->name, name))
             return kinds[i];

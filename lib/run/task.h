@@ -14,7 +14,7 @@
 
 /* What a task tells about itself; fixed size, copied whole. NaN = unknown. */
 struct task_progress {
-    char phase[24]; /* "cache" "train" "validate" "evaluate" */
+    char phase[24]; /* "cache" "train" "validate" "evaluate" "detect" */
     int64_t step, steps, epoch, epochs;
     int64_t done, total; /* within a phase that counts files or recordings */
     double loss, validation_loss, learning_rate, gradient_norm, windows_per_s, data_wait_ratio, eta_s;
@@ -66,7 +66,7 @@ enum task_status { TASK_MORE, TASK_DONE };
 
 /* One row per job kind. */
 struct task_kind {
-    const char *name; /* "train" "evaluate" */
+    const char *name; /* "train" "evaluate" "detect" */
     /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left. */
     int (*open)(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err);
     /* One slice of work. */
@@ -80,6 +80,7 @@ struct task_kind {
 };
 const struct task_kind *task_train(void);
 const struct task_kind *task_evaluate(void);
+const struct task_kind *task_detect(void);
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
 
 /* For tasks: whether a model is named by the URL of an object, and the file of one named by URL or path. */

@@ -225,6 +225,17 @@ static void no_source_is_told_from_no_seizure(void **state) {
     assert_int_equal(load(p, "missing.edf", "auto"), ERR_NOT_FOUND);
 }
 
+static void none_looks_for_nothing(void **state) {
+    struct place *p = *state;
+    put_edf(p, "x_eeg.edf", "+0.5\x14Seizure?\x14@");
+    put_file(p, "x_events.tsv", "not even a table");
+    assert_int_equal(load(p, "x_eeg.edf", "auto"), ERR_INVALID);
+    assert_int_equal(load(p, "x_eeg.edf", "none"), 0);
+    assert_int_equal(p->labels.source, LABELS_NONE);
+    assert_int_equal(p->labels.n_runs, 0);
+    assert_false(p->labels.undecided);
+}
+
 static void auto_prefers_bids_then_csv_then_csv_bi_then_annotations(void **state) {
     struct place *p = *state;
     static const char csv[] = "channel,start_time,stop_time,label,confidence\nTERM,1,2,seiz,1\n";
@@ -384,6 +395,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(faulty_summaries_name_the_line, enter, leave),
         cmocka_unit_test_setup_teardown(edf_annotations_give_seizures, enter, leave),
         cmocka_unit_test_setup_teardown(no_source_is_told_from_no_seizure, enter, leave),
+        cmocka_unit_test_setup_teardown(none_looks_for_nothing, enter, leave),
         cmocka_unit_test_setup_teardown(auto_prefers_bids_then_csv_then_csv_bi_then_annotations, enter, leave),
         cmocka_unit_test_setup_teardown(written_events_read_back, enter, leave),
         cmocka_unit_test(patients_and_splits_come_from_the_path),

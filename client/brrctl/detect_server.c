@@ -1,0 +1,234 @@
+/* detect store://NAME/prefix: a detect job on the daemon's machine, where the recordings are; its events files are written here.
+ * detect job:ID: the same of a job that was queued before. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect_table.h"
+#include "data/labels.h"
+
+enum { PATH_SIZE = 4096, MAX_TSV_BYTES = 256 << 20, JOB_TEXT_BYTES = 64 << 10 };
+
+struct fetching {
+    const struct arguments *o;
+    const char *source; /* what the recordings' paths are relative to */
+    struct detect_item *items;
+    int n, capacity;
+    struct str tsv; /* of the recording in hand, as far as it came */
+    int failed;
+    struct err err;
+};
+
+/* ---- the job ---- */
+
+static int usage(const char *text) {
+    fprintf(stderr, "brrctl: detect: %s\n", text);
+    return EXIT_USAGE;
+}
+
+static int check_arguments(const struct arguments *o, bool job) {
+    if (o->n_args != 1)
+        return usage("store://NAME/prefix and job:ID stand alone; give the others in runs of their own");
+    if (!o->output)
+        return usage("--output: the folder for the events files");
+    if (!job && !o->model)
+        return usage("--model: a served name, job:ID, store://NAME/KEY or a model file");
+    if (job && (o->model || o->id_file))
+        return usage("job:ID has its model and id; leave --model and --id-file out");
+    if (o->chunk_samples > 0 || o->parallel > 0 || !isnan(o->alarm_hop_s))
+        return usage(
+            "--chunk-samples, --parallel and --alarm-hop do nothing where the daemon reads the recordings; leave them out");
+    return 0;
+}
+
+/* A job file; what JSON writes is YAML. */
+static void write_job(const struct arguments *o, const char *source, struct str *text) {
+    char model[PATH_SIZE];
+    struct json_writer w;
+    json_writer_init(&w, text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "kind", "detect");
+    json_begin_object(&w, "data");
+    json_put_str(&w, "source", source);
+    json_end(&w, '}');
+    json_begin_object(&w, "detect");
+    json_put_str(&w, "model", brrctl_ref(o->model, model, sizeof model));
+    json_end(&w, '}');
+    json_end(&w, '}');
+}
+
+static int submit(const struct arguments *o, char *id, size_t id_size) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
+    Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    struct str text;
+    struct err err;
+    int code = EXIT_FAILED;
+    str_init(&text, JOB_TEXT_BYTES);
+    write_job(o, o->args[0], &text);
+    file.yaml = (char *)(uintptr_t)str_cstr(&text);
+    file.name = "detect";
+    in.file = &file;
+    Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
+    str_done(&text);
+    if (!out)
+        return code;
+    for (size_t i = 0; i < out->n_notices; i++)
+        fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
+    str_copy(id, id_size, out->job->id);
+    brr__v1__submit_response__free_unpacked(out, NULL);
+    fprintf(stderr, "brrctl: job %s; should this end before it does: brrctl detect job:%s --output %s\n", id, id, o->output);
+    return o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err) ? brrctl_fail(&err) : 0;
+}
+
+/* Whether the job is one whose end is worth waiting for. */
+static int check_kind(const struct arguments *o, const char *id) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
+    Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
+    int code = EXIT_FAILED;
+    in.id = (char *)(uintptr_t)id;
+    Brr__V1__Job *job = brrctl_call(o, &method, &in.base, &code);
+    if (!job)
+        return code;
+    code = 0;
+    if (strcmp(job->kind, "detect") != 0) {
+        fprintf(stderr, "brrctl: job %s is of kind %s; detect takes job:ID of a detect job alone\n", id, job->kind);
+        code = EXIT_FAILED;
+    }
+    brr__v1__job__free_unpacked(job, NULL);
+    return code;
+}
+
+/* ---- its results ---- */
+
+/* Whether a path stays below the folder it is joined to. */
+static bool stays_below(const char *path) {
+    for (const char *part = path; *part; part += strcspn(part, "/"), part += *part == '/')
+        if (*part == '/' || (part[0] == '.' && part[1] == '.' && (part[2] == '/' || !part[2])))
+            return false;
+    return *path != '\0';
+}
+
+static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents *m) {
+    char name[PATH_SIZE], path[2 * PATH_SIZE], output[2 * PATH_SIZE];
+    if (f->n == f->capacity) {
+        int capacity = f->capacity ? 2 * f->capacity : 64;
+        struct detect_item *more = realloc(f->items, sizeof *more * (size_t)capacity);
+        if (!more) {
+            err_set(&f->err, ERR_EXHAUSTED, "out of memory for %d recordings", f->n);
+            return NULL;
+        }
+        f->items = more;
+        f->capacity = capacity;
+    }
+    struct detect_item *item = &f->items[f->n];
+    *item = (struct detect_item){.done = true, .n_events = (int)m->events, .duration_s = m->duration_s, .seizure_s = m->seizure_s};
+    if (!stays_below(m->recording))
+        err_set(&f->err, ERR_INVALID, "the daemon names a recording '%.200s', which leads out of %s", m->recording, f->o->output);
+    else if (!labels_events_path(m->recording, name, sizeof name, &f->err) &&
+             !fsio_join(output, sizeof output, f->o->output, name, &f->err) &&
+             !fsio_join(path, sizeof path, f->source, m->recording, &f->err)) {
+        item->path = strdup(path);
+        item->output = strdup(output);
+        if (!item->path || !item->output)
+            err_set(&f->err, ERR_EXHAUSTED, "out of memory for %d recordings", f->n);
+    }
+    f->n++;
+    return f->err.code ? NULL : item;
+}
+
+static void set_error(struct detect_item *item, int code, const char *message, const char *cause) {
+    item->err = (struct brr_error){.code = code};
+    str_copy(item->err.message, sizeof item->err.message, message);
+    str_copy(item->err.cause, sizeof item->err.cause, cause);
+}
+
+static bool on_events(void *ctx, const void *message) {
+    struct fetching *f = ctx;
+    const Brr__V1__JobEvents *m = message;
+    str_append(&f->tsv, m->tsv.data, m->tsv.len);
+    if (m->more)
+        return true;
+    struct detect_item *item = add_item(f, m);
+    struct err err = {0};
+    if (!item)
+        return false;
+    if (*m->error)
+        set_error(item, BRR_PRECONDITION, m->error, "");
+    else if (!str_ok(&f->tsv))
+        set_error(item, BRR_EXHAUSTED, "out of memory for its events", "");
+    else if (detect_make_folder(item->output, &err) || fsio_write_atomic(item->output, str_cstr(&f->tsv), f->tsv.len, &err))
+        set_error(item, err.code, err.message, err.cause);
+    f->failed += item->err.code != 0;
+    str_clear(&f->tsv);
+    if (f->o->json)
+        detect_item_json(item);
+    return true;
+}
+
+static int fetch(struct fetching *f, const char *id) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Events", &brr__v1__job_events__descriptor, 0};
+    Brr__V1__JobEventsRequest in = BRR__V1__JOB_EVENTS_REQUEST__INIT;
+    in.id = (char *)(uintptr_t)id;
+    str_init(&f->tsv, MAX_TSV_BYTES);
+    int code = brrctl_follow(f->o, &method, &in.base, on_events, f);
+    str_done(&f->tsv);
+    if (!code && f->err.code)
+        code = brrctl_fail(&f->err);
+    if (!code && !f->o->json)
+        detect_table_print(f->items, f->n);
+    if (!code && f->failed) {
+        fprintf(stderr, "brrctl: %d of %d recordings failed\n", f->failed, f->n);
+        code = EXIT_FAILED;
+    }
+    for (int i = 0; i < f->n; i++) {
+        free(f->items[i].path);
+        free(f->items[i].output);
+    }
+    free(f->items);
+    return code;
+}
+
+/* What the recordings' paths are relative to, as the job's result says, without a '/' at its end. */
+static void read_source(const char *result, char *buf, size_t size) {
+    struct json *json = NULL;
+    if (!json_parse(result, strlen(result), "result", &json, NULL))
+        str_copy(buf, size, json_str(json_get(json, "source"), ""));
+    json_free(json);
+    for (size_t len = strlen(buf); len > 1 && buf[len - 1] == '/'; len--)
+        buf[len - 1] = '\0';
+}
+
+int detect_on_server(const struct arguments *o) {
+    bool job = str_starts(o->args[0], "job:");
+    char id[64] = "", source[PATH_SIZE] = "";
+    struct brrctl_end end = {0};
+    struct err err;
+    int code = check_arguments(o, job);
+    if (code)
+        return code;
+    if (job && !str_copy(id, sizeof id, o->args[0] + strlen("job:")))
+        return usage("there is no job of so long an id");
+    if (fsio_mkdirs(o->output, &err))
+        return brrctl_fail(&err);
+    code = job ? check_kind(o, id) : submit(o, id, sizeof id);
+    if (!code)
+        code = brrctl_watch(o, id, &end);
+    if (code)
+        return code;
+    if (end.state != BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED) {
+        fprintf(stderr, "brrctl: job %s %s%s%s\n", id, brr_job_state_name((int)end.state), *end.reason ? ": " : "", end.reason);
+        if (end.state != BRR__V1__JOB_STATE__JOB_STATE_FAILED)
+            fprintf(stderr, "brrctl: `brrctl resume %s` goes on with what is left\n", id);
+        return EXIT_FAILED;
+    }
+    read_source(end.result, source, sizeof source);
+    return fetch(&(struct fetching){.o = o, .source = source}, id);
+}

@@ -1,0 +1,56 @@
+#include "client/brrctl/detect_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/output.h"
+
+void detect_item_json(const struct detect_item *item) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "recording", item->path);
+    json_put_str(w, "output", item->err.code ? NULL : item->output);
+    json_put_f64(w, "duration_s", item->duration_s);
+    json_put_i64(w, "events", item->n_events);
+    json_put_f64(w, "seizure_s", item->seizure_s);
+    json_put_str(w, "error", item->err.code ? item->err.message : NULL);
+    json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
+    output_end(&out);
+}
+
+void detect_table_print(const struct detect_item *items, int n) {
+    double hours = 0, seizure_s = 0;
+    int events = 0, done = 0, failed = 0;
+    printf("%-48s %10s %7s %10s\n", "recording", "seconds", "events", "seizure s");
+    for (int i = 0; i < n; i++) {
+        const struct detect_item *x = &items[i];
+        if (!x->done)
+            continue;
+        if (x->err.code) {
+            failed++;
+            printf("%-48s failed: %s%s%s\n", fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
+            continue;
+        }
+        printf("%-48s %10.1f %7d %10.1f\n", fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
+        done++;
+        hours += x->duration_s / 3600;
+        seizure_s += x->seizure_s;
+        events += x->n_events;
+    }
+    printf("%d recordings, %.2f hours, %d events, %.1f s of seizure", done, hours, events, seizure_s);
+    if (failed)
+        printf("; %d failed", failed);
+    putchar('\n');
+}
+
+int detect_make_folder(const char *path, struct err *err) {
+    char dir[8192];
+    str_copy(dir, sizeof dir, path);
+    char *slash = strrchr(dir, '/');
+    if (!slash || slash == dir)
+        return 0;
+    *slash = '\0';
+    return fsio_mkdirs(dir, err);
+}

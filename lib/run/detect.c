@@ -1,0 +1,454 @@
+/* The detect task: a model over recordings that need no labels, an events file for each. Montage, filters, window, hop and
+ * thresholds are the model's. A recording that cannot be used is listed and the others are done. After a stop it goes on with the
+ * recordings whose events are not there yet. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "data/edf.h"
+#include "data/labels.h"
+#include "data/loader.h"
+#include "data/manifest.h"
+#include "run/detect_list.h"
+#include "run/task.h"
+#include "run/timeline.h"
+#include "store/mirror.h"
+
+enum { BATCH = 8, WAIT_MS = 20, NAMED = 5 };
+
+/* What came of one entry of the manifest. */
+struct outcome {
+    bool done;
+    double duration_s, seizure_s;
+    int64_t events;
+    char *error; /* malloc'd; of the manifest's bad entries it stands there */
+};
+
+struct detect {
+    const struct jobfile *job;
+    struct task_env env;
+    struct stream *stream;
+    struct manifest *manifest;
+    struct detector *detector;
+    struct outcome *outcomes; /* per entry */
+    struct loader *loader;
+    int64_t *queue, n_queue, at; /* entries to be done, in order; the one in hand */
+    struct timeline *timeline;   /* of it */
+    struct label_run *runs;
+    int64_t n_runs, capacity;
+    double seizure_s;
+    struct detect_list *list;
+    char list_path[DETECT_LIST_PATH];
+    struct task_progress progress;
+    int64_t done, failed, events; /* of all that ended */
+    double hours, seizure_sum_s;
+};
+
+__attribute__((format(printf, 3, 4))) static void tell(struct detect *d, enum task_level level, const char *fmt, ...) {
+    char text[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (d->env.log)
+        d->env.log(d->env.ctx, level, text);
+}
+
+static void report(struct detect *d, const char *phase, int64_t done, int64_t total) {
+    str_copy(d->progress.phase, sizeof d->progress.phase, phase);
+    d->progress.done = done;
+    d->progress.total = total;
+    if (d->env.progress)
+        d->env.progress(d->env.ctx, &d->progress);
+}
+
+static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
+    struct detect *d = ctx;
+    (void)path;
+    report(d, "cache", done, total);
+    bool stop = d->env.stop && atomic_load(d->env.stop);
+    if (stop && d->env.mirror)
+        mirror_stop(d->env.mirror); /* else the fetch of a whole recording would go on */
+    return !stop;
+}
+
+static void detect_close(void *task) {
+    struct detect *d = task;
+    if (!d)
+        return;
+    if (d->env.mirror)
+        mirror_stop(d->env.mirror);
+    timeline_free(d->timeline);
+    loader_stop(d->loader);
+    detect_list_end(d->list);
+    detector_close(d->detector);
+    for (int64_t i = 0; d->outcomes && i < manifest_count(d->manifest); i++)
+        free(d->outcomes[i].error);
+    manifest_close(d->manifest);
+    stream_close(d->stream);
+    free(d->outcomes);
+    free(d->queue);
+    free(d->runs);
+    free(d);
+}
+
+/* ---- opening ---- */
+
+static int open_detector(struct detect *d, struct err *err) {
+    const char *ref = d->job->detect.model;
+    struct task_model model;
+    int rc = task_model_find(&d->env, ref, &model, err);
+    if (rc)
+        return rc;
+    if ((rc = detector_open(d->env.device, model.path, BATCH, &d->detector, err)))
+        return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    int64_t bytes = detector_info(d->detector)->memory_bytes;
+    if (d->env.memory_limit_bytes && bytes > d->env.memory_limit_bytes)
+        return err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
+                       (long long)bytes, (long long)d->env.memory_limit_bytes);
+    tell(d, TASK_INFO, "model %s, SHA-256 %s", ref, model.sha256);
+    return 0;
+}
+
+static int open_data(struct detect *d, struct err *err) {
+    const struct jobfile *job = d->job;
+    const struct modelfile *file = &detector_info(d->detector)->file;
+    struct manifest_config config = {.root = d->env.data_root,
+                                     .mirror = d->env.mirror,
+                                     .cache_dir = d->env.cache_dir,
+                                     .frontend = file->frontend,
+                                     .window = file->model.window,
+                                     .hop = file->hop,
+                                     .labels = "none",
+                                     .unlabeled = "background",
+                                     .fail_on_bad_file = job->data.fail_on_bad_file,
+                                     .workers = (int)job->data.loader_workers,
+                                     .max_files = job->data.max_files,
+                                     .rebuild = job->data.rebuild};
+    config.frontend.montage = file->montage;
+    int rc = manifest_open(&config, cache_progress, d, &d->manifest, err);
+    if (rc)
+        return rc;
+    char bad[600];
+    if (manifest_describe_bad(d->manifest, NAMED, bad, sizeof bad))
+        tell(d, TASK_WARN, "%s", bad);
+    size_t n = (size_t)manifest_count(d->manifest);
+    d->outcomes = calloc(n + 1, sizeof *d->outcomes);
+    d->queue = calloc(n + 1, sizeof *d->queue);
+    return d->outcomes && d->queue ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", n);
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Two recordings that would write the same file are a mistake. */
+static int check_outputs(const struct detect *d, struct err *err) {
+    int64_t n = manifest_count(d->manifest), given = 0;
+    char **paths = calloc((size_t)n + 1, sizeof *paths), path[DETECT_LIST_PATH];
+    int rc = paths ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    for (int64_t i = 0; i < n && !rc; i++) {
+        const struct manifest_entry *e = manifest_entry(d->manifest, i);
+        if (e->recording && !(rc = labels_events_path(e->relative_path, path, sizeof path, err)) &&
+            !(paths[given++] = strdup(path)))
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    }
+    if (!rc)
+        qsort(paths, (size_t)given, sizeof *paths, by_text);
+    for (int64_t i = 1; i < given && !rc; i++)
+        if (!strcmp(paths[i - 1], paths[i]))
+            rc = err_set(err, ERR_INVALID, "two recordings would both be written to %s; give them in separate jobs", paths[i]);
+    for (int64_t i = 0; i < given; i++)
+        free(paths[i]);
+    free(paths);
+    return rc;
+}
+
+/* Entries stand in order of their paths. */
+static int64_t find_entry(const struct detect *d, const char *recording) {
+    int64_t low = 0, high = manifest_count(d->manifest);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(manifest_entry(d->manifest, middle)->relative_path, recording);
+        if (!order)
+            return middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+static void count(struct detect *d, const struct outcome *o) {
+    d->done++;
+    d->events += o->events;
+    d->hours += o->duration_s / 3600;
+    d->seizure_sum_s += o->seizure_s;
+}
+
+/* What an earlier attempt did stands, if recording and model are still the same and the file is there. */
+static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
+    struct detect *d = ctx;
+    char path[DETECT_LIST_PATH];
+    int64_t i = find_entry(d, row->recording);
+    struct outcome *o = i < 0 ? NULL : &d->outcomes[i];
+    (void)err;
+    if (!o || o->done || *row->error || !manifest_entry(d->manifest, i)->recording ||
+        strcmp(row->key, recording_key(manifest_entry(d->manifest, i)->recording)) != 0 ||
+        strcmp(row->model, detector_info(d->detector)->sha256) != 0 ||
+        detect_events_path(d->env.directory, row->recording, path, sizeof path, NULL) || !fsio_exists(path))
+        return 0;
+    *o = (struct outcome){.done = true, .duration_s = row->duration_s, .seizure_s = row->seizure_s, .events = row->events};
+    count(d, o);
+    return 0;
+}
+
+/* The queue of what is left, and the threads that make it ready. */
+static int begin(struct detect *d, struct err *err) {
+    int64_t n = manifest_count(d->manifest);
+    int rc = str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME)
+                 ? check_outputs(d, err)
+                 : err_set(err, ERR_RANGE, "path too long: %.200s…", d->env.directory);
+    if (!rc)
+        rc = detect_list_read(d->list_path, keep_row, d, err);
+    if (rc)
+        return rc;
+    if (d->done)
+        tell(d, TASK_INFO, "%lld recordings were done before", (long long)d->done);
+    struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
+    if (!recordings)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        struct recording *rec = manifest_entry(d->manifest, i)->recording;
+        d->failed += !rec;
+        if (!rec || d->outcomes[i].done)
+            continue;
+        recordings[d->n_queue] = rec;
+        d->queue[d->n_queue++] = i;
+    }
+    tell(d, TASK_INFO, "%lld recordings, %lld to be done, %lld that cannot be used", (long long)n, (long long)d->n_queue,
+         (long long)d->failed);
+    rc = detect_list_begin(d->list_path, &d->list, err);
+    if (!rc)
+        rc = loader_start(recordings, d->n_queue, (int)d->job->data.loader_workers, &d->loader, err);
+    free(recordings);
+    return rc;
+}
+
+static int detect_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct detect *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
+    d->job = job;
+    d->env = *env;
+    d->progress = (struct task_progress){.loss = NAN,
+                                         .validation_loss = NAN,
+                                         .learning_rate = NAN,
+                                         .gradient_norm = NAN,
+                                         .windows_per_s = NAN,
+                                         .data_wait_ratio = NAN,
+                                         .eta_s = NAN,
+                                         .metric = NAN};
+    int rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
+    if (!rc)
+        rc = open_detector(d, err);
+    if (!rc)
+        rc = open_data(d, err);
+    if (!rc)
+        rc = begin(d, err);
+    if (rc) {
+        detect_close(d);
+        return rc;
+    }
+    *ret_task = d;
+    return 0;
+}
+
+/* ---- the work ---- */
+
+static int keep_event(void *ctx, const struct event *event, struct err *err) {
+    struct detect *d = ctx;
+    if (d->n_runs == d->capacity) {
+        int64_t capacity = d->capacity ? 2 * d->capacity : 64;
+        struct label_run *more = realloc(d->runs, (size_t)capacity * sizeof *more);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld events", (long long)capacity);
+        d->runs = more;
+        d->capacity = capacity;
+    }
+    d->runs[d->n_runs++] = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
+                                              .end_s = (double)event->end / FRONTEND_RATE_HZ,
+                                              .confidence = event->confidence};
+    d->seizure_s += (double)(event->end - event->first) / FRONTEND_RATE_HZ;
+    return 0;
+}
+
+/* When the recording began, from its header; of a mirror's the head is enough, else the whole file is taken. */
+static int start_text(const struct detect *d, const char *relative, char buf[32], struct err *err) {
+    char path[DETECT_LIST_PATH], whole[DETECT_LIST_PATH];
+    struct edf *edf = NULL;
+    struct mirror_file file;
+    bool enough = false, taken = false;
+    int rc = fsio_join(path, sizeof path, d->env.data_root, relative, err);
+    if (!rc && !d->env.mirror)
+        rc = edf_open_header(path, &edf, err);
+    else if (!rc && !(rc = mirror_stat(d->env.mirror, path, &file, err)) && edf_open_head(path, file.bytes, &edf, &enough, NULL) &&
+             !(rc = mirror_take(d->env.mirror, path, whole, err))) {
+        taken = true;
+        rc = edf_open_header(whole, &edf, err);
+    }
+    if (!rc)
+        edf_start_text(edf, buf, 32);
+    edf_close(edf);
+    if (taken)
+        mirror_drop(d->env.mirror, path);
+    return rc;
+}
+
+static int write_events(struct detect *d, const struct manifest_entry *entry, double duration_s, struct err *err) {
+    char path[DETECT_LIST_PATH], dir[DETECT_LIST_PATH], start[32];
+    struct events_header header = {.recording_s = duration_s};
+    int rc = start_text(d, entry->relative_path, start, err);
+    if (!rc)
+        rc = detect_events_path(d->env.directory, entry->relative_path, path, sizeof path, err);
+    if (rc)
+        return rc;
+    header.start_text = strcmp(start, "n/a") ? start : NULL;
+    str_copy(dir, sizeof dir, path);
+    *strrchr(dir, '/') = '\0';
+    rc = fsio_mkdirs(dir, err);
+    return rc ? rc : labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
+}
+
+static void describe(const struct detect *d, int64_t i, struct detect_row *row) {
+    const struct manifest_entry *entry = manifest_entry(d->manifest, i);
+    const struct outcome *o = &d->outcomes[i];
+    const char *error = o->error ? o->error : entry->error;
+    *row = (struct detect_row){.duration_s = o->duration_s, .seizure_s = o->seizure_s, .events = o->events};
+    str_copy(row->recording, sizeof row->recording, entry->relative_path);
+    str_copy(row->error, sizeof row->error, o->done ? "" : error ? error : "not done");
+    str_copy(row->model, sizeof row->model, detector_info(d->detector)->sha256);
+    if (entry->recording)
+        str_copy(row->key, sizeof row->key, recording_key(entry->recording));
+}
+
+static void row_of(void *ctx, int64_t i, struct detect_row *ret) { describe(ctx, i, ret); }
+
+static int finish_recording(struct detect *d, struct err *err) {
+    int64_t i = d->queue[d->at];
+    const struct manifest_entry *entry = manifest_entry(d->manifest, i);
+    struct recording_info info;
+    struct detect_row row;
+    recording_info(entry->recording, &info);
+    int rc = write_events(d, entry, info.duration_s, err);
+    if (rc)
+        return rc;
+    d->outcomes[i] = (struct outcome){.done = true, .duration_s = info.duration_s, .seizure_s = d->seizure_s, .events = d->n_runs};
+    describe(d, i, &row);
+    count(d, &d->outcomes[i]);
+    d->at++;
+    rc = detect_list_add(d->list, &row, err);
+    report(d, "detect", d->done + d->failed, manifest_count(d->manifest));
+    return rc;
+}
+
+/* Whether a fault is the recording's own: the others can be done without it. DATA_LOSS means that it is no longer what it was when
+ * the job began: another attempt looks at it anew. */
+static bool is_its_own(const struct detect *d, const struct err *why) {
+    bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
+               why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
+    return own && !d->job->data.fail_on_bad_file && !(d->env.mirror && mirror_failure(d->env.mirror, NULL));
+}
+
+/* Its samples turned out not to be usable. */
+static int give_up(struct detect *d, struct err *why, struct err *err) {
+    int64_t i = d->queue[d->at];
+    char text[800];
+    err_wrap(why, "%s", manifest_entry(d->manifest, i)->relative_path);
+    if (!is_its_own(d, why)) {
+        if (err)
+            *err = *why;
+        return why->code;
+    }
+    tell(d, TASK_WARN, "%s", err_text(why, text, sizeof text));
+    if (!(d->outcomes[i].error = strdup(text)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording that cannot be used");
+    d->failed++;
+    d->at++;
+    report(d, "detect", d->done + d->failed, manifest_count(d->manifest));
+    return 0;
+}
+
+/* A batch of windows of the recording in hand. */
+static int run_windows(struct detect *d, struct err *err) {
+    struct err why = {0};
+    int64_t windows = 0;
+    int rc;
+    if (!d->timeline) {
+        const struct timeline_sink sink = {.ctx = d, .event = keep_event};
+        struct recording *rec = manifest_entry(d->manifest, d->queue[d->at])->recording;
+        if (!loader_wait(d->loader, d->at, WAIT_MS))
+            return 0; /* still being fetched or decoded */
+        if (loader_result(d->loader, d->at, &why))
+            return give_up(d, &why, err);
+        d->n_runs = 0;
+        d->seizure_s = 0;
+        if ((rc = timeline_new_cached(d->detector, rec, &(struct timeline_options){0}, &sink, &d->timeline, err)))
+            return rc;
+    }
+    rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err);
+    if (!rc)
+        rc = timeline_status(d->timeline, err);
+    if (rc || !timeline_done(d->timeline))
+        return rc;
+    timeline_free(d->timeline);
+    d->timeline = NULL;
+    return finish_recording(d, err);
+}
+
+static int conclude(struct detect *d, struct err *err) {
+    int rc = detect_list_write(d->list_path, manifest_count(d->manifest), row_of, d, err);
+    for (int64_t i = 0; !rc && !d->done && i < manifest_count(d->manifest); i++)
+        if (d->outcomes[i].error)
+            rc = err_set(err, ERR_PRECONDITION, "none of %lld recordings can be used: %.300s", (long long)d->failed,
+                         d->outcomes[i].error);
+    return rc;
+}
+
+static int detect_step(void *task, enum task_status *ret, struct err *err) {
+    struct detect *d = task;
+    *ret = TASK_MORE;
+    if (d->at < d->n_queue)
+        return run_windows(d, err);
+    int rc = conclude(d, err);
+    *ret = rc ? TASK_MORE : TASK_DONE;
+    return rc;
+}
+
+/* What is done is durable already. */
+static int detect_checkpoint(void *task, struct err *err) {
+    (void)task;
+    (void)err;
+    return 0;
+}
+
+static void detect_result(void *task, struct json_writer *w, const char *key) {
+    struct detect *d = task;
+    json_begin_object(w, key);
+    json_put_str(w, "source", d->job->data.source);
+    json_put_str(w, "model_sha256", detector_info(d->detector)->sha256);
+    json_put_i64(w, "recordings", d->done);
+    json_put_i64(w, "failed", d->failed);
+    json_put_f64(w, "hours", d->hours);
+    json_put_i64(w, "events", d->events);
+    json_put_f64(w, "seizure_s", d->seizure_sum_s);
+    json_end(w, '}');
+}
+
+const struct task_kind *task_detect(void) {
+    static const struct task_kind kind = {"detect", detect_open, detect_step, detect_checkpoint, detect_result, detect_close};
+    return &kind;
+}
