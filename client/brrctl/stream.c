@@ -259,6 +259,7 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     }
     brr_disconnect(client);
     detection_done(&d);
+    v->d = NULL;
     return code;
 }
 
