@@ -52,6 +52,8 @@ struct brrctl_job_file {
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
+/* Queues it; what the daemon notes of it goes to stderr. Gives an exit code, with 0 the job's id. */
+int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size);
 /* Follows a job to its end, its progress on stderr as submit --watch shows it (not with --json). Gives an exit code: 0 when it
  * ended, however it ended. */
 struct brrctl_end {

@@ -12,6 +12,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect_server.h"
 #include "client/brrctl/detect_table.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
@@ -120,7 +121,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         set_error(item, &err);
         return;
     }
-    if (!detection_run(&d, b->client, &item->err) && !detect_make_folder(item->output, &err))
+    if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err))
         detection_write_events(&d, item->output, &err);
     if (err.code)
         set_error(item, &err);

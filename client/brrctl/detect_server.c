@@ -1,5 +1,5 @@
-/* detect store://NAME/prefix: a detect job on the daemon's machine, where the recordings are; its events files are written here.
- * detect job:ID: the same of a job that was queued before. */
+#include "client/brrctl/detect_server.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,25 +65,17 @@ static void write_job(const struct arguments *o, const char *source, struct str 
 }
 
 static int submit(const struct arguments *o, char *id, size_t id_size) {
-    static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
-    Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
     struct str text;
     struct err err;
-    int code = EXIT_FAILED;
     str_init(&text, JOB_TEXT_BYTES);
     write_job(o, o->args[0], &text);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "detect";
-    in.file = &file;
-    Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
+    int code = brrctl_queue(o, &file, id, id_size);
     str_done(&text);
-    if (!out)
+    if (code)
         return code;
-    for (size_t i = 0; i < out->n_notices; i++)
-        fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
-    str_copy(id, id_size, out->job->id);
-    brr__v1__submit_response__free_unpacked(out, NULL);
     fprintf(stderr, "brrctl: job %s; should this end before it does: brrctl detect job:%s --output %s\n", id, id, o->output);
     return o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err) ? brrctl_fail(&err) : 0;
 }
@@ -164,7 +156,7 @@ static bool on_events(void *ctx, const void *message) {
         set_error(item, BRR_PRECONDITION, m->error, "");
     else if (!str_ok(&f->tsv))
         set_error(item, BRR_EXHAUSTED, "out of memory for its events", "");
-    else if (detect_make_folder(item->output, &err) || fsio_write_atomic(item->output, str_cstr(&f->tsv), f->tsv.len, &err))
+    else if (fsio_mkdirs_above(item->output, &err) || fsio_write_atomic(item->output, str_cstr(&f->tsv), f->tsv.len, &err))
         set_error(item, err.code, err.message, err.cause);
     f->failed += item->err.code != 0;
     str_clear(&f->tsv);

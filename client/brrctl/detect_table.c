@@ -44,13 +44,3 @@ void detect_table_print(const struct detect_item *items, int n) {
         printf("; %d failed", failed);
     putchar('\n');
 }
-
-int detect_make_folder(const char *path, struct err *err) {
-    char dir[8192];
-    str_copy(dir, sizeof dir, path);
-    char *slash = strrchr(dir, '/');
-    if (!slash || slash == dir)
-        return 0;
-    *slash = '\0';
-    return fsio_mkdirs(dir, err);
-}

@@ -16,12 +16,5 @@ struct detect_item {
 void detect_item_json(const struct detect_item *item);
 /* A line for each that was looked at, and their sums. */
 void detect_table_print(const struct detect_item *items, int n);
-/* The folder of a file, made. */
-struct err;
-int detect_make_folder(const char *path, struct err *err);
-
-struct arguments;
-/* detect store://NAME/prefix, detect job:ID: done by the daemon; gives an exit code. */
-int detect_on_server(const struct arguments *o);
 
 #endif

@@ -169,19 +169,12 @@ static void warn_of_limit(const struct arguments *o, Brr__V1__JobFile *file) {
     brr_disconnect(client); /* what is wrong with the file or the daemon is for Submit to say */
 }
 
-static int queue_file(const struct arguments *o, char *id, size_t id_size) {
+int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
-    struct brrctl_job_file file;
-    struct err err;
     int code = EXIT_FAILED;
-    if (brrctl_job_file_open(&file, o, &err))
-        return brrctl_fail(&err);
-    in.file = &file.message;
-    if (!o->watch)
-        warn_of_limit(o, &file.message);
+    in.file = file;
     Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
-    brrctl_job_file_done(&file);
     if (!out)
         return code;
     for (size_t i = 0; i < out->n_notices; i++)
@@ -189,6 +182,18 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     str_copy(id, id_size, out->job->id);
     brr__v1__submit_response__free_unpacked(out, NULL);
     return 0;
+}
+
+static int queue_file(const struct arguments *o, char *id, size_t id_size) {
+    struct brrctl_job_file file;
+    struct err err;
+    if (brrctl_job_file_open(&file, o, &err))
+        return brrctl_fail(&err);
+    if (!o->watch)
+        warn_of_limit(o, &file.message);
+    int code = brrctl_queue(o, &file.message, id, id_size);
+    brrctl_job_file_done(&file);
+    return code;
 }
 
 int cmd_submit(const struct arguments *o) {

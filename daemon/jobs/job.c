@@ -32,14 +32,7 @@ struct job *job_new(void) {
     if (!job)
         return NULL;
     job->energy_j = NAN;
-    job->progress = (struct task_progress){.loss = NAN,
-                                           .validation_loss = NAN,
-                                           .learning_rate = NAN,
-                                           .gradient_norm = NAN,
-                                           .windows_per_s = NAN,
-                                           .data_wait_ratio = NAN,
-                                           .eta_s = NAN,
-                                           .metric = NAN};
+    task_progress_init(&job->progress);
     return job;
 }
 

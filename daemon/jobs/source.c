@@ -32,17 +32,10 @@ int source_find(const struct source_store *stores, int n, const char *name, cons
 
 static bool on_progress(void *ctx, const struct mirror_progress *p) {
     const struct source *s = ctx;
-    struct task_progress t = {.done = p->done_files,
-                              .total = p->files,
-                              .loss = NAN,
-                              .validation_loss = NAN,
-                              .learning_rate = NAN,
-                              .gradient_norm = NAN,
-                              .windows_per_s = NAN,
-                              .data_wait_ratio = NAN,
-                              .eta_s = NAN,
-                              .metric = NAN,
-                              .step_s = NAN};
+    struct task_progress t;
+    task_progress_init(&t);
+    t.done = p->done_files;
+    t.total = p->files;
     str_copy(t.phase, sizeof t.phase, "download");
     s->env->progress(s->env->ctx, &t);
     return !atomic_load(s->env->stop);

@@ -414,7 +414,7 @@ static void upload_free(struct upload *u) {
 }
 
 static int begin_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
-    char path[LIVE_PATH], dir[LIVE_PATH];
+    char path[LIVE_PATH];
     int rc = models_upload_path(services_of(u->call)->models, in->name, path, err);
     if (!rc && *in->sha256 && !digest_is_hex(in->sha256))
         rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is no SHA-256 in lower-case hex", in->sha256);
@@ -422,9 +422,7 @@ static int begin_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, 
         return rc;
     str_copy(u->name, sizeof u->name, in->name);
     str_copy(u->expected, sizeof u->expected, in->sha256);
-    str_copy(dir, sizeof dir, path);
-    *strrchr(dir, '/') = '\0';
-    rc = fsio_mkdirs(dir, err);
+    rc = fsio_mkdirs_above(path, err);
     if (!rc)
         rc = fsio_writer_open(&u->file, path, err);
     u->open = !rc;

@@ -180,6 +180,17 @@ int fsio_mkdirs(const char *path, struct err *err) {
     return 0;
 }
 
+int fsio_mkdirs_above(const char *path, struct err *err) {
+    char dir[PATH_MAX];
+    if (!str_copy(dir, sizeof dir, path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash || slash == dir)
+        return 0;
+    *slash = '\0';
+    return fsio_mkdirs(dir, err);
+}
+
 bool fsio_exists(const char *path) { return access(path, F_OK) == 0; }
 
 bool fsio_is_dir(const char *path) {

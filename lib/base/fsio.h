@@ -28,8 +28,9 @@ void fsio_writer_abort(struct fsio_writer *w);
 
 /* Durable rename within a folder, replacing what is there. */
 int fsio_rename(const char *from, const char *to, struct err *err);
-/* mkdir -p with mode 0755. */
+/* mkdir -p with mode 0755; of `above` the directory that the file at path is to lie in. */
 int fsio_mkdirs(const char *path, struct err *err);
+int fsio_mkdirs_above(const char *path, struct err *err);
 bool fsio_exists(const char *path);
 bool fsio_is_dir(const char *path);
 int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err);

@@ -156,21 +156,8 @@ static void put_line(const struct manifest_entry *e, const struct manifest_ident
     if (e->skipped)
         json_put_bool(&json, "skipped", true);
     if (e->recording) {
-        struct recording_info info;
-        recording_info(e->recording, &info);
-        struct recording_facts facts = {.key = recording_key(e->recording),
-                                        .label_source = info.label_source,
-                                        .note = info.note,
-                                        .labelled = info.labelled,
-                                        .channels = info.channels,
-                                        .duration_s = info.duration_s,
-                                        .samples = info.samples,
-                                        .seizures = info.seizures,
-                                        .segments = info.segments,
-                                        .held = info.held,
-                                        .n_seizures = info.n_seizures,
-                                        .n_segments = info.n_segments,
-                                        .n_held = info.n_held};
+        struct recording_facts facts;
+        recording_facts(e->recording, &facts);
         recording_put_facts(&json, &facts);
     }
     json_end(&json, '}');
@@ -181,10 +168,7 @@ int manifest_index_write(const struct manifest_index *index, const struct manife
                          struct err *err) {
     struct fsio_writer writer;
     struct str text;
-    char folder[PATH_BYTES];
-    str_copy(folder, sizeof folder, index->path);
-    *strrchr(folder, '/') = '\0';
-    int rc = fsio_mkdirs(folder, err);
+    int rc = fsio_mkdirs_above(index->path, err);
     if (rc || (rc = fsio_writer_open(&writer, index->path, err)))
         return rc;
     str_init(&text, INDEX_MAX_BYTES);

@@ -409,6 +409,23 @@ void recording_close(struct recording *rec) {
 
 void recording_info(const struct recording *rec, struct recording_info *ret) { *ret = rec->info; }
 
+void recording_facts(const struct recording *rec, struct recording_facts *ret) {
+    const struct recording_info *info = &rec->info;
+    *ret = (struct recording_facts){.key = rec->key,
+                                    .label_source = info->label_source,
+                                    .note = info->note,
+                                    .labelled = info->labelled,
+                                    .channels = info->channels,
+                                    .duration_s = info->duration_s,
+                                    .samples = info->samples,
+                                    .seizures = info->seizures,
+                                    .segments = info->segments,
+                                    .held = info->held,
+                                    .n_seizures = info->n_seizures,
+                                    .n_segments = info->n_segments,
+                                    .n_held = info->n_held};
+}
+
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {
     const uint16_t *rows = (const uint16_t *)(const void *)(rec->map.data + HEAD_SIZE);
     return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.channels;

@@ -33,6 +33,8 @@ struct recording_facts {
     const struct window_span *seizures, *segments, *held;
     int n_seizures, n_segments, n_held;
 };
+/* What is known of an open recording, but for its source and montage; valid as long as it is open. */
+void recording_facts(const struct recording *rec, struct recording_facts *ret);
 /* The facts as members of the object that is open in json. */
 void recording_put_facts(struct json_writer *json, const struct recording_facts *facts);
 /* The reverse: texts and spans live in arena. ERR_DATA_LOSS (names `name`) for what no writer of this version wrote. */

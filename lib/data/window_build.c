@@ -561,24 +561,11 @@ static bool plan_from_cache(struct builder *b, struct recording **ret, int *ret_
     const struct window_build *r = b->request;
     char path[4096];
     struct recording *built = NULL;
-    struct recording_info info;
+    struct recording_facts facts;
     if (!b->head || r->rebuild || cache_path(r->cache_dir, b->key, path, sizeof path, NULL) || !cached(path, b->key) ||
         recording_open(path, &built, NULL))
         return false;
-    recording_info(built, &info);
-    const struct recording_facts facts = {.key = recording_key(built),
-                                          .label_source = info.label_source,
-                                          .note = info.note,
-                                          .labelled = info.labelled,
-                                          .channels = info.channels,
-                                          .duration_s = info.duration_s,
-                                          .samples = info.samples,
-                                          .seizures = info.seizures,
-                                          .n_seizures = info.n_seizures,
-                                          .segments = info.segments,
-                                          .n_segments = info.n_segments,
-                                          .held = info.held,
-                                          .n_held = info.n_held};
+    recording_facts(built, &facts);
     *ret_rc = window_replan(r, &facts, ret, err);
     recording_close(built);
     return true;

@@ -98,22 +98,6 @@ static void detect_close(void *task) {
 
 /* ---- opening ---- */
 
-static int open_detector(struct detect *d, struct err *err) {
-    const char *ref = d->job->detect.model;
-    struct task_model model;
-    int rc = task_model_find(&d->env, ref, &model, err);
-    if (rc)
-        return rc;
-    if ((rc = detector_open(d->env.device, model.path, BATCH, &d->detector, err)))
-        return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
-    int64_t bytes = detector_info(d->detector)->memory_bytes;
-    if (d->env.memory_limit_bytes && bytes > d->env.memory_limit_bytes)
-        return err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
-                       (long long)bytes, (long long)d->env.memory_limit_bytes);
-    tell(d, TASK_INFO, "model %s, SHA-256 %s", ref, model.sha256);
-    return 0;
-}
-
 static int open_data(struct detect *d, struct err *err) {
     const struct jobfile *job = d->job;
     const struct modelfile *file = &detector_info(d->detector)->file;
@@ -244,17 +228,10 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
         return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
     d->job = job;
     d->env = *env;
-    d->progress = (struct task_progress){.loss = NAN,
-                                         .validation_loss = NAN,
-                                         .learning_rate = NAN,
-                                         .gradient_norm = NAN,
-                                         .windows_per_s = NAN,
-                                         .data_wait_ratio = NAN,
-                                         .eta_s = NAN,
-                                         .metric = NAN};
+    task_progress_init(&d->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
     if (!rc)
-        rc = open_detector(d, err);
+        rc = task_open_detector(env, job->detect.model, BATCH, &d->detector, err);
     if (!rc)
         rc = open_data(d, err);
     if (!rc)
@@ -309,7 +286,7 @@ static int start_text(const struct detect *d, const char *relative, char buf[32]
 }
 
 static int write_events(struct detect *d, const struct manifest_entry *entry, double duration_s, struct err *err) {
-    char path[DETECT_LIST_PATH], dir[DETECT_LIST_PATH], start[32];
+    char path[DETECT_LIST_PATH], start[32];
     struct events_header header = {.recording_s = duration_s};
     int rc = start_text(d, entry->relative_path, start, err);
     if (!rc)
@@ -317,9 +294,7 @@ static int write_events(struct detect *d, const struct manifest_entry *entry, do
     if (rc)
         return rc;
     header.start_text = strcmp(start, "n/a") ? start : NULL;
-    str_copy(dir, sizeof dir, path);
-    *strrchr(dir, '/') = '\0';
-    rc = fsio_mkdirs(dir, err);
+    rc = fsio_mkdirs_above(path, err);
     return rc ? rc : labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
 }
 

@@ -124,35 +124,16 @@ static void evaluate_close(void *task) {
     free(e);
 }
 
-static int open_detector(struct evaluate *e, struct err *err) {
-    const char *ref = e->job->evaluate.checkpoint;
-    struct task_model model;
-    int rc = task_model_find(&e->env, ref, &model, err);
-    if (rc)
-        return rc;
-    if ((rc = detector_open(e->env.device, model.path, BATCH, &e->detector, err)))
-        return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
-    tell(e, TASK_INFO, "model %s, SHA-256 %s", ref, model.sha256);
-    return 0;
-}
-
 static int evaluate_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
     struct evaluate *e = calloc(1, sizeof *e);
     if (!e)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     e->job = job;
     e->env = *env;
-    e->progress = (struct task_progress){.loss = NAN,
-                                         .validation_loss = NAN,
-                                         .learning_rate = NAN,
-                                         .gradient_norm = NAN,
-                                         .windows_per_s = NAN,
-                                         .data_wait_ratio = NAN,
-                                         .eta_s = NAN,
-                                         .metric = NAN};
+    task_progress_init(&e->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
     if (!rc)
-        rc = open_detector(e, err);
+        rc = task_open_detector(env, job->evaluate.checkpoint, BATCH, &e->detector, err);
     if (!rc)
         rc = open_data(e, err);
     if (!rc)

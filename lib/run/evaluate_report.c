@@ -55,13 +55,9 @@ int evaluate_score(struct evaluate *e, struct err *err) {
 
 /* DIR/FOLDER/<relative path with another ending>, its directory made. */
 static int output_path(const struct evaluate *e, const char *folder, const char *relative, char path[PATH_SIZE], struct err *err) {
-    char dir[PATH_SIZE];
     if (!str_format(path, PATH_SIZE, "%s/%s/%s", e->env.directory, folder, relative))
         return err_set(err, ERR_RANGE, "path too long: %.200s…", relative);
-    str_copy(dir, sizeof dir, path);
-    char *slash = strrchr(dir, '/');
-    *slash = '\0';
-    return fsio_mkdirs(dir, err);
+    return fsio_mkdirs_above(path, err);
 }
 
 static int write_events(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {

@@ -25,6 +25,9 @@ struct task_progress {
     int64_t windows; /* windows trained on by this attempt */
 };
 
+/* Nothing known yet. */
+void task_progress_init(struct task_progress *p);
+
 enum task_level { TASK_INFO, TASK_WARN, TASK_ERROR };
 
 struct task_checkpoint {
@@ -86,5 +89,9 @@ const struct task_kind *task_kind_find(const char *name); /* NULL when unknown *
 /* For tasks: whether a model is named by the URL of an object, and the file of one named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
+/* The detector of such a model, for at most `batch` windows at once; named in the log. EXHAUSTED when it needs more than
+ * memory_limit_bytes, and what task_model_find and detector_open (run/detector.h) answer. */
+struct detector;
+int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err);
 
 #endif

@@ -347,14 +347,7 @@ static int train_open(const struct jobfile *job, const struct task_env *env, voi
     t->at.loss_average = NAN;
     t->newest = (struct validation_result){
         .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .metric = NAN, .events = job->events};
-    t->progress = (struct task_progress){.loss = NAN,
-                                         .validation_loss = NAN,
-                                         .learning_rate = NAN,
-                                         .gradient_norm = NAN,
-                                         .windows_per_s = NAN,
-                                         .data_wait_ratio = NAN,
-                                         .eta_s = NAN,
-                                         .metric = NAN};
+    task_progress_init(&t->progress);
     str_copy(t->progress.metric_name, sizeof t->progress.metric_name, job->training.stop_metric);
     int rc = prepare(t, err);
     if (rc) {

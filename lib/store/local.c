@@ -275,14 +275,10 @@ static int local_get(struct store *store, const char *key, const char *path, con
 }
 
 static int local_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {
-    char to[PATH_MAX], dir[PATH_MAX];
+    char to[PATH_MAX];
     struct stat st;
     int rc = path_of(store, key, to, err);
-    if (rc)
-        return rc;
-    str_copy(dir, sizeof dir, to);
-    *strrchr(dir, '/') = '\0';
-    if (*dir && (rc = fsio_mkdirs(dir, err)))
+    if (rc || (rc = fsio_mkdirs_above(to, err)))
         return rc;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)

@@ -210,13 +210,9 @@ static int fetch_head(struct mirror *m, const struct file *f, char path[CACHE_PA
 }
 
 static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
-    char path[PATH_BYTES], dir[PATH_BYTES];
+    char path[PATH_BYTES];
     int rc = fsio_join(path, sizeof path, m->directory, f->object.key + strlen(m->prefix), err);
-    if (rc)
-        return rc;
-    str_copy(dir, sizeof dir, path);
-    *strrchr(dir, '/') = '\0';
-    if ((rc = fsio_mkdirs(dir, err)))
+    if (rc || (rc = fsio_mkdirs_above(path, err)))
         return rc;
     return symlink(target, path) ? err_errno(err, errno, "cannot link %s", path) : 0;
 }
