@@ -99,23 +99,49 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   list(FILTER emulated_sources EXCLUDE REGEX "/(products|cudnn)\\.cu$") # cuBLASLt's place is taken by the plain kernel
   file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.h ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
-  set(emulated_objects)
-  foreach(source ${emulated_sources} ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/emulator.cc)
+  file(GLOB emulator_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.cc)
+  set(plain_objects)
+  set(checked_objects)
+  foreach(source ${emulator_parts} ${emulated_sources})
     get_filename_component(name ${source} NAME_WE)
-    set(object ${CMAKE_BINARY_DIR}/emulated/${name}.o)
-    add_custom_command(OUTPUT ${object} DEPENDS ${source} ${emulator_headers} VERBATIM COMMENT "Building emulated ${name}"
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/emulated
-      COMMAND ${BRR_CXX} ${emulator_flags} -x c++ -c ${source} -o ${object})
-    list(APPEND emulated_objects ${object})
+    foreach(kind plain checked)
+      set(flags -O2)
+      file(STRINGS ${source} kernels REGEX "__global__ void")
+      if(kernels AND kind STREQUAL "checked")
+        set(flags -fsanitize=thread --param tsan-instrument-func-entry-exit=0) # the calls go to the emulator's checker
+      endif()
+      set(object ${CMAKE_BINARY_DIR}/emulated/${kind}/${name}.o)
+      add_custom_command(OUTPUT ${object} DEPENDS ${source} ${emulator_headers} VERBATIM COMMENT "Building emulated ${name}, ${kind}"
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/emulated/${kind}
+        COMMAND ${BRR_CXX} ${emulator_flags} ${flags} -x c++ -c ${source} -o ${object})
+      if(NOT name STREQUAL "test_emulator")
+        list(APPEND ${kind}_objects ${object})
+      endif()
+      if(NOT kernels) # one object serves both
+        list(APPEND checked_objects ${object})
+        break()
+      endif()
+    endforeach()
   endforeach()
   add_library(brr_emulated_base OBJECT ${CMAKE_SOURCE_DIR}/lib/base/err.c ${CMAKE_SOURCE_DIR}/lib/base/str.c
     ${CMAKE_SOURCE_DIR}/kernels/tensor.c)
   target_include_directories(brr_emulated_base PRIVATE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_SOURCE_DIR})
+  # libbrr_cuda_emulated.so for what needs a device; libbrr_cuda_checked.so, several times slower, for what is to find its mistakes.
   set(emulated_library ${CMAKE_BINARY_DIR}/tests/libbrr_cuda_emulated.so)
-  add_custom_command(OUTPUT ${emulated_library} DEPENDS ${emulated_objects} brr_emulated_base $<TARGET_OBJECTS:brr_emulated_base>
-    VERBATIM COMMAND_EXPAND_LISTS COMMENT "Linking libbrr_cuda_emulated.so"
-    COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${emulated_objects} $<TARGET_OBJECTS:brr_emulated_base>)
-  add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library})
+  set(checked_library ${CMAKE_BINARY_DIR}/tests/libbrr_cuda_checked.so)
+  set(emulator_test ${CMAKE_BINARY_DIR}/tests/test_emulator)
+  set(base_objects brr_emulated_base $<TARGET_OBJECTS:brr_emulated_base>)
+  add_custom_command(OUTPUT ${emulated_library} DEPENDS ${plain_objects} ${base_objects} VERBATIM COMMAND_EXPAND_LISTS
+    COMMENT "Linking libbrr_cuda_emulated.so" COMMAND ${BRR_CXX} -shared -o ${emulated_library} ${plain_objects} $<TARGET_OBJECTS:brr_emulated_base>)
+  add_custom_command(OUTPUT ${checked_library} DEPENDS ${checked_objects} ${base_objects} VERBATIM COMMAND_EXPAND_LISTS
+    COMMENT "Linking libbrr_cuda_checked.so" COMMAND ${BRR_CXX} -shared -o ${checked_library} ${checked_objects} $<TARGET_OBJECTS:brr_emulated_base>)
+  set(test_object ${CMAKE_BINARY_DIR}/emulated/checked/test_emulator.o)
+  add_custom_command(OUTPUT ${emulator_test} DEPENDS ${test_object} ${checked_objects} ${base_objects} VERBATIM COMMAND_EXPAND_LISTS
+    COMMENT "Linking test_emulator"
+    COMMAND ${BRR_CXX} -o ${emulator_test} ${test_object} ${checked_objects} $<TARGET_OBJECTS:brr_emulated_base>)
+  add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library} ${checked_library} ${emulator_test})
+  add_test(NAME test_emulator COMMAND ${emulator_test})
+  set_tests_properties(test_emulator PROPERTIES TIMEOUT 120 LABELS emulated)
   # A management library with scripted answers, and one of an old driver; the emulated backend loads whichever comes first.
   foreach(kind nvml nvml_old)
     add_library(fake_${kind} SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/nvml.c)
@@ -132,9 +158,9 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_op_windows test_op_masks test_ops_vs_cpu test_network_vs_cpu test_fault)
+  foreach(name test_scan_conv test_scan_reference test_op_windows test_op_masks test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
-      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
   endforeach()
 endif()

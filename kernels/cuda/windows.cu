@@ -58,8 +58,8 @@ static __global__ void windows_kernel(struct windows_job j) {
     if (e < period)
         sums[e] = column_sum(rows, n, period, e, false, 0);
     __syncthreads();
-    if (e < j.c && valid > 0)
-        mean[e] = folded(sums, j.c, e) / (double)valid;
+    if (e < j.c)
+        mean[e] = valid > 0 ? folded(sums, j.c, e) / (double)valid : 0;
     __syncthreads();
     if (e < period)
         sums[e] = column_sum(rows, n, period, e, true, mean[e % j.c]);

@@ -45,7 +45,7 @@ static inline void fixture_threads(int threads) {
     stream_close(fixture.stream);
     device_close(fixture.device);
     fixture.stream = NULL;
-    const char *name = getenv("BRR_TEST_DEVICE"); /* one that reads host memory: cpu, or the emulated GPU */
+    const char *name = getenv("BRR_TEST_DEVICE"); /* "cuda:0", else the CPU */
     fixture_check(device_open(name ? name : "cpu", threads, &fixture.device, &err), &err);
     fixture_check(stream_open(fixture.device, STREAM_NORMAL, &fixture.stream, &err), &err);
 }
@@ -288,38 +288,76 @@ static inline void reference(const struct problem *p, struct arrays *a, bool gra
 
 /* ---- running the kernels --------------------------------------------------------------------------------------- */
 
-/* Host memory serves as device memory on the CPU. Activations go through bf16 copies when the problem says so. */
+/* What ops are given of host memory: itself on the CPU, else device memory with the same content, until fixture_return copies all
+ * of it back and frees it. */
+enum { MOST_PLACES = 64 };
+static struct place {
+    void *host, *device;
+    size_t bytes;
+} places[MOST_PLACES];
+static int n_places;
+
+static inline struct tensor placed(struct tensor t) {
+    struct device_info info;
+    struct err err = {0};
+    device_describe(fixture.device, &info);
+    if (!t.data || !info.is_async)
+        return t;
+    for (int i = 0; i < n_places; i++)
+        if (places[i].host == t.data) {
+            t.data = places[i].device;
+            return t;
+        }
+    assert_true(n_places < MOST_PLACES);
+    struct place *p = &places[n_places++];
+    *p = (struct place){.host = t.data, .bytes = tensor_span_bytes(&t)};
+    fixture_check(device_alloc(fixture.device, p->bytes, &p->device, &err), &err);
+    fixture_check(stream_to_device(fixture.stream, p->device, p->host, p->bytes, &err), &err);
+    t.data = p->device;
+    return t;
+}
+static inline void fixture_return(void) {
+    struct err err = {0};
+    for (int i = 0; i < n_places; i++)
+        fixture_check(stream_to_host(fixture.stream, places[i].host, places[i].device, places[i].bytes, &err), &err);
+    fixture_check(stream_sync(fixture.stream, &err), &err);
+    for (; n_places > 0; n_places--)
+        device_free(fixture.device, places[n_places - 1].device);
+}
+
+/* Activations go through bf16 copies when the problem says so. */
 struct pack {
     struct tensor t;
+    uint16_t *narrow;
     float *back; /* where a bf16 result is widened to */
 };
-static inline struct tensor as_3d(const struct problem *p, float *data, int64_t width) {
-    return data ? tensor_3d(data, DTYPE_F32, p->b, p->l, width) : (struct tensor){0};
-}
 static inline struct pack act_pack(const struct problem *p, float *data, int64_t width) {
-    struct pack k = {.t = as_3d(p, data, width)};
-    if (!data || !p->bf16)
+    struct pack k = {0};
+    if (!data)
         return k;
-    int64_t n = p->b * p->l * width;
-    uint16_t *narrow = fixture_memory((size_t)n * sizeof *narrow);
+    k.t = tensor_3d(data, DTYPE_F32, p->b, p->l, width);
+    int64_t n = p->bf16 ? tensor_count(&k.t) : 0;
+    if (p->bf16) {
+        k.back = data;
+        k.t.data = k.narrow = fixture_memory((size_t)n * sizeof *k.narrow);
+        k.t.dtype = DTYPE_BF16;
+    }
     for (int64_t i = 0; i < n; i++)
-        narrow[i] = isnan(data[i]) ? 0x7fc0 : fixture_bf16(data[i]);
-    k.t.data = narrow;
-    k.t.dtype = DTYPE_BF16;
-    k.back = data;
+        k.narrow[i] = isnan(data[i]) ? 0x7fc0 : fixture_bf16(data[i]);
+    k.t = placed(k.t);
     return k;
 }
-static inline void act_unpack(const struct problem *p, struct pack *k) {
-    if (!k->back)
-        return;
-    for (int64_t i = 0; i < tensor_count(&k->t); i++)
-        k->back[i] = fixture_from_bf16(((uint16_t *)k->t.data)[i]);
-    free(k->t.data);
-    (void)p;
+/* After fixture_return. */
+static inline void act_unpack(struct pack *k) {
+    for (int64_t i = 0; k->back && i < tensor_count(&k->t); i++)
+        k->back[i] = fixture_from_bf16(k->narrow[i]);
+    free(k->narrow);
 }
-static inline struct tensor flat(float *data, int64_t n) { return data ? tensor_1d(data, DTYPE_F32, n) : (struct tensor){0}; }
+static inline struct tensor flat(float *data, int64_t n) {
+    return placed(data ? tensor_1d(data, DTYPE_F32, n) : (struct tensor){0});
+}
 static inline struct tensor cube(float *data, int64_t b, int64_t d, int64_t n) {
-    return data ? tensor_3d(data, DTYPE_F32, b, d, n) : (struct tensor){0};
+    return placed(data ? tensor_3d(data, DTYPE_F32, b, d, n) : (struct tensor){0});
 }
 
 enum { N_ACTS = 13 };
@@ -334,7 +372,7 @@ static inline void run_kernels(const struct problem *p, struct arrays *a, bool g
     struct tensor resets = {0}, skip = flat(a->in[DSKIP], w), bias = flat(a->in[DBIAS], w), h0 = cube(a->in[H0], p->b, d, p->n),
                   ht = cube(a->ht, p->b, d, p->n), dht = cube(a->in[DHT], p->b, d, p->n), dh0 = cube(a->grad[H0], p->b, d, p->n);
     if (a->resets)
-        resets = tensor_2d(a->resets, DTYPE_U8, p->b, p->l);
+        resets = placed(tensor_2d(a->resets, DTYPE_U8, p->b, p->l));
     float lo = p->clamp ? REF_CLAMP_MILLI_LO * 1e-3f : 0, hi = p->clamp ? REF_CLAMP_MILLI_HI * 1e-3f : 0;
     if (p->share) {
         struct ssd_args f = {.x = k[0].t,
@@ -373,7 +411,7 @@ static inline void run_kernels(const struct problem *p, struct arrays *a, bool g
     } else {
         struct scan1_args f = {.u = k[0].t,
                                .delta = k[1].t,
-                               .A = tensor_2d(a->in[A], DTYPE_F32, d, p->n),
+                               .A = placed(tensor_2d(a->in[A], DTYPE_F32, d, p->n)),
                                .Bm = k[2].t,
                                .Cm = k[3].t,
                                .Dskip = skip,
@@ -395,7 +433,7 @@ static inline void run_kernels(const struct problem *p, struct arrays *a, bool g
                                         .dhT = dht,
                                         .du = k[7].t,
                                         .ddelta = k[8].t,
-                                        .dA = tensor_2d(a->grad[A], DTYPE_F32, d, p->n),
+                                        .dA = placed(tensor_2d(a->grad[A], DTYPE_F32, d, p->n)),
                                         .dBm = k[9].t,
                                         .dCm = k[10].t,
                                         .dDskip = flat(a->grad[DSKIP], w),
@@ -405,12 +443,12 @@ static inline void run_kernels(const struct problem *p, struct arrays *a, bool g
         if (grads)
             fixture_check(op_scan1_backward(fixture.stream, &g, &err), &err);
     }
-    for (int i = 0; i < N_ACTS; i++) {
-        if (i < 6 && k[i].back)
-            free(k[i].t.data);
+    fixture_return();
+    for (int i = 0; i < N_ACTS; i++)
+        if (i < 6) /* inputs stay as they were given */
+            free(k[i].narrow);
         else
-            act_unpack(p, &k[i]);
-    }
+            act_unpack(&k[i]);
 }
 
 static inline void assert_near_reference(const struct problem *p, const struct arrays *a, bool grads, double most) {

@@ -126,10 +126,11 @@ static void conv_run(const struct conv_case *c, struct conv_data *v, bool bf16) 
     struct pack x = act_pack(&p, v->x, c->d), y = act_pack(&p, v->y, c->d), dy = act_pack(&p, v->dy, c->d),
                 dx = act_pack(&p, v->dx, c->d);
     int pad = c->pad < 0 ? c->k - 1 : c->pad;
-    struct tensor w = tensor_2d(v->w, DTYPE_F32, c->d, c->k), bias = flat(c->bias ? v->bias : NULL, c->d), resets = {0}, none = {0};
+    struct tensor w = placed(tensor_2d(v->w, DTYPE_F32, c->d, c->k)), bias = flat(c->bias ? v->bias : NULL, c->d), resets = {0},
+                  none = {0};
     if (v->resets)
-        resets = tensor_2d(v->resets, DTYPE_U8, c->b, c->l);
-#define STATE(t) (c->state ? tensor_3d(t, DTYPE_F32, c->b, c->k - 1, c->d) : none)
+        resets = placed(tensor_2d(v->resets, DTYPE_U8, c->b, c->l));
+#define STATE(t) (c->state ? cube(t, c->b, c->k - 1, c->d) : none)
     struct conv1d_depthwise_args f = {.x = x.t,
                                       .w = w,
                                       .bias = bias,
@@ -146,7 +147,7 @@ static void conv_run(const struct conv_case *c, struct conv_data *v, bool bf16) 
                                                .bias = bias,
                                                .dy = dy.t,
                                                .dx = dx.t,
-                                               .dw = tensor_2d(v->dw, DTYPE_F32, c->d, c->k),
+                                               .dw = placed(tensor_2d(v->dw, DTYPE_F32, c->d, c->k)),
                                                .dbias = flat(v->dbias, c->d),
                                                .state0 = STATE(v->s0),
                                                .dstate0 = STATE(v->ds0),
@@ -159,10 +160,11 @@ static void conv_run(const struct conv_case *c, struct conv_data *v, bool bf16) 
     struct err err = {0};
     fixture_check(op_conv1d_depthwise(fixture.stream, &f, &err), &err);
     fixture_check(op_conv1d_depthwise_backward(fixture.stream, &g, &err), &err);
-    act_unpack(&p, &x);
-    act_unpack(&p, &y);
-    act_unpack(&p, &dy);
-    act_unpack(&p, &dx);
+    fixture_return();
+    act_unpack(&x);
+    act_unpack(&y);
+    act_unpack(&dy);
+    act_unpack(&dx);
 }
 
 static void check_conv(const struct conv_case *c, int index, bool bf16) {
@@ -317,8 +319,9 @@ static void check_rmsnorm(int64_t rows, int64_t d, int groups, bool bf16) {
     struct err err = {0};
     fixture_check(op_rmsnorm_gated(fixture.stream, &f, &err), &err);
     fixture_check(op_rmsnorm_gated_backward(fixture.stream, &g, &err), &err);
+    fixture_return();
     for (int i = 0; i < 6; i++)
-        act_unpack(&p, &k[i]);
+        act_unpack(&k[i]);
     double errors[] = {fixture_distance(out, eout, n), fixture_distance(dy, edy, n), fixture_distance(dz, edz, n),
                        fixture_distance_from(dw, edw, d, walk)};
     for (int i = 0; i < 4; i++)

@@ -2,6 +2,10 @@
  * flipping; a carried state continues; segments are separate; NaN stays where it is; every output element is written. */
 #include "scan_fixture.h"
 
+static struct tensor as_3d(const struct problem *p, float *data, int64_t width) {
+    return tensor_3d(data, DTYPE_F32, p->b, p->l, width);
+}
+
 static const struct problem mixed[] = {
     {.b = 4, .l = 43, .d = 37, .n = 17, .g = 1, .gate = true, .skip = true, .h0 = true},
     {.b = 4, .l = 43, .d = 36, .n = 16, .g = 2, .share = 6, .skip = true, .h0 = true},

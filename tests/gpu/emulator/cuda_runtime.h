@@ -1,7 +1,8 @@
 /* cuda_runtime (emulated): the part of the CUDA runtime that kernels/cuda uses, on the processor, so that its kernels can be held
- * against references on any machine. A block's threads are fibers that meet at __syncthreads and at shuffles; blocks run one after
- * another; device memory is host memory. A stream runs what it is given at once, or notes it down while it captures. A kernel that
- * touches memory it must not is a fault that stays, as on a GPU. For correctness only. */
+ * against references on any machine, and so that what a GPU would forgive only now and then is found: races between threads and
+ * blocks, missing waits between streams and with the host, memory that is not the device's (emulator.h names the parts). A block's
+ * threads are fibers that meet at __syncthreads and at shuffles; blocks run one after another. A kernel that touches memory it must
+ * not is a fault that stays, as on a GPU; what depends on chance ends the program with a message. For correctness only. */
 #ifndef BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
 #define BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
 #include <math.h>
@@ -11,7 +12,7 @@
 #include <functional>
 
 #define CUDART_VERSION 13000
-#define __global__
+#define __global__     __attribute__((noipa)) /* called as it is written: its arguments are copies */
 #define __device__
 #define __host__
 #define __shared__ static
@@ -21,20 +22,35 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+extern struct emulator_place {
+    dim3 thread, block, block_dim, grid;
+    bool in_kernel; /* of this thread: its arguments are there */
+} emulator_place;
+#define threadIdx emulator_place.thread
+#define blockIdx  emulator_place.block
+#define blockDim  emulator_place.block_dim
+#define gridDim   emulator_place.grid
 void __syncthreads(void);
 float __shfl_xor_sync(unsigned mask, float v, int lane_mask); /* all of the block's threads must take part */
 
 typedef struct emulator_stream *cudaStream_t;
 typedef struct emulator_graph *cudaGraph_t, *cudaGraphExec_t;
 typedef struct emulator_event *cudaEvent_t;
-void emulator_launch(dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread);
-/* Arguments are taken by value when the launch is asked for, as a GPU's are. */
+void emulator_launch(const char *kernel, dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread);
+void emulator_enter(void);
+void emulator_leave(void);
+/* Arguments are taken by value when the launch is asked for, as a GPU's are; fetching them does not count as the kernel's doing. */
 template <typename... P, typename... A>
-static inline void emulator_call(void (*kernel)(P...), dim3 grid, unsigned threads, cudaStream_t stream, A... args) {
-    emulator_launch(grid, threads, stream, [=] { kernel(args...); });
+static inline void emulator_call(const char *name, void (*kernel)(P...), dim3 grid, unsigned threads, cudaStream_t stream,
+                                 A... args) {
+    emulator_launch(
+        name, grid, threads, stream, [=]() __attribute__((noinline, no_sanitize("thread"))) {
+            emulator_enter();
+            kernel(args...);
+            emulator_leave();
+        });
 }
-#define CUDA_LAUNCH(kernel, grid, block, stream, ...) emulator_call(kernel, grid, block, stream, __VA_ARGS__)
+#define CUDA_LAUNCH(kernel, grid, block, stream, ...) emulator_call(#kernel, kernel, grid, block, stream, __VA_ARGS__)
 
 enum cudaError_t {
     cudaSuccess,
@@ -52,6 +68,7 @@ enum cudaError_t {
     cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorExternalDevice = 911,
     cudaErrorUnknown = 999
 };

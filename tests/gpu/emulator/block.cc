@@ -1,0 +1,164 @@
+/* block: fibers for a block's threads, which meet at barriers. Threads run in an order that chance gives anew at every barrier, and
+ * blocks in one that it gives at every launch, so that what only works in one order fails. A block whose threads do not all reach
+ * the same barrier ends the program: on a GPU it would hang or compute nonsense. */
+#include "emulator.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <numeric>
+
+enum { MOST_THREADS = 1024, STACK_BYTES = 128 << 10 };
+enum fiber_state { RUNS, AT_BARRIER, AT_SHUFFLE, DONE };
+
+struct emulator_place emulator_place;
+
+/* A fiber is made once per thread number and then runs body after body. Switches are jumps: swapcontext would enter the kernel. */
+static struct {
+    ucontext_t first[MOST_THREADS];
+    jmp_buf scheduler, fiber[MOST_THREADS];
+    sigjmp_buf launch;
+    char *stacks;
+    bool made[MOST_THREADS], in_kernel[MOST_THREADS];
+    enum fiber_state state[MOST_THREADS];
+    float exchange[MOST_THREADS];
+    unsigned current, order[MOST_THREADS];
+    const std::function<void()> *body;
+} block;
+
+void block_stacks(uintptr_t *ret_from, size_t *ret_bytes) {
+    *ret_from = (uintptr_t)block.stacks;
+    *ret_bytes = (size_t)MOST_THREADS * STACK_BYTES;
+}
+
+static void to_scheduler(enum fiber_state state) {
+    block.state[block.current] = state;
+    if (!_setjmp(block.fiber[block.current]))
+        _longjmp(block.scheduler, 1);
+}
+
+static void fiber_main(void) {
+    for (;;) {
+        (*block.body)();
+        to_scheduler(DONE);
+    }
+}
+
+static void to_fiber(unsigned t) {
+    if (_setjmp(block.scheduler))
+        return;
+    if (block.made[t])
+        _longjmp(block.fiber[t], 1);
+    block.made[t] = true;
+    getcontext(&block.first[t]);
+    block.first[t].uc_stack.ss_sp = block.stacks + (size_t)t * STACK_BYTES;
+    block.first[t].uc_stack.ss_size = STACK_BYTES;
+    block.first[t].uc_link = NULL;
+    makecontext(&block.first[t], fiber_main, 0);
+    setcontext(&block.first[t]);
+}
+
+void emulator_enter(void) { emulator_place.in_kernel = block.in_kernel[block.current] = true; }
+void emulator_leave(void) { emulator_place.in_kernel = block.in_kernel[block.current] = false; }
+
+void __syncthreads(void) { to_scheduler(AT_BARRIER); }
+
+float __shfl_xor_sync(unsigned, float v, int lane_mask) {
+    unsigned at = block.current;
+    block.exchange[at] = v;
+    to_scheduler(AT_SHUFFLE);
+    float other = block.exchange[at ^ (unsigned)lane_mask];
+    to_scheduler(AT_SHUFFLE);
+    return other;
+}
+
+/* All threads go on to where they meet next, which is where the first of them stands then. */
+static enum fiber_state run_to_meeting(unsigned threads) {
+    unsigned from = (unsigned)emulator_chance(threads);
+    for (unsigned i = 0; i < threads; i++) {
+        unsigned t = block.order[(from + i) % threads];
+        block.current = t;
+        emulator_place.thread = dim3(t, 0, 0);
+        emulator_place.in_kernel = block.in_kernel[t];
+        to_fiber(t);
+    }
+    for (unsigned t = 1; t < threads; t++)
+        if (block.state[t] != block.state[0])
+            emulator_die("threads 0 and %u of block (%u,%u) part: one %s, the other %s", t, emulator_place.block.x,
+                         emulator_place.block.y, block.state[0] == DONE ? "has ended" : "waits",
+                         block.state[t] == DONE ? "has ended" : "waits elsewhere");
+    return block.state[0];
+}
+
+static void run_one(unsigned threads) {
+    checker_block();
+    for (enum fiber_state met = RUNS; met != DONE;)
+        if ((met = run_to_meeting(threads)) == AT_BARRIER)
+            checker_barrier();
+}
+
+void block_fault(void) { siglongjmp(block.launch, 1); }
+
+/* A kernel went where nothing is, or the host where only kernels may. Elsewhere the signal means what it always means. */
+static void on_fault(int signum, siginfo_t *info, void *) {
+    if ((uintptr_t)__builtin_frame_address(0) - (uintptr_t)block.stacks < (size_t)MOST_THREADS * STACK_BYTES)
+        block_fault();
+    if (memory_is_device(info->si_addr))
+        emulator_die("the host touches device memory at %p; only copies and kernels may", info->si_addr);
+    signal(signum, SIG_DFL);
+}
+
+static bool prepare(void) {
+    block.stacks = (char *)mmap(NULL, (size_t)MOST_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block.stacks == MAP_FAILED)
+        emulator_die("no memory for stacks");
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_NODEFER | SA_SIGINFO;
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    return true;
+}
+[[maybe_unused]] static const bool prepared = prepare(); /* when the library is loaded */
+
+/* BRR_EMULATED_FAULT: the number of the launch that goes wrong, from 1. */
+static bool must_fail(void) {
+    static const char *wanted = getenv("BRR_EMULATED_FAULT");
+    static long launches;
+    return wanted && ++launches == atol(wanted);
+}
+
+void block_run(const char *kernel, dim3 grid, unsigned threads, const std::function<void()> &thread) {
+    if (emulator_fault)
+        return;
+    if (must_fail()) {
+        emulator_fault = cudaErrorIllegalAddress;
+        return;
+    }
+    checker_kernel(kernel);
+    block.body = &thread;
+    emulator_place.grid = grid;
+    emulator_place.block_dim = dim3(threads);
+    std::iota(block.order, block.order + threads, 0U);
+    for (unsigned i = threads - 1; i > 0; i--)
+        std::swap(block.order[i], block.order[emulator_chance(i + 1)]);
+    uint64_t blocks = (uint64_t)grid.x * grid.y, from = emulator_chance(blocks), step = 1 + emulator_chance(blocks);
+    while (std::gcd(step, blocks) != 1)
+        step++;
+    if (!sigsetjmp(block.launch, 1)) {
+        for (uint64_t i = 0; i < blocks; i++) {
+            uint64_t b = (from + i * step) % blocks;
+            emulator_place.block = dim3((unsigned)(b % grid.x), (unsigned)(b / grid.x));
+            run_one(threads);
+        }
+    } else {
+        emulator_fault = cudaErrorIllegalAddress;
+        memset(block.made, 0, sizeof block.made);
+        memset(block.in_kernel, 0, sizeof block.in_kernel);
+    }
+}

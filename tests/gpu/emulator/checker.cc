@@ -1,0 +1,222 @@
+/* checker: the compiler (-fsanitize=thread) calls here at every access of kernels/cuda to memory, in place of the thread
+ * sanitizer's own library. Of each word of device and shared memory it is known who wrote and who read last: `when` counts
+ * barriers, blocks and launches, which run one after another, so a number tells whether that was since the last barrier, in this
+ * block, in this launch.
+ *   - A kernel goes to device memory that is allocated, to the variables of its block, to its stack; else it is an illegal address.
+ *   - Two threads at one place, one of them writing, with no barrier between them; or two blocks of one launch.
+ *   - Shared memory read before anything was written there in this block. */
+#include "emulator.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { WORD = 4, NOBODY = 0xfffe, SEVERAL = 0xffff };
+
+/* Of a word, byte by byte: the thread of interval `when` that was there (16 bits each), and whether any was in its block or launch.
+ */
+struct access {
+    uint64_t threads;
+    uint32_t when;
+    uint8_t in_block, in_launch; /* bits: in the block of `when`; in earlier ones of its launch */
+};
+struct word {
+    struct access wrote, read;
+};
+
+static struct {
+    const char *kernel;
+    uint32_t now, launch, block; /* now, and when this launch and this block began */
+    uintptr_t stacks, library, data;
+    size_t stacks_bytes, library_bytes, data_bytes;
+    struct word *global, *shared;
+} seen;
+
+/* The library that the kernels lie in: its variables are the blocks' shared memory, but for the emulator's own. */
+static int find_library(struct dl_phdr_info *info, size_t, void *) {
+    uintptr_t here = (uintptr_t)&seen, from = UINTPTR_MAX, to = 0;
+    bool ours = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + p->p_vaddr, end = start + p->p_memsz;
+        if (p->p_type != PT_LOAD)
+            continue;
+        from = start < from ? start : from;
+        to = end > to ? end : to;
+        if (here >= start && here < end) {
+            ours = true;
+            seen.data = start / WORD * WORD;
+            seen.data_bytes = end - seen.data;
+        }
+    }
+    if (ours) {
+        seen.library = from;
+        seen.library_bytes = to - from;
+    }
+    return ours;
+}
+
+static struct word *shadow(size_t bytes) {
+    void *p =
+        mmap(NULL, bytes / WORD * sizeof(struct word), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        emulator_die("no memory to note accesses in");
+    madvise(p, bytes / WORD * sizeof(struct word), MADV_HUGEPAGE);
+    return (struct word *)p;
+}
+
+void checker_kernel(const char *name) {
+    if (!seen.global) {
+        block_stacks(&seen.stacks, &seen.stacks_bytes);
+        dl_iterate_phdr(find_library, NULL);
+        seen.global = shadow(memory_bytes);
+        seen.shared = shadow(seen.data_bytes + WORD);
+    }
+    seen.kernel = name;
+    seen.launch = ++seen.now;
+    if (seen.now > UINT32_MAX - (1U << 24)) { /* before the count begins anew, all is forgotten */
+        madvise(seen.global, memory_bytes / WORD * sizeof(struct word), MADV_DONTNEED);
+        memset(seen.shared, 0, seen.data_bytes / WORD * sizeof(struct word));
+        seen.launch = seen.now = 1;
+    }
+}
+void checker_block(void) { seen.block = ++seen.now; }
+void checker_barrier(void) { seen.now++; }
+
+[[noreturn]] static void report(bool write, uintptr_t at, size_t n, bool global, const char *why) {
+    emulator_die("%s: thread %u of block (%u,%u) %s %zu bytes of %s memory at +%zu %s", seen.kernel, emulator_place.thread.x,
+                 emulator_place.block.x, emulator_place.block.y, write ? "writes" : "reads", n, global ? "device" : "shared",
+                 (size_t)(at - (global ? memory_base : seen.data)), why);
+}
+
+static inline uint64_t for_all(uint16_t thread) { return thread * 0x0001000100010001ull; }
+static inline uint64_t bits_of(uint8_t bytes) { /* 16 for each byte */
+    uint64_t spread = (bytes & 1) | (uint64_t)(bytes & 2) << 15 | (uint64_t)(bytes & 4) << 30 | (uint64_t)(bytes & 8) << 45;
+    return spread * 0xffff;
+}
+
+/* What was there before `now` is put where it belongs by now. */
+static inline void age(struct access *a) {
+    if (a->when == seen.now)
+        return;
+    if (a->when < seen.launch)
+        a->in_block = a->in_launch = 0;
+    else if (a->when < seen.block) {
+        a->in_launch |= a->in_block;
+        a->in_block = 0;
+    }
+    a->threads = for_all(NOBODY);
+    a->when = seen.now;
+}
+
+/* Whether nobody but this thread was there since the last barrier. */
+static inline bool is_ours(const struct access *a, uint8_t bytes) {
+    uint64_t bits = bits_of(bytes), there = a->threads & bits;
+    if (there == (for_all(NOBODY) & bits) || there == (for_all((uint16_t)emulator_place.thread.x) & bits))
+        return true;
+    for (int i = 0; i < WORD; i++) {
+        uint16_t thread = (uint16_t)(a->threads >> 16 * i);
+        if (bytes >> i & 1 && thread != NOBODY && thread != emulator_place.thread.x)
+            return false;
+    }
+    return true;
+}
+
+static inline void note(struct access *a, uint8_t bytes) {
+    uint16_t me = (uint16_t)emulator_place.thread.x;
+    uint64_t bits = bits_of(bytes);
+    if (is_ours(a, bytes))
+        a->threads = (a->threads & ~bits) | (for_all(me) & bits);
+    else
+        for (int i = 0; i < WORD; i++) {
+            uint16_t was = (uint16_t)(a->threads >> 16 * i), is = was == NOBODY || was == me ? me : (uint16_t)SEVERAL;
+            if (bytes >> i & 1)
+                a->threads = (a->threads & ~(0xffffull << 16 * i)) | (uint64_t)is << 16 * i;
+        }
+    a->in_block |= bytes;
+}
+
+/* Ends the program when what was done there before, and what is done now, may come in either order. */
+static inline void check_order(const struct access *a, const char *did, uint8_t bytes, bool write, uintptr_t at, size_t n,
+                               bool global) {
+    bool ours = is_ours(a, bytes);
+    if (ours && !(global && a->in_launch & bytes))
+        return;
+    char why[96];
+    snprintf(why, sizeof why, ours ? "that another block of this launch %s" : "that another thread %s since the last barrier", did);
+    report(write, at, n, global, why);
+}
+
+static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t bytes, bool write, bool global) {
+    age(&w->wrote);
+    age(&w->read);
+    check_order(&w->wrote, "wrote", bytes, write, at, n, global);
+    if (write)
+        check_order(&w->read, "read", bytes, write, at, n, global);
+    else if (!global && (w->wrote.in_block & bytes) != bytes)
+        report(write, at, n, global, "where nothing was written before");
+    note(write ? &w->wrote : &w->read, bytes);
+}
+
+static void check_words(struct word *words, uintptr_t offset, uintptr_t at, size_t n, bool write, bool global) {
+    for (uintptr_t from = offset, end = offset + n; from < end;) {
+        uintptr_t stop = (from / WORD + 1) * WORD;
+        stop = stop < end ? stop : end;
+        uint8_t bytes = (uint8_t)(((1U << (stop - from)) - 1) << from % WORD);
+        check_word(&words[from / WORD], at, n, bytes, write, global);
+        from = stop;
+    }
+}
+
+static inline void touch(const void *p, size_t n, bool write) {
+    uintptr_t at = (uintptr_t)p, frame = (uintptr_t)__builtin_frame_address(0);
+    if (!emulator_place.in_kernel || frame - seen.stacks >= seen.stacks_bytes || at - seen.stacks < seen.stacks_bytes)
+        return; /* not a kernel; its own variables */
+    if (at - (uintptr_t)&emulator_place < sizeof emulator_place && !write)
+        return;
+    if (at - memory_base < memory_bytes) {
+        size_t offset = at - memory_base;
+        if (at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT]) {
+            check_words(seen.global, offset, at, n, write, true);
+            return;
+        }
+    } else if (at - seen.data < seen.data_bytes) {
+        check_words(seen.shared, at - seen.data, at, n, write, false);
+        return;
+    } else if (at - seen.library < seen.library_bytes && !write) {
+        return; /* constants */
+    }
+    fprintf(stderr, "emulator: %s: thread %u of block (%u,%u) %s %zu bytes at %p, where no device memory of that alignment is\n",
+            seen.kernel, emulator_place.thread.x, emulator_place.block.x, emulator_place.block.y, write ? "writes" : "reads", n, p);
+    block_fault();
+}
+
+#define ACCESS(n)                                                                                                                  \
+    void __tsan_read##n(const void *p) { touch(p, n, false); }                                                                     \
+    void __tsan_write##n(const void *p) { touch(p, n, true); }
+#define UNALIGNED(n)                                                                                                               \
+    void __tsan_unaligned_read##n(const void *p) { touch(p, n, false); }                                                           \
+    void __tsan_unaligned_write##n(const void *p) { touch(p, n, true); }
+extern "C" {
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+UNALIGNED(2)
+UNALIGNED(4)
+UNALIGNED(8)
+UNALIGNED(16)
+/* Structs: element by element as wide as the range allows. */
+static void touch_range(const void *p, size_t n, bool write) {
+    for (size_t i = 0, step = n % WORD || (uintptr_t)p % WORD ? 1 : WORD; i < n; i += step)
+        touch((const char *)p + i, step, write);
+}
+void __tsan_read_range(const void *p, size_t n) { touch_range(p, n, false); }
+void __tsan_write_range(const void *p, size_t n) { touch_range(p, n, true); }
+void __tsan_init(void) {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+}

@@ -1,0 +1,46 @@
+/* emulator: what its parts tell one another.
+ *   block.cc    a block's threads as fibers, in an order that chance gives
+ *   checker.cc  every access of a kernel to memory: where it may go, and who else was there
+ *   memory.cc   device memory, which the host cannot touch, and pinned memory
+ *   streams.cc  queues that run later, events, recordings
+ *   runtime.cc  the device, its errors, and what stands in for cuBLASLt and cuDNN
+ * One gate: whoever runs queued work, or changes what it runs in, holds it. */
+#ifndef BRR_TESTS_GPU_EMULATOR_EMULATOR_H
+#define BRR_TESTS_GPU_EMULATOR_EMULATOR_H
+#include <cuda_runtime.h>
+
+#include <mutex>
+
+extern std::recursive_mutex emulator_gate;
+extern cudaError_t emulator_fault; /* stays once it has happened */
+
+/* A number below n by chance; BRR_EMULATED_SEED repeats a run that has one host thread. Under the gate. */
+uint64_t emulator_chance(uint64_t n);
+/* The program did what no GPU forgives or what it would forgive only now and then: says so, with the seed, and ends it. */
+[[noreturn]] void emulator_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Runs a kernel now. One that goes where nothing is leaves emulator_fault. Under the gate, device memory open. */
+void block_run(const char *kernel, dim3 grid, unsigned threads, const std::function<void()> &thread);
+[[noreturn]] void block_fault(void); /* from a kernel: back to its launch */
+/* The stacks of a block's threads: what runs on one of them is a kernel. */
+void block_stacks(uintptr_t *ret_from, size_t *ret_bytes);
+
+void checker_kernel(const char *name);
+void checker_block(void);
+void checker_barrier(void);
+
+enum { MEMORY_UNIT = 256 };
+extern uintptr_t memory_base; /* of the device's addresses */
+extern const size_t memory_bytes;
+extern uint16_t *memory_valid; /* bytes of each unit that belong to an allocation */
+static inline bool memory_is_device(const void *p) { return (uintptr_t)p - memory_base < memory_bytes; }
+/* Between these the host's side of the program may touch device memory; they nest. Under the gate. */
+void memory_open(void);
+void memory_shut(void);
+/* Filled with 0xff. */
+cudaError_t memory_take(void **ret, size_t bytes);
+void memory_give(void *p);
+/* Whether all of it is allocated, where it is device memory at all. */
+bool memory_holds(const void *p, size_t bytes);
+
+#endif

@@ -1,0 +1,273 @@
+/* streams: work is queued and runs when something waits for it, or before, when chance wants it: so that what forgets to wait sees
+ * old values now and then. Work of two streams goes in any order that events allow. A copy reads host memory when it runs, not when
+ * it is asked for. */
+#include "emulator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+struct event_state {
+    uint64_t asked, reached;
+};
+struct emulator_event {
+    std::shared_ptr<struct event_state> state;
+};
+struct task {
+    std::function<void()> work;
+    std::shared_ptr<struct event_state> after; /* runs once this has reached `count` */
+    uint64_t count;
+};
+typedef std::vector<std::function<void()>> recording;
+struct emulator_stream {
+    std::deque<struct task> tasks;
+    std::unique_ptr<recording> captured; /* NULL: not capturing */
+    bool spoiled;                        /* what is captured was interrupted by a call that none may contain */
+    uint64_t haste;                      /* of 4 calls, so many run something */
+};
+struct emulator_graph {
+    std::shared_ptr<const recording> work;
+};
+
+std::recursive_mutex emulator_gate;
+typedef std::lock_guard<std::recursive_mutex> gate;
+static std::vector<cudaStream_t> streams;
+static thread_local cudaStream_t capturing; /* by this thread */
+
+/* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings. */
+static long kernels, copies, launches;
+extern "C" __attribute__((visibility("default"))) void emulator_counts(long ret[3]) {
+    gate lock(emulator_gate);
+    ret[0] = kernels;
+    ret[1] = copies;
+    ret[2] = launches;
+}
+
+/* ---- running ---- */
+
+static bool can_run(cudaStream_t s) {
+    return !s->tasks.empty() && (!s->tasks.front().after || s->tasks.front().after->reached >= s->tasks.front().count);
+}
+
+static void run_first(cudaStream_t s) {
+    struct task task = std::move(s->tasks.front());
+    s->tasks.pop_front();
+    if (task.work)
+        task.work();
+}
+
+static cudaStream_t any_that_can(void) {
+    uint64_t from = emulator_chance(streams.size());
+    for (size_t i = 0; i < streams.size(); i++) {
+        cudaStream_t s = streams[(from + i) % streams.size()];
+        if (can_run(s))
+            return s;
+    }
+    return NULL;
+}
+
+/* Until the stream is empty; others go on as well by chance, and where this one waits for them. */
+static void finish(cudaStream_t s) {
+    memory_open();
+    while (!s->tasks.empty()) {
+        cudaStream_t next = can_run(s) && emulator_chance(2) ? s : any_that_can();
+        if (!next)
+            emulator_die("streams wait for one another and none can go on");
+        run_first(next);
+    }
+    memory_shut();
+}
+
+/* Called wherever work is queued. */
+static void perhaps_run(void) {
+    cudaStream_t s = streams.empty() ? NULL : streams[emulator_chance(streams.size())];
+    if (!s || emulator_chance(4) >= s->haste || !can_run(s))
+        return;
+    memory_open();
+    for (uint64_t n = 1 + emulator_chance(4 * s->haste); n > 0 && can_run(s); n--)
+        run_first(s);
+    memory_shut();
+}
+
+static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *counter) {
+    if (s->captured) {
+        s->captured->push_back(std::move(work));
+        return emulator_fault;
+    }
+    ++*counter;
+    if (!emulator_fault)
+        s->tasks.push_back({std::move(work), NULL, 0});
+    perhaps_run();
+    return emulator_fault;
+}
+
+/* ---- streams ---- */
+
+void emulator_launch(const char *kernel, dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread) {
+    gate lock(emulator_gate);
+    if (threads < 1 || threads > 1024 || !grid.x || grid.x > INT32_MAX || !grid.y || grid.y > 65535)
+        emulator_die("%s: a grid of %u x %u blocks of %u threads cannot be launched", kernel, grid.x, grid.y, threads);
+    queue(
+        stream, [=] { block_run(kernel, grid, threads, thread); }, &kernels);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) {
+    gate lock(emulator_gate);
+    *ret = new emulator_stream();
+    (*ret)->haste = emulator_chance(5);
+    streams.push_back(*ret);
+    return emulator_fault;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    gate lock(emulator_gate);
+    finish(stream);
+    streams.erase(std::find(streams.begin(), streams.end(), stream));
+    delete stream;
+    return emulator_fault;
+}
+
+/* Calls that no recording thread may make: they fail, and so does its recording. */
+static bool is_forbidden(void) {
+    if (capturing)
+        capturing->spoiled = true;
+    return capturing;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    gate lock(emulator_gate);
+    if (stream && stream->captured)
+        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
+    if (stream)
+        finish(stream);
+    return emulator_fault;
+}
+
+/* ---- events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) {
+    *ret = new emulator_event{std::make_shared<struct event_state>()};
+    return emulator_fault;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, emulator_fault; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    gate lock(emulator_gate);
+    if (stream->captured)
+        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
+    std::shared_ptr<struct event_state> state = event->state;
+    uint64_t count = ++state->asked;
+    stream->tasks.push_back({[=] { state->reached = count; }, NULL, 0});
+    return emulator_fault;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    gate lock(emulator_gate);
+    if (stream->captured)
+        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
+    stream->tasks.push_back({NULL, event->state, event->state->asked});
+    perhaps_run();
+    return emulator_fault;
+}
+
+/* ---- recordings ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int) {
+    gate lock(emulator_gate);
+    stream->captured = std::make_unique<recording>();
+    stream->spoiled = false;
+    capturing = stream;
+    return emulator_fault;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret) {
+    gate lock(emulator_gate);
+    if (capturing != stream)
+        emulator_die("a recording is ended by another thread than began it");
+    capturing = NULL;
+    std::unique_ptr<recording> work = std::move(stream->captured);
+    *ret = stream->spoiled ? NULL : new emulator_graph{std::move(work)};
+    return stream->spoiled ? cudaErrorStreamCaptureInvalidated : emulator_fault;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long) {
+    return *ret = new emulator_graph(*graph), emulator_fault;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, emulator_fault; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, emulator_fault; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    gate lock(emulator_gate);
+    std::shared_ptr<const recording> work = graph->work;
+    return queue(
+        stream,
+        [=] {
+            for (const std::function<void()> &step : *work)
+                step();
+        },
+        &launches);
+}
+
+/* ---- copies ---- */
+
+static void check_range(const char *what, const void *p, size_t bytes) {
+    if (memory_holds(p, bytes))
+        return;
+    fprintf(stderr, "emulator: %s of %zu bytes at %p, which is not all allocated\n", what, bytes, p);
+    emulator_fault = cudaErrorIllegalAddress;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
+    gate lock(emulator_gate);
+    return queue(
+        stream,
+        [=] {
+            check_range("filling", p, bytes);
+            if (!emulator_fault)
+                memset(p, value, bytes);
+        },
+        &copies);
+}
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    gate lock(emulator_gate);
+    if ((kind == cudaMemcpyHostToDevice && (!memory_is_device(dst) || memory_is_device(src))) ||
+        (kind == cudaMemcpyDeviceToHost && (memory_is_device(dst) || !memory_is_device(src))))
+        emulator_die("a copy's direction is not that of its addresses %p and %p", dst, src);
+    return queue(
+        stream,
+        [=] {
+            check_range("copy", src, bytes);
+            check_range("copy", dst, bytes);
+            if (!emulator_fault)
+                memmove(dst, src, bytes);
+        },
+        &copies);
+}
+
+/* ---- memory ---- */
+
+cudaError_t cudaMalloc(void **ret, size_t bytes) {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
+    return emulator_fault ? emulator_fault : memory_take(ret, bytes);
+}
+cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
+    *ret = emulator_fault ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return emulator_fault ? emulator_fault : *ret ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void *p) {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
+    memory_give(p);
+    return emulator_fault;
+}
+cudaError_t cudaFreeHost(void *p) { return is_forbidden() ? cudaErrorStreamCaptureUnsupported : (free(p), emulator_fault); }
+cudaError_t cudaMemset(void *p, int value, size_t bytes) {
+    gate lock(emulator_gate);
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
+    memory_open();
+    memset(p, value, bytes);
+    memory_shut();
+    return emulator_fault;
+}

@@ -1,0 +1,261 @@
+/* test_emulator: small kernels and host programs, each with one mistake that a GPU might forgive, and the same without it. Those
+ * that end the program run in a child, whose words are read. */
+#include <cuda_runtime.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 64, BLOCKS = 4, N = THREADS * BLOCKS, ROUNDS = 200 };
+
+static int failures;
+static void check(bool ok, const char *what, const char *more) {
+    failures += !ok;
+    printf("%-6s %s%s%s\n", ok ? "ok" : "FAILED", what, *more ? ": " : "", more);
+    fflush(stdout);
+}
+static void must(cudaError_t code, const char *what) {
+    if (code != cudaSuccess)
+        check(false, what, cudaGetErrorName(code));
+}
+
+static cudaStream_t new_stream(void) {
+    cudaStream_t s = NULL;
+    must(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0), "a stream");
+    return s;
+}
+static float *new_memory(size_t floats) {
+    void *p = NULL;
+    must(cudaMalloc(&p, floats * sizeof(float)), "memory");
+    must(cudaMemset(p, 0, floats * sizeof(float)), "zeros");
+    return (float *)p;
+}
+
+/* ---- kernels ---- */
+
+/* Every thread gives its value to its neighbour, and bytes to theirs. */
+static __global__ void swap_kernel(float *x, unsigned char *bytes, bool barrier) {
+    __shared__ float room[THREADS];
+    unsigned t = threadIdx.x, at = blockIdx.x * THREADS + t;
+    room[t] = x[at];
+    if (barrier)
+        __syncthreads();
+    x[at] = room[t ^ 1] + (float)bytes[at];
+    bytes[at] = (unsigned char)t;
+}
+static __global__ void total_kernel(float *x, bool each_its_own) { x[each_its_own ? blockIdx.x : 0] = 1; }
+static __global__ void overwrite_kernel(float *x, bool own) { x[threadIdx.x] = x[own ? threadIdx.x : (threadIdx.x + 1) % THREADS]; }
+static __global__ void unwritten_kernel(float *x, bool first) {
+    __shared__ float room[THREADS];
+    if (first || threadIdx.x)
+        room[threadIdx.x] = 1;
+    __syncthreads();
+    x[threadIdx.x] = room[0];
+}
+static __global__ void parting_kernel(float *x, bool part) {
+    x[threadIdx.x] = 1;
+    if (!part || threadIdx.x < THREADS / 2)
+        __syncthreads();
+}
+static __global__ void read_kernel(float *y, const void *from, size_t at) {
+    y[threadIdx.x] = *(const float *)((const char *)from + at);
+}
+static __global__ void add_kernel(float *x, float v) { x[threadIdx.x] += v; }
+
+/* ---- what ends the program, with `wrong` ---- */
+
+static void swaps(bool wrong) {
+    cudaStream_t s = new_stream();
+    float *x = new_memory(2 * N);
+    CUDA_LAUNCH(swap_kernel, BLOCKS, THREADS, s, x, (unsigned char *)(x + N), !wrong);
+    must(cudaStreamSynchronize(s), "neighbours");
+}
+static void totals(bool wrong) {
+    cudaStream_t s = new_stream();
+    CUDA_LAUNCH(total_kernel, BLOCKS, 1, s, new_memory(N), !wrong);
+    must(cudaStreamSynchronize(s), "totals");
+}
+static void overwrites(bool wrong) {
+    cudaStream_t s = new_stream();
+    CUDA_LAUNCH(overwrite_kernel, 1, THREADS, s, new_memory(N), !wrong);
+    must(cudaStreamSynchronize(s), "overwriting");
+}
+static void unwritten(bool wrong) {
+    cudaStream_t s = new_stream();
+    CUDA_LAUNCH(unwritten_kernel, 1, THREADS, s, new_memory(N), !wrong);
+    must(cudaStreamSynchronize(s), "shared memory");
+}
+static void parting(bool wrong) {
+    cudaStream_t s = new_stream();
+    CUDA_LAUNCH(parting_kernel, 1, THREADS, s, new_memory(N), wrong);
+    must(cudaStreamSynchronize(s), "a barrier");
+}
+static void host_touches(bool wrong) {
+    cudaStream_t s = new_stream();
+    float *x = new_memory(N), y[N];
+    volatile float seen = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+        must(cudaStreamSynchronize(s), "a copy");
+        seen = seen + (wrong ? x : y)[i];
+    }
+}
+static void wrong_way(bool wrong) {
+    cudaStream_t s = new_stream();
+    float *x = new_memory(N), y[N];
+    must(cudaMemcpyAsync(wrong ? (void *)y : x, wrong ? (void *)x : y, sizeof y, cudaMemcpyHostToDevice, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+}
+
+static const struct mortal {
+    void (*run)(bool wrong);
+    const char *what, *words;
+} mortals[] = {
+    {swaps, "a barrier between neighbours", "of shared memory"},
+    {totals, "a place for each block", "that another block of this launch wrote"},
+    {overwrites, "in place", "since the last barrier"},
+    {unwritten, "shared memory is written first", "where nothing was written before"},
+    {parting, "a barrier for all threads", "part: one"},
+    {host_touches, "the host's side stays out of device memory", "the host touches device memory"},
+    {wrong_way, "a copy's direction", "direction"},
+};
+
+static void check_mortal(const struct mortal *m, bool wrong) {
+    int ends[2], status = 0;
+    char said[512] = "";
+    if (pipe(ends))
+        return check(false, m->what, "no pipe");
+    pid_t child = fork();
+    if (!child) {
+        dup2(ends[1], STDERR_FILENO);
+        failures = 0;
+        m->run(wrong);
+        _exit(failures != 0);
+    }
+    close(ends[1]);
+    FILE *f = fdopen(ends[0], "r");
+    size_t n = fread(said, 1, sizeof said - 1, f);
+    said[n] = 0;
+    said[strcspn(said, "\n")] = 0;
+    fclose(f);
+    waitpid(child, &status, 0);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    check(wrong ? code == 2 && strstr(said, m->words) : !code && !n, m->what, said);
+}
+
+/* ---- what a GPU reports, or does now and then ---- */
+
+/* A fault stays, so each runs in a child. */
+static void check_fault(const char *what, bool expected, void (*run)(cudaStream_t s, float *y)) {
+    int status = 0;
+    pid_t child = fork();
+    if (!child) {
+        cudaStream_t s = new_stream();
+        float *y = new_memory(THREADS);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(9);
+        run(s, y);
+        _exit(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
+    }
+    waitpid(child, &status, 0);
+    check(WIFEXITED(status) && WEXITSTATUS(status) == expected, what, "");
+}
+static void reads_last(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 396); }
+static void reads_past(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 400); }
+static void reads_between(cudaStream_t s, float *y) {
+    CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 2);
+}
+static void reads_freed(cudaStream_t s, float *y) {
+    float *x = new_memory(100);
+    cudaFree(x);
+    CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)x, 0);
+}
+static void reads_host(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)calloc(100, 4), 0); }
+static void copies_past(cudaStream_t s, float *y) { cudaMemcpyAsync(y, new_memory(100), 404, cudaMemcpyDefault, s); }
+
+/* One stream writes, another copies: how many of the rounds saw the old value. */
+static int stale_copies(bool wait) {
+    int stale = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        cudaStream_t a = new_stream(), b = new_stream();
+        cudaEvent_t done = NULL;
+        float *x = new_memory(THREADS), y[THREADS];
+        must(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "an event");
+        CUDA_LAUNCH(add_kernel, 1, THREADS, a, x, 1.0f);
+        must(cudaEventRecord(done, a), "recording");
+        if (wait)
+            must(cudaStreamWaitEvent(b, done, 0), "waiting");
+        must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, b), "a copy");
+        must(cudaStreamSynchronize(b), "a copy");
+        stale += y[5] != 1;
+        must(cudaStreamDestroy(a), "a stream");
+        must(cudaStreamDestroy(b), "a stream");
+        must(cudaEventDestroy(done), "an event");
+        must(cudaFree(x), "memory");
+    }
+    return stale;
+}
+
+/* The host writes over what a copy is still to read. */
+static int torn_copies(bool wait) {
+    int torn = 0;
+    float *x = new_memory(THREADS), y[THREADS];
+    for (int i = 0; i < ROUNDS; i++) {
+        cudaStream_t s = new_stream();
+        y[5] = 1;
+        must(cudaMemcpyAsync(x, y, sizeof y, cudaMemcpyHostToDevice, s), "a copy");
+        if (wait)
+            must(cudaStreamSynchronize(s), "a copy");
+        y[5] = 2;
+        must(cudaStreamSynchronize(s), "a copy");
+        must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+        must(cudaStreamSynchronize(s), "a copy");
+        torn += y[5] != 1;
+        must(cudaStreamDestroy(s), "a stream");
+    }
+    return torn;
+}
+
+static void check_recordings(void) {
+    cudaStream_t s = new_stream();
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    float *x = new_memory(THREADS), y[THREADS];
+    void *more = NULL;
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    CUDA_LAUNCH(add_kernel, 1, THREADS, s, x, 1.0f);
+    must(cudaStreamEndCapture(s, &graph), "recording");
+    must(cudaGraphInstantiate(&ready, graph, 0), "a recording");
+    for (int i = 0; i < 3; i++)
+        must(cudaGraphLaunch(ready, s), "a recording");
+    must(cudaGraphExecDestroy(ready), "a recording");
+    must(cudaGraphDestroy(graph), "a recording");
+    must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+    check(y[5] == 3, "a recording runs when it is launched, each time, though it was freed", "");
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    check(cudaMalloc(&more, 4) == cudaErrorStreamCaptureUnsupported, "no allocation while recording", "");
+    check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, "which spoils the recording", "");
+}
+
+int main(void) {
+    for (const struct mortal &m : mortals) {
+        check_mortal(&m, false);
+        check_mortal(&m, true);
+    }
+    check_fault("the last element", false, reads_last);
+    check_fault("one behind the last is an illegal address", true, reads_past);
+    check_fault("half an element on is an illegal address", true, reads_between);
+    check_fault("freed memory is an illegal address", true, reads_freed);
+    check_fault("host memory is an illegal address", true, reads_host);
+    check_fault("a copy behind the end is an illegal address", true, copies_past);
+    check(stale_copies(true) == 0, "a copy after the kernel it waits for", "");
+    check(stale_copies(false) > 0, "a copy beside the kernel it should wait for", "");
+    check(torn_copies(true) == 0, "host memory stays until the copy is done", "");
+    check(torn_copies(false) > 0, "host memory is changed before the copy is done", "");
+    check_recordings();
+    printf("%d failed\n", failures);
+    return failures != 0;
+}
