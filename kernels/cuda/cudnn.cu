@@ -293,10 +293,12 @@ static int open_library(struct stream *s, struct err *err) {
     cudnnStatus_t status = api.cudnnCreate_(&c->handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = api.cudnnSetStream_(c->handle, cs->stream);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        cudnn_close(c); /* else the next op would take it for started, on no stream */
+        return err_set(err, ERR_INTERNAL, "%s: starting cuDNN: %s", s->device->info.name, api.cudnnGetErrorString_(status));
+    }
     cs->cudnn = c;
-    return status == CUDNN_STATUS_SUCCESS
-               ? 0
-               : err_set(err, ERR_INTERNAL, "%s: starting cuDNN: %s", s->device->info.name, api.cudnnGetErrorString_(status));
+    return 0;
 }
 
 static struct key key_of(const struct cudnn_convolution *c) {

@@ -36,10 +36,11 @@ static bool cannot_be_survived(cudaError_t code) {
                                          cudaErrorLaunchFailure,      cudaErrorLaunchTimeout,       cudaErrorAssert,
                                          cudaErrorECCUncorrectable,   cudaErrorNvlinkUncorrectable, cudaErrorUnknown,
                                          cudaErrorContextIsDestroyed, cudaErrorExternalDevice};
+    enum { CONTAINED = 226, MPS_CLIENT_TERMINATED = 810 }; /* by number: not in every header that this is built with */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         if (code == faults[i])
             return true;
-    return false;
+    return (int)code == CONTAINED || (int)code == MPS_CLIENT_TERMINATED;
 }
 
 int cuda_failed(struct device *dev, const char *what, cudaError_t code, struct err *err) {
