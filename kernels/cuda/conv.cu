@@ -56,6 +56,22 @@ static __global__ void lay_kernel(struct column_rows j) {
     }
 }
 
+/* The same in pieces of 16 bytes, `wide` elements, none of which lies across two taps. */
+struct alignas(16) piece {
+    uint32_t parts[4];
+};
+static __global__ void lay_pieces_kernel(struct column_rows j, int64_t wide) {
+    const struct piece *x = (const struct piece *)j.x.data;
+    struct piece *out = (struct piece *)j.out.data;
+    int64_t pieces = j.out.ld / wide, c = j.c / wide, ld = j.x.ld / wide;
+    for (int64_t i = cuda_index(); i < j.rows * pieces; i += cuda_stride()) {
+        int64_t r = i / pieces, col = i - r * pieces, k = col / c, n = col - k * c;
+        int64_t row = j.first + r, b = row / j.t_out, u = (row - b * j.t_out) * j.stride + k - j.pad;
+        const struct piece none = {{0, 0, 0, 0}};
+        out[i] = k < j.taps && u >= 0 && u < j.t_in ? x[(b * j.t_in + u) * ld + n] : none;
+    }
+}
+
 static int64_t padded(int64_t n) { return cuda_ceil(n, 8) * 8; }
 
 static struct taps taps_of(const struct tensor *x, int64_t t_out, int64_t count, int64_t stride, int64_t pad) {
@@ -82,7 +98,11 @@ static const void *lay_rows(struct stream *s, const struct taps *t, void *column
     }
     struct act out = {columns, t->pitch, t->x->dtype == DTYPE_BF16};
     struct column_rows j = {act_of(t->x), out, t->x->dim[1], t->t_out, t->x->dim[2], t->count, t->stride, t->pad, span[0], span[1]};
-    CUDA_LAUNCH(lay_kernel, cuda_blocks(j.rows * t->pitch, THREADS), THREADS, cuda_stream(s)->stream, j);
+    int64_t wide = out.bf16 ? 8 : 4;
+    if (j.c % wide == 0 && j.x.ld % wide == 0 && (uintptr_t)j.x.data % sizeof(struct piece) == 0)
+        CUDA_LAUNCH(lay_pieces_kernel, cuda_blocks(j.rows * t->pitch / wide, THREADS), THREADS, cuda_stream(s)->stream, j, wide);
+    else
+        CUDA_LAUNCH(lay_kernel, cuda_blocks(j.rows * t->pitch, THREADS), THREADS, cuda_stream(s)->stream, j);
     *ret_ld = t->pitch;
     return columns;
 }
