@@ -32,6 +32,7 @@ int cuda_column_sums(struct stream *s, const struct tensor *dy, float *dbias, st
 
 static __device__ inline double columns_total(const struct columns &c, int64_t col, int which) {
     double sum = 0;
+#pragma unroll 16 /* few threads do this: their loads must overlap */
     for (int64_t i = 0; i < c.stretches; i++)
         sum += (double)c.shares[(2 * i + which) * c.cols + col];
     return sum;

@@ -128,6 +128,7 @@ static __global__ void weight_sum_kernel(struct depthwise_job j) {
     for (int64_t i = cuda_index(); i < j.channels * (j.taps + 1); i += cuda_stride()) {
         int64_t c = i % j.channels, k = i / j.channels;
         double sum = 0;
+#pragma unroll 16 /* few threads do this: their loads must overlap */
         for (int64_t n = 0; n < j.stretches; n++)
             sum += (double)j.shares[(n * (j.taps + 1) + k) * j.channels + c];
         if (k == j.taps && j.dbias)
