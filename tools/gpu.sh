@@ -85,7 +85,7 @@ run() {
     [[ $name =~ ${BRR_GPU_ONLY:-.} ]] || return 0
     [ "$limit" -le "${BRR_GPU_LIMIT:-$limit}" ] || limit=$BRR_GPU_LIMIT
     [ "$limit" -le "$left" ] || limit=$left
-    if [ "$limit" -ge 5 ]; then
+    if [ "$left" -ge 5 ]; then
         say "gpu: $name"
         timeout -k 5 "$limit" "$@" >"$log/$name" 2>&1 || rc=$?
     else
@@ -200,6 +200,7 @@ check() {
         run "network-$section" 150 "$build/tests/test_network_vs_cpu" $section
     done
     run doctor 60 bash -c doctor
+    BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
     run training 120 bash -c training
     run bench-f32 150 bash -c 'bench f32'
     run bench-bf16 150 bash -c 'bench bf16'
