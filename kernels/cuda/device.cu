@@ -57,6 +57,12 @@ int cuda_enter(struct device *dev, const char *what, struct err *err) {
     return code == cudaSuccess ? 0 : cuda_failed(dev, what, code, err);
 }
 
+/* The same for what is queued on s. A stream that records was entered when it began to, by the same thread, and until it ends no
+ * call is made that is not work for it. */
+static int enter_stream(struct stream *s, const char *what, struct err *err) {
+    return s->recording ? 0 : cuda_enter(s->device, what, err);
+}
+
 static int cuda_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
     (void)threads;
     int count = 0, rc = cuda_check_driver(err);
@@ -273,13 +279,13 @@ void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
 }
 
 static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
-    int rc = cuda_enter(s->device, "copying", err);
+    int rc = enter_stream(s, "copying", err);
     cudaError_t code = rc ? cudaSuccess : cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda_stream(s)->stream);
     return code == cudaSuccess ? rc : cuda_failed(s->device, "copying", code, err);
 }
 
 static int cuda_zero(struct stream *s, void *dst, size_t bytes, struct err *err) {
-    int rc = cuda_enter(s->device, "zeroing", err);
+    int rc = enter_stream(s, "zeroing", err);
     cudaError_t code = rc ? cudaSuccess : cudaMemsetAsync(dst, 0, bytes, cuda_stream(s)->stream);
     return code == cudaSuccess ? rc : cuda_failed(s->device, "zeroing", code, err);
 }
@@ -326,7 +332,7 @@ static int leave(struct stream *s, const char *op, int rc, struct err *err) {
 }
 #define CUDA_ENTRY(op, args)                                                                                                       \
     static int enter_##op(struct stream *s, const struct args *a, struct err *err) {                                               \
-        int rc = cuda_enter(s->device, "op " #op, err);                                                                            \
+        int rc = enter_stream(s, "op " #op, err);                                                                                  \
         return rc ? rc : leave(s, "op " #op, cuda_##op(s, a, err), err);                                                           \
     }
 OP_MAP(CUDA_ENTRY)
