@@ -148,7 +148,7 @@ bench() { # DTYPE [FILTER]; BRR_GPU_FILTER: only cases whose name contains it
 # The same with cuDNN's convolutions: COMMAND… with BRR_CUDNN=1, skipped where there is none.
 with_cudnn() {
     [ -n "$cudnn" ] || { echo "no libcudnn.so.9 here" && return 77; }
-    export BRR_CUDNN=1 LD_LIBRARY_PATH=$cudnn${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export BRR_CUDNN=1 LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$cudnn
     "$@"
 }
 
@@ -174,7 +174,7 @@ torch_peer() {
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
 
 check() {
-    local i libs failed=0
+    local i libs products nvrtc failed=0
     [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ./dev build first"
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     given=${LD_LIBRARY_PATH:-}
@@ -182,8 +182,9 @@ check() {
     export given LD_LIBRARY_PATH=$libs${libs:+${given:+:}}$given
     export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
     export -f training doctor sanitize bench with_cudnn torch_peer
-    cudnn=$(where 'libcudnn.so.9')
-    export cudnn
+    products=$(ldd "$build/lib/libbrr_cuda.so" | grep -om1 'libcublasLt\.so\.[0-9]*' || true)
+    cudnn=$(where 'libcudnn.so.9') nvrtc=$(where "libnvrtc.so.${products##*.}") # with which cuDNN compiles what it fuses
+    export cudnn=$cudnn${cudnn:+${nvrtc:+:$nvrtc}}
     log=$(mktemp -d)
     export build root log
     revision=$(cat "$root/revision" 2>/dev/null || git -C "$root" describe --always --dirty)
