@@ -189,6 +189,11 @@ int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err) {
                                            plan->c, g->c, plan->c, &plan->algo, cs->workspace, CUDA_WORKSPACE_BYTES, cs->stream);
     if (status == CUBLAS_STATUS_SUCCESS)
         return 0;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* it proposed what this device then does not do; nothing was queued */
+        plan->declined = true;
+        cuda_gemm_plain(s, g);
+        return 0;
+    }
     cudaError_t below = cudaGetLastError();
     if (below != cudaSuccess)
         return cuda_failed(s->device, "a matrix product", below, err);
