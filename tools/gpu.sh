@@ -9,7 +9,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
 programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_op_windows
-    tests/test_op_masks tests/test_fault tests/test_health tests/task_driver tests/golden_net)
+    tests/test_op_masks tests/test_scan_conv tests/test_scan_reference tests/test_fault tests/test_health tests/task_driver tests/golden_net)
 most_bytes=$((40 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
 
@@ -199,6 +199,9 @@ check() {
     run ops 120 "$build/tests/test_ops_vs_cpu"
     run windows 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_windows"
     run masks 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_masks"
+    for test in scan_conv scan_reference; do # against double loops
+        run "$test" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
+    done
     for section in gradients inference replay training; do
         run "network-$section" 150 "$build/tests/test_network_vs_cpu" $section
     done
