@@ -199,10 +199,16 @@ int sched_resolve_source(const struct sched *s, const char *source, char *buf, s
         rc = resolve_store(s, source + 8, path, err);
     else if (str_starts(source, "file://"))
         rc = resolve_local(s, source + 7, path, err);
+    else if (strstr(source, "://"))
+        rc = err_set(err, ERR_INVALID,
+                     "data.source: '%.200s' is of no kind that is known; expected store://NAME/prefix of the daemon's stores, "
+                     "file:///folder, or a folder below paths.data",
+                     source);
     else
         rc = below(s->config.data_dir, source, path, err);
     if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
-        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read", path);
+        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read%s%s", path,
+                     *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
     if (!rc && !str_copy(buf, size, path))
         rc = err_set(err, ERR_RANGE, "data.source is too long");
     return rc;

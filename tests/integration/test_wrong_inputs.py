@@ -23,6 +23,13 @@ def main():
         assert code == 3, (code, err)
         expect(err, "nowhere", "no directory")
 
+        code, _, err = d.submit(f"data.source={tmp}/eeg", watch=False)
+        assert code == 3 and "note" not in err, (code, err)
+        expect(err, "no directory", f"file://{tmp}/eeg")
+        code, _, err = d.submit("data.source=s3://bucket/prefix", watch=False)
+        assert code == 1, (code, err)
+        expect(err, "s3://bucket/prefix", "store://NAME")
+
         job = f"{tmp}/job.yaml"
         open(job, "w", encoding="utf-8").write("kind: train\ndata:\n  source: x\n  hopp_s: 3\n")
         code, _, err = d.submit(watch=False, file=job)
