@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-enum kind { FLAG, TEXT, NUMBER, INTEGER, LIST };
+enum kind { FLAG, TEXT, CHOICE, NUMBER, INTEGER, LIST };
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct row {
@@ -52,14 +52,15 @@ static const struct row {
     {"--once", FLAG, AT(once), "", "print once and end", 0, 0},
     {"--interval", NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
     {"--events", FLAG, AT(events), "", "list every event with what became of it", 0, 0},
-    {"--montage", TEXT, AT(montage), "M", "referential-19, bipolar-18 or custom:LABEL,…", 0, 0},
+    {"--montage", TEXT, AT(montage), "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...", 0, 0},
     {"--notch", NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60", 0, 60},
     {"--window", NUMBER, AT(window_s), "S", "seconds of a window", 1, 600},
     {"--hop", NUMBER, AT(hop_s), "S", "seconds between windows", 0.01, 600},
     {"--first", INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
     {"--count", INTEGER, AT(count), "N", "number of windows", 1, 1e12},
-    {"--labels", TEXT, AT(labels), "RULE", "auto, bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations", 0, 0},
-    {"--unlabeled", TEXT, AT(unlabeled), "RULE", "recordings without labels: error, background or skip", 0, 0},
+    {"--labels", CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations", "where labels stand", 0,
+     0},
+    {"--unlabeled", CHOICE, AT(unlabeled), "error|background|skip", "what recordings without labels are", 0, 0},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 2 };
 
@@ -78,15 +79,15 @@ const char *arguments_nearest(const char *word, const void *names, int n, unsign
 }
 
 /* Whether the list "--a --b" holds the name. */
-static bool listed(const char *list, const char *name) {
+static bool listed(const char *list, char separator, const char *name) {
     size_t len = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)); at += len)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]))
+    for (const char *at = list; len && (at = strstr(at, name)); at += len)
+        if ((at == list || at[-1] == separator) && (at[len] == separator || !at[len]))
             return true;
     return false;
 }
 
-static bool accepted(const char *takes, int row) { return row < COMMON || listed(takes, rows[row].name); }
+static bool accepted(const char *takes, int row) { return row < COMMON || listed(takes, ' ', rows[row].name); }
 
 void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx) {
     for (int pass = 0; pass < 2; pass++) /* the command's own first */
@@ -137,6 +138,13 @@ static bool store(struct arguments *a, const struct row *r, const char *value) {
     switch (r->kind) {
     case FLAG:
         *(bool *)field = true;
+        return true;
+    case CHOICE:
+        if (!listed(r->value, '|', value)) {
+            fprintf(stderr, "brrctl: %s is '%s'; expected %s\n", r->name, value, r->value);
+            return false;
+        }
+        *(const char **)field = value;
         return true;
     case TEXT:
         *(const char **)field = value;

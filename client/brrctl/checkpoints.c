@@ -39,7 +39,7 @@ static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
     }
     if (isfinite(c->metric))
         str_format(metric, sizeof metric, "%s %.4f", c->metric_name, c->metric);
-    printf("%-32s %9lld %10s  %-19s %-18s%s%s%s\n", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
+    printf("%-32s %9lld %10s  %-19s  %s%s%s%s\n", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
            output_time(c->created_ms, when, sizeof when), metric, c->best ? " best" : "", c->last ? " last" : "",
            c->pinned ? " pinned" : "");
 }
@@ -54,7 +54,7 @@ int cmd_checkpoints(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_checkpoints)
-        printf("%-32s %9s %10s  %-19s %s\n", "ref", "step", "size", "written", "metric");
+        printf("%-32s %9s %10s  %-19s %s\n", "ref", "step", "size", "written", "metric, role");
     for (size_t i = 0; i < out->n_checkpoints; i++)
         print_checkpoint(out->checkpoints[i], o->json);
     if (!o->json && !out->n_checkpoints)
@@ -249,7 +249,7 @@ static int do_promote(const struct arguments *o, const char *ref) {
     static const struct brrctl_method method = {"/brr.v1.Checkpoints/Promote", &brr__v1__model_description__descriptor, LONG_MS};
     Brr__V1__PromoteRequest in = BRR__V1__PROMOTE_REQUEST__INIT;
     if (o->n_args != 3) {
-        fputs("usage: brrctl checkpoint promote REF NAME\n", stderr);
+        fputs("brrctl: checkpoint promote needs REF NAME: what to serve, and as what\n", stderr);
         return EXIT_USAGE;
     }
     in.ref = (char *)(uintptr_t)ref;
@@ -270,13 +270,16 @@ int cmd_checkpoint(const struct arguments *o) {
     for (int i = 0; i < N_VERBS; i++) {
         if (strcmp(verbs[i].name, o->args[0]))
             continue;
-        if (o->n_args == 3 && verbs[i].run != do_promote)
-            break;
+        if (o->n_args == 3 && verbs[i].run != do_promote) {
+            fprintf(stderr, "brrctl: '%s' is too much; expected brrctl checkpoint %s %s\n", o->args[2], o->args[0],
+                    verbs[i].ref ? "REF" : "FILE");
+            return EXIT_USAGE;
+        }
         brrctl_ref(o->args[1], ref, sizeof ref);
         return verbs[i].run(o, verbs[i].ref ? ref : o->args[1]);
     }
     const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
-    fputs("usage: brrctl checkpoint get|put|verify|pin|unpin|delete|promote REF …", stderr);
-    fprintf(stderr, nearest ? "; did you mean %s?\n" : "\n%s", nearest ? nearest : "");
+    fprintf(stderr, "brrctl: checkpoint cannot '%s'; ", o->args[0]);
+    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl checkpoint --help` lists what it can%s\n", nearest ? nearest : "");
     return EXIT_USAGE;
 }

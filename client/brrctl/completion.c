@@ -10,25 +10,41 @@ static void print_name(void *ctx, const char *name, const char *value, const cha
     fprintf(ctx, " %s", name);
 }
 
+/* The verbs that a command's first word is one of ("ls|get|put [FILE] URL"), with spaces between them. */
+static void print_verbs(const struct command *c) {
+    size_t len = strcspn(c->words, " ");
+    if (!memchr(c->words, '|', len) || *c->words < 'a')
+        return; /* FILE|-: no words to choose from */
+    for (size_t i = 0; i < len; i++)
+        putchar(c->words[i] == '|' ? ' ' : c->words[i]);
+}
+
 static void print_bash(void) {
     int n;
     const struct command *c = brrctl_commands(&n);
     puts("# bash completion of brrctl: brrctl completion bash > /etc/bash_completion.d/brrctl\n"
          "_brrctl() {\n"
-         "    local word=${COMP_WORDS[COMP_CWORD]} options=\n"
-         "    if [ \"$COMP_CWORD\" -eq 1 ]; then");
-    fputs("        COMPREPLY=($(compgen -W \"help", stdout);
+         "    local word=${COMP_WORDS[COMP_CWORD]} options= words=");
+    fputs("    local commands=\"", stdout);
     for (int i = 0; i < n; i++)
-        printf(" %s", c[i].name);
-    puts("\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in");
+        printf("%s ", c[i].name);
+    puts("help\"\n"
+         "    case ${COMP_WORDS[1]} in\n"
+         "    help) words=$commands ;;");
     for (int i = 0; i < n; i++) {
-        printf("    %s) options=\"--help", c[i].name);
+        printf("    %s) words=\"", c[i].name);
+        print_verbs(&c[i]);
+        fputs("\" options=\"--help", stdout);
         arguments_each(c[i].takes, print_name, stdout);
         puts("\" ;;");
     }
     puts("    esac\n"
-         "    if [ \"${word#-}\" != \"$word\" ]; then\n"
+         "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "    elif [ \"${word#-}\" != \"$word\" ]; then\n"
          "        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
+         "    elif [ \"$COMP_CWORD\" -eq 2 ] && [ -n \"$words\" ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
          "    else\n"
          "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
          "    fi\n"
@@ -40,6 +56,7 @@ static void print_zsh(void) {
     puts("#compdef brrctl\n# zsh completion of brrctl: brrctl completion zsh > \"${fpath[1]}/_brrctl\"\n"
          "autoload -U +X bashcompinit && bashcompinit");
     print_bash();
+    puts("[ \"${funcstack[1]}\" != _brrctl ] || _bash_complete -o filenames -F _brrctl # the first time, read from fpath");
 }
 
 /* Text between single quotes. */
@@ -63,7 +80,10 @@ static void print_fish(void) {
     for (int i = 0; i < n; i++) {
         printf("complete -c brrctl -n __fish_use_subcommand -f -a %s -d ", c[i].name);
         print_quoted(c[i].summary);
-        putchar('\n');
+        printf("\ncomplete -c brrctl -n 'test (count (commandline -opc)) -eq 2; and __fish_seen_subcommand_from %s' -a '",
+               c[i].name);
+        print_verbs(&c[i]);
+        puts("'");
         arguments_each(c[i].takes, print_fish_option, (void *)(uintptr_t)c[i].name);
     }
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -232,8 +231,10 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
         problem(s, relative, err_text(&why, text, sizeof text));
     }
     edf_close(edf);
-    if (s->terminal && s->files % 16 == 0)
-        fprintf(stderr, "\r\033[K%lld recordings", (long long)s->files);
+    if (s->terminal && s->files % 16 == 0) {
+        str_format(path, sizeof path, "%lld recordings", (long long)s->files);
+        output_progress(stderr, path);
+    }
     return 0;
 }
 
@@ -314,7 +315,7 @@ static void print_balance(const struct sum *sum) {
 
 static void print_text(const struct survey *s) {
     if (s->terminal)
-        fputs("\r\033[K", stderr);
+        output_clear(stderr);
     printf("%s: %lld recordings, %lld usable with %s\n", s->o->args[0], (long long)s->files, (long long)s->usable,
            s->frontend.montage);
     printf("%-10s %10s %8s %9s %8s %10s | windows: %9s %8s %8s\n", "split", "recordings", "patients", "hours", "seizures",
@@ -345,7 +346,7 @@ static void print_text(const struct survey *s) {
     for (int i = 0; i < s->n_problems && i < SHOWN_PROBLEMS; i++)
         printf("  %s\n", s->problems[i]);
     if (s->n_problems > SHOWN_PROBLEMS)
-        printf("  … and %d more; --json lists all\n", s->n_problems - SHOWN_PROBLEMS);
+        printf("  and %d more; --json lists all\n", s->n_problems - SHOWN_PROBLEMS);
 }
 
 int cmd_dataset(const struct arguments *o) {
@@ -356,8 +357,11 @@ int cmd_dataset(const struct arguments *o) {
                                     .fill_gap_s = fill_gap_s},
                        .window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ),
                        .hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ),
-                       .terminal = isatty(STDERR_FILENO) && !o->json};
+                       .terminal = output_redraws(stderr) && !o->json};
     struct err err;
+    int channels;
+    if (montage_channels(s.frontend.montage, NULL, &channels, &err))
+        return brrctl_fail(&err);
     for (int i = 0; i < SPLITS; i++)
         str_init(&s.splits[i].patients, 64 << 20);
     int rc = fsio_walk(o->args[0], visit, &s, &err);

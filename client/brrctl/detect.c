@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -95,6 +94,9 @@ static int collect(struct batch *b, struct err *err) {
     for (int i = 0; i < b->o->n_args && !rc; i++) {
         const char *path = b->o->args[i];
         b->root = path;
+        if (!fsio_exists(path))
+            return err_set(err, ERR_NOT_FOUND,
+                           "there is no %s; expected a recording, a folder of them, store://NAME/prefix or job:ID", path);
         rc = fsio_is_dir(path) ? fsio_walk(path, visit, b, err) : add(b, path, fsio_basename(path), err);
     }
     if (!rc && !b->n)
@@ -133,12 +135,13 @@ static void detect_one(struct batch *b, struct detect_item *item) {
 
 /* Under the lock. */
 static void report(struct batch *b, const struct detect_item *item) {
-    char bar[OUTPUT_BAR_SIZE];
+    char bar[OUTPUT_BAR_SIZE], line[512];
     if (b->o->json) {
         detect_item_json(item);
     } else if (b->terminal) {
-        fprintf(stderr, "\r\033[K%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
-                fsio_basename(item->path));
+        str_format(line, sizeof line, "%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
+                   fsio_basename(item->path));
+        output_progress(stderr, line);
     } else {
         fprintf(stderr, "%d/%d %s%s\n", b->finished, b->n, item->path, item->err.code ? ": failed" : "");
     }
@@ -169,7 +172,7 @@ static void *work(void *arg) {
 static int finish(const struct batch *b) {
     int code = b->failed ? EXIT_FAILED : 0;
     if (b->terminal)
-        fputs("\r\033[K", stderr);
+        output_clear(stderr);
     if (!b->o->json)
         detect_table_print(b->items, b->n);
     for (int i = 0; i < b->n; i++)
@@ -196,7 +199,7 @@ static int run(struct batch *b) {
 }
 
 int cmd_detect(const struct arguments *o) {
-    struct batch b = {.o = o, .terminal = isatty(STDERR_FILENO) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct batch b = {.o = o, .terminal = output_redraws(stderr) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct err err;
     int code;
     for (int i = 0; i < o->n_args; i++)

@@ -20,20 +20,29 @@ void detect_item_json(const struct detect_item *item) {
     output_end(&out);
 }
 
+/* Of the names of all recordings that are done. */
+static int name_width(const struct detect_item *items, int n) {
+    size_t width = strlen("recording");
+    for (int i = 0; i < n; i++)
+        if (items[i].done && strlen(fsio_basename(items[i].path)) > width)
+            width = strlen(fsio_basename(items[i].path));
+    return (int)width;
+}
+
 void detect_table_print(const struct detect_item *items, int n) {
     double hours = 0, seizure_s = 0;
-    int events = 0, done = 0, failed = 0;
-    printf("%-48s %10s %7s %10s\n", "recording", "seconds", "events", "seizure s");
+    int events = 0, done = 0, failed = 0, width = name_width(items, n);
+    printf("%-*s %10s %7s %10s\n", width, "recording", "seconds", "events", "seizure s");
     for (int i = 0; i < n; i++) {
         const struct detect_item *x = &items[i];
         if (!x->done)
             continue;
         if (x->err.code) {
             failed++;
-            printf("%-48s failed: %s%s%s\n", fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
+            printf("%-*s failed: %s%s%s\n", width, fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
             continue;
         }
-        printf("%-48s %10.1f %7d %10.1f\n", fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
+        printf("%-*s %10.1f %7d %10.1f\n", width, fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
         done++;
         hours += x->duration_s / 3600;
         seizure_s += x->seizure_s;

@@ -2,15 +2,20 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fsio.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
 enum { ESTIMATE_MS = 20 * 1000 };
+
+static bool ended(const Brr__V1__Job *job) {
+    return job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED ||
+           job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED || job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED;
+}
 
 static void print_json(const Brr__V1__Job *job) {
     struct output out;
@@ -32,15 +37,75 @@ static void print_json(const Brr__V1__Job *job) {
     output_end(&out);
 }
 
-static void print_row(const Brr__V1__Job *job) {
+static const char *steps_text(const Brr__V1__Job *job, char buf[48]) {
     const Brr__V1__Progress *p = job->progress;
-    char steps[48] = "";
+    *buf = '\0';
     if (p && p->steps)
-        str_format(steps, sizeof steps, "%lld/%lld", (long long)p->step, (long long)p->steps);
-    printf("%-24s %-9s %-12s %-14s %s%s\n", job->id, job->kind, brr_job_state_name((int)job->state), steps, job->name,
-           *job->reason ? "  " : "");
-    if (*job->reason)
+        str_format(buf, 48, "%lld/%lld", (long long)p->step, (long long)p->steps);
+    return buf;
+}
+
+static void print_row(const Brr__V1__Job *job) {
+    char steps[48];
+    printf("%-24s %-9s %-13s %-14s %s\n", job->id, job->kind, brr_job_state_name((int)job->state), steps_text(job, steps),
+           job->name);
+    if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
         printf("%24s %s\n", "", job->reason);
+}
+
+/* A figure a line; what is no plain figure or text is for --json. */
+static void print_result(const char *text) {
+    struct json_cursor at = {0};
+    struct json *result = NULL;
+    const struct json *value;
+    const char *key;
+    if (!*text || json_parse(text, strlen(text), "result", &result, NULL))
+        return;
+    while (json_next(result, &at, &key, &value)) {
+        if (json_kind(value) == JSON_KIND_STRING)
+            printf("  %-26s %s\n", key, json_str(value, ""));
+        else if (json_kind(value) == JSON_KIND_INTEGER)
+            printf("  %-26s %lld\n", key, (long long)json_i64(value, 0));
+        else if (json_kind(value) == JSON_KIND_REAL)
+            printf("  %-26s %.5g\n", key, json_f64(value, NAN));
+    }
+    json_free(result);
+}
+
+static void print_time(const char *what, int64_t time_ms) {
+    char when[32];
+    if (time_ms > 0)
+        printf("%-11s %s\n", what, output_time(time_ms, when, sizeof when));
+}
+
+static void print_text(const char *what, const char *text) {
+    if (*text)
+        printf("%-11s %s\n", what, text);
+}
+
+static void print_details(const Brr__V1__Job *job) {
+    char steps[48];
+    printf("%s\n", job->id);
+    print_text("name", job->name);
+    print_text("kind", job->kind);
+    print_text("state", brr_job_state_name((int)job->state));
+    if (job->queue_position > 0)
+        printf("%-11s %d in the queue\n", "place", job->queue_position);
+    print_text("reason", job->reason);
+    print_text("steps", steps_text(job, steps));
+    print_time("submitted", job->created_ms);
+    print_time("started", job->started_ms);
+    print_time("ended", job->finished_ms);
+    if (job->attempts > 0)
+        printf("%-11s %d, restarts after faults %d\n", "attempts", job->attempts, job->restarts);
+    if (job->energy_joules > 0)
+        printf("%-11s %.0f J\n", "energy", job->energy_joules);
+    print_text("device", job->device);
+    print_text("folder", job->directory);
+    print_text("checkpoint", job->checkpoint);
+    if (*job->result_json)
+        puts("result");
+    print_result(job->result_json);
 }
 
 struct watching {
@@ -67,13 +132,13 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
         str_format(line, sizeof line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar,
                    (long long)at, (long long)of);
     if (w->terminal) {
-        fprintf(w->out, "\r\033[K%s", line);
+        output_progress(w->out, line);
     } else if (strcmp(w->phase, p->phase) || (training && p->step / 20 != w->shown_step / 20)) {
         fprintf(w->out, "%s\n", line);
+        fflush(w->out);
     }
     str_copy(w->phase, sizeof w->phase, p->phase);
     w->shown_step = p->step;
-    fflush(w->out);
 }
 
 static void print_end(struct watching *w, const Brr__V1__Job *job) {
@@ -91,12 +156,12 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
         output_end(&out);
         return;
     }
-    printf("%s%s %s%s%s\n", w->terminal ? "\r\033[K" : "", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "",
-           job->reason);
-    if (*job->result_json)
-        printf("result     %s\n", job->result_json);
-    if (*job->checkpoint)
-        printf("checkpoint %s\n", job->checkpoint);
+    if (w->terminal)
+        output_clear(w->out);
+    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+    print_result(job->result_json);
+    print_text("folder", job->directory);
+    print_text("checkpoint", job->checkpoint);
 }
 
 /* What the daemon has to say about a job that runs, once. */
@@ -106,7 +171,9 @@ static void show_note(struct watching *w, const Brr__V1__Job *job) {
     if (job->state != BRR__V1__JOB_STATE__JOB_STATE_RUNNING || !*note || !strcmp(note, w->note))
         return;
     str_copy(w->note, sizeof w->note, note);
-    fprintf(stderr, "%sbrrctl: note: %s\n", w->terminal ? "\r\033[K" : "", job->reason);
+    if (w->terminal)
+        output_clear(w->out);
+    fprintf(stderr, "brrctl: note: %s\n", job->reason);
 }
 
 static void keep_end(struct watching *w, const Brr__V1__Job *job) {
@@ -115,7 +182,7 @@ static void keep_end(struct watching *w, const Brr__V1__Job *job) {
     str_copy(w->end->reason, sizeof w->end->reason, job->reason);
     str_copy(w->end->result, sizeof w->end->result, job->result_json);
     if (w->terminal)
-        fputs("\r\033[K", w->out);
+        output_clear(w->out);
 }
 
 static bool on_update(void *ctx, const void *message) {
@@ -144,17 +211,18 @@ static int follow_job(const struct arguments *o, const char *id, struct watching
 }
 
 static int watch_job(const struct arguments *o, const char *id) {
-    struct watching w = {.out = stdout, .json = o->json, .terminal = isatty(STDOUT_FILENO), .exit = EXIT_FAILED};
+    struct watching w = {.out = stdout, .json = o->json, .terminal = output_redraws(stdout), .exit = EXIT_FAILED};
     return follow_job(o, id, &w);
 }
 
 int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret) {
-    struct watching w = {.out = stderr, .json = o->json, .terminal = isatty(STDERR_FILENO), .end = ret, .exit = EXIT_FAILED};
+    struct watching w = {.out = stderr, .json = o->json, .terminal = output_redraws(stderr), .end = ret, .exit = EXIT_FAILED};
     return follow_job(o, id, &w);
 }
 
-/* Before the job runs beside it: whether it will take longer than its limit. Who watches is told by the running job. */
-static void warn_of_limit(const struct arguments *o, Brr__V1__JobFile *file) {
+/* Whether it will take longer than its limit, measured before it runs beside that; NULL when nobody can tell. What is wrong with
+ * the file or the daemon is for Submit to say. */
+static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     brr_client *client = NULL;
@@ -162,11 +230,8 @@ static void warn_of_limit(const struct arguments *o, Brr__V1__JobFile *file) {
     in.file = file;
     in.limit_only = true;
     Brr__V1__ValidateResponse *out = brr_connect(o->endpoint, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
-    for (size_t i = 0; out && i < out->n_notices; i++)
-        fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
-    if (out)
-        brr__v1__validate_response__free_unpacked(out, NULL);
-    brr_disconnect(client); /* what is wrong with the file or the daemon is for Submit to say */
+    brr_disconnect(client);
+    return out;
 }
 
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size) {
@@ -189,9 +254,11 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     struct err err;
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
-    if (!o->watch)
-        warn_of_limit(o, &file.message);
+    Brr__V1__ValidateResponse *limit = o->watch ? NULL : ask_limit(o, &file.message); /* who watches is told by the running job */
     int code = brrctl_queue(o, &file.message, id, id_size);
+    for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
+        fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
+    brr__v1__validate_response__free_unpacked(limit, NULL);
     brrctl_job_file_done(&file);
     return code;
 }
@@ -204,13 +271,12 @@ int cmd_submit(const struct arguments *o) {
         return code;
     if (o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err))
         return brrctl_fail(&err);
-    if (o->watch)
-        return watch_job(o, id);
-    if (o->json)
+    if (o->json && !o->watch)
         printf("{\"job\":\"%s\",\"state\":\"queued\"}\n", id);
-    else
-        printf("%s queued; `brrctl watch %s` follows it\n", id, id);
-    return 0;
+    else if (!o->json)
+        printf("%s queued; %s`brrctl watch %s` follows it\n", id, o->watch ? "Ctrl-C leaves it to go on, and " : "", id);
+    fflush(stdout);
+    return o->watch ? watch_job(o, id) : 0;
 }
 
 int cmd_watch(const struct arguments *o) { return watch_job(o, o->args[0]); }
@@ -220,19 +286,30 @@ int cmd_jobs(const struct arguments *o) {
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
     static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
     Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
-    for (size_t i = 0; out && i < out->n_jobs; i++) {
+    if (!out)
+        return code;
+    if (!o->json && out->n_jobs)
+        printf("%-24s %-9s %-13s %-14s %s\n", "job", "kind", "state", "steps", "name");
+    else if (!o->json)
+        puts("no jobs; `brrctl submit FILE` queues one");
+    for (size_t i = 0; i < out->n_jobs; i++) {
         if (o->json)
             print_json(out->jobs[i]);
         else
             print_row(out->jobs[i]);
     }
-    if (out)
-        brr__v1__list_jobs_response__free_unpacked(out, NULL);
-    return code;
+    brr__v1__list_jobs_response__free_unpacked(out, NULL);
+    return 0;
 }
 
+static void print_cancelled(const Brr__V1__Job *job) {
+    printf("%s %s\n", job->id, ended(job) ? brr_job_state_name((int)job->state) : "is told to end; `brrctl job` says when it has");
+}
+
+static void print_state(const Brr__V1__Job *job) { printf("%s %s\n", job->id, brr_job_state_name((int)job->state)); }
+
 /* Commands that take an id and answer with the job. */
-static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
+static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const Brr__V1__Job *)) {
     int code = 0;
     const struct brrctl_method method = {path, &brr__v1__job__descriptor, 0};
     Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
@@ -241,7 +318,7 @@ static int one_job(const struct arguments *o, const char *path, const ProtobufCM
     if (o->json)
         print_json(job);
     else
-        print_row(job);
+        print(job);
     brr__v1__job__free_unpacked(job, NULL);
     return 0;
 }
@@ -249,13 +326,13 @@ static int one_job(const struct arguments *o, const char *path, const ProtobufCM
 int cmd_job(const struct arguments *o) {
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
-    return one_job(o, "/brr.v1.Jobs/Get", &in.base);
+    return one_job(o, "/brr.v1.Jobs/Get", &in.base, print_details);
 }
 
 int cmd_cancel(const struct arguments *o) {
     Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
-    return one_job(o, "/brr.v1.Jobs/Cancel", &in.base);
+    return one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
 }
 
 int cmd_resume(const struct arguments *o) {
@@ -263,7 +340,7 @@ int cmd_resume(const struct arguments *o) {
     in.id = (char *)(uintptr_t)o->args[0];
     in.overrides = (char **)(uintptr_t)o->set;
     in.n_overrides = (size_t)o->n_set;
-    return one_job(o, "/brr.v1.Jobs/Resume", &in.base);
+    return one_job(o, "/brr.v1.Jobs/Resume", &in.base, print_state);
 }
 
 static bool on_line(void *ctx, const void *message) {

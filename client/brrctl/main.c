@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
 
 #define STREAM_TAKES                                                                                                               \
     "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples "           \
@@ -18,14 +19,14 @@ static const struct command commands[] = {
      "What each key means, what it accepts and its default; docs/jobs.md holds the same as tables.\n"
      "example: brrctl keys | grep -A1 data.balance"},
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
-    {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-4k2f"},
+    {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
-     "Exit 0 when it succeeded, or was interrupted with a checkpoint.\nexample: brrctl watch train-4k2f"},
-    {"logs", "ID", "--follow --tail", "what a job said", cmd_logs, 1, 1, "example: brrctl logs train-4k2f --follow"},
-    {"cancel", "ID", "", "end a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-4k2f"},
+     "Exit 0 when it succeeded, or was interrupted with a checkpoint.\nexample: brrctl watch train-260131-1"},
+    {"logs", "ID", "--follow --tail", "what a job said", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow"},
+    {"cancel", "ID", "", "end a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-260131-1"},
     {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
      "It goes on from its newest valid checkpoint; only limits.* may change.\n"
-     "example: brrctl resume train-4k2f --set limits.wall_clock=24h"},
+     "example: brrctl resume train-260131-1 --set limits.wall_clock=24h"},
     {"stream", "FILE|-", STREAM_TAKES, "a recording through a model, events as they become final", cmd_stream, 1, 1,
      "FILE is EDF, EDF+ or BDF; its samples are sent as they are. --output takes a TSV file or a folder (NAME_events.tsv).\n"
      "-       the same formats from standard input, records as they come, to the end of the input\n"
@@ -35,8 +36,8 @@ static const struct command commands[] = {
      "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
      "        Reference events are read only from --reference, and --plot needs a finished file.\n"
      "example: recorder | brrctl stream - --model best --alarms\n"
-     "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-4k2f --plot trace.svg"},
-    {"detect", "FILE|DIR …|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
+     "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg"},
+    {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
      "many recordings through a model, one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
      "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
@@ -47,8 +48,8 @@ static const struct command commands[] = {
      "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
      "example: brrctl score /data/reference /data/hypothesis --json"},
     {"checkpoints", "[JOB]", "", "model files of jobs, and uploads", cmd_checkpoints, 0, 1,
-     "example: brrctl checkpoints train-4k2f"},
-    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF …", "--output --out --name", "one model file", cmd_checkpoint, 2, 3,
+     "example: brrctl checkpoints train-260131-1"},
+    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name", "one model file", cmd_checkpoint, 2, 3,
      "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, an uploaded name, or a path of the daemon's machine.\n"
      "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
      "  put FILE [--name N]    upload one; REF is its name then\n"
@@ -57,10 +58,10 @@ static const struct command commands[] = {
      "  delete REF             refused for pinned, serving and last ones\n"
      "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml: it is fetched, checked,\n"
      "                         and kept as the upload NAME\n"
-     "example: brrctl checkpoint get job:train-4k2f --out model.safetensors"},
+     "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors"},
     {"models", "[NAME]", "", "served models, or one in detail", cmd_models, 0, 1, "example: brrctl models best"},
     {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
-     "REF is as for checkpoint promote.\nexample: brrctl load best job:train-4k2f"},
+     "REF is as for checkpoint promote.\nexample: brrctl load best job:train-260131-1"},
     {"unload", "NAME", "", "serve it no longer; open streams end as they began", cmd_unload, 1, 1, "example: brrctl unload best"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
      "the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
@@ -90,17 +91,28 @@ static const struct command commands[] = {
     {"completion", "bash|zsh|fish", "", "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
     {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
+enum { N_COMMANDS = sizeof commands / sizeof *commands, COMMAND_WIDTH = 38, OPTION_WIDTH = 28 };
 
 const struct command *brrctl_commands(int *ret_n) {
     *ret_n = N_COMMANDS;
     return commands;
 }
 
+/* A left column that is too wide has a line of its own. */
+static void print_columns(FILE *out, const char *left, int width, const char *right) {
+    if ((int)strlen(left) > width)
+        fprintf(out, "%s\n%*s %s\n", left, width, "", right);
+    else
+        fprintf(out, "%-*s %s\n", width, left, right);
+}
+
 static void print_usage(FILE *out) {
+    char left[128];
     fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E]\n\n", out);
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-11s %-24s %s\n", commands[i].name, commands[i].words, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        snprintf(left, sizeof left, "  %-11s %s", commands[i].name, commands[i].words);
+        print_columns(out, left, COMMAND_WIDTH, commands[i].summary);
+    }
     fputs("\n`brrctl COMMAND --help` explains each. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
           "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no daemon.\n"
           "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch\n",
@@ -108,9 +120,9 @@ static void print_usage(FILE *out) {
 }
 
 static void print_option(void *ctx, const char *name, const char *value, const char *help) {
-    char text[64];
-    snprintf(text, sizeof text, "%s%s%s", name, *value ? " " : "", value);
-    fprintf(ctx, "  %-26s %s\n", text, help);
+    char left[128];
+    snprintf(left, sizeof left, "  %s%s%s", name, *value ? " " : "", value);
+    print_columns(ctx, left, OPTION_WIDTH, help);
 }
 
 static int print_help(const struct command *c) {
@@ -143,8 +155,11 @@ static int run(const struct command *c, int argc, char **argv) {
         arguments_done(&o);
         return code;
     }
-    if (o.n_args < c->min_args || (c->max_args >= 0 && o.n_args > c->max_args))
-        fprintf(stderr, "usage: brrctl %s %s\n`brrctl %s --help` says more\n", c->name, c->words, c->name);
+    if (o.n_args < c->min_args)
+        fprintf(stderr, "brrctl: %s needs %s; `brrctl %s --help` says more\n", c->name, c->words, c->name);
+    else if (c->max_args >= 0 && o.n_args > c->max_args)
+        fprintf(stderr, "brrctl: '%s' is too much; expected brrctl %s%s%s\n", o.args[c->max_args], c->name, *c->words ? " " : "",
+                c->words);
     else
         code = c->run(&o);
     arguments_done(&o);
@@ -158,6 +173,9 @@ static int unknown_command(const char *word) {
     return EXIT_USAGE;
 }
 
+/* What was printed is part of what was done. */
+static int done(int code) { return output_arrived() || code ? code : EXIT_FAILED; }
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         print_usage(stderr);
@@ -166,11 +184,11 @@ int main(int argc, char **argv) {
     bool help = !strcmp(argv[1], "help");
     if (is_help(argv[1]) || (help && argc == 2)) {
         print_usage(stdout);
-        return 0;
+        return done(0);
     }
     const char *name = help ? argv[2] : argv[1];
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name);
-    return help || asks_help(argc, argv) ? print_help(c) : run(c, argc, argv);
+    return done(help || asks_help(argc, argv) ? print_help(c) : run(c, argc, argv));
 }

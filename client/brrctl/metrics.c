@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
@@ -54,10 +53,11 @@ int cmd_metrics(const struct arguments *o) {
     if (!m)
         return code;
     print_samples(m, json);
-    if (!m->n_samples && *prefix && !json)
-        fprintf(stderr, "brrctl: no metric begins with '%s'\n", prefix);
+    if (!m->n_samples)
+        fprintf(stderr, "brrctl: no metric begins with '%s'; `brrctl metrics` prints all that have a value\n", prefix);
+    code = m->n_samples ? 0 : EXIT_NOT_FOUND;
     brr__v1__metrics_response__free_unpacked(m, NULL);
-    return 0;
+    return code;
 }
 
 /* ---- top ---- */
@@ -222,7 +222,7 @@ static bool on_tick(void *ctx, const void *message) { return show(ctx, message);
 int cmd_top(const struct arguments *o) {
     static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
                                       watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
-    struct top t = {.o = o, .terminal = isatty(STDOUT_FILENO) && !o->once};
+    struct top t = {.o = o, .terminal = output_redraws(stdout) && !o->once};
     struct brr_error err;
     if (!(t.client = brrctl_connect(o, &t.code)))
         return t.code;

@@ -1,10 +1,14 @@
 #include "client/brrctl/output.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30 };
+enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80 };
 
 struct json_writer *output_begin(struct output *out) {
     str_init(&out->text, LINE_MAX_BYTES);
@@ -20,6 +24,41 @@ void output_end(struct output *out) {
     str_done(&out->text);
 }
 
+bool output_arrived(void) {
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return true;
+    fprintf(stderr, "brrctl: standard output cannot be written%s%s; what was printed is not complete\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
+    return false;
+}
+
+bool output_redraws(FILE *out) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(out)) && (!term || strcmp(term, "dumb") != 0);
+}
+
+/* Bytes of the text that fill at most so many columns; a character of several bytes takes one. */
+static int fitting(const char *text, int columns) {
+    int at = 0;
+    for (; text[at]; at++)
+        if ((text[at] & 0xC0) != 0x80 && columns-- <= 0)
+            break;
+    return at;
+}
+
+void output_progress(FILE *out, const char *line) {
+    struct winsize size;
+    bool known = !ioctl(fileno(out), TIOCGWINSZ, &size) && size.ws_col > 1;
+    fprintf(out, "\r\033[K%.*s", fitting(line, (known ? size.ws_col : DEFAULT_COLUMNS) - 1), line); /* the last column would wrap */
+    fflush(out);
+}
+
+void output_clear(FILE *out) {
+    fputs("\r\033[K", out);
+    fflush(out);
+}
+
 const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]) {
     int full = share >= 1 ? BAR_WIDTH : share > 0 ? (int)(share * BAR_WIDTH) : 0;
     buf[0] = '[';
@@ -32,8 +71,10 @@ const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]) {
 const char *output_duration(double seconds, char *buf, size_t size) {
     if (!(seconds >= 0))
         str_copy(buf, size, "?");
+    else if (seconds < 60)
+        str_format(buf, size, "%d s", (int)seconds);
     else if (seconds < 3600)
-        str_format(buf, size, "%d:%02d", (int)seconds / 60, (int)seconds % 60);
+        str_format(buf, size, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
     else
         str_format(buf, size, "%lld h %02d min", (long long)seconds / 3600, (int)((long long)seconds / 60 % 60));
     return buf;

@@ -1,8 +1,9 @@
-/* output: JSON lines, and the one line of progress on a terminal. */
+/* output: JSON lines, the line of progress on a terminal, and figures for people. */
 #ifndef BRR_CLIENT_BRRCTL_OUTPUT_H
 #define BRR_CLIENT_BRRCTL_OUTPUT_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/json.h"
 
@@ -14,10 +15,19 @@ struct output {
 struct json_writer *output_begin(struct output *out);
 void output_end(struct output *out);
 
+/* Everything printed on standard output has arrived; else false, after saying so. */
+bool output_arrived(void);
+
+/* Whether a line can be redrawn there: a terminal, and not one with TERM=dumb. */
+bool output_redraws(FILE *out);
+/* The line of progress, over the one before and cut to the terminal's width; output_clear takes it away. */
+void output_progress(FILE *out, const char *line);
+void output_clear(FILE *out);
+
 /* "[####......]" of a share between 0 and 1 in buf. */
 enum { OUTPUT_BAR_SIZE = 33 };
 const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]);
-/* "1:05", "2 h 03 min", "?" for NaN. */
+/* "5 s", "1 min 05 s", "2 h 03 min", "?" for NaN. */
 const char *output_duration(double seconds, char *buf, size_t size);
 /* "1:02:03.25" of a position in a recording. */
 const char *output_clock(double seconds, char *buf, size_t size);

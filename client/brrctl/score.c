@@ -15,7 +15,7 @@ struct pairs {
     const char *ref, *hyp;
     bool directory;
     struct score_recording *items;
-    int n, capacity;
+    int n, missing; /* recordings; of them without a hypothesis */
 };
 
 static int read_events(const char *path, struct score_event **ret, int *ret_n, double *ret_duration, struct err *err) {
@@ -26,7 +26,7 @@ static int read_events(const char *path, struct score_event **ret, int *ret_n, d
     struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
     int n = 0;
     for (size_t i = 0; events && i < file.n_rows; i++)
-        if (str_starts(file.rows[i].type, "sz") && !isnan(file.rows[i].duration_s))
+        if (labels_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
             events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].onset_s + file.rows[i].duration_s};
     *ret_duration = file.recording_s;
     events_done(&file);
@@ -83,7 +83,9 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
     if (!rc && isnan(r->duration_s))
         rc = err_set(err, ERR_INVALID, "%s: no recordingDuration; scores need the recording's length", ref_path);
     if (!rc && find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
-        read_hypothesis(hyp_path, r); /* a missing one counts as no event */
+        read_hypothesis(hyp_path, r);
+    else if (!rc)
+        p->missing++; /* counts as no event */
     return rc;
 }
 
@@ -97,13 +99,25 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
     return rc ? rc : add_pair(p, path, relative, err);
 }
 
+/* "-" where it is not defined. */
+static const char *share(double value, char buf[16]) {
+    if (isnan(value))
+        str_copy(buf, 16, "-");
+    else
+        str_format(buf, 16, "%.3f", value);
+    return buf;
+}
+
 static void print_report(const struct score_report *r) {
-    printf("%.2f hours, %d subjects; %s\n", r->pooled[0].counts.duration_s / 3600, r->n_subjects, SCORE_DEFINITION);
+    char sensitivity[16], precision[16], f1[16];
+    printf("%.2f hours, %d subject%s; %s\n", r->pooled[0].counts.duration_s / 3600, r->n_subjects, r->n_subjects == 1 ? "" : "s",
+           SCORE_DEFINITION);
     printf("%-12s %11s %9s %6s %8s %8s %8s %6s\n", "pooled", "sensitivity", "precision", "F1", "FA/24h", "tp", "fp", "ref");
     for (int k = 0; k < SCORE_KINDS; k++) {
         const struct score *s = &r->pooled[k];
-        printf("%-12s %11.3f %9.3f %6.3f %8.2f %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k), s->sensitivity,
-               s->precision, s->f1, s->false_alarms_per_24h, s->counts.tp, s->counts.fp, s->counts.ref);
+        printf("%-12s %11s %9s %6s %8.2f %8.1f %8.1f %6.0f\n", score_kind_name((enum score_kind)k),
+               share(s->sensitivity, sensitivity), share(s->precision, precision), share(s->f1, f1), s->false_alarms_per_24h,
+               s->counts.tp, s->counts.fp, s->counts.ref);
     }
 }
 
@@ -141,13 +155,27 @@ static void print_events(const struct arguments *o, const struct pairs *p) {
     }
 }
 
+/* Two files or two folders, and a hypothesis that is there: what is missing counts as no event, but not everything. */
+static int check_pair(const struct pairs *p, struct err *err) {
+    if (!fsio_exists(p->hyp))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the events TSV files to be scored", p->hyp);
+    if (fsio_is_dir(p->hyp) != p->directory && fsio_exists(p->ref))
+        return err_set(err, ERR_INVALID, "%s is a %s and %s a %s; expected two files or two folders", p->ref,
+                       p->directory ? "folder" : "file", p->hyp, p->directory ? "file" : "folder");
+    return 0;
+}
+
 int cmd_score(const struct arguments *o) {
     struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
     struct score_report report;
     struct err err = {0};
-    int rc = p.directory ? fsio_walk(p.ref, visit, &p, &err) : add_pair(&p, p.ref, fsio_basename(p.ref), &err);
+    int rc = check_pair(&p, &err);
+    if (!rc)
+        rc = p.directory ? fsio_walk(p.ref, visit, &p, &err) : add_pair(&p, p.ref, fsio_basename(p.ref), &err);
     if (!rc && !p.n)
         rc = err_set(&err, ERR_NOT_FOUND, "no *_events.tsv below %s", p.ref);
+    if (!rc && p.missing)
+        fprintf(stderr, "brrctl: %d of %d recordings have no file below %s and count as without events\n", p.missing, p.n, p.hyp);
     if (!rc && !(rc = score_all(p.items, p.n, &report, &err))) {
         struct str s;
         struct json_writer w;

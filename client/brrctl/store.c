@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
@@ -30,11 +29,12 @@ struct meter {
 
 static bool show(void *ctx, int64_t done, int64_t total) {
     struct meter *m = ctx;
-    char bar[OUTPUT_BAR_SIZE], a[32];
+    char bar[OUTPUT_BAR_SIZE], a[32], line[PATH_BYTES];
     double now = clock_s();
     if (m->terminal && now - m->shown_s >= 0.2 && total > 0) {
-        fprintf(stderr, "\r%s of %s  %.60s ", output_bar((double)done / (double)total, bar),
-                output_bytes((double)total, a, sizeof a), m->name);
+        str_format(line, sizeof line, "%s of %s  %s", output_bar((double)done / (double)total, bar),
+                   output_bytes((double)total, a, sizeof a), m->name);
+        output_progress(stderr, line);
         m->shown_s = now;
     }
     return true;
@@ -64,7 +64,7 @@ static int read_config(const struct arguments *o, const char *name, struct place
 static int split_local(const char *path, struct place *p, char url[PATH_BYTES], struct err *err) {
     char dir[PATH_BYTES];
     if (!str_copy(dir, sizeof dir, path))
-        return err_set(err, ERR_RANGE, "%.100s…: the path is too long", path);
+        return err_set(err, ERR_RANGE, "%.100s...: the path is too long", path);
     size_t len = strlen(dir);
     while (len > 1 && !fsio_is_dir(dir)) {
         while (len > 1 && dir[len - 1] != '/')
@@ -73,7 +73,7 @@ static int split_local(const char *path, struct place *p, char url[PATH_BYTES], 
         dir[len] = '\0';
     }
     str_copy(p->key, sizeof p->key, path + len + (path[len] == '/'));
-    return str_format(url, PATH_BYTES, "file://%s", dir) ? 0 : err_set(err, ERR_RANGE, "%.100s…: the path is too long", path);
+    return str_format(url, PATH_BYTES, "file://%s", dir) ? 0 : err_set(err, ERR_RANGE, "%.100s...: the path is too long", path);
 }
 
 static int open_place(const struct arguments *o, const char *text, struct place *p, struct err *err) {
@@ -98,7 +98,7 @@ static int open_place(const struct arguments *o, const char *text, struct place 
         size_t len = strcspn(text + 5, "/");
         if (!str_format(url, sizeof url, "s3://%.*s", (int)len, text + 5) ||
             !str_copy(p->key, sizeof p->key, text[5 + len] ? text + 5 + len + 1 : ""))
-            rc = err_set(err, ERR_RANGE, "%.100s…: the URL is too long", text);
+            rc = err_set(err, ERR_RANGE, "%.100s...: the URL is too long", text);
         config.url = url;
     } else if (str_starts(text, "file:///")) {
         rc = split_local(text + 7, p, url, err);
@@ -165,11 +165,11 @@ static int list_item(void *ctx, const struct store_item *item, struct err *err) 
 }
 
 static int fetch(const struct place *p, const char *key, const char *path, struct err *err) {
-    struct meter m = {.name = key, .terminal = isatty(STDERR_FILENO)};
+    struct meter m = {.name = key, .terminal = output_redraws(stderr)};
     const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_get(p->store, key, path, &watch, err);
     if (m.shown_s > 0)
-        fputs("\r\033[K", stderr);
+        output_clear(stderr);
     return rc;
 }
 
@@ -200,7 +200,7 @@ static void print_totals(const struct totals *t) {
         printf("%" PRId64 " objects, %s\n", t->objects, output_bytes((double)t->bytes, size, sizeof size));
 }
 
-static int run_ls(const struct arguments *o, const struct place *p, struct err *err) {
+static int run_ls(const struct arguments *o, struct place *p, struct err *err) {
     struct totals t = {.o = o, .place = p};
     int rc = each(p, list_item, &t, err);
     if (!rc)
@@ -208,7 +208,7 @@ static int run_ls(const struct arguments *o, const struct place *p, struct err *
     return rc;
 }
 
-static int run_get(const struct arguments *o, const struct place *p, struct err *err) {
+static int run_get(const struct arguments *o, struct place *p, struct err *err) {
     struct totals t = {.o = o, .place = p, .output = o->output ? o->output : "."};
     struct store_item item;
     if (!*p->key || str_ends(p->key, "/")) {
@@ -239,11 +239,11 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
     const char *file = o->args[1];
     if ((!*p->key || str_ends(p->key, "/")) && strlen(p->key) + strlen(fsio_basename(file)) < sizeof p->key)
         str_format(p->key + strlen(p->key), sizeof p->key - strlen(p->key), "%s", fsio_basename(file));
-    struct meter m = {.name = p->key, .terminal = isatty(STDERR_FILENO)};
+    struct meter m = {.name = p->key, .terminal = output_redraws(stderr)};
     const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_put(p->store, file, p->key, &watch, err);
     if (m.shown_s > 0)
-        fputs("\r\033[K", stderr);
+        output_clear(stderr);
     if (!rc)
         rc = store_stat(p->store, p->key, &item, NULL, err);
     if (!rc)
@@ -252,7 +252,7 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
 }
 
 /* That it can be listed, and the first object's first byte be read. */
-static int run_check(const struct arguments *o, const struct place *p, struct err *err) {
+static int run_check(const struct arguments *o, struct place *p, struct err *err) {
     struct store_page page;
     double begun_s = clock_s();
     int rc = store_list(p->store, p->key, "", &page, err);
@@ -284,25 +284,24 @@ static int run_check(const struct arguments *o, const struct place *p, struct er
 }
 
 int cmd_store(const struct arguments *o) {
-    const char *verb = o->args[0];
-    bool put = !strcmp(verb, "put");
+    static const struct {
+        const char *name;
+        int (*run)(const struct arguments *o, struct place *p, struct err *err);
+        int n_args;
+    } verbs[] = {{"ls", run_ls, 2}, {"get", run_get, 2}, {"put", run_put, 3}, {"check", run_check, 2}};
     struct place place = {0};
     struct err err = {0};
-    if (o->n_args != (put ? 3 : 2)) {
-        fputs("usage: brrctl store ls|get|check URL, brrctl store put FILE URL\n", stderr);
+    size_t v = 0;
+    while (v < sizeof verbs / sizeof *verbs && strcmp(o->args[0], verbs[v].name) != 0)
+        v++;
+    if (v == sizeof verbs / sizeof *verbs || o->n_args != verbs[v].n_args) {
+        fprintf(stderr, "brrctl: 'store %s' with %d more word%s; expected store ls|get|check URL or store put FILE URL\n",
+                o->args[0], o->n_args - 1, o->n_args == 2 ? "" : "s");
         return EXIT_USAGE;
     }
-    int rc = open_place(o, o->args[put ? 2 : 1], &place, &err);
-    if (!rc && put)
-        rc = run_put(o, &place, &err);
-    else if (!rc && !strcmp(verb, "ls"))
-        rc = run_ls(o, &place, &err);
-    else if (!rc && !strcmp(verb, "get"))
-        rc = run_get(o, &place, &err);
-    else if (!rc && !strcmp(verb, "check"))
-        rc = run_check(o, &place, &err);
-    else if (!rc)
-        rc = err_set(&err, ERR_INVALID, "store %s: expected ls, get, put or check", verb);
+    int rc = open_place(o, o->args[o->n_args - 1], &place, &err);
+    if (!rc)
+        rc = verbs[v].run(o, &place, &err);
     close_place(&place);
     return rc ? brrctl_fail(&err) : 0;
 }

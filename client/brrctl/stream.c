@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
@@ -30,26 +29,23 @@ static double seconds_of(int64_t samples) { return (double)samples / DETECTION_R
 
 static void clear_bar(const struct view *v) {
     if (v->terminal)
-        fputs("\r\033[K", stderr);
+        output_clear(stderr);
 }
 
 static void show_progress(void *ctx, double done_s) {
     struct view *v = ctx;
     double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
     int percent = (int)(share * 100);
-    char bar[OUTPUT_BAR_SIZE], at[32], of[32];
+    char bar[OUTPUT_BAR_SIZE], at[32], of[32], line[128];
     if (v->d->config->feed) /* nobody knows how much will come */
         percent = (int)fmin(done_s, 1e9);
     if (!v->terminal || v->o->json || percent == v->shown_percent)
         return;
-    if (v->d->config->feed) {
-        v->shown_percent = percent;
-        fprintf(stderr, "\r\033[K%s", output_duration(done_s, at, sizeof at));
-        return;
-    }
     v->shown_percent = percent;
-    fprintf(stderr, "\r\033[K%s %3d%%  %s of %s", output_bar(share, bar), percent, output_duration(done_s, at, sizeof at),
-            output_duration(v->d->duration_s, of, sizeof of));
+    output_duration(done_s, at, sizeof at);
+    str_format(line, sizeof line, "%s %3d%%  %s of %s", output_bar(share, bar), percent, at,
+               output_duration(v->d->duration_s, of, sizeof of));
+    output_progress(stderr, v->d->config->feed ? at : line);
 }
 
 static void show_opened(void *ctx) {
@@ -233,13 +229,23 @@ static int write_files(const struct arguments *o, const struct detection *d, con
     return rc;
 }
 
+/* The folders of what will be written, before an hour of EEG is sent for nothing. */
+static int make_folders(const struct arguments *o, char *events_path, size_t size, struct err *err) {
+    int rc = o->output ? output_path(o, events_path, size, err) : 0;
+    if (!rc && o->output)
+        rc = fsio_mkdirs_above(events_path, err);
+    if (!rc && o->probabilities)
+        rc = fsio_mkdirs_above(o->probabilities, err);
+    return !rc && o->plot ? fsio_mkdirs_above(o->plot, err) : rc;
+}
+
 static int run(const struct arguments *o, struct view *v, struct detection_config *config) {
     struct detection d;
     struct err err;
     struct brr_error failed;
     char events_path[4096 + 64] = "";
     int code = 0;
-    if (o->output && output_path(o, events_path, sizeof events_path, &err))
+    if (make_folders(o, events_path, sizeof events_path, &err))
         return brrctl_fail(&err);
     if (detection_open(&d, o->args[0], config, &err))
         return brrctl_fail(&err);
@@ -272,7 +278,7 @@ int cmd_stream(const struct arguments *o) {
     char model[4096];
     bool input = !strcmp(o->args[0], "-"), feed = input || o->follow;
     double idle_s = isnan(o->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : o->idle_s;
-    struct view view = {.o = o, .terminal = isatty(STDERR_FILENO), .shown_percent = -1};
+    struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
     struct detection_config config = {.replay = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
                                                  .pace = isnan(o->realtime) ? 0 : o->realtime,
                                                  .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
@@ -288,6 +294,10 @@ int cmd_stream(const struct arguments *o) {
                                       .event = show_event,
                                       .alarm = show_alarm,
                                       .progress = show_progress};
+    if (o->plot && !str_ends(o->plot, ".svg"))
+        return usage("--plot writes SVG; expected a FILE.svg");
+    if (o->probabilities && !str_ends(o->probabilities, ".npy") && !str_ends(o->probabilities, ".tsv"))
+        return usage("--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings");
     if (!o->model)
         return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
     if (feed && o->plot)

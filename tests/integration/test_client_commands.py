@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Every command of brrctl: one JSON object a line, useful help, hints for typing errors, exit codes that scripts can use."""
+import fcntl
 import hashlib
 import json
 import os
+import pty
 import shutil
 import struct
 import subprocess
 import sys
+import termios
 
 from daemon import BIN, SOURCE, make_corpus
 from stream_fixture import streaming_daemon
@@ -28,10 +31,18 @@ def check_usage(d):
     for args, hint in ((["strem"], "stream"), (["stream", "x", "--modle", "y"], "--model"), (["checkpoint", "verfy", "x"], "verify")):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
+    for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
+                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"]):
+        code, out, err = d.ctl(*args)
+        assert code == 2 and "expected" in err and len(err.splitlines()) == 1 and not out, (args, code, err)
     for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"]):
         code, out, err = d.ctl(*args)
         assert code == 2 and err and not out, (args, code, err)
     code, out, err = d.ctl("job", "nobody")
+    assert code == 3 and "nobody" in err
+    code, out, err = d.ctl("detect", f"{d.dir}/none", "--model", "m", "--output", f"{d.dir}/out")
+    assert code == 3 and f"{d.dir}/none" in err and not out and not os.path.exists(f"{d.dir}/out"), err
+    code, out, err = d.ctl("metrics", "nobody")
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
     assert code == 4 and "no daemon answers" in err
@@ -39,9 +50,79 @@ def check_usage(d):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
-            asked = out + "\nCOMP_WORDS=(brrctl stream --mo); COMP_CWORD=2; _brrctl; echo \"got ${COMPREPLY[*]}\""
-            r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
-            assert r.stdout.strip().endswith("got --model"), r
+            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("help dat", "dataset"), ("completion z", "zsh"),
+                                   ("submit /dev/nul", "/dev/null")):
+                asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD=2; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
+                r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
+                assert r.stdout.strip() == "got " + offered, (words, r)
+
+
+def on_terminal(d, columns, *args, term="xterm"):
+    """What it writes on a terminal of so many columns."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen([f"{BIN}/brrctl", *args], env={**d.env, "TERM": term}, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how the end of a terminal looks
+            break
+        if not part:
+            break
+        text += part
+    os.close(ours)
+    assert child.wait() == 0, text
+    return text.decode()
+
+
+def check_terminal(d, recording, model):
+    where = f"{d.dir}/terminal"
+    drawn = on_terminal(d, 24, "detect", f"{d.dir}/eeg", "--model", model, "--output", where).split("\r\033[K")
+    assert len(drawn) > 3 and all(len(line) <= 23 for line in drawn[1:-1]), drawn
+    for text in (on_terminal(d, 60, "stream", recording, "--model", model, term="dumb"),
+                 on_terminal(d, 60, "detect", f"{d.dir}/eeg", "--model", model, "--output", where, term="dumb")):
+        assert "\033" not in text and "\r\r" not in text, text
+
+
+def check_output(d):
+    """What could not be written was not done; a reader that has enough ends it without a word."""
+    for args in (["help"], ["keys"], ["jobs", "--json"], ["completion", "bash"], ["dataset", f"{d.dir}/eeg"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            r = subprocess.run([f"{BIN}/brrctl", *args], env=d.env, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert r.returncode == 1 and "standard output cannot be written" in r.stderr, (args, r)
+    r = subprocess.run(["bash", "-c", f"{BIN}/brrctl metrics --watch --interval 0.1 | head -1; exit ${{PIPESTATUS[0]}}"], env=d.env, capture_output=True,
+                       text=True, timeout=60)
+    assert r.returncode == 128 + 13 and len(r.stdout.splitlines()) == 1 and not r.stderr, r
+
+
+def check_jobs(d, job):
+    listed = d.ctl("jobs")[1].splitlines()
+    assert listed[0].split() == ["job", "kind", "state", "steps", "name"] and listed[1].index("train ") == listed[0].index("kind"), listed
+    shown = dict(line.split(maxsplit=1) for line in d.ctl("job", job)[1].splitlines()[1:] if " " in line.strip())
+    assert shown["state"] == "succeeded" and shown["kind"] == "train" and os.path.isdir(shown["folder"]) and os.path.isfile(shown["checkpoint"]), shown
+    assert int(shown["nonfinite_steps"]) == 0
+    code, out, err = d.ctl("jobs", "now")
+    assert code == 2 and "'now'" in err and not out
+
+
+def check_scores(d):
+    """A hypothesis that is not there is an error; a file of it that is missing is said; what a seizure is called is the labels' rule."""
+    reference, hypothesis = f"{d.dir}/score/reference", f"{d.dir}/score/hypothesis"
+    for folder in (reference, hypothesis):
+        os.makedirs(folder)
+    head = "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n"
+    for name, row in (("a", "10\t20\tfnsz"), ("b", "40\t20\tsz")):
+        with open(f"{reference}/{name}_events.tsv", "w", encoding="utf-8") as f:
+            f.write(f"{head}{row}\tn/a\tall\tn/a\t100\n")
+    shutil.copy(f"{reference}/a_events.tsv", f"{hypothesis}/a_events.tsv")
+    code, out, err = d.ctl("score", reference, hypothesis, "--json")
+    overlap = json.loads(out)["pooled"]["any_overlap"]
+    assert code == 0 and "1 of 2" in err and (overlap["tp"], overlap["ref"]) == (1, 2), (out, err)
+    assert d.ctl("score", reference, f"{d.dir}/score/none")[0] == 3
+    code, _, err = d.ctl("score", reference, f"{reference}/a_events.tsv")
+    assert code == 1 and "two folders" in err, err
 
 
 def check_models(d, model):
@@ -147,6 +228,10 @@ def main():
         check_checkpoints(d, job)
         check_offline(d, recording)
         check_sight(d)
+        check_jobs(d, job)
+        check_terminal(d, recording, model)
+        check_output(d)
+        check_scores(d)
         check_paths(d.dir)
         small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8"]
         assert lines(d, "validate", f"{d.dir}/jobs/job.yaml", *small)[0]["recordings"] == 1
