@@ -1,25 +1,33 @@
-# install: programs, libbrr with header, pkg-config file and proto files, configurations, the systemd unit.
+# install: programs, the CUDA backend, libbrr with header, pkg-config file and proto files, configurations, pages, the systemd unit.
 # The .pc file finds its prefix from its own place, so that the tree may be moved.
 file(RELATIVE_PATH BRR_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" BRR_PC_PREFIX "${BRR_PC_PREFIX}")
 configure_file(${CMAKE_SOURCE_DIR}/client/brr.pc.in ${CMAKE_BINARY_DIR}/brr.pc @ONLY)
-set(sysconf ${CMAKE_INSTALL_SYSCONFDIR})
-if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  set(sysconf /etc)
-endif()
-
 install(TARGETS brr LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(program brrd brrctl brr-op brr-bench brr-load edfgen)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+if(TARGET brr_cuda) # where brrd looks for it: ../lib of the programs
+  install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so DESTINATION lib)
+endif()
 install(FILES client/brr.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/brr.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY proto/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/proto FILES_MATCHING PATTERN "*.proto")
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/configs FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples)
-install(FILES configs/daemon.yaml DESTINATION ${sysconf}/brrd)
-if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/brrd.service)
-  install(FILES systemd/brrd.service DESTINATION lib/systemd/system)
-endif()
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md")
+install(FILES systemd/brrd.service DESTINATION lib/systemd/system)
+# What the unit reads: /etc where the prefix is /usr, which is known when it is installed. One that is there already is left alone.
+install(CODE "
+  set(sysconf \${CMAKE_INSTALL_PREFIX}/etc)
+  if(CMAKE_INSTALL_PREFIX STREQUAL /usr)
+    set(sysconf /etc)
+  endif()
+  if(EXISTS \$ENV{DESTDIR}\${sysconf}/brrd/daemon.yaml)
+    message(STATUS \"Kept: \$ENV{DESTDIR}\${sysconf}/brrd/daemon.yaml\")
+  else()
+    file(INSTALL ${CMAKE_SOURCE_DIR}/configs/daemon.yaml DESTINATION \${sysconf}/brrd)
+  endif()")

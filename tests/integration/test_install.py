@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""What `cmake --install` puts down is whole: the unit finds its program, its configuration and its page, programs run from there, and a
+configuration that somebody has edited stays."""
+import os
+import re
+import subprocess
+import sys
+
+from daemon import SOURCE, temporary
+
+BUILD = os.environ["BRR_BUILD_DIR"]
+
+
+def install(root):
+    r = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], env={**os.environ, "DESTDIR": root}, capture_output=True, text=True)
+    assert r.returncode == 0, r
+
+
+def main():
+    with open(f"{SOURCE}/systemd/brrd.service", encoding="utf-8") as f:
+        unit = f.read()
+    program, config = re.search(r"^ExecStart=(\S+) --config (\S+)", unit, re.M).groups()
+    page = re.search(r"^Documentation=file:(\S+)", unit, re.M)[1]
+    with temporary() as root:
+        install(root)
+        assert os.path.isfile(f"{root}/usr/lib/systemd/system/brrd.service")
+        for path in (program, config, page):
+            assert os.path.isfile(root + path), f"{path} of systemd/brrd.service is not installed"
+        assert os.path.isfile(f"{BUILD}/lib/libbrr_cuda.so") == os.path.isfile(f"{root}/usr/lib/libbrr_cuda.so")
+        for command in ([program, "--config", root + config, "--check-config"], ["/usr/bin/brrctl", "keys"]):
+            r = subprocess.run([root + command[0], *command[1:]], capture_output=True, text=True)
+            assert r.returncode == 0, r
+        with open(root + config, "a", encoding="utf-8") as f:
+            f.write("# edited\n")
+        install(root)
+        with open(root + config, encoding="utf-8") as f:
+            assert f.read().endswith("# edited\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
