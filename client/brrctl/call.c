@@ -6,6 +6,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
 
 static int exit_of(int code) {
     if (code == ERR_NOT_FOUND)
@@ -15,11 +16,13 @@ static int exit_of(int code) {
 
 int brrctl_fail(const struct err *err) {
     char text[800];
+    output_clear();
     fprintf(stderr, "brrctl: %s\n", err_text(err, text, sizeof text));
     return exit_of(err->code);
 }
 
 int brrctl_fail_call(const struct brr_error *err) {
+    output_clear();
     fprintf(stderr, "brrctl: %s", err->message);
     if (*err->cause)
         fprintf(stderr, " (%s)", err->cause);

@@ -314,8 +314,7 @@ static void print_balance(const struct sum *sum) {
 }
 
 static void print_text(const struct survey *s) {
-    if (s->terminal)
-        output_clear(stderr);
+    output_clear();
     printf("%s: %lld recordings, %lld usable with %s\n", s->o->args[0], (long long)s->files, (long long)s->usable,
            s->frontend.montage);
     printf("%-10s %10s %8s %9s %8s %10s | windows: %9s %8s %8s\n", "split", "recordings", "patients", "hours", "seizures",

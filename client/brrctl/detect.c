@@ -171,8 +171,7 @@ static void *work(void *arg) {
 
 static int finish(const struct batch *b) {
     int code = b->failed ? EXIT_FAILED : 0;
-    if (b->terminal)
-        output_clear(stderr);
+    output_clear();
     if (!b->o->json)
         detect_table_print(b->items, b->n);
     for (int i = 0; i < b->n; i++)

@@ -156,8 +156,7 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
         output_end(&out);
         return;
     }
-    if (w->terminal)
-        output_clear(w->out);
+    output_clear();
     printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
     print_result(job->result_json);
     print_text("folder", job->directory);
@@ -171,8 +170,7 @@ static void show_note(struct watching *w, const Brr__V1__Job *job) {
     if (job->state != BRR__V1__JOB_STATE__JOB_STATE_RUNNING || !*note || !strcmp(note, w->note))
         return;
     str_copy(w->note, sizeof w->note, note);
-    if (w->terminal)
-        output_clear(w->out);
+    output_clear();
     fprintf(stderr, "brrctl: note: %s\n", job->reason);
 }
 
@@ -181,8 +179,7 @@ static void keep_end(struct watching *w, const Brr__V1__Job *job) {
     w->end->state = job->state;
     str_copy(w->end->reason, sizeof w->end->reason, job->reason);
     str_copy(w->end->result, sizeof w->end->result, job->result_json);
-    if (w->terminal)
-        output_clear(w->out);
+    output_clear();
 }
 
 static bool on_update(void *ctx, const void *message) {

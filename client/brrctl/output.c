@@ -47,16 +47,22 @@ static int fitting(const char *text, int columns) {
     return at;
 }
 
+static FILE *progress; /* where a line of progress stands; NULL = nowhere */
+
 void output_progress(FILE *out, const char *line) {
     struct winsize size;
     bool known = !ioctl(fileno(out), TIOCGWINSZ, &size) && size.ws_col > 1;
     fprintf(out, "\r\033[K%.*s", fitting(line, (known ? size.ws_col : DEFAULT_COLUMNS) - 1), line); /* the last column would wrap */
     fflush(out);
+    progress = out;
 }
 
-void output_clear(FILE *out) {
-    fputs("\r\033[K", out);
-    fflush(out);
+void output_clear(void) {
+    if (!progress)
+        return;
+    fputs("\r\033[K", progress);
+    fflush(progress);
+    progress = NULL;
 }
 
 const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]) {

@@ -20,9 +20,10 @@ bool output_arrived(void);
 
 /* Whether a line can be redrawn there: a terminal, and not one with TERM=dumb. */
 bool output_redraws(FILE *out);
-/* The line of progress, over the one before and cut to the terminal's width; output_clear takes it away. */
+/* The line of progress, over the one before and cut to the terminal's width. output_clear takes it away where one stands; due
+ * before anything else is printed. One thread at a time. */
 void output_progress(FILE *out, const char *line);
-void output_clear(FILE *out);
+void output_clear(void);
 
 /* "[####......]" of a share between 0 and 1 in buf. */
 enum { OUTPUT_BAR_SIZE = 33 };

@@ -168,8 +168,7 @@ static int fetch(const struct place *p, const char *key, const char *path, struc
     struct meter m = {.name = key, .terminal = output_redraws(stderr)};
     const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_get(p->store, key, path, &watch, err);
-    if (m.shown_s > 0)
-        output_clear(stderr);
+    output_clear();
     return rc;
 }
 
@@ -242,8 +241,7 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
     struct meter m = {.name = p->key, .terminal = output_redraws(stderr)};
     const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_put(p->store, file, p->key, &watch, err);
-    if (m.shown_s > 0)
-        output_clear(stderr);
+    output_clear();
     if (!rc)
         rc = store_stat(p->store, p->key, &item, NULL, err);
     if (!rc)

@@ -27,11 +27,6 @@ struct view {
 
 static double seconds_of(int64_t samples) { return (double)samples / DETECTION_RATE_HZ; }
 
-static void clear_bar(const struct view *v) {
-    if (v->terminal)
-        output_clear(stderr);
-}
-
 static void show_progress(void *ctx, double done_s) {
     struct view *v = ctx;
     double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
@@ -99,7 +94,7 @@ static void show_event(void *ctx, const struct brr_event *e) {
         print_event_json(v->d, e, match);
         return;
     }
-    clear_bar(v);
+    output_clear();
     if (!v->head)
         printf("%-12s %-12s %9s %10s%s\n", "start", "end", "seconds", "confidence", v->d->has_reference ? "  reference" : "");
     v->head = true;
@@ -133,7 +128,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
         output_end(&out);
         return;
     }
-    clear_bar(v);
+    output_clear();
     printf("%-12s alarm %s", output_clock(seconds_of(m->alarm.sample), at, sizeof at), m->alarm.on ? "on" : "off");
     printf(isfinite(m->alarm.probability) ? " (%.3f)\n" : "\n", m->alarm.probability); /* none where the record ends */
     fflush(stdout);
@@ -185,7 +180,7 @@ static void print_summary_json(const struct view *v, const char *output) {
 static void print_summary(const struct view *v, const char *output) {
     const struct detection *d = v->d;
     char from[32], to[32];
-    clear_bar(v);
+    output_clear();
     double took = clock_s() - v->start_s;
     printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
@@ -252,17 +247,14 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     v->d = &d;
     brr_client *client = brrctl_connect(o, &code);
     v->start_s = clock_s();
-    if (client && detection_run(&d, client, &failed)) {
-        clear_bar(v);
+    if (client && detection_run(&d, client, &failed))
         code = brrctl_fail_call(&failed);
-    } else if (client && write_files(o, &d, events_path, &err)) {
-        clear_bar(v);
+    else if (client && write_files(o, &d, events_path, &err))
         code = brrctl_fail(&err);
-    } else if (client && o->json) {
+    else if (client && o->json)
         print_summary_json(v, o->output ? events_path : NULL);
-    } else if (client) {
+    else if (client)
         print_summary(v, o->output ? events_path : NULL);
-    }
     brr_disconnect(client);
     detection_done(&d);
     v->d = NULL;
