@@ -1,5 +1,6 @@
 #include "client/conn.h"
 
+#include <errno.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/str.h"
@@ -59,7 +61,7 @@ static bool well_formed(const char *endpoint) {
     if (str_starts(endpoint, "unix:"))
         return strchr(endpoint, '/') && strlen(strchr(endpoint, '/')) > 1;
     const char *colon = strrchr(endpoint, ':');
-    return colon && colon != endpoint && str_to_i64(colon + 1, &port) && port > 0 && port < 65536;
+    return colon && colon != endpoint && !strchr(endpoint, '/') && str_to_i64(colon + 1, &port) && port > 0 && port < 65536;
 }
 
 int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
@@ -252,6 +254,11 @@ static void read_detail(const struct conn_call *c, struct brr_error *err) {
     }
 }
 
+/* Whether a socket's rights, or those of its folder, keep this user out. */
+static bool locked(const char *endpoint) {
+    return str_starts(endpoint, "unix:") && access(endpoint + strlen("unix:"), W_OK) && errno == EACCES;
+}
+
 int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     int code = -(int)c->status;
     if (!code || !err)
@@ -261,10 +268,14 @@ int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     read_detail(c, err);
     if (code == BRR_UNAVAILABLE && !*err->reason) { /* not the daemon's word but the transport's */
         bool never = strstr(text, "failed to connect") != NULL;
-        conn_error(err, code,
-                   never ? "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT"
-                         : "the connection to the daemon at %s was lost",
-                   c->endpoint);
+        if (never && locked(c->endpoint))
+            code = conn_error(err, BRR_DENIED, "%s lets only the daemon's user and root in; run this with sudo or as that user",
+                              c->endpoint);
+        else
+            conn_error(err, code,
+                       never ? "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT"
+                             : "the connection to the daemon at %s was lost",
+                       c->endpoint);
         str_copy(err->cause, sizeof err->cause, never ? "" : text);
     } else if (code == BRR_DEADLINE && !*err->reason) {
         conn_error(err, code, "the daemon at %s gave no answer in time", c->endpoint);

@@ -9,12 +9,14 @@
 #include "daemon/versions.h"
 #include "kernels/device.h"
 
-static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE …] [--check-config]\n"
+static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
                             "       brrd --version | --help | --help-config\n"
                             "\n"
                             "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
                             "  --set KEY=VALUE   override one key; may be repeated\n"
                             "  --check-config    read the configuration, say what is wrong with it, and exit\n"
+                            "  --help-config     every key, what it accepts and its default\n"
+                            "  --version         of this program\n"
                             "\n"
                             "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 
@@ -23,7 +25,8 @@ enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2 };
 struct arguments {
     const char *config, *overrides[MAX_OVERRIDES];
     int n;
-    bool check, version, help, keys, bad;
+    bool check, version, help, keys;
+    const char *bad; /* a word that is no option, or lacks its value */
 };
 
 static struct arguments parse(int argc, char **argv) {
@@ -42,7 +45,7 @@ static struct arguments parse(int argc, char **argv) {
         else if (!strcmp(argv[i], "--help-config"))
             a.keys = true;
         else
-            a.bad = true;
+            a.bad = argv[i];
     }
     return a;
 }
@@ -88,7 +91,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (a.bad || !a.config) {
-        fputs(usage, stderr);
+        fprintf(stderr, "brrd: %s%s\n%s", a.bad ? a.bad : "no --config FILE was given",
+                a.bad ? ": not an option, or one without its value" : "", usage);
         return EXIT_USAGE;
     }
     return run(&a);

@@ -148,7 +148,9 @@ static void report(struct batch *b, const struct detect_item *item) {
 }
 
 /* An error that every other recording would meet too. */
-static bool hopeless(const struct brr_error *err) { return err->code == BRR_UNAVAILABLE || err->code == BRR_UNAUTHENTICATED; }
+static bool hopeless(const struct brr_error *err) {
+    return err->code == BRR_UNAVAILABLE || err->code == BRR_UNAUTHENTICATED || err->code == BRR_DENIED;
+}
 
 static void *work(void *arg) {
     struct batch *b = arg;

@@ -125,6 +125,23 @@ def check_scores(d):
     assert code == 1 and "two folders" in err, err
 
 
+def check_locked_out(d):
+    """Who may not use the socket is told so, and not to start a daemon."""
+    root = os.getuid() == 0
+    try:
+        if not root:
+            os.chmod(d.socket, 0)
+        r = subprocess.run([f"{BIN}/brrctl", "jobs"], env=d.env, capture_output=True, text=True, **({"user": 65534} if root else {}))
+    except PermissionError:
+        print("nobody may not run the program here: not tried")
+        return
+    finally:
+        os.chmod(d.socket, 0o600)
+    assert r.returncode == 1 and "lets only" in r.stderr and d.socket in r.stderr, r
+    code, _, err = d.ctl("jobs", "--endpoint", "http://127.0.0.1:80")
+    assert code == 1 and "expected unix:" in err
+
+
 def check_models(d, model):
     job = lines(d, "jobs")[0]["job"]
     assert lines(d, "load", "first", f"job:{job}")[0]["name"] == "first"
@@ -231,6 +248,7 @@ def main():
         check_jobs(d, job)
         check_terminal(d, recording, model)
         check_output(d)
+        check_locked_out(d)
         check_scores(d)
         check_paths(d.dir)
         small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8"]
