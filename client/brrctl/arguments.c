@@ -87,7 +87,7 @@ static bool listed(const char *list, char separator, const char *name) {
     return false;
 }
 
-static bool accepted(const char *takes, int row) { return row < COMMON || listed(takes, ' ', rows[row].name); }
+static bool accepted(const char *takes, int row) { return takes && (row < COMMON || listed(takes, ' ', rows[row].name)); }
 
 void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx) {
     for (int pass = 0; pass < 2; pass++) /* the command's own first */

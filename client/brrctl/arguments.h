@@ -22,8 +22,8 @@ struct arguments {
     int64_t chunk_samples, tail, parallel, first, count, stall_s;                /* -1: not given */
 };
 
-/* Read argv[2..]; takes: the options that the command accepts ("--set --watch"), beside --json and --endpoint. False with a
- * message on stderr. arguments_done frees. */
+/* Read argv[2..]; takes: the options that the command accepts ("--set --watch"), beside --json and --endpoint; NULL: none at all.
+ * False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret);
 void arguments_done(struct arguments *a);
 /* Calls visit for each option of `takes` and the ones that all commands have; value is "" for a flag. */

@@ -14,10 +14,10 @@
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
 
 struct command {
-    const char *name, *words, *takes, *summary;
-    int (*run)(const struct arguments *o); /* gives an exit code */
-    int min_args, max_args;                /* plain words; max -1 = any number */
-    const char *details;                   /* further lines of --help; an example */
+    const char *name, *words, *takes, *summary; /* takes: options of its own, NULL = not the common ones either */
+    int (*run)(const struct arguments *o);      /* gives an exit code */
+    int min_args, max_args;                     /* plain words; max -1 = any number */
+    const char *details;                        /* further lines of --help; an example */
 };
 /* All rows, in the order of the help. */
 const struct command *brrctl_commands(int *ret_n);

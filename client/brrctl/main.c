@@ -86,9 +86,10 @@ static const struct command commands[] = {
     {"top", "", "--once --interval", "device, jobs, streams and rates, live", cmd_top, 0, 0, "example: brrctl top --once"},
     {"metrics", "[PREFIX]", "--watch --interval", "the daemon's metrics", cmd_metrics, 0, 1, "example: brrctl metrics brrd_stream"},
     {"devices", "", "", "what the daemon computes on", cmd_devices, 0, 0, "example: brrctl devices"},
-    {"doctor", "", "", "check devices, kernels, disk, stores; each line PASS or FAIL", cmd_doctor, 0, 0, "example: brrctl doctor"},
+    {"doctor", "", "", "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
+     "Exit 1 when a line says FAIL.\nexample: brrctl doctor"},
     {"drain", "", "", "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0, "example: brrctl drain"},
-    {"completion", "bash|zsh|fish", "", "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
+    {"completion", "bash|zsh|fish", NULL, "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
     {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands, COMMAND_WIDTH = 38, OPTION_WIDTH = 28 };
@@ -126,9 +127,9 @@ static void print_option(void *ctx, const char *name, const char *value, const c
 }
 
 static int print_help(const struct command *c) {
-    printf("usage: brrctl %s %s%s[OPTIONS]\n%s\n\n", c->name, c->words, *c->words ? " " : "", c->summary);
+    printf("usage: brrctl %s%s%s%s\n%s\n\n", c->name, *c->words ? " " : "", c->words, c->takes ? " [OPTIONS]" : "", c->summary);
     arguments_each(c->takes, print_option, stdout);
-    printf("\n%s\n", c->details);
+    printf("%s%s\n", c->takes ? "\n" : "", c->details);
     return 0;
 }
 

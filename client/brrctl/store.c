@@ -151,7 +151,7 @@ static void print_item(const struct arguments *o, const char *key, const struct 
         json_put_str(w, "tag", item->tag);
         output_end(&out);
     } else {
-        printf("%s %14" PRId64 "  %s\n", output_time(item->mtime_ns / 1000000, when, sizeof when), item->size_bytes, key);
+        printf("%s %14" PRId64 " B  %s\n", output_time(item->mtime_ns / 1000000, when, sizeof when), item->size_bytes, key);
     }
 }
 
@@ -196,7 +196,8 @@ static int fetch_item(void *ctx, const struct store_item *item, struct err *err)
 static void print_totals(const struct totals *t) {
     char size[32];
     if (!t->o->json)
-        printf("%" PRId64 " objects, %s\n", t->objects, output_bytes((double)t->bytes, size, sizeof size));
+        printf("%" PRId64 " object%s, %s\n", t->objects, t->objects == 1 ? "" : "s",
+               output_bytes((double)t->bytes, size, sizeof size));
 }
 
 static int run_ls(const struct arguments *o, struct place *p, struct err *err) {

@@ -85,7 +85,6 @@ int cmd_validate(const struct arguments *o) {
 }
 
 int cmd_keys(const struct arguments *o) {
-    (void)o;
-    jobfile_print_keys(stdout);
+    jobfile_print_keys(stdout, o->json);
     return 0;
 }

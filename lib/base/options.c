@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/str.h"
 
 enum { LIST_MAX = 100000 };
@@ -320,19 +321,48 @@ void options_notices(const struct option_table *table, const struct yaml_node *r
             visit(ctx, table->rows[i].name, table->rows[i].help);
 }
 
+/* "a number, 0 to 600" */
+static const char *accepts_text(const struct option *o, char *buf, size_t size) {
+    char range[80];
+    bool ranged = range_text(o, range, sizeof range);
+    str_format(buf, size, "%s%s%s", type_name(o), ranged ? ", " : "", ranged ? range : "");
+    return buf;
+}
+
+/* As it would stand in YAML; NULL = required. */
+static const char *default_text(const struct option *o) { return !o->fallback && o->type == OPTION_NODE ? "none" : o->fallback; }
+
 void options_print(const struct option_table *table, FILE *out) {
     for (size_t i = 0; i < table->count; i++) {
         const struct option *o = &table->rows[i];
-        char range[80];
+        char accepts[400];
         if (o->type == OPTION_NOTICE)
             continue;
         fprintf(out, "  %-36s %s\n", o->name, o->help);
-        fprintf(out, "  %-36s   %s", "", type_name(o));
-        if (range_text(o, range, sizeof range))
-            fprintf(out, ", %s", range);
-        if (o->fallback || o->type == OPTION_NODE)
-            fprintf(out, "; default %s\n", o->fallback ? o->fallback : "none");
-        else
-            fputs("; required\n", out);
+        fprintf(out, "  %-36s   %s; %s%s\n", "", accepts_text(o, accepts, sizeof accepts),
+                default_text(o) ? "default " : "required", default_text(o) ? default_text(o) : "");
     }
+}
+
+void options_print_json(const struct option_table *table, FILE *out) {
+    struct json_writer w;
+    struct str line;
+    str_init(&line, 1 << 16);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *o = &table->rows[i];
+        char accepts[400];
+        if (o->type == OPTION_NOTICE)
+            continue;
+        str_clear(&line);
+        json_writer_init(&w, &line);
+        json_begin_object(&w, NULL);
+        json_put_str(&w, "key", o->name);
+        json_put_str(&w, "accepts", accepts_text(o, accepts, sizeof accepts));
+        json_put_bool(&w, "required", !default_text(o));
+        json_put_str(&w, "default", default_text(o));
+        json_put_str(&w, "meaning", o->help);
+        json_end(&w, '}');
+        fprintf(out, "%s\n", str_cstr(&line));
+    }
+    str_done(&line);
 }

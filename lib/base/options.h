@@ -60,7 +60,8 @@ void options_notices(const struct option_table *table, const struct yaml_node *r
 /* Error at a node, for owners of OPTION_NODE subtrees: "file:line:col: message". */
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* The table for people: name, type, default, range, help. */
+/* The table for people, and for programs one JSON object a line: name, what it accepts, default, help. */
 void options_print(const struct option_table *table, FILE *out);
+void options_print_json(const struct option_table *table, FILE *out);
 
 #endif

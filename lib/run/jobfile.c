@@ -381,7 +381,7 @@ void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const c
         visit(ctx, "BRR_MAMBA_FORCE_FALLBACK is set: model.mixer is conv instead of mamba2");
 }
 
-void jobfile_print_keys(FILE *out) { options_print(&job_table, out); }
+void jobfile_print_keys(FILE *out, bool json) { (json ? options_print_json : options_print)(&job_table, out); }
 
 void jobfile_frontend(const struct jobfile *job, struct frontend_config *ret) {
     *ret = (struct frontend_config){

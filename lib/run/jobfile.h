@@ -77,7 +77,7 @@ int jobfile_parse(const char *text, const char *file, const char *const *overrid
                   struct jobfile *ret, struct err *err);
 /* Texts for keys that are accepted but do nothing. */
 void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const char *text), void *ctx);
-void jobfile_print_keys(FILE *out);
+void jobfile_print_keys(FILE *out, bool json);
 /* How recordings are read for the job; strings are the job's. */
 void jobfile_frontend(const struct jobfile *job, struct frontend_config *ret);
 enum dtype jobfile_precision(const struct jobfile *job, const struct device_info *device);

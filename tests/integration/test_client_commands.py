@@ -27,7 +27,7 @@ def check_usage(d):
     assert code == 0 and {"submit", "stream", "detect", "top", "doctor", "windows", "dataset"} <= set(commands)
     for command in commands:
         code, out, err = d.ctl(command, "--help")
-        assert code == 0 and f"usage: brrctl {command}" in out and "example: " in out and "--json" in out, (command, out)
+        assert code == 0 and f"usage: brrctl {command}" in out and "example: " in out and ("--json" in out or command == "completion"), (command, out)
     for args, hint in ((["strem"], "stream"), (["stream", "x", "--modle", "y"], "--model"), (["checkpoint", "verfy", "x"], "verify")):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
@@ -46,6 +46,9 @@ def check_usage(d):
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
     assert code == 4 and "no daemon answers" in err
+    assert d.ctl("completion", "bash", "--json")[0] == 2
+    keys = {k["key"]: k for k in lines(d, "keys")}
+    assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
     for shell in ("bash", "zsh", "fish"):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
