@@ -55,9 +55,9 @@ def read_edf(path):
     return [labels[i] for i in chosen], per_record[0] / seconds, [rows[i] for i in chosen]
 
 
-def requests(pb, path, model, chunk):
+def requests(pb, recording, model, chunk):
     """Open, then every sample once; grpcio pulls the next message when the daemon has room for it."""
-    labels, rate, rows = read_edf(path)
+    labels, rate, rows = recording
     yield pb.ClientMessage(open=pb.Open(model=model, channels=labels, rate_hz=rate, format=pb.SAMPLE_FORMAT_F32_UV,
                                         client_name="stream.py", alarm_hop_s=-1))
     for first in range(0, len(rows[0]), chunk):
@@ -68,12 +68,16 @@ def requests(pb, path, model, chunk):
 def main():
     if len(sys.argv) not in (3, 4):
         sys.exit("usage: stream.py RECORDING.edf MODEL [CHUNK_SAMPLES]")
+    try:
+        recording = read_edf(sys.argv[1])
+    except (OSError, ValueError, IndexError, ZeroDivisionError, struct.error) as error:
+        sys.exit(f"stream.py: {sys.argv[1]} is no plain EDF file that can be read ({error})")
     keep, common, pb, stubs = load_messages()
     endpoint = os.environ.get("BRR_ENDPOINT", "unix:/run/brrd/brrd.sock")
     with keep, grpc.insecure_channel(endpoint) as channel:
         chunk = int(sys.argv[3]) if len(sys.argv) == 4 else 2048
         try:
-            for m in stubs.StreamStub(channel).Run(requests(pb, sys.argv[1], sys.argv[2], chunk)):
+            for m in stubs.StreamStub(channel).Run(requests(pb, recording, sys.argv[2], chunk)):
                 for e in m.result.events if m.HasField("result") else ():
                     print(f"{e.first_sample / RESULT_HZ:.6f}\t{e.end_sample / RESULT_HZ:.6f}\t{e.confidence:.6f}", flush=True)
         except grpc.RpcError as error:
