@@ -7,7 +7,11 @@ out=$(readlink -m "${2:-$PWD/demo-out}")
 export PATH="$bin:$PATH"
 cd "$(dirname "$(dirname "$(readlink -f "$0")")")"
 
-step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold= plain=
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    bold=$'\033[1m' plain=$'\033[0m'
+fi
+step() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 rm -rf "$out"
 mkdir -p "$out"
 export BRR_UP_DIR="$out/daemon"

@@ -34,7 +34,7 @@ static const struct row {
      0, 0},
     {"--idle-timeout", NUMBER, AT(idle_s), "S",
      "end when nothing was added for so long; default 120 with --follow, never on standard input", 0.1, 86400},
-    {"--tail", INTEGER, AT(tail), "N", "only the last N lines", 0, 1e6},
+    {"--tail", INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
     {"--model", TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
     {"--output", TEXT, AT(output), "PATH", "where events or results are written", 0, 0},
     {"--out", TEXT, AT(output), "PATH", "the same as --output", 0, 0},

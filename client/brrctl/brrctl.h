@@ -25,6 +25,9 @@ const struct command *brrctl_commands(int *ret_n);
 /* Print "brrctl: …" and give the exit code of an error. */
 int brrctl_fail(const struct err *err);
 int brrctl_fail_call(const struct brr_error *err);
+/* An error of our own, and one of the libraries beneath, as one of a call. Both give the code. */
+int brrctl_set_error(struct brr_error *ret, int code, const char *text);
+int brrctl_keep_error(struct brr_error *ret, const struct err *err);
 /* Connection to --endpoint or BRR_ENDPOINT; NULL after printing why. */
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
 /* One unary call; the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing why. timeout_ms 0 = 30 s. */
@@ -52,7 +55,7 @@ struct brrctl_job_file {
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
-/* Queues it; what the daemon notes of it goes to stderr. Gives an exit code, with 0 the job's id. */
+/* Queues it; what the daemon notes of it goes to stderr, its id to --id-file. Gives an exit code, with 0 the job's id. */
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size);
 /* Follows a job to its end, its progress on stderr as submit --watch shows it (not with --json). Gives an exit code: 0 when it
  * ended, however it ended. */

@@ -50,9 +50,16 @@ static uint8_t *pack(const ProtobufCMessage *m, size_t *ret_len) {
     return bytes;
 }
 
-static void set_error(struct brr_error *err, int code, const char *text) {
-    *err = (struct brr_error){.code = code};
-    snprintf(err->message, sizeof err->message, "%s", text);
+int brrctl_set_error(struct brr_error *ret, int code, const char *text) {
+    *ret = (struct brr_error){.code = code};
+    str_copy(ret->message, sizeof ret->message, text);
+    return code;
+}
+
+int brrctl_keep_error(struct brr_error *ret, const struct err *err) {
+    brrctl_set_error(ret, err->code, err->message);
+    str_copy(ret->cause, sizeof ret->cause, err->cause);
+    return err->code;
 }
 
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err) {
@@ -60,10 +67,10 @@ void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const Protob
     void *answer = NULL, *message = NULL;
     uint8_t *bytes = pack(request, &len);
     if (!bytes)
-        set_error(err, BRR_EXHAUSTED, "out of memory for a request");
+        brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a request");
     else if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err) &&
              !(message = protobuf_c_message_unpack(m->answer, NULL, answer_len, answer)))
-        set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
+        brrctl_set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
     free(bytes);
     brr_free(answer);
     return message;
@@ -108,7 +115,7 @@ int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, cons
     uint8_t *bytes = pack(request, &len);
     rc = bytes ? brr_rpc_open(client, m->path, m->timeout_ms, &rpc, &err) : BRR_EXHAUSTED;
     if (!bytes)
-        set_error(&err, rc, "out of memory for a request");
+        brrctl_set_error(&err, rc, "out of memory for a request");
     if (!rc)
         rc = brr_rpc_send(rpc, bytes, len, -1, &err);
     if (!rc)

@@ -10,6 +10,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "store/digest.h"
+#include "store/safetensors.h"
 
 enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
 
@@ -126,10 +127,8 @@ static int do_get(const struct arguments *o, const char *ref) {
 static int send_part(brr_rpc *rpc, Brr__V1__PutCheckpointPart *part, struct brr_error *err) {
     size_t len = protobuf_c_message_get_packed_size(&part->base);
     uint8_t *bytes = malloc(len + 1);
-    if (!bytes) {
-        *err = (struct brr_error){.code = BRR_EXHAUSTED, .message = "out of memory for a part of a file"};
-        return err->code;
-    }
+    if (!bytes)
+        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a part of a file");
     protobuf_c_message_pack(&part->base, bytes);
     int rc = brr_rpc_send(rpc, bytes, len, -1, err);
     free(bytes);
@@ -174,6 +173,17 @@ static int upload(brr_client *client, const struct fsio_map *file, const char *n
     return rc == BRR_END ? 0 : brrctl_fail_call(&err);
 }
 
+/* What is no model is not sent: the daemon would refuse it, and not by its name here. */
+static int check_model(const char *path, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open(path, &st, err);
+    if (!rc && !safetensors_metadata(st, "brr.kind"))
+        rc =
+            err_set(err, ERR_INVALID, "%s is no model: it has no metadata brr.kind; expected a model file of a training job", path);
+    safetensors_close(st);
+    return rc;
+}
+
 static int do_put(const struct arguments *o, const char *path) {
     char name[256];
     struct fsio_map file;
@@ -183,7 +193,7 @@ static int do_put(const struct arguments *o, const char *path) {
     char *dot = strstr(name, ".safetensors");
     if (dot && !o->name)
         *dot = '\0';
-    if (fsio_map_open(&file, path, &err))
+    if (check_model(path, &err) || fsio_map_open(&file, path, &err))
         return brrctl_fail(&err);
     brr_client *client = brrctl_connect(o, &code);
     if (client)

@@ -106,12 +106,6 @@ static int collect(struct batch *b, struct err *err) {
 
 /* ---- the work ---- */
 
-static void set_error(struct detect_item *item, const struct err *err) {
-    item->err = (struct brr_error){.code = err->code};
-    str_copy(item->err.message, sizeof item->err.message, err->message);
-    str_copy(item->err.cause, sizeof item->err.cause, err->cause);
-}
-
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
     struct detection_config config = {.replay = {.model = b->model,
@@ -120,13 +114,13 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     struct detection d;
     struct err err = {0};
     if (detection_open(&d, item->path, &config, &err)) {
-        set_error(item, &err);
+        brrctl_keep_error(&item->err, &err);
         return;
     }
     if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err))
         detection_write_events(&d, item->output, &err);
     if (err.code)
-        set_error(item, &err);
+        brrctl_keep_error(&item->err, &err);
     item->n_events = d.n_events;
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;

@@ -67,7 +67,6 @@ static void write_job(const struct arguments *o, const char *source, struct str 
 static int submit(const struct arguments *o, char *id, size_t id_size) {
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
     struct str text;
-    struct err err;
     str_init(&text, JOB_TEXT_BYTES);
     write_job(o, o->args[0], &text);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
@@ -77,7 +76,7 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
     if (code)
         return code;
     fprintf(stderr, "brrctl: job %s; should this end before it does: brrctl detect job:%s --output %s\n", id, id, o->output);
-    return o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err) ? brrctl_fail(&err) : 0;
+    return 0;
 }
 
 /* Whether the job is one whose end is worth waiting for. */
@@ -136,12 +135,6 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     return f->err.code ? NULL : item;
 }
 
-static void set_error(struct detect_item *item, int code, const char *message, const char *cause) {
-    item->err = (struct brr_error){.code = code};
-    str_copy(item->err.message, sizeof item->err.message, message);
-    str_copy(item->err.cause, sizeof item->err.cause, cause);
-}
-
 static bool on_events(void *ctx, const void *message) {
     struct fetching *f = ctx;
     const Brr__V1__JobEvents *m = message;
@@ -153,11 +146,11 @@ static bool on_events(void *ctx, const void *message) {
     if (!item)
         return false;
     if (*m->error)
-        set_error(item, BRR_PRECONDITION, m->error, "");
+        brrctl_set_error(&item->err, BRR_PRECONDITION, m->error);
     else if (!str_ok(&f->tsv))
-        set_error(item, BRR_EXHAUSTED, "out of memory for its events", "");
+        brrctl_set_error(&item->err, BRR_EXHAUSTED, "out of memory for its events");
     else if (fsio_mkdirs_above(item->output, &err) || fsio_write_atomic(item->output, str_cstr(&f->tsv), f->tsv.len, &err))
-        set_error(item, err.code, err.message, err.cause);
+        brrctl_keep_error(&item->err, &err);
     f->failed += item->err.code != 0;
     str_clear(&f->tsv);
     if (f->o->json)

@@ -7,6 +7,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "client/brrctl/brrctl.h"
 
 enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, NPY_HEADER = 128 };
 
@@ -162,12 +163,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
     d->duration_s = edf_info(replay_edf(d->replay))->duration_s; /* a feed's has grown */
     if (!rc && d->config->replay.want_probabilities && !reserve(d, d->end.samples))
         d->out_of_memory = true;
-    if (!rc && d->out_of_memory) {
-        *err = (struct brr_error){.code = BRR_EXHAUSTED};
-        str_copy(err->message, sizeof err->message, "out of memory for the results of a recording");
-        rc = err->code;
-    }
-    return rc;
+    return !rc && d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : rc;
 }
 
 void detection_done(struct detection *d) {

@@ -234,6 +234,7 @@ static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
+    struct err err;
     int code = EXIT_FAILED;
     in.file = file;
     Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
@@ -243,7 +244,10 @@ int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, si
         fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
     str_copy(id, id_size, out->job->id);
     brr__v1__submit_response__free_unpacked(out, NULL);
-    return 0;
+    if (!o->id_file || !fsio_write_atomic(o->id_file, id, strlen(id), &err))
+        return 0;
+    fprintf(stderr, "brrctl: job %s is queued all the same\n", id);
+    return brrctl_fail(&err);
 }
 
 static int queue_file(const struct arguments *o, char *id, size_t id_size) {
@@ -262,12 +266,9 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
 
 int cmd_submit(const struct arguments *o) {
     char id[64] = "";
-    struct err err;
     int code = queue_file(o, id, sizeof id);
     if (code)
         return code;
-    if (o->id_file && fsio_write_atomic(o->id_file, id, strlen(id), &err))
-        return brrctl_fail(&err);
     if (o->json && !o->watch)
         printf("{\"job\":\"%s\",\"state\":\"queued\"}\n", id);
     else if (!o->json)

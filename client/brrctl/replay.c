@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "client/brrctl/brrctl.h"
 #include "client/brrctl/feed.h"
 #include "data/frontend.h"
 
@@ -36,12 +37,6 @@ struct run {
     double start_s;
     struct brr_error *err;
 };
-
-static int set_error(struct brr_error *err, int code, const char *text) {
-    *err = (struct brr_error){.code = code};
-    str_copy(err->message, sizeof err->message, text);
-    return code;
-}
 
 /* ---- the file ---- */
 
@@ -163,7 +158,7 @@ static int push(struct run *run, const float *uv, int64_t n) {
         if ((rc = take(run, NEXT_MS)))
             break;
     if (rc)
-        return rc == BRR_END ? set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
+        return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
     run->position += n;
     return keep_pace(run);
 }
@@ -187,13 +182,13 @@ static int push_records(struct run *run, int64_t first, int64_t n_records) {
     int64_t records = READ_BYTES / (int64_t)sizeof(float) / r->n / r->per_record;
     records = records < 1 ? 1 : records > n_records ? n_records : records;
     float **uv = calloc((size_t)r->n, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * r->per_record * r->n));
-    int rc = uv && samples ? 0 : set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
+    int rc = uv && samples ? 0 : brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
     for (int c = 0; !rc && c < r->n; c++)
         uv[c] = samples + (int64_t)c * records * r->per_record;
     for (int64_t done = 0; done < n_records && !rc; done += records) {
         int64_t n = n_records - done < records ? n_records - done : records;
         if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){first + done, n}, uv, &err))
-            rc = set_error(run->err, err.code, err.message);
+            rc = brrctl_keep_error(run->err, &err);
         else
             rc = push_read(run, uv, n * r->per_record);
     }
@@ -206,7 +201,7 @@ static int push_records(struct run *run, int64_t first, int64_t n_records) {
 static int push_gap(struct run *run, const struct edf_segment *segment) {
     int64_t start = llround(segment->start_s * run->r->rate_hz);
     if (start < run->position - 1)
-        return set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
+        return brrctl_set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
     if (start <= run->position)
         return 0;
     int rc = brr_stream_gap(run->stream, start - run->position, "file", run->err);
@@ -236,7 +231,7 @@ static int push_feed(struct run *run) {
     struct err err;
     while (!rc) {
         if (feed_next(run->r->feed, &n, &err))
-            return set_error(run->err, err.code, err.message);
+            return brrctl_keep_error(run->err, &err);
         if (n < 0)
             return 0;
         rc = n ? push_from(run, from, &segment) : take(run, 0);
@@ -284,11 +279,11 @@ int replay_run(struct replay *r, brr_client *client, const struct replay_config 
     run.start_s = clock_s();
     sink->opened(sink->ctx, brr_stream_info(run.stream));
     if (!run.chunk)
-        rc = set_error(err, BRR_EXHAUSTED, "out of memory for a chunk");
+        rc = brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a chunk");
     if (!rc && !(rc = push_all(&run)))
         rc = finish(&run);
     if (rc == BRR_END)
-        rc = set_error(err, BRR_ABORTED, "the daemon ended the stream early");
+        rc = brrctl_set_error(err, BRR_ABORTED, "the daemon ended the stream early");
     free(run.chunk);
     brr_stream_close(run.stream);
     return rc;

@@ -110,8 +110,10 @@ static int make(const struct arguments *o, struct recording *rec, struct err *er
     window_grid(info.segments, info.n_segments, t.window, hop, t.start);
     t.first = o->first > 0 ? o->first : 0;
     t.n = t.total > t.first ? t.total - t.first : 0;
+    if (t.first && !t.n)
+        rc = err_set(err, ERR_INVALID, "--first %lld: there are %lld windows, from 0", (long long)t.first, (long long)t.total);
     t.n = o->count > 0 && o->count < t.n ? o->count : t.n;
-    if (o->output && !(rc = read_windows(rec, &t, err)))
+    if (!rc && o->output && !(rc = read_windows(rec, &t, err)))
         rc = write_file(o, &t, err);
     if (!rc)
         report(o, &t, &info);

@@ -167,6 +167,12 @@ def check_checkpoints(d, job):
     with open(copy, "rb") as f:
         assert hashlib.sha256(f.read()).hexdigest() == got["sha256"]
     assert lines(d, "checkpoint", "verify", ref)[0]["valid"] is True
+    code, _, err = d.ctl("checkpoint", "put", f"{SOURCE}/README.md")
+    assert code == 1 and "README.md" in err and "uploads" not in err, err
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--id-file", f"{d.dir}/none/id")
+    queued = lines(d, "jobs")[0]["job"]
+    assert code == 3 and not out and f"{queued} is queued all the same" in err and "none/id" in err, (code, out, err)
+    lines(d, "cancel", queued)
     assert lines(d, "checkpoint", "put", copy, "--name", "upload")[0]["bytes"] == os.path.getsize(copy)
     assert lines(d, "checkpoint", "pin", listed[0]["ref"])[0]["pinned"] is True
     assert lines(d, "checkpoint", "unpin", listed[0]["ref"])[0]["pinned"] is False
