@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -215,12 +214,11 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
 
 static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct survey *s = ctx;
-    const char *dot = strrchr(relative, '.');
     char path[8192];
     struct edf *edf = NULL;
     struct err why = {0};
     (void)size;
-    if (!dot || (strcasecmp(dot, ".edf") && strcasecmp(dot, ".bdf")))
+    if (!edf_named(relative))
         return 0;
     int rc = fsio_join(path, sizeof path, s->o->args[0], relative, err);
     if (rc)

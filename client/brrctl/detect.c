@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -15,6 +14,7 @@
 #include "client/brrctl/detect_table.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "data/edf.h"
 #include "data/labels.h"
 
 enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
@@ -54,16 +54,11 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     return item->path && item->output ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
 }
 
-static bool is_recording(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot && (!strcasecmp(dot, ".edf") || !strcasecmp(dot, ".bdf"));
-}
-
 static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct batch *b = ctx;
     char path[8192];
     (void)size;
-    if (!is_recording(relative))
+    if (!edf_named(relative))
         return 0;
     int rc = fsio_join(path, sizeof path, b->root, relative, err);
     return rc ? rc : add(b, path, relative, err);

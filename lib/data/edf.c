@@ -388,6 +388,11 @@ static int open_path(const char *path, bool header_only, int64_t file_bytes, str
     return 0;
 }
 
+bool edf_named(const char *path) {
+    size_t len = strlen(path);
+    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
+}
+
 int edf_open(const char *path, struct edf **ret, struct err *err) { return open_path(path, false, -1, ret, err); }
 
 int edf_open_header(const char *path, struct edf **ret, struct err *err) { return open_path(path, true, -1, ret, err); }

@@ -68,6 +68,9 @@ struct edf_info {
     const char *const *repairs; /* one sentence each */
 };
 
+/* Whether a path is named like a recording: something.edf or something.bdf, in any case. */
+bool edf_named(const char *path);
+
 /* Map and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
  * trusted (the message names path, field, its text and what was expected); EXHAUSTED. */
 int edf_open(const char *path, struct edf **ret, struct err *err);

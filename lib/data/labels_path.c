@@ -5,6 +5,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "data/edf.h"
 #include "data/labels.h"
 #include "data/labels_path.h"
 
@@ -72,7 +73,7 @@ int labels_patient(const char *relative_path, char *buf, size_t size, struct err
             return give(buf, size, slash + 1, (size_t)(next - slash - 1), err);
     }
     len = strlen(relative_path);
-    if (len > 4 && (!strcasecmp(relative_path + len - 4, ".edf") || !strcasecmp(relative_path + len - 4, ".bdf")))
+    if (edf_named(relative_path))
         len -= 4;
     return give(buf, size, relative_path, len, err);
 }
@@ -100,7 +101,7 @@ bool labels_candidate(enum labels_source source, const char *edf_path, char *buf
         *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)folder, edf_path, name);
         return true;
     }
-    if (len > 4 && (!strcasecmp(edf_path + len - 4, ".edf") || !strcasecmp(edf_path + len - 4, ".bdf")))
+    if (edf_named(edf_path))
         len -= 4;
     switch (source) {
     case LABELS_BIDS_TSV:

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "data/edf.h"
 #include "data/labels.h"
 #include "data/manifest_index.h"
 #include "data/recording.h"
@@ -44,15 +44,10 @@ struct opening {
     int64_t last_done;                    /* index of the newest finished file */
 };
 
-static bool is_recording(const char *path) {
-    size_t len = strlen(path);
-    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
-}
-
 static int collect(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
     struct manifest *m = ctx;
     (void)size_bytes;
-    if (!is_recording(relative_path) || (m->limit && m->count == m->limit))
+    if (!edf_named(relative_path) || (m->limit && m->count == m->limit))
         return 0;
     if (m->count == MANIFEST_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; split the data into several sources", MANIFEST_MAX_FILES);

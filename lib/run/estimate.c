@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
@@ -71,11 +70,6 @@ static void count_windows(struct survey *s, int64_t samples, const struct labels
     free(seizures);
 }
 
-static bool is_recording(const char *path) {
-    size_t len = strlen(path);
-    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
-}
-
 /* Header and labels of one file; a file that cannot be used is counted, as training would leave it out. */
 static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
     struct survey *s = ctx;
@@ -84,7 +78,7 @@ static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, str
     struct edf *edf = NULL;
     struct labels labels;
     (void)size_bytes;
-    if (!is_recording(relative_path) || (job->data.max_files && s->e->recordings >= job->data.max_files))
+    if (!edf_named(relative_path) || (job->data.max_files && s->e->recordings >= job->data.max_files))
         return 0;
     int rc = fsio_join(path, sizeof path, s->config->data_root, relative_path, err);
     if (rc)
@@ -257,7 +251,7 @@ static int count_recording(void *ctx, const char *relative_path, int64_t size_by
     struct edf *edf = NULL;
     char path[4096];
     (void)size_bytes;
-    if (!is_recording(relative_path) || (job->data.max_files && c->e->recordings >= job->data.max_files))
+    if (!edf_named(relative_path) || (job->data.max_files && c->e->recordings >= job->data.max_files))
         return 0;
     int rc = fsio_join(path, sizeof path, c->config->data_root, relative_path, err);
     if (rc)

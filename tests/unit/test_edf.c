@@ -572,10 +572,17 @@ static int dump(const char *path) {
     return 0;
 }
 
+static void recordings_are_known_by_the_end_of_their_names(void **state) {
+    (void)state;
+    assert_true(edf_named("a/b_eeg.edf") && edf_named("X.EDF") && edf_named("x.Bdf"));
+    assert_false(edf_named(".edf") || edf_named("edf") || edf_named("") || edf_named("x.edf.gz") || edf_named("x.edf/y"));
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "--dump"))
         return dump(argv[2]);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recordings_are_known_by_the_end_of_their_names),
         cmocka_unit_test(plain_file_is_read_to_the_digit),
         cmocka_unit_test(reads_outside_the_file_are_refused),
         cmocka_unit_test(samples_outside_the_declared_range_are_not_clamped),
