@@ -311,10 +311,25 @@ static void print_balance(const struct sum *sum) {
            all ? 100 * (double)(used.partial + used.full) / (double)all : 0);
 }
 
+/* Where the labels stand, rates, and how the montage is met. */
+static void print_sources(const struct survey *s) {
+    printf("labels    ");
+    for (int i = 0; i < SOURCES; i++)
+        if (s->sources[i])
+            printf(" %s %lld", labels_source_name((enum labels_source)i), (long long)s->sources[i]);
+    printf("\nrates     ");
+    for (int i = 0; i < s->n_rates; i++)
+        printf(" %g Hz %lld", s->rates[i], (long long)s->rate_counts[i]);
+    printf("\nmontage    %lld direct, %lld through the inverse of a bipolar one, %lld interpolated; %lld with gaps, %lld mended "
+           "headers\n",
+           (long long)(s->usable - s->inverse - s->interpolated), (long long)s->inverse, (long long)s->interpolated,
+           (long long)s->discontinuous, (long long)s->repaired);
+}
+
 static void print_text(const struct survey *s) {
     output_clear();
-    printf("%s: %lld recordings, %lld usable with %s\n", s->o->args[0], (long long)s->files, (long long)s->usable,
-           s->frontend.montage);
+    printf("%s: %lld recording%s, %lld usable with %s\n", s->o->args[0], (long long)s->files, s->files == 1 ? "" : "s",
+           (long long)s->usable, s->frontend.montage);
     printf("%-10s %10s %8s %9s %8s %10s | windows: %9s %8s %8s\n", "split", "recordings", "patients", "hours", "seizures",
            "seizure s", "none", "partial", "full");
     for (int i = 0; i < SPLITS; i++) {
@@ -327,17 +342,8 @@ static void print_text(const struct survey *s) {
         if (i < 2 && x->seizures)
             print_balance(x);
     }
-    printf("labels    ");
-    for (int i = 0; i < SOURCES; i++)
-        if (s->sources[i])
-            printf(" %s %lld", labels_source_name((enum labels_source)i), (long long)s->sources[i]);
-    printf("\nrates     ");
-    for (int i = 0; i < s->n_rates; i++)
-        printf(" %g Hz %lld", s->rates[i], (long long)s->rate_counts[i]);
-    printf("\nmontage    %lld direct, %lld through the inverse of a bipolar one, %lld interpolated; %lld with gaps, %lld mended "
-           "headers\n",
-           (long long)(s->usable - s->inverse - s->interpolated), (long long)s->inverse, (long long)s->interpolated,
-           (long long)s->discontinuous, (long long)s->repaired);
+    if (s->usable)
+        print_sources(s);
     if (s->n_problems)
         printf("problems   %d\n", s->n_problems);
     for (int i = 0; i < s->n_problems && i < SHOWN_PROBLEMS; i++)

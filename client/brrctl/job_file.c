@@ -65,12 +65,26 @@ static void complete_file_paths(struct brrctl_job_file *f, const char *file, siz
     arena_done(&arena);
 }
 
+/* What is no UTF-8 (a comment in Latin-1, a file of another kind) cannot be sent. */
+static int check_text(const char *text, size_t len, const char *file, struct err *err) {
+    int line = 1, step = 1;
+    size_t at = 0;
+    for (; at < len && (step = str_utf8_step(text + at)); at += (size_t)step)
+        line += text[at] == '\n';
+    return at < len ? err_set(err, ERR_INVALID, "%s:%d: this is no UTF-8 text; expected a job file, saved as UTF-8", file, line)
+                    : 0;
+}
+
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err) {
     size_t len = 0;
     *f = (struct brrctl_job_file){.message = BRR__V1__JOB_FILE__INIT};
     int rc = fsio_read(o->args[0], JOB_FILE_MAX, &f->text, &len, err);
-    if (rc)
+    if (!rc)
+        rc = check_text(f->text, len, o->args[0], err);
+    if (rc) {
+        brrctl_job_file_done(f);
         return rc;
+    }
     complete_file_paths(f, o->args[0], len);
     for (int i = 0; i < o->n_set; i++)
         f->overrides[f->message.n_overrides++] = absolute_override(o->set[i]);

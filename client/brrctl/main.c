@@ -11,6 +11,8 @@
 
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
+     "Relative paths in FILE count from its folder, those of --set from the working directory. With --watch the exit code is\n"
+     "that of `brrctl watch`.\n"
      "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch"},
     {"validate", "FILE", "--set --name", "what a job would need, before it runs", cmd_validate, 1, 1,
      "Memory, steps and a time estimate from a short measurement of the device. Exit 1 when it does not fit.\n"
@@ -21,7 +23,7 @@ static const struct command commands[] = {
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
     {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
-     "Exit 0 when it succeeded, or was interrupted with a checkpoint.\nexample: brrctl watch train-260131-1"},
+     "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1"},
     {"logs", "ID", "--follow --tail", "what a job said", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow"},
     {"cancel", "ID", "", "end a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-260131-1"},
     {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
@@ -71,7 +73,7 @@ static const struct command commands[] = {
     {"dataset", "DIR", "--montage --window --hop --labels --unlabeled", "what a folder of recordings holds; works without a daemon",
      cmd_dataset, 1, 1,
      "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
-     "(exit 1 when there are some). Only headers and labels are read.\n"
+     "(exit 1 when there are some). Only headers and labels are read. Defaults: referential-19, windows of 60 s every 10 s.\n"
      "example: brrctl dataset /data/eeg --montage bipolar-18"},
     {"store", "ls|get|put|check [FILE] URL",
      "--config --region --credentials --anonymous --path-style --requester-pays --stall --output --out",

@@ -106,11 +106,13 @@ static double rate(const struct top *t, const struct snapshot *now, int f) {
     return t->any && seconds > 0 ? (now->values[f] - t->before.values[f]) / seconds : NAN;
 }
 
-static const char *rate_text(double value, char buf[24]) {
+/* "2.5 windows/s" since the snapshot before; "- windows/s" the first time. */
+static const char *rate_text(const struct top *t, const struct snapshot *now, int f, const char *what, char buf[48]) {
+    double value = rate(t, now, f);
     if (isfinite(value))
-        str_format(buf, 24, "%.1f/s", value);
+        str_format(buf, 48, "%.1f %s/s", value, what);
     else
-        str_copy(buf, 24, "-");
+        str_format(buf, 48, "- %s/s", what);
     return buf;
 }
 
@@ -166,7 +168,7 @@ static void print_job(const Brr__V1__Job *j) {
 
 static void print_text(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
                        const Brr__V1__ListJobsResponse *jobs) {
-    char a[24], b[24], c[24], d[24], time[32], used[32], total[32];
+    char a[48], b[48], c[48], time[32], used[32], total[32];
     if (t->terminal)
         fputs("\033[H\033[2J", stdout);
     printf("brrd at %s  %s  up %s\n", brr_endpoint(t->client), output_time(now->time_ms, time, sizeof time),
@@ -177,10 +179,10 @@ static void print_text(const struct top *t, const struct snapshot *now, const Br
                output_bytes((double)(x->total_bytes - x->free_bytes), used, sizeof used),
                output_bytes((double)x->total_bytes, total, sizeof total), *x->occupant ? x->occupant : "idle");
     }
-    printf("streams  %.0f open, %.0f samples wait; %s samples, %s lost, %.0f seizure events\n", now->values[SESSIONS],
-           now->values[BUFFERED], rate_text(rate(t, now, SAMPLES), a), rate_text(rate(t, now, LOST), b), now->values[EVENTS]);
-    printf("work     %s windows, %s training steps, %s calls\n", rate_text(rate(t, now, WINDOWS), c),
-           rate_text(rate(t, now, STEPS), d), rate_text(rate(t, now, RPCS), a));
+    printf("streams  %.0f open, %.0f samples wait; %s, %s, %.0f seizure events\n", now->values[SESSIONS], now->values[BUFFERED],
+           rate_text(t, now, SAMPLES, "samples", a), rate_text(t, now, LOST, "lost", b), now->values[EVENTS]);
+    printf("work     %s, %s, %s\n", rate_text(t, now, WINDOWS, "windows", a), rate_text(t, now, STEPS, "training steps", b),
+           rate_text(t, now, RPCS, "calls", c));
     printf("jobs     %zu under way or waiting\n", jobs->n_jobs);
     for (size_t i = 0; i < jobs->n_jobs; i++)
         print_job(jobs->jobs[i]);

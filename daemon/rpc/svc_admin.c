@@ -153,7 +153,7 @@ static void check_directory(struct doctor *d, const char *name, const char *path
         return;
     }
     found(d, name, !writable || free_bytes >= LOW_SPACE_BYTES,
-          arena_printf(&d->arena, "%s, %.1f GB free", path, (double)free_bytes / 1e9),
+          arena_printf(&d->arena, "%s, %.1f GiB free", path, (double)free_bytes / 0x1p30),
           "less than 1 GB is left: free some space on that volume");
 }
 
@@ -187,8 +187,8 @@ static void examine(uv_work_t *request) {
     struct selftest test;
     struct err err = {0};
     found(d, "device", !d->lost,
-          arena_printf(&d->arena, "%s: %s, %.1f GB memory%s", d->device.name, d->device.description,
-                       (double)d->device.total_bytes / 1e9, d->lost ? ", lost after a fault" : ""),
+          arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", d->device.name, d->device.description,
+                       (double)d->device.total_bytes / 0x1p30, d->lost ? ", lost after a fault" : ""),
           "the daemon ends by itself and is started again by systemd; elsewhere start it again");
     check_health(d);
     check_parts(d);

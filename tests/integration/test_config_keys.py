@@ -62,7 +62,7 @@ def jobs():
         assert ended["reason"] == "time_limit", ended
         assert d.ctl("cancel", second)[0] == 0
         deadline = time.time() + 20
-        while d.ctl("jobs")[1].strip():
+        while d.ctl("jobs", "--json")[1].strip():
             assert time.time() < deadline, "jobs.keep_finished: " + d.ctl("jobs")[1]
             time.sleep(0.2)
         assert d.stop() == 0

@@ -36,6 +36,11 @@ def main():
         assert code == 1
         expect(err, "job.yaml:4:3", "hopp_s", "data.hop_s")
 
+        open(job, "wb").write("kind: train\n# 5 µV\n".encode("latin-1"))
+        code, _, err = d.submit(watch=False, file=job)
+        assert code == 1
+        expect(err, "job.yaml:2", "UTF-8")
+
         shutil.copytree(f"{tmp}/eeg", f"{tmp}/unlabelled", ignore=shutil.ignore_patterns("*.tsv"))
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "training.max_steps=4")
         assert end["state"] == "failed" and code == 1
