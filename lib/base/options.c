@@ -253,8 +253,10 @@ static int unknown_key(struct reading *r, const struct yaml_node *node, const ch
             }
         }
     }
-    if (!*nearest)
-        return options_error(node, r->file, r->err, "unknown key '%.100s'", name);
+    if (!*nearest || 2 * (size_t)best > strlen(name)) /* near to nothing: a file of another kind? */
+        return options_error(node, r->file, r->err,
+                             "unknown key '%.100s'; `brrctl keys` lists those of a job file, `brrd --help-config` the daemon's",
+                             name);
     return options_error(node, r->file, r->err, "unknown key '%.100s'; the nearest known key is '%s'", name, nearest);
 }
 

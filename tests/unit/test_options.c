@@ -131,6 +131,8 @@ static void an_unknown_key_is_an_error_with_place_and_nearest_key(void **state) 
     (void)state;
     assert_refused("name: x\ngroup:\n  cuont: 3\n",
                    "t.yaml:3:3: unknown key 'group.cuont'; the nearest known key is 'group.count'");
+    assert_refused("name: x\nkind: y\n",
+                   "t.yaml:2:1: unknown key 'kind'; `brrctl keys` lists those of a job file, `brrd --help-config` the daemon's");
     assert_refused("name: x\nnmae: y\n", "t.yaml:2:1: unknown key 'nmae'; the nearest known key is 'name'");
     assert_refused("name: x\ncolor: red\n", "'group.color'"); /* right key, wrong place */
     assert_refused("name: x\ngruop: {count: 1}\n", "'group'");
