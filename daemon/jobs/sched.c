@@ -349,7 +349,7 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
     if (rc)
         return rc;
     if (job_is_over(job->state))
-        return err_set(err, ERR_PRECONDITION, "job %s is %s already", id, job_state_name(job->state));
+        return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
     if (job == s->running)
         worker_interrupt(s->worker, WORKER_STOP_CANCEL);
     else
