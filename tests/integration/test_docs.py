@@ -63,6 +63,12 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(built), 30)
         self.assertEqual(rows("docs/operations.md", r"brrd_\w+"), built)
 
+    def test_the_exit_codes_of_the_help_are_those_of_the_page(self):
+        said = subprocess.run([f"{BIN}/brrctl", "help"], check=True, capture_output=True, text=True).stdout
+        codes = re.findall(r"(\d) ", re.search(r"Exit codes: (.*)", said)[1])
+        self.assertEqual(len(codes), 5)
+        self.assertEqual([c for c in rows("docs/operations.md", r"\d+") if c != "130"], codes)
+
     def test_every_variable_that_is_read_stands_once(self):
         folders = ("lib", "kernels", "daemon", "client", "tools", "tests")
         files = [path for folder in folders for path in glob.glob(f"{SOURCE}/{folder}/**/*.*", recursive=True)]
