@@ -1,5 +1,6 @@
 #include "daemon/server.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -280,6 +281,9 @@ static int prepare_paths(struct daemon *d, struct err *err) {
         rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
         err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
+    if (!rc && access(c->data, R_OK | X_OK))
+        log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" mend=\"%s\"", c->data, strerror(errno),
+                 "make it readable, or set paths.data; jobs can take recordings from stores meanwhile");
     return rc;
 }
 

@@ -103,9 +103,9 @@ static int collect(struct batch *b, struct err *err) {
 
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
-    struct detection_config config = {.replay = {.model = b->model,
-                                                 .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
-                                                 .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
+    struct detection_config config = {.playback = {.model = b->model,
+                                                   .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
+                                                   .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
     struct detection d;
     struct err err = {0};
     if (detection_open(&d, item->path, &config, &err)) {

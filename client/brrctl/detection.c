@@ -24,11 +24,11 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     str_copy(d->note, sizeof d->note, info->note);
     str_copy(d->session, sizeof d->session, info->session_id);
     const char *const *labels;
-    int n = replay_channels(d->replay, &labels);
+    int n = playback_channels(d->playback, &labels);
     for (int i = 0; d->traces && i < info->n_used && d->n_shown < PLOT_CHANNELS_SHOWN; i++) {
         if (info->used[i] < 0 || info->used[i] >= n)
             continue;
-        plot_trace_init(&d->traces[d->n_shown], labels[info->used[i]], d->duration_s, replay_rate_hz(d->replay));
+        plot_trace_init(&d->traces[d->n_shown], labels[info->used[i]], d->duration_s, playback_rate_hz(d->playback));
         d->shown[d->n_shown++] = info->used[i];
     }
     if (d->config->opened)
@@ -73,9 +73,9 @@ static bool reserve(struct detection *d, int64_t n) {
 static void keep_probabilities(struct detection *d, const struct brr_message *m) {
     if (!m->probabilities || m->first < 0)
         return;
-    if (d->config->replay.want_probabilities && !reserve(d, m->first + m->samples))
+    if (d->config->playback.want_probabilities && !reserve(d, m->first + m->samples))
         d->out_of_memory = true;
-    else if (d->config->replay.want_probabilities)
+    else if (d->config->playback.want_probabilities)
         memcpy(d->probabilities + m->first, m->probabilities, (size_t)m->samples * sizeof *d->probabilities);
     if (d->probability)
         plot_trace_add(d->probability, m->first, m->probabilities, m->samples);
@@ -127,16 +127,16 @@ static int read_reference(struct detection *d, const char *path, struct err *err
 
 static int find_reference(struct detection *d, struct err *err) {
     int rc = d->config->reference ? read_reference(d, d->config->reference, err)
-                                  : labels_load(d->path, "auto", replay_edf(d->replay), &d->reference, err);
+                                  : labels_load(d->path, "auto", playback_edf(d->playback), &d->reference, err);
     d->has_reference = !rc && d->reference.source != LABELS_NONE;
     return rc;
 }
 
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
     *d = (struct detection){.config = config, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
-    int rc = config->feed ? replay_open_feed(path, config->idle_s, &d->replay, err) : replay_open(path, &d->replay, err);
+    int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
     if (!rc) {
-        d->duration_s = edf_info(replay_edf(d->replay))->duration_s;
+        d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
         d->alarms_s = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms_s);
         if (config->want_plot) {
             d->probability = calloc(1, sizeof *d->probability);
@@ -155,19 +155,19 @@ int detection_open(struct detection *d, const char *path, const struct detection
 }
 
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
-    struct replay_config replay = d->config->replay;
-    replay.want_probabilities = replay.want_probabilities || d->config->want_plot;
-    const struct replay_sink sink = {
+    struct playback_config playback = d->config->playback;
+    playback.want_probabilities = playback.want_probabilities || d->config->want_plot;
+    const struct playback_sink sink = {
         .ctx = d, .opened = on_opened, .message = on_message, .samples = d->traces ? on_samples : NULL, .progress = on_progress};
-    int rc = replay_run(d->replay, client, &replay, &sink, err);
-    d->duration_s = edf_info(replay_edf(d->replay))->duration_s; /* a feed's has grown */
-    if (!rc && d->config->replay.want_probabilities && !reserve(d, d->end.samples))
+    int rc = playback_run(d->playback, client, &playback, &sink, err);
+    d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
+    if (!rc && d->config->playback.want_probabilities && !reserve(d, d->end.samples))
         d->out_of_memory = true;
     return !rc && d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : rc;
 }
 
 void detection_done(struct detection *d) {
-    replay_close(d->replay);
+    playback_close(d->playback);
     labels_done(&d->reference);
     free(d->events);
     free(d->alarms_s);
@@ -192,7 +192,7 @@ int detection_write_events(const struct detection *d, const char *path, struct e
     struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    const char *text = edf_start_text(replay_edf(d->replay), start, sizeof start);
+    const char *text = edf_start_text(playback_edf(d->playback), start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
     for (int i = 0; i < d->n_events; i++)
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,

@@ -2,14 +2,14 @@
  * and the reference events that lie beside it. Writes events TSV, traces and plots. One thread per detection. */
 #ifndef BRR_CLIENT_BRRCTL_DETECTION_H
 #define BRR_CLIENT_BRRCTL_DETECTION_H
-#include "client/brrctl/replay.h"
+#include "client/brrctl/playback.h"
 #include "data/labels.h"
 #include "run/plot.h"
 
 enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
 struct detection_config {
-    struct replay_config replay;
+    struct playback_config playback;
     const char *reference;          /* TSV, or NULL: what lies beside the recording */
     bool want_reference, want_plot; /* a plot only of what does not grow */
     bool feed;                      /* still being written: a file that grows, or "-", standard input */
@@ -24,7 +24,7 @@ struct detection_config {
 
 struct detection {
     const struct detection_config *config;
-    struct replay *replay;
+    struct playback *playback;
     const char *path;
     double duration_s, on, off, window_s, hop_s, alarm_hop_s;
     char model_sha256[72], note[512], session[64];

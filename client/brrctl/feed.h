@@ -17,7 +17,7 @@ int feed_open(const char *path, double idle_s, struct feed **ret, struct err *er
 void feed_close(struct feed *feed);
 /* The header, and the records handed on last (edf_read_signals). Lives as long as the feed. */
 const struct edf *feed_edf(const struct feed *feed);
-/* Whether new records mean that time passes: a file that grows. A pipe may as well replay. */
+/* Whether new records mean that time passes: a file that grows. A pipe may as well playback. */
 bool feed_is_live(const struct feed *feed);
 
 /* The next records: how many (the ones before are gone), 0 when none came within a few hundredths of a second, -1 at the end.

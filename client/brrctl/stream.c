@@ -53,7 +53,7 @@ static void show_opened(void *ctx) {
     if (!d->config->feed)
         snprintf(length, sizeof length, "%.1f s", d->duration_s);
     printf("%s: %s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
-           fsio_basename(d->path), length, replay_channels(d->replay, &labels), replay_rate_hz(d->replay), d->model_sha256,
+           fsio_basename(d->path), length, playback_channels(d->playback, &labels), playback_rate_hz(d->playback), d->model_sha256,
            d->window_s, d->hop_s, d->on, d->off, *d->note ? "; " : "", d->note);
     fflush(stdout);
 }
@@ -171,8 +171,8 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
     json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
     json_put_i64(w, "alarms", d->n_alarms);
-    json_put_str(w, "ended", replay_ended(d->replay));
-    json_put_i64(w, "unfinished_bytes", replay_left_bytes(d->replay));
+    json_put_str(w, "ended", playback_ended(d->playback));
+    json_put_i64(w, "unfinished_bytes", playback_left_bytes(d->playback));
     json_put_str(w, "output", output);
     output_end(&out);
 }
@@ -186,8 +186,8 @@ static void print_summary(const struct view *v, const char *output) {
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
     if (d->config->feed)
-        printf("ended      %s; %lld bytes of an unfinished record left out\n", replay_ended(d->replay),
-               (long long)replay_left_bytes(d->replay));
+        printf("ended      %s; %lld bytes of an unfinished record left out\n", playback_ended(d->playback),
+               (long long)playback_left_bytes(d->playback));
     for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
         const struct label_run *run = &d->reference.runs[i];
         printf("reference  %s to %s  %s\n", output_clock(run->onset_s, from, sizeof from), output_clock(run->end_s, to, sizeof to),
@@ -271,11 +271,11 @@ int cmd_stream(const struct arguments *o) {
     bool input = !strcmp(o->args[0], "-"), feed = input || o->follow;
     double idle_s = isnan(o->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : o->idle_s;
     struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
-    struct detection_config config = {.replay = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
-                                                 .pace = isnan(o->realtime) ? 0 : o->realtime,
-                                                 .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
-                                                 .want_probabilities = o->probabilities != NULL,
-                                                 .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
+    struct detection_config config = {.playback = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
+                                                   .pace = isnan(o->realtime) ? 0 : o->realtime,
+                                                   .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
+                                                   .want_probabilities = o->probabilities != NULL,
+                                                   .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
                                       .reference = o->reference,
                                       .want_reference = !feed || o->reference,
                                       .want_plot = o->plot != NULL,

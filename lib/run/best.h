@@ -6,13 +6,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct best_value {
+    double metric; /* as people know it: an F1, a loss */
+    double rank;   /* of two, the higher is better; NaN and infinite ones are never kept */
+    double chance; /* ≥ 0: how much of the rank may be luck */
+};
+
 struct best {
-    int64_t step;           /* whose weights are kept; 0 = none yet */
-    double metric, highest; /* of the kept ones; of all: NaN before the first */
+    int64_t step;   /* whose weights are kept; 0 = none yet */
+    double metric;  /* theirs; NaN before the first */
+    double highest; /* rank of all; NaN before the first */
 };
 void best_init(struct best *b);
-/* The weights of `step` with this metric (higher is better; NaN and infinite ones are never kept) of which `chance` (≥ 0) may be
- * luck. Whether they are kept; *ret_gain: whether the metric is higher than ever, chance or not. */
-bool best_offer(struct best *b, int64_t step, double metric, double chance, bool *ret_gain);
+/* Whether the weights of `step` are kept; *ret_gain: whether their rank is higher than ever, chance or not. */
+bool best_offer(struct best *b, int64_t step, const struct best_value *v, bool *ret_gain);
 
 #endif

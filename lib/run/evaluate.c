@@ -93,9 +93,13 @@ static int open_data(struct evaluate *e, struct err *err) {
 static int begin(struct evaluate *e, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
     int64_t hop = (int64_t)llround(e->job->evaluate.alarm_hop_s * FRONTEND_RATE_HZ);
-    if (hop && file->hop % hop)
-        return err_set(err, ERR_INVALID, "%s: evaluate.alarm_hop_s %g does not divide the checkpoint's hop of %g s", e->job->file,
-                       e->job->evaluate.alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
+    bool asked = yaml_path(e->job->root, "evaluate.alarm_hop_s");
+    if (hop && file->hop % hop && asked)
+        return err_set(err, ERR_INVALID,
+                       "%s: evaluate.alarm_hop_s %g does not divide the model's hop of %g s; expected a divisor of it, or 0 for no "
+                       "alarms; without the key it is the model's",
+                       e->job->file, e->job->evaluate.alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
+    hop = hop && file->hop % hop ? file->hop : hop;
     struct evaluation_config config = {.detector = e->detector,
                                        .stream = e->stream,
                                        .manifest = e->manifest,

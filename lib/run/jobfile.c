@@ -128,7 +128,8 @@ static const struct option job_rows[] = {
      "evaluate: job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
     {"evaluate.split", OPTION_ENUM, J(evaluate.split), "all", 0, 0, "all|train|dev|eval", "recordings below this folder, or all"},
     {"evaluate.alarm_hop_s", OPTION_F64, J(evaluate.alarm_hop_s), "5", 0, 120, NULL,
-     "alarms are scored too, decided this often; 0 = not"},
+     "alarms are scored too, decided this often (as often as windows begin, where 5 does not divide that and nothing is said); 0 = "
+     "not"},
     {"evaluate.plots", OPTION_I64, J(evaluate.plots), "20", 0, 100000, NULL, "recordings that get a picture (SVG)"},
 
     {"detect.model", OPTION_STRING, J(detect.model), "null", 0, 0, NULL,

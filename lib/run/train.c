@@ -346,7 +346,7 @@ static int train_open(const struct jobfile *job, const struct task_env *env, voi
     best_init(&t->at.best);
     t->at.loss_average = NAN;
     t->newest = (struct validation_result){
-        .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .metric = NAN, .events = job->events};
+        .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .value.metric = NAN, .events = job->events};
     task_progress_init(&t->progress);
     str_copy(t->progress.metric_name, sizeof t->progress.metric_name, job->training.stop_metric);
     int rc = prepare(t, err);
@@ -488,12 +488,12 @@ static int train_slice(struct train *t, struct err *err) {
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct jobfile *job = t->job;
-    bool gain, best = best_offer(&t->at.best, t->at.step, r->metric, r->chance, &gain);
+    bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
     t->file.events = r->events;
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
-    t->progress.metric = r->metric;
+    t->progress.metric = r->value.metric;
     t->progress.validation_loss = r->loss;
     t->at.finished =
         t->at.step >= t->total_steps || (job->training.patience && t->at.validations_without_gain > job->training.patience);

@@ -32,7 +32,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
 #undef PUT
     json_put_i64(&w, "best_step", t->at.best.step);
     json_put_f64(&w, "best_metric", t->at.best.metric);
-    json_put_f64(&w, "highest_metric", t->at.best.highest);
+    json_put_f64(&w, "highest_rank", t->at.best.highest);
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "event_f1", t->newest.event_f1);
     json_put_f64(&w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
@@ -51,7 +51,7 @@ static void counters_from_json(struct train *t, const struct json *j) {
 #undef GET
     t->at.best.step = json_i64(json_get(j, "best_step"), 0);
     t->at.best.metric = json_f64(json_get(j, "best_metric"), NAN);
-    t->at.best.highest = json_f64(json_get(j, "highest_metric"), t->at.best.metric);
+    t->at.best.highest = json_f64(json_get(j, "highest_rank"), NAN);
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
     t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
@@ -136,7 +136,7 @@ static int save_pair(struct train *t, const char *model, const char *state, char
 
 int train_save(struct train *t, bool validated, struct err *err) {
     struct task_checkpoint c = {
-        .step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = validated ? t->newest.metric : NAN};
+        .step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = validated ? t->newest.value.metric : NAN};
     char dir[PATH_SIZE], state[PATH_SIZE];
     double start = clock_s();
     t->file.step = t->at.step;

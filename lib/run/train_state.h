@@ -16,8 +16,7 @@ enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
 
 /* What a validation found. */
 struct validation_result {
-    double metric; /* of training.early_stopping.metric, higher is better (loss: negated) */
-    double chance; /* how much of it may be luck */
+    struct best_value value; /* of training.early_stopping.metric */
     double event_f1, auroc, loss, false_alarms_per_24h;
     struct events_config events; /* with the thresholds chosen */
 };

@@ -40,24 +40,22 @@ int train_validation_end(struct train *t, struct err *err) {
     return t->optim.exchanged ? optim_exchange_ema(&t->optim, t->stream, err) : 0;
 }
 
-/* An event F1 is partly chance. AUROC and loss, of samples, are hardly, and sensitivities at a limit are taken as they are. */
-static double chance_of(const char *name, const struct evaluation_result *e) {
-    return strcmp(name, "event_f1") ? 0 : score_f1_chance(e->point.scores[SCORE_EVENT].counts.ref);
-}
-
-/* training.early_stopping.metric of a result; higher is better. */
-static double metric_of(const char *name, const struct evaluation_result *e) {
+/* training.early_stopping.metric of a result. An event F1 is partly chance, and AUROC breaks its ties; AUROC and loss, of samples,
+ * are hardly, and sensitivities at a limit are taken as they are. */
+static struct best_value value_of(const char *name, const struct evaluation_result *e) {
     static const char *const limits[SCORE_LIMITS] = {"sensitivity_at_10fa", "sensitivity_at_5fa", "sensitivity_at_2.5fa",
                                                      "sensitivity_at_1fa"};
-    double f1 = e->point.scores[SCORE_EVENT].f1;
+    const struct score *event = &e->point.scores[SCORE_EVENT];
+    double f1 = isnan(event->f1) ? 0 : event->f1;
     for (int i = 0; i < SCORE_LIMITS; i++)
         if (!strcmp(name, limits[i]))
-            return e->sensitivity_at[i];
+            return (struct best_value){.metric = e->sensitivity_at[i], .rank = e->sensitivity_at[i]};
     if (!strcmp(name, "auroc"))
-        return e->auroc;
+        return (struct best_value){.metric = e->auroc, .rank = e->auroc};
     if (!strcmp(name, "loss"))
-        return -e->loss;
-    return (isnan(f1) ? 0 : f1) + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc); /* AUROC breaks ties */
+        return (struct best_value){.metric = e->loss, .rank = -e->loss};
+    return (struct best_value){
+        .metric = f1, .rank = f1 + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc), .chance = score_f1_chance(event->counts.ref)};
 }
 
 int train_validation_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err) {
@@ -67,8 +65,7 @@ int train_validation_step(struct train *t, bool *ret_done, struct validation_res
     if (rc || !*ret_done)
         return rc;
     const struct score *event = &e.point.scores[SCORE_EVENT];
-    *ret = (struct validation_result){.metric = metric_of(t->job->training.stop_metric, &e),
-                                      .chance = chance_of(t->job->training.stop_metric, &e),
+    *ret = (struct validation_result){.value = value_of(t->job->training.stop_metric, &e),
                                       .event_f1 = isnan(event->f1) ? 0 : event->f1,
                                       .false_alarms_per_24h = event->false_alarms_per_24h,
                                       .auroc = e.auroc,

@@ -42,14 +42,21 @@ def average_is_what_is_validated_and_kept(tmp):
     kept, _ = run(tmp, "average", "training.ema=0.8")
     newest = validations(f"{tmp}/average")[-1]
     found = []
-    for patient in sorted(p for p in os.listdir(f"{tmp}/eeg") if p.startswith("sub-")):
+
+    def evaluate(patient, *extra):
         args = [DRIVER, f"{SOURCE}/configs/eval.yaml", f"{tmp}/eval-{patient}", f"{tmp}/cache",
-                f"data.source=file://{tmp}/eeg/{patient}", f"evaluate.checkpoint={kept[-1]}", "evaluate.alarm_hop_s=8"]
-        r = subprocess.run(WRAP + args, capture_output=True, text=True)
+                f"data.source=file://{tmp}/eeg/{patient}", f"evaluate.checkpoint={kept[-1]}", *extra]
+        return subprocess.run(WRAP + args, capture_output=True, text=True)
+
+    patients = sorted(p for p in os.listdir(f"{tmp}/eeg") if p.startswith("sub-"))
+    for patient in patients:
+        r = evaluate(patient)  # windows begin every 8 s, and alarms are decided as often
         assert r.returncode == 0, r.stderr[-4000:]
         with open(f"{tmp}/eval-{patient}/report.json", encoding="utf-8") as f:
             report = json.load(f)
         found.append((report["auroc"], report["loss"]))
+    r = evaluate(patients[0], "evaluate.alarm_hop_s=5")
+    assert r.returncode and "evaluate.alarm_hop_s 5 does not divide the model's hop of 8 s; expected a divisor" in r.stderr + r.stdout, r
     assert any(abs(a - newest["auroc"]) < 1e-9 and abs(l - newest["validation_loss"]) < 1e-9 for a, l in found), (newest, found)
     run(tmp, "average-parts", "training.ema=0.8", "stop_after=validate")
     rest, _ = run(tmp, "average-parts", "training.ema=0.8")
@@ -72,6 +79,10 @@ def main():
         texts = {e.text for e in picture.iter() if e.text}
         assert {"training loss", "validation loss", "event F1", "AUROC", "best"} <= texts, texts
         assert digest(f"{tmp}/parts/training.svg") == digest(f"{tmp}/whole/training.svg"), "another picture after a stop"
+        assert result["metric"] == "event_f1" and 0 <= result["best"] <= 1, result
+        _, result = run(tmp, "by-loss", "training.early_stopping.metric=loss")
+        least = min(v["validation_loss"] for v in validations(f"{tmp}/by-loss"))
+        assert result["best"] > 0 and abs(result["best"] - least) < 2e-5, (result, least)
         average_is_what_is_validated_and_kept(tmp)
         r = subprocess.run([DRIVER, f"{SOURCE}/configs/tiny.yaml", f"{tmp}/none", f"{tmp}/cache", f"data.source=file://{tmp}/none"],
                            capture_output=True, text=True)

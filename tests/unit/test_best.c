@@ -4,12 +4,17 @@
 
 #include "run/best.h"
 
+static bool offer(struct best *b, int64_t step, double rank, double chance, bool *ret_gain) {
+    struct best_value v = {.metric = -rank, .rank = rank, .chance = chance};
+    return best_offer(b, step, &v, ret_gain);
+}
+
 static int64_t kept(const double *metrics, int n, double chance) {
     struct best b;
     bool gain;
     best_init(&b);
     for (int i = 0; i < n; i++)
-        best_offer(&b, i + 1, metrics[i], chance, &gain);
+        offer(&b, i + 1, metrics[i], chance, &gain);
     return b.step;
 }
 
@@ -38,12 +43,12 @@ static void a_gain_is_a_new_height(void **state) {
     struct best b;
     bool gain;
     best_init(&b);
-    assert_true(best_offer(&b, 1, 0.8, 0.1, &gain) && gain);
-    assert_true(best_offer(&b, 2, 0.75, 0.1, &gain) && !gain);
-    assert_true(b.step == 2 && b.metric == 0.75 && b.highest == 0.8);
-    assert_true(best_offer(&b, 3, 0.78, 0.1, &gain) && !gain);
-    assert_true(best_offer(&b, 4, 0.81, 0.1, &gain) && gain);
-    assert_false(best_offer(&b, 5, 0.2, 0.1, &gain) || gain);
+    assert_true(offer(&b, 1, 0.8, 0.1, &gain) && gain);
+    assert_true(offer(&b, 2, 0.75, 0.1, &gain) && !gain);
+    assert_true(b.step == 2 && b.metric == -0.75 && b.highest == 0.8);
+    assert_true(offer(&b, 3, 0.78, 0.1, &gain) && !gain);
+    assert_true(offer(&b, 4, 0.81, 0.1, &gain) && gain);
+    assert_false(offer(&b, 5, 0.2, 0.1, &gain) || gain);
     assert_int_equal(b.step, 4);
 }
 
@@ -52,11 +57,11 @@ static void what_is_no_number_is_never_kept(void **state) {
     struct best b;
     bool gain;
     best_init(&b);
-    assert_false(best_offer(&b, 1, NAN, 0.1, &gain) || gain);
-    assert_false(best_offer(&b, 2, INFINITY, 0.1, &gain) || gain);
+    assert_false(offer(&b, 1, NAN, 0.1, &gain) || gain);
+    assert_false(offer(&b, 2, INFINITY, 0.1, &gain) || gain);
     assert_int_equal(b.step, 0);
-    assert_true(best_offer(&b, 3, 0.1, 0.1, &gain) && gain);
-    assert_false(best_offer(&b, 4, NAN, 0.1, &gain) || gain);
+    assert_true(offer(&b, 3, 0.1, 0.1, &gain) && gain);
+    assert_false(offer(&b, 4, NAN, 0.1, &gain) || gain);
     assert_int_equal(b.step, 3);
 }
 

@@ -1,4 +1,4 @@
-#include "client/brrctl/replay.h"
+#include "client/brrctl/playback.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { READ_BYTES = 4 << 20, CHUNK_S = 8, NEXT_MS = 1000 };
 
-struct replay {
+struct playback {
     struct edf *file; /* or NULL, and then */
     struct feed *feed;
     const struct edf *edf; /* of either */
@@ -27,10 +27,10 @@ struct replay {
 
 /* One run over the file. */
 struct run {
-    struct replay *r;
+    struct playback *r;
     brr_stream *stream;
-    const struct replay_config *config;
-    const struct replay_sink *sink;
+    const struct playback_config *config;
+    const struct playback_sink *sink;
     float *chunk; /* (channels, chunk_samples) */
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
@@ -62,7 +62,7 @@ static int64_t common_samples(const struct edf_info *info) {
 }
 
 /* Choose what is sent. */
-static int choose_signals(struct replay *r, const char *path, struct err *err) {
+static int choose_signals(struct playback *r, const char *path, struct err *err) {
     r->info = edf_info(r->edf);
     r->per_record = common_samples(r->info);
     for (int i = 0; i < r->info->n_signals && r->n < FRONTEND_MAX_LABELS; i++) {
@@ -76,8 +76,8 @@ static int choose_signals(struct replay *r, const char *path, struct err *err) {
     return r->n ? 0 : err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
 }
 
-static int open_either(const char *path, double idle_s, bool feed, struct replay **ret, struct err *err) {
-    struct replay *r = calloc(1, sizeof *r);
+static int open_either(const char *path, double idle_s, bool feed, struct playback **ret, struct err *err) {
+    struct playback *r = calloc(1, sizeof *r);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     int rc = feed ? feed_open(path, idle_s, &r->feed, err) : edf_open(path, &r->file, err);
@@ -86,20 +86,20 @@ static int open_either(const char *path, double idle_s, bool feed, struct replay
         rc = choose_signals(r, path, err);
     }
     if (rc) {
-        replay_close(r);
+        playback_close(r);
         return rc;
     }
     *ret = r;
     return 0;
 }
 
-int replay_open(const char *path, struct replay **ret, struct err *err) { return open_either(path, 0, false, ret, err); }
+int playback_open(const char *path, struct playback **ret, struct err *err) { return open_either(path, 0, false, ret, err); }
 
-int replay_open_feed(const char *path, double idle_s, struct replay **ret, struct err *err) {
+int playback_open_feed(const char *path, double idle_s, struct playback **ret, struct err *err) {
     return open_either(path, idle_s, true, ret, err);
 }
 
-void replay_close(struct replay *r) {
+void playback_close(struct playback *r) {
     if (!r)
         return;
     edf_close(r->file);
@@ -107,12 +107,12 @@ void replay_close(struct replay *r) {
     free(r);
 }
 
-const char *replay_ended(const struct replay *r) { return r->feed ? feed_ended(r->feed) : "file"; }
-int64_t replay_left_bytes(const struct replay *r) { return r->feed ? feed_left_bytes(r->feed) : 0; }
-const struct edf *replay_edf(const struct replay *r) { return r->edf; }
-double replay_rate_hz(const struct replay *r) { return r->rate_hz; }
+const char *playback_ended(const struct playback *r) { return r->feed ? feed_ended(r->feed) : "file"; }
+int64_t playback_left_bytes(const struct playback *r) { return r->feed ? feed_left_bytes(r->feed) : 0; }
+const struct edf *playback_edf(const struct playback *r) { return r->edf; }
+double playback_rate_hz(const struct playback *r) { return r->rate_hz; }
 
-int replay_channels(const struct replay *r, const char *const **ret) {
+int playback_channels(const struct playback *r, const char *const **ret) {
     *ret = r->labels;
     return r->n;
 }
@@ -177,7 +177,7 @@ static int push_read(struct run *run, float *const *uv, int64_t n) {
 
 /* n records from `first` on, which lie in one segment. */
 static int push_records(struct run *run, int64_t first, int64_t n_records) {
-    struct replay *r = run->r;
+    struct playback *r = run->r;
     struct err err;
     int64_t records = READ_BYTES / (int64_t)sizeof(float) / r->n / r->per_record;
     records = records < 1 ? 1 : records > n_records ? n_records : records;
@@ -260,8 +260,8 @@ static int64_t choose_chunk(const struct run *run, const struct brr_stream_info 
     return run->config->chunk_samples <= 0 && n > info->max_chunk_samples ? info->max_chunk_samples : n;
 }
 
-int replay_run(struct replay *r, brr_client *client, const struct replay_config *config, const struct replay_sink *sink,
-               struct brr_error *err) {
+int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
+                 struct brr_error *err) {
     struct run run = {.r = r, .config = config, .sink = sink, .err = err};
     struct brr_stream_config open = {.model = config->model,
                                      .channels = r->labels,
