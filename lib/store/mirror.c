@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "store/cached.h"
 
-enum { THREADS = 8, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+enum { THREADS = 16, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 
 struct file {
     struct cached_object object; /* its key is the mirror's */
