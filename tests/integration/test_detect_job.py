@@ -222,6 +222,31 @@ def check_bucket(s3, d, model, night, want):
     assert code == 0 and json.loads(out)["memory_bytes"] > 0 and "not counted" in " ".join(json.loads(out)["notices"]), (out, err)
 
 
+def check_one(s3, d, night, model, want):
+    """The URL of one recording is that of a folder with it alone."""
+    path = sorted(glob.glob(f"{night}/**/*.edf", recursive=True))[-1]
+    relative, name = os.path.relpath(path, night), os.path.basename(path)
+    events = {name.replace("_eeg.edf", "_events.tsv"): want[relative.replace("_eeg.edf", "_events.tsv")]}
+    for url in (f"store://disk/night/{relative}", f"store://bucket/night/{relative}"):
+        code, out, err = detect(d, url, "--model", model, "--out", f"{d.dir}/one", "--json", "--id-file", f"{d.dir}/one.id")
+        assert code == 0 and files(f"{d.dir}/one") == events and [r["recording"] for r in map(json.loads, out.splitlines())] == [url], (out, err)
+        shutil.rmtree(f"{d.dir}/one")
+        with open(f"{d.dir}/one.id") as f:
+            code, out, err = detect(d, f"job:{f.read().strip()}", "--out", f"{d.dir}/one")
+        assert code == 0 and files(f"{d.dir}/one") == events and "1 recording" in out, (out, err)
+        shutil.rmtree(f"{d.dir}/one")
+        code, end, err = d.submit(f"detect.model={model}", f"data.source={url}", file=f"{d.dir}/detect.yaml")
+        assert code == 0 and end["result"]["recordings"] == 1, (end, err)
+    for url, word in ((f"store://bucket/night/none.edf", "no *.edf or *.bdf"), (f"store://disk/night/none.edf", "no directory")):
+        code, out, err = detect(d, url, "--model", model, "--out", f"{d.dir}/one")
+        assert code != 0 and word in err and "none.edf" in err and not files(f"{d.dir}/one"), (code, err)
+    s3.objects["folder.edf/x_eeg.edf"] = s3.objects[f"night/{relative}"]
+    code, out, err = detect(d, "store://bucket/folder.edf", "--model", model, "--out", f"{d.dir}/one", "--json")
+    assert code == 0 and rows(out)["x_eeg.edf"]["recording"] == "store://bucket/folder.edf/x_eeg.edf", (out, err)
+    code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=store://disk/night/{relative}")
+    assert code != 0 and "no directory" in err, err
+
+
 def main():
     with FakeS3() as s3:
         os.environ.update(s3.environment())
@@ -235,6 +260,8 @@ def main():
             print("a store: the files, the table and the JSON of the local command")
             check_bucket(s3, d, model, night, want)
             print("a bucket: the same files")
+            check_one(s3, d, night, model, want)
+            print("one recording: as a folder with it alone")
             check_bad_files(d, night, model, want)
             print("files that cannot be used: named, the others done")
             check_wrong_arguments(d, model)
