@@ -172,7 +172,8 @@ static int resolve_store(const struct sched *s, const char *name, bool or_file, 
     int rc = source_find(s->config.stores, s->config.n_stores, name, &store, &prefix, err);
     if (rc)
         return rc;
-    if (store->dir && ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
+    if (store->dir &&
+        ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
         return rc;
     return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
 }
@@ -191,7 +192,8 @@ static int resolve_local(const struct sched *s, const char *source, char path[40
     return rc;
 }
 
-/* store://NAME/prefix (of a detect job also a file), file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
+/* store://NAME/prefix (of a detect job also a file), file:///dir (where local paths are allowed or it lies under paths.data), or a
+ * prefix under paths.data. */
 int sched_resolve_source(const struct sched *s, const struct jobfile *job, char *buf, size_t size, struct err *err) {
     const char *source = job->data.source;
     char path[4096];
