@@ -35,7 +35,7 @@ static int usage(const char *text) {
 
 static int check_arguments(const struct arguments *o, bool job) {
     if (o->n_args != 1)
-        return usage("store://NAME/prefix and job:ID stand alone; give the others in runs of their own");
+        return usage("store://NAME/prefix (or one recording) and job:ID stand alone; give the others in runs of their own");
     if (!o->output)
         return usage("--output: the folder for the events files");
     if (!job && !o->model)
@@ -107,6 +107,14 @@ static bool stays_below(const char *path) {
     return *path != '\0';
 }
 
+/* Where the recording lies: below the source, unless that is the recording itself. */
+static int recording_path(const struct fetching *f, const char *recording, char *buf, size_t size, struct err *err) {
+    const char *last = strrchr(f->source, '/');
+    if (!last || strcmp(last + 1, recording) != 0)
+        return fsio_join(buf, size, f->source, recording, err);
+    return str_copy(buf, size, f->source) ? 0 : err_set(err, ERR_RANGE, "%.200s…: the path is too long", f->source);
+}
+
 static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents *m) {
     char name[PATH_SIZE], path[2 * PATH_SIZE], output[2 * PATH_SIZE];
     if (f->n == f->capacity) {
@@ -125,7 +133,7 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
         err_set(&f->err, ERR_INVALID, "the daemon names a recording '%.200s', which leads out of %s", m->recording, f->o->output);
     else if (!labels_events_path(m->recording, name, sizeof name, &f->err) &&
              !fsio_join(output, sizeof output, f->o->output, name, &f->err) &&
-             !fsio_join(path, sizeof path, f->source, m->recording, &f->err)) {
+             !recording_path(f, m->recording, path, sizeof path, &f->err)) {
         item->path = strdup(path);
         item->output = strdup(output);
         if (!item->path || !item->output)

@@ -43,7 +43,8 @@ static const struct command commands[] = {
      "many recordings through a model, one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
      "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
-     "URL     store://NAME/prefix of the daemon's stores: it does them as a job, and the same files are written here\n"
+     "URL     store://NAME/prefix of the daemon's stores, or one recording there: it does them as a job, and the same files are\n"
+     "        written here\n"
      "job:ID  wait for such a job again, after Ctrl-C or a lost connection (the job goes on), and write its files\n"
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
     {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,

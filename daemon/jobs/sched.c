@@ -166,14 +166,15 @@ static int below(const char *dir, const char *prefix, char path[4096], struct er
     return rc;
 }
 
-static int resolve_store(const struct sched *s, const char *name, char path[4096], struct err *err) {
+static int resolve_store(const struct sched *s, const char *name, bool or_file, char path[4096], struct err *err) {
     const struct source_store *store;
     const char *prefix;
     int rc = source_find(s->config.stores, s->config.n_stores, name, &store, &prefix, err);
     if (rc)
         return rc;
-    if (store->dir)
-        return below(store->dir, *prefix ? prefix : ".", path, err);
+    if (store->dir &&
+        ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
+        return rc;
     return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
 }
 
@@ -191,12 +192,14 @@ static int resolve_local(const struct sched *s, const char *source, char path[40
     return rc;
 }
 
-/* store://NAME/prefix, file:///dir (where local paths are allowed or it lies under paths.data), or a prefix under paths.data. */
-int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err) {
+/* store://NAME/prefix (of a detect job also a file), file:///dir (where local paths are allowed or it lies under paths.data), or a
+ * prefix under paths.data. */
+int sched_resolve_source(const struct sched *s, const struct jobfile *job, char *buf, size_t size, struct err *err) {
+    const char *source = job->data.source;
     char path[4096];
     int rc;
     if (str_starts(source, "store://"))
-        rc = resolve_store(s, source + 8, path, err);
+        rc = resolve_store(s, source + 8, job->kind == JOB_KIND_DETECT, path, err);
     else if (str_starts(source, "file://"))
         rc = resolve_local(s, source + 7, path, err);
     else if (strstr(source, "://"))
@@ -279,7 +282,7 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
     if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
         source_find(s->config.stores, s->config.n_stores, file->checkpoint.upload + strlen("store://"), &store, &prefix, err))
         return err_wrap(err, "checkpoint.upload");
-    int rc = sched_resolve_source(s, file->data.source, job->data_root, sizeof job->data_root, err);
+    int rc = sched_resolve_source(s, file, job->data_root, sizeof job->data_root, err);
     if (!rc)
         rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);
     if (!rc)

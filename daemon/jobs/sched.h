@@ -53,9 +53,9 @@ void sched_drain(struct sched *s);
 void sched_hold(struct sched *s, const char *why);
 int sched_paused(const struct sched *s); /* jobs that wait for room on the cache volume */
 bool sched_idle(const struct sched *s);  /* nothing runs */
-/* data.source as a directory the daemon may read, or as it is when it names a bucket (fetched when the job runs): INVALID, DENIED,
- * NOT_FOUND, UNSUPPORTED say why not. */
-int sched_resolve_source(const struct sched *s, const char *source, char *buf, size_t size, struct err *err);
+/* The job's data.source as a directory the daemon may read, or as it is when it names a bucket or, for a detect job, one file of a
+ * store (fetched when the job runs): INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
+int sched_resolve_source(const struct sched *s, const struct jobfile *job, char *buf, size_t size, struct err *err);
 struct jobdb *sched_db(struct sched *s);
 
 #endif

@@ -65,6 +65,7 @@ static int fetch_first(struct source *s, const struct source_config *config, con
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
+                                         .or_recording = job->kind == JOB_KIND_DETECT,
                                          .directory = s->root,
                                          .max_recordings = job->data.max_files,
                                          .head_bytes = HEAD_BYTES};

@@ -104,7 +104,7 @@ static int identify_mirrored(const struct manifest_config *c, const char *path, 
     int rc = mirror_stat(c->mirror, path, &file, err);
     char *head = rc ? NULL : malloc(HEAD_BYTES);
     FILE *start = head ? fopen(path, "rbe") : NULL;
-    struct digest *digest = start ? digest_new_quick() : NULL;
+    struct digest *digest = start ? digest_new() : NULL;
     if (digest) {
         digest_update(digest, file.version, strlen(file.version));
         digest_update(digest, head, fread(head, 1, HEAD_BYTES, start));

@@ -2,25 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/core_names.h>
 #include <openssl/evp.h>
-#include <openssl/params.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 struct digest {
-    EVP_MD_CTX *ctx; /* SHA-256, or */
-    EVP_MAC_CTX *mac;
+    EVP_MD_CTX *ctx;
     bool failed;
 };
-
-static void digest_free(struct digest *d) {
-    EVP_MD_CTX_free(d->ctx);
-    EVP_MAC_CTX_free(d->mac);
-    free(d);
-}
 
 struct digest *digest_new(void) {
     struct digest *d = calloc(1, sizeof *d);
@@ -29,43 +20,25 @@ struct digest *digest_new(void) {
     d->ctx = EVP_MD_CTX_new();
     if (d->ctx && EVP_DigestInit_ex(d->ctx, EVP_sha256(), NULL) == 1)
         return d;
-    digest_free(d);
-    return NULL;
-}
-
-struct digest *digest_new_quick(void) {
-    static const unsigned char key[16], iv[12];
-    struct digest *d = calloc(1, sizeof *d);
-    EVP_MAC *kind = d ? EVP_MAC_fetch(NULL, "GMAC", NULL) : NULL;
-    if (!d)
-        return NULL;
-    const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, (char[]){"AES-128-GCM"}, 0),
-                                 OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_IV, (void *)iv, sizeof iv),
-                                 OSSL_PARAM_construct_end()};
-    d->mac = kind ? EVP_MAC_CTX_new(kind) : NULL;
-    EVP_MAC_free(kind);
-    if (d->mac && EVP_MAC_init(d->mac, key, sizeof key, params) == 1)
-        return d;
-    digest_free(d);
+    EVP_MD_CTX_free(d->ctx);
+    free(d);
     return NULL;
 }
 
 void digest_update(struct digest *d, const void *data, size_t len) {
-    if (d && len && (d->mac ? EVP_MAC_update(d->mac, data, len) : EVP_DigestUpdate(d->ctx, data, len)) != 1)
+    if (d && len && EVP_DigestUpdate(d->ctx, data, len) != 1)
         d->failed = true;
 }
 
 bool digest_finish(struct digest *d, char ret_hex[DIGEST_HEX_SIZE]) {
     unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned int n = 0;
-    size_t len = 0;
+    unsigned int len = 0;
     ret_hex[0] = '\0';
     if (!d)
         return false;
-    bool ok = d->mac ? EVP_MAC_final(d->mac, sum, &len, sizeof sum) == 1 && len == 16
-                     : EVP_DigestFinal_ex(d->ctx, sum, &n) == 1 && (len = n) == 32;
-    ok = ok && !d->failed;
-    digest_free(d);
+    bool ok = EVP_DigestFinal_ex(d->ctx, sum, &len) == 1 && len == 32 && !d->failed;
+    EVP_MD_CTX_free(d->ctx);
+    free(d);
     for (size_t i = 0; ok && i < len; i++)
         snprintf(ret_hex + 2 * i, 3, "%02x", sum[i]);
     return ok;

@@ -1,4 +1,4 @@
-/* digest: SHA-256, incremental and of whole files, and a quick checksum. One thread per digest. */
+/* digest: SHA-256, incremental and of whole files. One thread per digest. */
 #ifndef BRR_STORE_DIGEST_H
 #define BRR_STORE_DIGEST_H
 #include <stdbool.h>
@@ -10,9 +10,6 @@ enum { DIGEST_HEX_SIZE = 65 };
 
 struct digest;
 struct digest *digest_new(void); /* NULL when out of memory */
-/* A checksum of 128 bits (GMAC under a key that everybody knows) some five times as quick as SHA-256: it finds what disks and
- * crashes do to data, not what an enemy does. 32 hex digits. */
-struct digest *digest_new_quick(void);
 void digest_update(struct digest *d, const void *data, size_t len);
 /* Lower-case hex of what was fed so far, and free d. false with an empty text (no digest, never a wrong one) when d is NULL
  * or the library failed on the way. */

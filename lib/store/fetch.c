@@ -62,7 +62,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
         memcpy((char *)s->buf + s->got, data, len);
     else if (!to_file(r, data, len))
         return 0;
-    digest_update(s->digest, data, len);
+    crc_update(s->crc, data, len);
     s->got += len;
     return len;
 }
@@ -108,6 +108,12 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
                take(line, len, "location", h->location, sizeof h->location) ||
                take(line, len, "x-amz-bucket-region", h->region, sizeof h->region) ||
                take(line, len, "x-amz-checksum-sha256", h->checksum_sha256, sizeof h->checksum_sha256) ||
+               take(line, len, "x-amz-checksum-crc64nvme", h->checksum_crc[CRC_64_NVME], sizeof *h->checksum_crc) ||
+               take(line, len, "x-amz-checksum-crc32c", h->checksum_crc[CRC_32C], sizeof *h->checksum_crc) ||
+               take(line, len, "x-amz-checksum-crc32", h->checksum_crc[CRC_32], sizeof *h->checksum_crc) ||
+               take(line, len, "x-amz-checksum-type", h->checksum_type, sizeof h->checksum_type) ||
+               take(line, len, "x-amz-meta-brrd-sha256", h->meta_sha256, sizeof h->meta_sha256) ||
+               take(line, len, "x-amz-meta-md5chksum", h->meta_md5, sizeof h->meta_md5) ||
                take(line, len, "x-amz-server-side-encryption", h->encryption, sizeof h->encryption));
     }
     return len;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "store/digest.h"
+#include "store/crc.h"
 
 enum { FETCH_MAX_HEADERS = 24, FETCH_NOTE_MAX = 16 << 10 };
 
@@ -19,15 +19,17 @@ struct fetch_sink {
     int fd; /* used when buf is NULL */
     int64_t offset;
     size_t cap, got;
-    struct digest *digest; /* of what arrived; may be NULL; the caller's */
+    struct crc *crc; /* of what arrived; may be NULL; the caller's */
 };
 
 /* Answer headers that an object store's client looks at; "" = absent. */
 struct fetch_headers {
     int64_t content_length; /* -1 = absent */
-    char content_range[96], etag[80], last_modified[48], location[512], region[64], checksum_sha256[64], encryption[32];
-    int64_t date_s, retry_after_s; /* -1 = absent */
-    int64_t skew_s;                /* date_s less our clock when it came */
+    char content_range[96], etag[80], last_modified[48], location[512], region[64], encryption[32];
+    char checksum_sha256[64], checksum_crc[CRC_KINDS][32], checksum_type[32]; /* of the whole object */
+    char meta_sha256[80], meta_md5[32];                                       /* as an uploader noted it */
+    int64_t date_s, retry_after_s;                                            /* -1 = absent */
+    int64_t skew_s;                                                           /* date_s less our clock when it came */
 };
 
 struct fetch_request {

@@ -13,7 +13,7 @@
 #include "store/md5_lanes.h"
 
 /* A lane's piece is small, so that those of all lanes stay in the second-level cache. */
-enum { PIECE = 32 << 10, ALONE_PIECE = 128 << 10, GATHER = 5, GATHER_MS = 1000 };
+enum { PIECE = 32 << 10, ALONE_PIECE = 128 << 10, GATHER = 10, GATHER_MS = 1000 };
 
 enum lane_state { LANE_FREE, LANE_WAITS, LANE_RUNS, LANE_ENDED };
 
@@ -88,10 +88,9 @@ static void refill(struct lane *l) {
 }
 
 /* A few lanes take as long as one: wait a moment for others who are about to come. The lock is held. */
-static void gather(struct md5_crowd *c) {
-    struct timespec until = clock_after_ms(GATHER_MS);
+static void gather(struct md5_crowd *c, const struct timespec *until) {
     while (c->waiting < GATHER && c->waiting < c->members)
-        if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
+        if (pthread_cond_timedwait(&c->changed, &c->lock, until) == ETIMEDOUT)
             return;
 }
 
@@ -99,6 +98,7 @@ static void gather(struct md5_crowd *c) {
 static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
     const unsigned char *at[MD5_LANES];
     size_t n = sizeof c->idle / MD5_BLOCK;
+    int count = 0;
     for (int i = 0; i < MD5_LANES; i++) {
         struct lane *l = &c->lane[i];
         at[i] = c->idle;
@@ -110,8 +110,9 @@ static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
             continue;
         at[i] = l->at;
         n = l->blocks < n ? l->blocks : n;
+        count = i + 1;
     }
-    md5_lanes_blocks(&c->lanes, at, n);
+    md5_lanes_blocks(&c->lanes, at, n, count);
     for (int i = 0; i < MD5_LANES; i++)
         if (runs[i] && !c->lane[i].errnum) {
             c->lane[i].at += n * MD5_BLOCK;
@@ -119,10 +120,11 @@ static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
         }
 }
 
-/* Work for all lanes until one's own has ended. The lock is held, but not during the work. */
-static void lead(struct md5_crowd *c, const struct lane *own) {
+/* Work for all lanes until one's own has ended, in company as far as `until` allows. The lock is held, but not during the work. */
+static void lead(struct md5_crowd *c, const struct lane *own, const struct timespec *until) {
     bool runs[MD5_LANES];
     while (own->state != LANE_ENDED) {
+        gather(c, until);
         for (int i = 0; i < MD5_LANES; i++) {
             if (c->lane[i].state == LANE_WAITS) {
                 md5_lanes_begin(&c->lanes, i);
@@ -201,11 +203,11 @@ int md5_crowd_file(struct md5_crowd *c, int fd, const char *name, char ret[33], 
             continue;
         }
         c->led = true;
-        if (own->state == LANE_WAITS)
-            gather(c);
+        const struct timespec until = clock_after_ms(GATHER_MS);
+        gather(c, &until);
         bool alone = own->state == LANE_WAITS && c->waiting == 1;
         if (!alone)
-            lead(c, own);
+            lead(c, own, &until);
         c->led = false;
         if (alone) {
             give_back(c, own);

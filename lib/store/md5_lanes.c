@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef uint32_t lanes __attribute__((vector_size(4 * MD5_LANES)));
+enum { GROUP = 8, GROUPS = MD5_LANES / GROUP }; /* a vector each; their steps alternate, as each waits for the one before */
+typedef uint32_t lanes __attribute__((vector_size(4 * GROUP)));
 
 /* floor(2^32 |sin(i + 1)|) */
 static const uint32_t sines[64] = {0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
@@ -20,10 +21,10 @@ static const uint32_t sines[64] = {0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdcee
 #define H(x, y, z) ((x) ^ (y) ^ (z))
 #define I(x, y, z) ((y) ^ ((x) | ~(z)))
 #define STEP(f, a, b, c, d, word, i, by)                                                                                           \
-    do {                                                                                                                           \
-        lanes t = ((a) + sines[i] + m[(word)&15]) + f(b, c, d);                                                                    \
-        (a) = (b) + (t << (by) | t >> (32 - (by)));                                                                                \
-    } while (0)
+    _Pragma("GCC unroll 2") for (int g = 0; g < groups; g++) {                                                                     \
+        lanes t = ((a)[g] + sines[i] + m[g][(word)&15]) + f((b)[g], (c)[g], (d)[g]);                                               \
+        (a)[g] = (b)[g] + (t << (by) | t >> (32 - (by)));                                                                          \
+    }
 /* Four steps; words step by `by` from `word` on. */
 #define STEPS(f, i, word, by, r0, r1, r2, r3)                                                                                      \
     do {                                                                                                                           \
@@ -40,37 +41,47 @@ static const uint32_t sines[64] = {0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdcee
 #define LOW_HALF(x, y)   __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11)
 #define HIGH_HALF(x, y)  __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15)
 
-/* Eight words of each lane as eight vectors; little-endian machines only. */
-static inline __attribute__((always_inline)) void transpose(const unsigned char *const at[MD5_LANES], size_t offset, lanes m[8]) {
+/* Eight words of each lane of a group as eight vectors; little-endian machines only. */
+static inline __attribute__((always_inline)) void transpose(const unsigned char *const at[GROUP], size_t offset, lanes m[8]) {
     lanes r[8], t[8], u[8];
+#pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
         memcpy(&r[i], at[i] + offset, sizeof r[i]);
+#pragma GCC unroll 8
     for (int i = 0; i < 8; i += 2) {
         t[i] = LOW(r[i], r[i + 1]);
         t[i + 1] = HIGH(r[i], r[i + 1]);
     }
+#pragma GCC unroll 8
     for (int i = 0; i < 8; i += 4) {
         u[i] = LOW_PAIRS(t[i], t[i + 2]);
         u[i + 1] = HIGH_PAIRS(t[i], t[i + 2]);
         u[i + 2] = LOW_PAIRS(t[i + 1], t[i + 3]);
         u[i + 3] = HIGH_PAIRS(t[i + 1], t[i + 3]);
     }
+#pragma GCC unroll 8
     for (int i = 0; i < 4; i++) {
         m[i] = LOW_HALF(u[i], u[i + 4]);
         m[i + 4] = HIGH_HALF(u[i], u[i + 4]);
     }
 }
 
-static inline __attribute__((always_inline)) void run(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n) {
-    lanes a, b, c, d, m[16];
-    memcpy(&a, l->state[0], sizeof a);
-    memcpy(&b, l->state[1], sizeof b);
-    memcpy(&c, l->state[2], sizeof c);
-    memcpy(&d, l->state[3], sizeof d);
+/* The first `groups` of the lanes. */
+static inline __attribute__((always_inline)) void run(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n,
+                                                      const int groups) {
+    lanes a[GROUPS], b[GROUPS], c[GROUPS], d[GROUPS], m[GROUPS][16];
+    memcpy(a, l->state[0], sizeof a);
+    memcpy(b, l->state[1], sizeof b);
+    memcpy(c, l->state[2], sizeof c);
+    memcpy(d, l->state[3], sizeof d);
     for (size_t block = 0; block < n; block++) {
-        lanes a0 = a, b0 = b, c0 = c, d0 = d;
-        transpose(at, block * MD5_BLOCK, m);
-        transpose(at, block * MD5_BLOCK + MD5_BLOCK / 2, m + 8);
+        lanes a0[GROUPS], b0[GROUPS], c0[GROUPS], d0[GROUPS];
+#pragma GCC unroll 8
+        for (int g = 0; g < groups; g++) {
+            a0[g] = a[g], b0[g] = b[g], c0[g] = c[g], d0[g] = d[g];
+            transpose(at + (size_t)g * GROUP, block * MD5_BLOCK, m[g]);
+            transpose(at + (size_t)g * GROUP, block * MD5_BLOCK + MD5_BLOCK / 2, m[g] + 8);
+        }
 #pragma GCC unroll 4
         for (int i = 0; i < 16; i += 4)
             STEPS(F, i, i, 1, 7, 12, 17, 22);
@@ -83,40 +94,53 @@ static inline __attribute__((always_inline)) void run(struct md5_lanes *l, const
 #pragma GCC unroll 4
         for (int i = 0; i < 16; i += 4)
             STEPS(I, 48 + i, 7 * i, 7, 6, 10, 15, 21);
-        a += a0;
-        b += b0;
-        c += c0;
-        d += d0;
+#pragma GCC unroll 8
+        for (int g = 0; g < groups; g++) {
+            a[g] += a0[g];
+            b[g] += b0[g];
+            c[g] += c0[g];
+            d[g] += d0[g];
+        }
     }
-    memcpy(l->state[0], &a, sizeof a);
-    memcpy(l->state[1], &b, sizeof b);
-    memcpy(l->state[2], &c, sizeof c);
-    memcpy(l->state[3], &d, sizeof d);
+    memcpy(l->state[0], a, sizeof a);
+    memcpy(l->state[1], b, sizeof b);
+    memcpy(l->state[2], c, sizeof c);
+    memcpy(l->state[3], d, sizeof d);
 }
 
 #if defined(__x86_64__)
-static __attribute__((target("avx2"))) void run_avx2(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n) {
-    run(l, at, n);
+static __attribute__((target("avx2"))) void run_avx2(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n,
+                                                     int count) {
+    if (count > GROUP)
+        run(l, at, n, GROUPS);
+    else
+        run(l, at, n, 1);
 }
-static __attribute__((target("avx2,avx512f,avx512vl"))) void run_avx512(struct md5_lanes *l,
-                                                                        const unsigned char *const at[MD5_LANES], size_t n) {
-    run(l, at, n);
+static __attribute__((target("avx2,avx512f,avx512vl"))) void
+run_avx512(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n, int count) {
+    if (count > GROUP)
+        run(l, at, n, GROUPS);
+    else
+        run(l, at, n, 1);
 }
 
 bool md5_lanes_usable(void) { return __builtin_cpu_supports("avx2"); }
 
-void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n) {
+void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n, int count) {
     if (__builtin_cpu_supports("avx512vl"))
-        run_avx512(l, at, n);
+        run_avx512(l, at, n, count);
     else if (md5_lanes_usable())
-        run_avx2(l, at, n);
+        run_avx2(l, at, n, count);
     else
-        run(l, at, n);
+        run(l, at, n, GROUPS);
 }
 #else
 bool md5_lanes_usable(void) { return false; }
 
-void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n) { run(l, at, n); }
+void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n, int count) {
+    (void)count;
+    run(l, at, n, GROUPS);
+}
 #endif
 
 void md5_lanes_begin(struct md5_lanes *l, int lane) {

@@ -1,12 +1,12 @@
 /* md5_lanes: MD5 of several streams at once, each in a lane of vector registers: one step of MD5 waits for the one before, so that
- * eight streams take little longer than one. Pure; any thread. Source of the algorithm: RFC 1321. */
+ * sixteen streams take little longer than one. Pure; any thread. Source of the algorithm: RFC 1321. */
 #ifndef BRR_STORE_MD5_LANES_H
 #define BRR_STORE_MD5_LANES_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MD5_LANES = 8, MD5_BLOCK = 64 };
+enum { MD5_LANES = 16, MD5_BLOCK = 64 };
 
 /* A, B, C, D of every lane. */
 struct md5_lanes {
@@ -15,8 +15,9 @@ struct md5_lanes {
 /* Whether this processor gains by it. */
 bool md5_lanes_usable(void);
 void md5_lanes_begin(struct md5_lanes *l, int lane);
-/* The next n blocks of every lane, those of lane i from at[i] on. */
-void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n);
+/* The next n blocks of the first `count` lanes, those of lane i from at[i] on; other lanes are fed too, and void, so that all at[i]
+ * must be readable. With up to eight it is quicker. */
+void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LANES], size_t n, int count);
 /* The rest of a stream of total_bytes, the last `len` < MD5_BLOCK of which are at `rest`, as one or two blocks in `ret`: how many.
  */
 size_t md5_lanes_last(const unsigned char *rest, size_t len, uint64_t total_bytes, unsigned char ret[2 * MD5_BLOCK]);

@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "store/cached.h"
 
-enum { THREADS = 8, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+enum { THREADS = 16, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 
 struct file {
     struct cached_object object; /* its key is the mirror's */
@@ -84,10 +84,37 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     return cached_object_init(&f->object, m->config.store, &own, err);
 }
 
+static bool go_on(void *ctx, int64_t done, int64_t total) {
+    const struct mirror *m = ctx;
+    (void)done;
+    (void)total;
+    return !atomic_load(&m->stop);
+}
+
+/* The recording that the prefix is the key of; none is no error. */
+static int list_one(struct mirror *m, struct err *err) {
+    struct store_item item;
+    const struct store_watch watch = {.progress = go_on, .ctx = m};
+    int rc = store_stat(m->config.store, m->config.prefix, &item, &watch, err);
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    char *slash = strrchr(m->config.prefix, '/');
+    str_format(m->prefix, sizeof m->prefix, "%.*s", slash ? (int)(slash + 1 - m->config.prefix) : 0, m->config.prefix);
+    if (!rc)
+        rc = add_file(m, &item, err);
+    pthread_mutex_lock(&m->lock);
+    m->progress.files = m->n_files;
+    m->progress.bytes = m->n_bytes;
+    pthread_mutex_unlock(&m->lock);
+    return rc;
+}
+
 static int list_files(struct mirror *m, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
     int64_t recordings = 0, most = m->config.max_recordings;
-    int rc = 0;
+    int rc = m->config.or_recording && is_recording(m->config.prefix) ? list_one(m, err) : 0;
+    if (rc || m->n_files)
+        return rc;
     for (bool more = true; !rc && more;) {
         struct store_page page;
         if ((rc = store_list(m->config.store, m->prefix, after, &page, err)))
@@ -128,13 +155,6 @@ static void *list_main(void *arg) {
     pthread_cond_signal(&m->turned);
     pthread_mutex_unlock(&m->lock);
     return NULL;
-}
-
-static bool go_on(void *ctx, int64_t done, int64_t total) {
-    const struct mirror *m = ctx;
-    (void)done;
-    (void)total;
-    return !atomic_load(&m->stop);
 }
 
 static struct cached_place place_of(struct mirror *m) {

@@ -18,6 +18,7 @@ struct mirror_config {
     struct store *store;
     struct cache *cache;
     const char *prefix;     /* a "directory" of the store, with or without the '/' at its end; "" = all */
+    bool or_recording;      /* prefix may also be the key of one *.edf or *.bdf, which the tree then holds alone, without labels */
     const char *directory;  /* where the tree stands; emptied before */
     int64_t max_recordings; /* only the first so many *.edf and *.bdf in order of their keys; 0 = all */
     size_t head_bytes;      /* how much of a recording opening fetches; 0 = all of it */

@@ -148,16 +148,41 @@ static int s3_list(struct store *store, const char *prefix, const char *after, s
 
 /* One object's state. */
 
+/* n bytes (at most 32), no more and no fewer, in base64 to hex of 2n digits. */
+static bool base64_hex(const char *text, size_t n, char *hex) {
+    unsigned char bytes[48];
+    size_t len = (n + 2) / 3 * 4;
+    if (strlen(text) != len ||
+        strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") != (8 * n + 5) / 6 ||
+        EVP_DecodeBlock(bytes, (const unsigned char *)text, (int)len) != (int)(len / 4 * 3))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        str_format(hex + 2 * i, 3, "%02x", (unsigned)bytes[i]);
+    return true;
+}
+
 static void read_head(const struct fetch_headers *h, struct s3_head *ret) {
     *ret = (struct s3_head){.size_bytes = h->content_length, .mtime_ns = time_of(h->last_modified)};
     char tag[STORE_TAG_SIZE];
     str_copy(ret->etag, sizeof ret->etag, h->etag);
     s3_tag(h->etag, tag);
-    /* The ETag of an upload in one part is the MD5 of its bytes, unless the server encrypts with keys of its own. */
+    /* The ETag of an upload in one part is the MD5 of its bytes, unless the server encrypts with keys of its own; rclone notes that
+     * of an upload in several. */
     if (strlen(tag) == 32 && strspn(tag, "0123456789abcdef") == 32 && !str_starts(h->encryption, "aws:kms"))
         str_copy(ret->md5, sizeof ret->md5, tag);
-    if (strlen(h->checksum_sha256) == 44) /* with "-N" behind it, it is a sum of sums */
-        str_copy(ret->sha256_base64, sizeof ret->sha256_base64, h->checksum_sha256);
+    else
+        (void)base64_hex(h->meta_md5, 16, ret->md5);
+    bool composite = !strcmp(h->checksum_type, "COMPOSITE"); /* sums of sums, with or without "-N" behind them */
+    if ((composite || !base64_hex(h->checksum_sha256, 32, ret->sha256)) && digest_is_hex(h->meta_sha256))
+        str_copy(ret->sha256, sizeof ret->sha256, h->meta_sha256);
+    for (int kind = 0; kind < CRC_KINDS && !composite && !ret->has_crc; kind++) {
+        char hex[17];
+        ret->crc_kind = (enum crc_kind)kind;
+        ret->has_crc = base64_hex(h->checksum_crc[kind], (size_t)crc_bits(ret->crc_kind) / 8, hex);
+        ret->crc = ret->has_crc ? strtoull(hex, NULL, 16) : 0;
+    }
+    if (!ret->has_crc)
+        ret->crc_kind = CRC_64_NVME;
 }
 
 static int run_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_call *call, struct err *err) {
@@ -262,7 +287,7 @@ static bool file_digest(const char *path, const EVP_MD *kind, unsigned char *ret
 }
 
 bool s3_crowded(const struct s3 *s3, const struct s3_head *head) {
-    return s3->crowd && !*head->sha256_base64 && *head->md5 && head->size_bytes >= CROWD_BYTES;
+    return s3->crowd && !*head->sha256 && !head->has_crc && *head->md5 && head->size_bytes >= CROWD_BYTES;
 }
 
 static bool crowd_digest(const struct s3 *s3, const char *path, char text[33]) {
@@ -273,24 +298,25 @@ static bool crowd_digest(const struct s3 *s3, const char *path, char text[33]) {
     return ok;
 }
 
+int s3_untrue(const char *object, const char *kind, const char *got, const char *want, struct err *err) {
+    return err_set(err, ERR_DATA_LOSS,
+                   "%s: what arrived has %s %s, the server promises %s, in each of 2 tries; mistrust the way, and who put it there",
+                   object, kind, got, want);
+}
+
 int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err) {
     unsigned char sum[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1] = "";
     unsigned len = 0;
-    bool sha = *head->sha256_base64, crowded = s3_crowded(s3, head);
-    if (!sha && !*head->md5)
+    bool sha = *head->sha256, crowded = s3_crowded(s3, head);
+    if (!sha && (head->has_crc || !*head->md5))
         return 0;
     if (crowded ? !crowd_digest(s3, path, text) : !file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
         return err_set(err, ERR_INTERNAL, "%s cannot be read back to verify it", path);
-    if (sha)
-        EVP_EncodeBlock((unsigned char *)text, sum, (int)len);
-    for (unsigned i = 0; !sha && i < len; i++)
+    for (unsigned i = 0; i < len; i++)
         str_format(text + (size_t)2 * i, 3, "%02x", (unsigned)sum[i]);
-    const char *want = sha ? head->sha256_base64 : head->md5;
-    if (!strcmp(text, want))
-        return 0;
-    return err_set(err, ERR_DATA_LOSS, "%s: what arrived has %s %s, the server promises %s; fetch it again, and mistrust the way",
-                   object, sha ? "SHA-256" : "MD5", text, want);
+    const char *want = sha ? head->sha256 : head->md5;
+    return strcmp(text, want) ? s3_untrue(object, sha ? "SHA-256" : "MD5", text, want, err) : 0;
 }
 
 static void s3_close(struct store *store) {

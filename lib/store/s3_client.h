@@ -3,6 +3,7 @@
 #ifndef BRR_STORE_S3_CLIENT_H
 #define BRR_STORE_S3_CLIENT_H
 #include "base/arena.h"
+#include "store/digest.h"
 #include "store/fetch.h"
 #include "store/sigv4.h"
 #include "store/store.h"
@@ -34,8 +35,10 @@ struct s3_call {
     int fd;
     int64_t offset;
     size_t cap;
-    bool hash; /* quick digest of the answer in sum */
-    char sum[DIGEST_HEX_SIZE];
+    const char *meta_sha256; /* to be noted with a new object; NULL = nothing */
+    bool crc;                /* of the answer, of crc_kind, in sum */
+    enum crc_kind crc_kind;
+    uint64_t sum;
     struct fetch_request fetch; /* the newest try, answered */
     int tries;
     /* the client's own */

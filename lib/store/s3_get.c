@@ -20,7 +20,8 @@ struct download {
     char object[300], part_path[PATH_BYTES], journal_path[PATH_BYTES], title[400];
     int part_fd, journal_fd;
     int64_t parts, next, done_bytes;
-    bool *have;
+    bool *have, untrue;
+    uint64_t *sums;        /* CRCs of the parts */
     struct s3_call *calls; /* S3_CONNECTIONS of them */
     int64_t part_of[S3_CONNECTIONS];
 };
@@ -31,18 +32,17 @@ static int64_t part_length(const struct download *d, int64_t part) {
 }
 
 /* Whether the bytes of a part in the file are those the journal noted. */
-static bool part_holds(const struct download *d, int64_t part, const char *sum, char *block) {
+static bool part_holds(const struct download *d, int64_t part, char *block) {
     size_t len = (size_t)part_length(d, part), done = 0;
-    char hex[DIGEST_HEX_SIZE];
     while (done < len) {
         ssize_t n = pread(d->part_fd, block + done, len - done, (off_t)(part * S3_PART_BYTES + (int64_t)done));
         if (n <= 0)
             return false;
         done += (size_t)n;
     }
-    struct digest *digest = digest_new_quick();
-    digest_update(digest, block, len);
-    return digest_finish(digest, hex) && !strcmp(hex, sum);
+    struct crc *crc = crc_new(d->head.crc_kind, false);
+    crc_update(crc, block, len);
+    return crc && crc_finish(crc) == d->sums[part];
 }
 
 /* Parts of an earlier get that hold. Anything odd in the journal only means that more is fetched again. */
@@ -60,7 +60,10 @@ static bool resume(struct download *d) {
         if (!space)
             continue;
         *space = '\0';
-        if (str_to_i64(line, &part) && part >= 0 && part < d->parts && !d->have[part] && part_holds(d, part, space + 1, block)) {
+        if (!str_to_i64(line, &part) || part < 0 || part >= d->parts || d->have[part])
+            continue;
+        d->sums[part] = strtoull(space + 1, NULL, 16);
+        if (part_holds(d, part, block)) {
             d->have[part] = true;
             d->done_bytes += part_length(d, part);
         }
@@ -119,16 +122,18 @@ static bool assign(struct download *d, int i) {
                                    .fd = d->part_fd,
                                    .offset = part * S3_PART_BYTES,
                                    .cap = len,
-                                   .hash = true};
+                                   .crc = true,
+                                   .crc_kind = d->head.crc_kind};
     return true;
 }
 
 static int finish_part(struct download *d, int i, struct err *err) {
-    char line[DIGEST_HEX_SIZE + 24];
+    char line[48];
     int64_t part = d->part_of[i];
     d->have[part] = true;
+    d->sums[part] = d->calls[i].sum;
     d->done_bytes += part_length(d, part);
-    str_format(line, sizeof line, "%lld %s\n", (long long)part, d->calls[i].sum);
+    str_format(line, sizeof line, "%lld %016llx\n", (long long)part, (unsigned long long)d->sums[part]);
     s3_call_done(d->s3->client, &d->calls[i]);
     return note(d, line, err);
 }
@@ -163,27 +168,36 @@ static int transfer(struct download *d, const struct store_watch *watch, struct 
     return rc;
 }
 
+/* The parts as they arrived, against the CRC that the server has of the whole. */
+static int check_crc(const struct download *d, struct err *err) {
+    char got[20], want[20];
+    uint64_t sum = 0;
+    int digits = crc_bits(d->head.crc_kind) / 4;
+    for (int64_t part = 0; part < d->parts; part++)
+        sum = crc_join(d->head.crc_kind, sum, d->sums[part], (uint64_t)part_length(d, part));
+    if (!d->head.has_crc || sum == d->head.crc)
+        return 0;
+    str_format(got, sizeof got, "%0*llx", digits, (unsigned long long)sum);
+    str_format(want, sizeof want, "%0*llx", digits, (unsigned long long)d->head.crc);
+    return s3_untrue(d->object, crc_name(d->head.crc_kind), got, want, err);
+}
+
 /* Whole and true: under its name, durably. */
 static int put_in_place(struct download *d, struct err *err) {
-    char dir[PATH_BYTES];
-    int rc = s3_verify(d->s3, d->part_path, d->object, &d->head, err);
+    int rc = check_crc(d, err);
+    if (!rc)
+        rc = s3_verify(d->s3, d->part_path, d->object, &d->head, err);
     if (rc) { /* the parts are not to be trusted */
+        d->untrue = rc == ERR_DATA_LOSS;
         unlink(d->journal_path);
         unlink(d->part_path);
         return rc;
     }
-    if (fsync(d->part_fd) || rename(d->part_path, d->path))
+    if (fsync(d->part_fd))
         return err_errno(err, errno, "cannot put %s in place", d->path);
-    unlink(d->journal_path);
-    str_copy(dir, sizeof dir, d->path);
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir] = '\0';
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd))
-        rc = err_errno(err, errno, "cannot sync %s", slash ? dir : ".");
-    if (fd >= 0)
-        close(fd);
+    rc = fsio_rename(d->part_path, d->path, err);
+    if (!rc)
+        unlink(d->journal_path);
     return rc;
 }
 
@@ -200,21 +214,21 @@ static int prepare(struct download *d, const struct store_watch *watch, struct e
                        s3_client_bucket(d->s3->client), d->name, tag, watch->tag);
     d->parts = (d->head.size_bytes + S3_PART_BYTES - 1) / S3_PART_BYTES;
     d->have = calloc((size_t)d->parts + 1, sizeof *d->have);
+    d->sums = calloc((size_t)d->parts + 1, sizeof *d->sums);
     d->calls = calloc(S3_CONNECTIONS, sizeof *d->calls);
     str_format(d->object, sizeof d->object, "s3://%s/%s", s3_client_bucket(d->s3->client), d->name);
-    if (!d->have || !d->calls || !digest_bytes(d->name, strlen(d->name), name_hash))
+    if (!d->have || !d->sums || !d->calls || !digest_bytes(d->name, strlen(d->name), name_hash))
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", d->object);
-    str_format(d->title, sizeof d->title, "brrd-part 2 %lld %d %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
-               d->head.etag, name_hash);
+    str_format(d->title, sizeof d->title, "brrd-part 3 %lld %d %s %s %s", (long long)d->head.size_bytes, (int)S3_PART_BYTES,
+               crc_name(d->head.crc_kind), d->head.etag, name_hash);
     return open_files(d, err);
 }
 
-int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
-    char name[S3_NAME_SIZE];
-    struct download d = {.s3 = s3_of(store), .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
-    int rc = s3_name(d.s3, key, name, err);
-    if (!rc)
-        rc = prepare(&d, watch, err);
+/* *ret_untrue: it arrived, but its sum is another one. */
+static int get_once(struct s3 *s3, const char *name, const char *path, const struct store_watch *watch, bool *ret_untrue,
+                    struct err *err) {
+    struct download d = {.s3 = s3, .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
+    int rc = prepare(&d, watch, err);
     bool crowded = !rc && s3_crowded(d.s3, &d.head);
     if (crowded)
         md5_crowd_enter(d.s3->crowd);
@@ -233,6 +247,19 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
     if (d.part_fd >= 0)
         close(d.part_fd);
     free(d.have);
+    free(d.sums);
     free(d.calls);
+    *ret_untrue = d.untrue;
+    return rc;
+}
+
+int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
+    char name[S3_NAME_SIZE];
+    bool untrue = false;
+    int rc = s3_name(s3_of(store), key, name, err);
+    if (!rc)
+        rc = get_once(s3_of(store), name, path, watch, &untrue, err);
+    if (untrue) /* a part that an earlier process left, or a fault on the way: once more, all of it */
+        rc = get_once(s3_of(store), name, path, watch, &untrue, err);
     return rc;
 }

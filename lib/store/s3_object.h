@@ -24,16 +24,21 @@ void s3_tag(const char *etag, char tag[STORE_TAG_SIZE]);
 
 struct s3_head {
     int64_t size_bytes, mtime_ns;
-    char etag[80];          /* with its quotes */
-    char md5[33];           /* of the content, or "" where the ETag is something else */
-    char sha256_base64[64]; /* as the uploader gave it, or "" */
+    char etag[80]; /* with its quotes */
+    /* of the content, as far as the server or the uploader tells, else "" */
+    char md5[33], sha256[DIGEST_HEX_SIZE];
+    bool has_crc;
+    enum crc_kind crc_kind;
+    uint64_t crc;
 };
 /* watch may be NULL; its progress is asked while the server does not answer. */
 int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err);
 /* Whether verifying the object will be work for the store's crowd, which whoever verifies enters before. */
 bool s3_crowded(const struct s3 *s3, const struct s3_head *head);
-/* PRECONDITION to DATA_LOSS: the file at path is not what head promises. */
+/* DATA_LOSS: the file at path has not the SHA-256 that head promises or, where there is neither that nor a CRC, the MD5. */
 int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err);
+/* Its DATA_LOSS: what arrived of an object has another sum than was promised. */
+int s3_untrue(const char *object, const char *kind, const char *got, const char *want, struct err *err);
 
 /* Operations of their own files. */
 int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);

@@ -15,7 +15,7 @@ enum { SINGLE_MAX = 2 * S3_PART_BYTES, MAX_PARTS = 10000, WINDOW = 4, ANSWER_MAX
 struct upload {
     struct s3 *s3;
     const char *path, *name;
-    char object[300], id[1024];
+    char object[300], id[1024], sha256[DIGEST_HEX_SIZE];
     int fd;
     struct stat before;
     int64_t size, part_bytes, parts, next, done_bytes;
@@ -70,7 +70,7 @@ static int ask(struct upload *u, struct s3_call *call, char *buf, size_t *ret_le
 static int begin(struct upload *u, char *answer, struct err *err) {
     struct s3_call *call = &u->calls[0];
     size_t len = 0;
-    *call = (struct s3_call){.method = "POST", .query = {{"uploads", ""}}, .n_query = 1};
+    *call = (struct s3_call){.method = "POST", .query = {{"uploads", ""}}, .n_query = 1, .meta_sha256 = u->sha256};
     int rc = ask(u, call, answer, &len, err);
     if (!rc && (!s3_xml_text(answer, len, "UploadId", u->id, sizeof u->id) || !*u->id))
         rc = err_set(err, ERR_DATA_LOSS, "%s: the server's answer to a multipart upload has no UploadId", u->object);
@@ -181,10 +181,29 @@ static void give_up(struct upload *u) {
     (void)s3_call_run(u->s3->client, call, NULL, NULL);
 }
 
+/* Not every server keeps a sum of what came in parts, but all keep notes, which are made with the first request. */
+static int hash_source(struct upload *u, const struct store_watch *watch, struct err *err) {
+    struct digest *digest = digest_new();
+    int rc = 0;
+    for (int64_t offset = 0; !rc && offset < u->size; offset += u->part_bytes) {
+        size_t len = (size_t)(u->size - offset < u->part_bytes ? u->size - offset : u->part_bytes);
+        rc = read_block(u, offset, u->blocks[0], len, err);
+        if (!rc)
+            digest_update(digest, u->blocks[0], len);
+        if (!rc && watch->progress && !watch->progress(watch->ctx, 0, u->size))
+            rc = err_set(err, ERR_CANCELLED, "sending %s was cancelled before it began", u->object);
+    }
+    if (!digest_finish(digest, u->sha256) && !rc)
+        rc = err_set(err, ERR_INTERNAL, "%s: OpenSSL could not compute its SHA-256", u->path);
+    return rc;
+}
+
 static int put_parts(struct upload *u, const struct store_watch *watch, struct err *err) {
     char *answer = malloc(ANSWER_MAX);
     u->etags = calloc((size_t)u->parts, sizeof *u->etags);
-    int rc = answer && u->etags ? begin(u, answer, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
+    int rc = answer && u->etags ? hash_source(u, watch, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
+    if (!rc)
+        rc = begin(u, answer, err);
     if (!rc) {
         rc = send_parts(u, watch, err);
         if (!rc)

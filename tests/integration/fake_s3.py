@@ -175,7 +175,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if key not in s3.objects:
             return 404, b""
         data = s3.objects[key]
-        return 200, b"", [("ETag", s3.etag(key)), ("Last-Modified", email.utils.formatdate(1e9, usegmt=True))], len(data)
+        sums = s3.sums.get(key, []) if self.headers.get("x-amz-checksum-mode") == "ENABLED" else []
+        return 200, b"", [("ETag", s3.etag(key)), ("Last-Modified", email.utils.formatdate(1e9, usegmt=True)),
+                          *s3.notes.get(key, {}).items(), *sums], len(data)
 
     def on_get(self, key, kind):
         s3 = self.s3
@@ -236,6 +238,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "uploads" in self.query:
             name = f"upload+{len(s3.uploads)}/="
             s3.uploads[name] = {}
+            s3.begun[name] = {n.lower(): v for n, v in self.headers.items() if n.lower().startswith("x-amz-meta-")}
             return 200, f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>".encode()
         parts = s3.uploads.get(self.query["uploadId"])
         if parts is None:
@@ -249,6 +252,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         sums = b"".join(hashlib.md5(parts[n]).digest() for n in sorted(parts))
         s3.objects[key] = b"".join(parts[n] for n in sorted(parts))
         s3.etags[key] = f'"{hashlib.md5(sums).hexdigest()}-{len(parts)}"'
+        s3.notes[key] = s3.begun[self.query["uploadId"]]
         return 200, b"<CompleteMultipartUploadResult/>"
 
     def on_delete(self, key, kind):
@@ -324,6 +328,7 @@ class FakeS3:
     def __init__(self, bucket="eeg"):
         self.bucket, self.key_id, self.secret, self.region, self.token = bucket, KEY_ID, SECRET, REGION, None
         self.objects, self.etags, self.md5s, self.uploads, self.faults, self.requests = {}, {}, {}, {}, [], []
+        self.sums, self.notes, self.begun = {}, {}, {}  # headers of objects: (x-amz-checksum-…, value) pairs, x-amz-meta-…; those of uploads
         self.public, self.clock_off_s, self.page_keys = False, 0, 1000
         self.pace_s, self.turn = 0, threading.Lock()  # bodies go out one after the other, this far apart
         self.bytes_per_s = 0  # what all of them share

@@ -169,6 +169,53 @@ def check_bad_files(d, night, model, want):
     assert code == 1 and "x_events.tsv" in err, err
 
 
+def records_of(path):
+    """Header, records and the size of one."""
+    with open(path, "rb") as f:
+        data = f.read()
+    start, count = int(data[184:192]), int(data[236:244])
+    return data[:start], data[start:], (len(data) - start) // count
+
+
+def check_bad_samples(s3, d, night, model):
+    """Headers that are as they should be: what is cut is done as far as it goes, what is gone by the time its turn comes is named."""
+    folder = f"{d.dir}/store/late"
+    paths = sorted(glob.glob(f"{night}/**/*.edf", recursive=True))
+    os.makedirs(folder)
+    for i, path in enumerate(paths):
+        shutil.copy(path, f"{folder}/{i + 2}_eeg.edf")
+    header, body, record = records_of(paths[0])
+    with open(f"{folder}/3_eeg.edf", "wb") as f:  # half of it, and the last record in the middle
+        f.write(header + body[:len(body) // record // 2 * record + record // 2])
+    code, _, err = detect(d, folder, "--model", model, "--out", f"{d.dir}/late")
+    want = files(f"{d.dir}/late")
+    assert code == 0 and len(want) == 4, err
+    upload(s3, folder, "late")
+    for store in ("disk", "bucket"):
+        code, out, err = detect(d, f"store://{store}/late", "--model", model, "--out", f"{d.dir}/late-{store}")
+        assert code == 0 and files(f"{d.dir}/late-{store}") == want, (out, err)
+    with open(f"{folder}/1_eeg.edf", "wb") as f:  # long: while it is decoded, the others wait
+        f.write(header[:236] + b"%-8d" % (100 * len(body) // record) + header[244:] + 100 * body)
+    for i in range(2, 6):  # not known from before
+        os.rename(f"{folder}/{i}_eeg.edf", f"{folder}/{i}-new_eeg.edf")
+    before = set(glob.glob(f"{d.dir}/results/jobs/*"))
+    with open(f"{d.dir}/late.yaml", "w") as f:
+        f.write("kind: detect\ndata: { source: store://disk/late, loader_workers: 1 }\ndetect: { model: ./model.safetensors }\n")
+    assert d.ctl("submit", f"{d.dir}/late.yaml")[0] == 0
+    deadline, found = time.time() + 60, []
+    while not found:  # all headers are read
+        assert time.time() < deadline, d.read_log()
+        found = [p for p in set(glob.glob(f"{d.dir}/results/jobs/*")) - before if os.path.exists(f"{p}/recordings.jsonl")]
+    os.remove(f"{folder}/5-new_eeg.edf")
+    code, out, err = detect(d, f"job:{os.path.basename(found[0])}", "--out", f"{d.dir}/late-gone", "--json")
+    table = rows(out)
+    assert code == 1 and "1 of 5 recordings failed" in err, (out, err)
+    assert "5-new_eeg.edf" in table["5-new_eeg.edf"]["error"] and "cannot open" in table["5-new_eeg.edf"]["error"], table
+    got = files(f"{d.dir}/late-gone")
+    assert len(got) == 4 and all(got[f"{i}-new_events.tsv"] == want[f"{i}_events.tsv"] for i in (2, 3, 4)), got.keys()
+    assert d.job(os.path.basename(found[0]))["result"]["failed"] == 1
+
+
 def check_wrong_arguments(d, model):
     out = f"{d.dir}/wrong"
     for args, code, word in (
@@ -222,6 +269,31 @@ def check_bucket(s3, d, model, night, want):
     assert code == 0 and json.loads(out)["memory_bytes"] > 0 and "not counted" in " ".join(json.loads(out)["notices"]), (out, err)
 
 
+def check_one(s3, d, night, model, want):
+    """The URL of one recording is that of a folder with it alone."""
+    path = sorted(glob.glob(f"{night}/**/*.edf", recursive=True))[-1]
+    relative, name = os.path.relpath(path, night), os.path.basename(path)
+    events = {name.replace("_eeg.edf", "_events.tsv"): want[relative.replace("_eeg.edf", "_events.tsv")]}
+    for url in (f"store://disk/night/{relative}", f"store://bucket/night/{relative}"):
+        code, out, err = detect(d, url, "--model", model, "--out", f"{d.dir}/one", "--json", "--id-file", f"{d.dir}/one.id")
+        assert code == 0 and files(f"{d.dir}/one") == events and [r["recording"] for r in map(json.loads, out.splitlines())] == [url], (out, err)
+        shutil.rmtree(f"{d.dir}/one")
+        with open(f"{d.dir}/one.id") as f:
+            code, out, err = detect(d, f"job:{f.read().strip()}", "--out", f"{d.dir}/one")
+        assert code == 0 and files(f"{d.dir}/one") == events and "1 recording" in out, (out, err)
+        shutil.rmtree(f"{d.dir}/one")
+        code, end, err = d.submit(f"detect.model={model}", f"data.source={url}", file=f"{d.dir}/detect.yaml")
+        assert code == 0 and end["result"]["recordings"] == 1, (end, err)
+    for url, word in ((f"store://bucket/night/none.edf", "no *.edf or *.bdf"), (f"store://disk/night/none.edf", "no directory")):
+        code, out, err = detect(d, url, "--model", model, "--out", f"{d.dir}/one")
+        assert code != 0 and word in err and "none.edf" in err and not files(f"{d.dir}/one"), (code, err)
+    s3.objects["folder.edf/x_eeg.edf"] = s3.objects[f"night/{relative}"]
+    code, out, err = detect(d, "store://bucket/folder.edf", "--model", model, "--out", f"{d.dir}/one", "--json")
+    assert code == 0 and rows(out)["x_eeg.edf"]["recording"] == "store://bucket/folder.edf/x_eeg.edf", (out, err)
+    code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=store://disk/night/{relative}")
+    assert code != 0 and "no directory" in err, err
+
+
 def main():
     with FakeS3() as s3:
         os.environ.update(s3.environment())
@@ -235,8 +307,12 @@ def main():
             print("a store: the files, the table and the JSON of the local command")
             check_bucket(s3, d, model, night, want)
             print("a bucket: the same files")
+            check_one(s3, d, night, model, want)
+            print("one recording: as a folder with it alone")
             check_bad_files(d, night, model, want)
             print("files that cannot be used: named, the others done")
+            check_bad_samples(s3, d, night, model)
+            print("samples that are cut: done as far as they go; a recording that goes away: named, the others done")
             check_wrong_arguments(d, model)
             many = long_store(d, night, model)
             check_killed(d, model, many)

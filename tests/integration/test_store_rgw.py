@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """brrctl store against a Ceph RADOS gateway, whose signature check is nobody's but Ceph's. Skipped where radosgw is not installed."""
+import hashlib
 import json
 import os
 import random
@@ -70,9 +71,13 @@ def main():
         def keys(*words):
             return [json.loads(line)["key"] for line in good("ls", *words, "--json").splitlines()]
 
-        made = subprocess.run(["curl", "-sf", "-X", "PUT", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", f"{KEY}:{SECRET}", "-H",
-                               "x-amz-content-sha256: UNSIGNED-PAYLOAD", f"{rgw.endpoint}/eeg"], env=clean)
-        assert made.returncode == 0, "the bucket cannot be made"
+        def curl(*words):
+            done = subprocess.run(["curl", "-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", f"{KEY}:{SECRET}", "-H",
+                                   "x-amz-content-sha256: UNSIGNED-PAYLOAD", *words], env=clean, capture_output=True, text=True)
+            assert done.returncode == 0, words
+            return done.stdout
+
+        curl("-X", "PUT", f"{rgw.endpoint}/eeg")
 
         for name, size in (("empty", 0), ("small", 5), ("big", 20 * MIB + 77)):
             data = random.Random(size).randbytes(size)
@@ -84,6 +89,14 @@ def main():
                 assert f.read() == data, name
         assert keys("s3://eeg/files/") == ["files/big", "files/empty", "files/small"]
         assert json.loads(good("ls", "s3://eeg/files/big", "--json"))["tag"].endswith("-3"), "three parts"
+
+        with open(f"{tmp}/big", "rb") as f:
+            sha256 = hashlib.sha256(f.read()).hexdigest()
+        noted = curl("-I", f"{rgw.endpoint}/eeg/files/big").lower()
+        assert f"x-amz-meta-brrd-sha256: {sha256}" in noted, noted
+        curl("-T", f"{tmp}/big", "-H", f"x-amz-meta-brrd-sha256: {'0' * 64}", f"{rgw.endpoint}/eeg/wrong")
+        bad(f"has SHA-256 {sha256}, the server promises {'0' * 64}", "get", "s3://eeg/wrong", "--out", f"{tmp}/no")
+        assert [n for n in os.listdir(tmp) if n.startswith("no")] == [], "nothing half-written"
 
         for key in ODD:
             good("put", f"{tmp}/small", f"s3://eeg/odd/{key}")

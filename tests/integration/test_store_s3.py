@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """brrctl store against an S3 server that misbehaves on purpose: what is fetched is whole and true, or there is one clear error."""
+import base64
+import hashlib
 import json
 import os
 import random
@@ -9,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zlib
 
 from fake_s3 import FakeMetadata, FakeS3, Fault, SECRET
 
@@ -97,10 +100,13 @@ class Reading(Store):
                 self.refused("changed while it was read", key)
                 self.assertEqual(os.listdir(self.folder.name), [])
 
-    def test_bytes_that_differ_from_the_checksum_are_refused(self):
+    def test_bytes_that_differ_from_the_checksum_are_fetched_once_more_and_refused(self):
         self.s3.objects["big"] = noise(9 * MIB)
-        self.s3.faults = [Fault("GET", "big", "corrupt")]
+        self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
         self.refused("the server promises")
+        self.assertEqual(100 - self.s3.faults[0].times, 4, "two ranges, two tries")
+        self.assertEqual(os.listdir(self.folder.name), [])
+        self.s3.faults[0].times = 1
         self.get()
 
     def test_a_range_that_was_not_asked_for_is_refused(self):
@@ -114,7 +120,9 @@ class Reading(Store):
         self.refused("elsewhere.invalid")
 
     def test_an_interrupted_get_goes_on_where_it_was(self):
-        self.s3.objects["big"] = noise(33 * MIB)
+        data = self.s3.objects["big"] = noise(33 * MIB)
+        self.s3.etags["big"] = '"0123456789abcdef0123456789abcdef-5"'
+        self.s3.sums["big"] = [("x-amz-checksum-crc32", base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode())]
         self.s3.faults = [Fault("GET", "big", "stall", 2)]
         child = subprocess.Popen([BRRCTL, "store", "get", "s3://eeg/big", "--out", self.path("got")],
                                  env={**os.environ, **self.s3.environment()}, stderr=subprocess.DEVNULL)
@@ -138,6 +146,69 @@ class Reading(Store):
         self.get()
         ranges = [r[3] for r in self.s3.requests if r[0] == "GET"]
         self.assertEqual(len(ranges), 5 - len(parts) + 1, "what had arrived and holds is not asked for again")
+
+
+def reflected_crc(data, polynomial, bits):
+    table, ones = [], (1 << bits) - 1
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (polynomial if i & 1 else 0)
+        table.append(i)
+    crc = ones
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xff] ^ crc >> 8
+    return base64.b64encode((crc ^ ones).to_bytes(bits // 8, "big")).decode()
+
+
+class Sums(Store):
+    """Of objects that came in parts: their ETag tells nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.s3.objects["big"] = noise(8 * MIB + 12345)
+        self.s3.etags["big"] = '"0123456789abcdef0123456789abcdef-2"'
+
+    def check(self, name):
+        self.get()
+        os.remove(self.path("got"))
+        self.s3.faults = [Fault("GET", "big", "corrupt")]
+        self.get()
+        os.remove(self.path("got"))
+        self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
+        self.refused(f"what arrived has {name} ")
+        self.assertEqual(100 - self.s3.faults[0].times, 4, "two ranges, two tries")
+        self.assertEqual(os.listdir(self.folder.name), [])
+        self.s3.faults = []
+
+    def test_every_kind_that_servers_keep_is_compared(self):
+        for name, header, value in (("CRC-64/NVME", "crc64nvme", reflected_crc(self.data, 0x9a6c9329ac4bc9b5, 64)),
+                                    ("CRC-32C", "crc32c", reflected_crc(self.data, 0x82f63b78, 32)),
+                                    ("CRC-32", "crc32", base64.b64encode(zlib.crc32(self.data).to_bytes(4, "big")).decode()),
+                                    ("SHA-256", "sha256", base64.b64encode(hashlib.sha256(self.data).digest()).decode())):
+            with self.subTest(name):
+                self.s3.sums["big"] = [("x-amz-checksum-" + header, value), ("x-amz-checksum-type", "FULL_OBJECT")]
+                self.check(name)
+
+    def test_sums_of_sums_are_not_taken_for_that_of_the_whole(self):
+        self.s3.sums["big"] = [("x-amz-checksum-crc32c", "AAAAAA=="), ("x-amz-checksum-type", "COMPOSITE")]
+        self.get()
+        self.s3.sums["big"] = [("x-amz-checksum-sha256", base64.b64encode(bytes(32)).decode() + "-2")]
+        os.remove(self.path("got"))
+        self.get()
+
+    def test_what_uploaders_note_is_compared(self):
+        self.s3.notes["big"] = {"x-amz-meta-md5chksum": base64.b64encode(hashlib.md5(self.data).digest()).decode()}  # as rclone does
+        self.check("MD5")
+        self.s3.objects.clear()
+        with open(self.path("file"), "wb") as f:
+            f.write(noise(17 * MIB))
+        self.good("put", self.path("file"), "s3://eeg/big")
+        os.remove(self.path("file"))
+        self.assertEqual(self.s3.notes["big"], {"x-amz-meta-brrd-sha256": hashlib.sha256(noise(17 * MIB)).hexdigest()})
+        self.get()
+        os.remove(self.path("got"))
+        self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
+        self.refused("what arrived has SHA-256 ")
 
 
 class Listing(Store):

@@ -34,31 +34,6 @@ static void pieces_of_any_size_give_the_sum_of_the_whole(void **state) {
     assert_string_equal(hex, million_a_sum);
 }
 
-/* GMAC of OpenSSL's own command: openssl mac -cipher AES-128-GCM -macopt hexkey:0…0 -macopt hexiv:0…0 GMAC. */
-static void the_quick_sum_is_that_of_any_pieces_and_tells_one_bit(void **state) {
-    (void)state;
-    char data[5000] = {0}, whole[DIGEST_HEX_SIZE], pieces[DIGEST_HEX_SIZE], other[DIGEST_HEX_SIZE];
-    struct digest *d = digest_new_quick();
-    digest_update(d, "abc", 3);
-    assert_true(digest_finish(d, whole));
-    assert_string_equal(whole, "258281014dcf7bc2eac3be27cc039fb4");
-    d = digest_new_quick();
-    digest_update(d, data, sizeof data);
-    assert_true(digest_finish(d, whole));
-    d = digest_new_quick();
-    for (size_t fed = 0, n = 1; fed < sizeof data; fed += n, n = n * 5 % 997) {
-        n = n < sizeof data - fed ? n : sizeof data - fed;
-        digest_update(d, data + fed, n);
-    }
-    assert_true(digest_finish(d, pieces));
-    assert_string_equal(whole, pieces);
-    data[4321] = 1;
-    d = digest_new_quick();
-    digest_update(d, data, sizeof data);
-    assert_true(digest_finish(d, other));
-    assert_string_not_equal(whole, other);
-}
-
 static void no_digest_gives_an_empty_text_never_a_wrong_one(void **state) {
     (void)state;
     char hex[DIGEST_HEX_SIZE] = "x";
@@ -108,7 +83,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_have_the_published_sums),
         cmocka_unit_test(pieces_of_any_size_give_the_sum_of_the_whole),
-        cmocka_unit_test(the_quick_sum_is_that_of_any_pieces_and_tells_one_bit),
         cmocka_unit_test(no_digest_gives_an_empty_text_never_a_wrong_one),
         in_temp_dir(a_file_has_the_sum_of_its_bytes_over_many_blocks),
         cmocka_unit_test(only_64_lower_case_hex_digits_are_a_digest),

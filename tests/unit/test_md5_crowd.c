@@ -11,7 +11,7 @@
 #include "store/md5_crowd.h"
 #include "store/md5_lanes.h"
 
-enum { FILES = 24, THREADS = 12 };
+enum { FILES = 36, THREADS = 20 };
 
 static void openssl_md5(const unsigned char *data, size_t len, char ret[33]) {
     unsigned char sum[16];
@@ -20,6 +20,7 @@ static void openssl_md5(const unsigned char *data, size_t len, char ret[33]) {
         snprintf(ret + 2 * i, 3, "%02x", sum[i]);
 }
 
+/* All lanes, or the eight that go without the others. */
 static void every_length_of_the_last_block_is_right_in_every_lane(void **state) {
     (void)state;
     unsigned char data[MD5_LANES][200], last[MD5_LANES][2 * MD5_BLOCK];
@@ -37,9 +38,10 @@ static void every_length_of_the_last_block_is_right_in_every_lane(void **state) 
             end[i] = last[i];
             blocks = md5_lanes_last(data[i] + whole * MD5_BLOCK, len % MD5_BLOCK, len, last[i]);
         }
-        md5_lanes_blocks(&l, at, whole);
-        md5_lanes_blocks(&l, end, blocks);
-        for (int i = 0; i < MD5_LANES; i++) {
+        int count = len % 2 ? MD5_LANES : 8;
+        md5_lanes_blocks(&l, at, whole, count);
+        md5_lanes_blocks(&l, end, blocks, count);
+        for (int i = 0; i < count; i++) {
             openssl_md5(data[i], len, want);
             md5_lanes_hex(&l, i, got);
             assert_string_equal(got, want);
