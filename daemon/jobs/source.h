@@ -23,9 +23,10 @@ struct source_config {
     struct object_cache *objects; /* what is kept of buckets */
 };
 struct source;
-/* Of a data root that is "store://NAME/prefix" (of a detect job also the key of one recording) the labels and the heads of the recordings, fetched into cache_dir (phase "download"
- * of env's progress; env's stop ends it); their tree is put into env->data_root, and env->mirror gives the job whole recordings as
- * it needs them. Any other data root: nothing to do, *ret = NULL. Worker thread. */
+/* Of a data root that is "store://NAME/prefix" (of a detect job also the key of one recording) the labels and the heads of the
+ * recordings, fetched into cache_dir (phase "download" of env's progress; env's stop ends it); their tree is put into
+ * env->data_root, and env->mirror gives the job whole recordings as it needs them. Any other data root: nothing to do, *ret = NULL.
+ * Worker thread. */
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err);
 /* The files may be evicted from now on. NULL is fine. */
