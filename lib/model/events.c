@@ -291,7 +291,8 @@ int events_push(struct events *e, const float *p, int64_t n, struct err *err) {
         e->trace = trace;
         e->capacity = capacity;
     }
-    memcpy(e->trace + (e->now - e->base), p, (size_t)n * sizeof *p);
+    if (n > 0)
+        memcpy(e->trace + (e->now - e->base), p, (size_t)n * sizeof *p);
     for (int64_t i = 0; i < n; i++) {
         hysteresis(e, p[i]);
         e->now++;
