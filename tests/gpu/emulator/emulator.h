@@ -25,6 +25,7 @@ void block_run(const char *kernel, dim3 grid, unsigned threads, const std::funct
 /* The stacks of a block's threads: what runs on one of them is a kernel. */
 void block_stacks(uintptr_t *ret_from, size_t *ret_bytes);
 
+/* What separates accesses in time: a launch (name: static text), a block, a barrier of the running block. Under the gate. */
 void checker_kernel(const char *name);
 void checker_block(void);
 void checker_barrier(void);
@@ -37,7 +38,8 @@ static inline bool memory_is_device(const void *p) { return (uintptr_t)p - memor
 /* Between these the host's side of the program may touch device memory; they nest. Under the gate. */
 void memory_open(void);
 void memory_shut(void);
-/* Filled with 0xff. */
+/* bytes > 0, filled with 0xff; cudaErrorMemoryAllocation when there is no gap. What is given and was not taken ends the program.
+ * Both take the gate. */
 cudaError_t memory_take(void **ret, size_t bytes);
 void memory_give(void *p);
 /* Whether all of it is allocated, where it is device memory at all. */
