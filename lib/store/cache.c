@@ -24,11 +24,15 @@ struct entry {
     int pins;
 };
 
-/* DIR/partial/KEY: being written, or left by a writer that was suspended or killed. */
+enum { NAME_SIZE = DIGEST_HEX_SIZE + 24 };
+
+/* DIR/partial/NAME: being written, or left by a writer that was suspended or killed. NAME is the key; where several write one key
+ * at a time, that of the later ones has a number behind it. */
 struct partial {
     struct partial *newer;
-    char key[DIGEST_HEX_SIZE];
-    int64_t bytes; /* on the volume, while nobody writes */
+    char name[NAME_SIZE];
+    int64_t bytes;    /* on the volume, while nobody writes */
+    int64_t promised; /* to the writer: what it may take up on the volume */
     bool busy;
 };
 
@@ -67,19 +71,28 @@ static void forget(struct cache *c, struct entry *e) {
     free(e);
 }
 
-static void slot_dir(const struct cache *c, const char *key, char path[CACHE_PATH_SIZE]) {
-    str_format(path, CACHE_PATH_SIZE, "%s/partial/%s", c->dir, key);
+static void slot_dir(const struct cache *c, const char *name, char path[CACHE_PATH_SIZE]) {
+    str_format(path, CACHE_PATH_SIZE, "%s/partial/%s", c->dir, name);
 }
 
-static int add_size(void *ctx, const char *relative, int64_t size, struct err *err) {
-    (void)relative, (void)err;
-    *(int64_t *)ctx += size;
+struct usage {
+    const char *dir;
+    int64_t bytes; /* that files below it take up on the volume: a file with holes has more */
+};
+
+static int add_usage(void *ctx, const char *relative, int64_t size, struct err *err) {
+    struct usage *u = ctx;
+    char path[CACHE_PATH_SIZE];
+    struct stat st;
+    (void)err;
+    if (str_format(path, sizeof path, "%s/%s", u->dir, relative) && !stat(path, &st))
+        u->bytes += (int64_t)st.st_blocks * 512 < size ? (int64_t)st.st_blocks * 512 : size;
     return 0;
 }
 
 static int64_t bytes_below(const char *dir) {
-    int64_t bytes = 0;
-    return fsio_walk(dir, add_size, &bytes, NULL) ? 0 : bytes;
+    struct usage u = {.dir = dir};
+    return fsio_walk(dir, add_usage, &u, NULL) ? 0 : u.bytes;
 }
 
 /* Out of the list and freed; its directory is the caller's business. */
@@ -91,9 +104,9 @@ static void forget_partial(struct cache *c, struct partial *p) {
     free(p);
 }
 
-static struct partial *find_partial(const struct cache *c, const char *key) {
+static struct partial *find_partial(const struct cache *c, const char *name) {
     struct partial *p = c->partials;
-    while (p && strcmp(p->key, key) != 0)
+    while (p && strcmp(p->name, name) != 0)
         p = p->newer;
     return p;
 }
@@ -106,7 +119,7 @@ static bool drop_left(struct cache *c) {
         p = p->newer;
     if (!p)
         return false;
-    slot_dir(c, p->key, dir);
+    slot_dir(c, p->name, dir);
     (void)fsio_remove_tree(dir, NULL);
     c->stats.used_bytes -= p->bytes;
     forget_partial(c, p);
@@ -114,13 +127,13 @@ static bool drop_left(struct cache *c) {
 }
 
 /* A partial, newest and not busy; NULL when out of memory. */
-static struct partial *add_partial(struct cache *c, const char *key, int64_t bytes) {
+static struct partial *add_partial(struct cache *c, const char *name, int64_t bytes) {
     struct partial **at = &c->partials, *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
     while (*at)
         at = &(*at)->newer;
-    str_copy(p->key, sizeof p->key, key);
+    str_copy(p->name, sizeof p->name, name);
     p->bytes = bytes;
     c->stats.used_bytes += bytes;
     *at = p;
@@ -173,15 +186,31 @@ static int fit_limit(struct cache *c, int64_t bytes, struct err *err) {
     return 0;
 }
 
-/* Evict until the volume has `bytes` free. The lock is held. */
+/* What writers were promised and have not taken up yet. The lock is held. */
+static int64_t still_to_come(const struct cache *c) {
+    char dir[CACHE_PATH_SIZE];
+    int64_t bytes = 0;
+    for (const struct partial *p = c->partials; p; p = p->newer) {
+        if (!p->promised)
+            continue;
+        slot_dir(c, p->name, dir);
+        int64_t there = bytes_below(dir);
+        bytes += there < p->promised ? p->promised - there : 0;
+    }
+    return bytes;
+}
+
+/* Evict until the volume has `bytes` free that were not promised to others. The lock is held. */
 static int fit_volume(struct cache *c, int64_t bytes, struct err *err) {
+    int64_t promised = still_to_come(c);
     for (;;) {
         int64_t available = fsio_free_bytes(c->dir);
-        if (available < 0 || available >= bytes)
+        if (available < 0 || available - promised >= bytes)
             return 0;
         if (!evict_one(c))
-            return err_errno(err, ENOSPC, "cache %s: %lld bytes are wanted, its volume has %lld free", c->dir, (long long)bytes,
-                             (long long)available);
+            return err_errno(err, ENOSPC,
+                             "cache %s: %lld bytes are wanted, its volume has %lld free and %lld promised to other files", c->dir,
+                             (long long)bytes, (long long)available, (long long)promised);
     }
 }
 
@@ -255,20 +284,13 @@ static int by_use(const void *a, const void *b) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-struct left {
-    const char *dir;
-    int64_t bytes;
-};
-
 /* Of an atomic write that never ended nobody can make use. */
 static int take_left(void *ctx, const char *relative, int64_t size, struct err *err) {
-    struct left *l = ctx;
+    const struct usage *u = ctx;
     char path[CACHE_PATH_SIZE];
-    (void)err;
-    if (strstr(relative, ".tmp-") && str_format(path, sizeof path, "%s/%s", l->dir, relative))
-        unlink(path);
-    else
-        l->bytes += size;
+    if (!strstr(relative, ".tmp-") || !str_format(path, sizeof path, "%s/%s", u->dir, relative))
+        return add_usage(ctx, relative, size, err);
+    unlink(path);
     return 0;
 }
 
@@ -295,7 +317,7 @@ static int load_partials(struct cache *c, struct err *err) {
     size_t n = rc ? 0 : names_of(dir, names, MAX_NAMES);
     for (size_t i = 0; i < n; i++) {
         slot_dir(c, names[i], path);
-        struct left left = {.dir = path};
+        struct usage left = {.dir = path};
         bool keep = digest_is_hex(names[i]) && !map_get(c->by_key, names[i]) && !fsio_walk(path, take_left, &left, NULL);
         if (!rc && (!keep || !left.bytes))
             rc = fsio_remove_tree(path, err);
@@ -428,29 +450,28 @@ void cache_discard(struct cache *c, const char *key) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Room for the slot, whose directory holds `there` bytes already; p is what was left of it, or NULL. The lock is held. */
+/* Room for a writer of p, where something may have been left. The lock is held. */
 static int set_aside(struct cache *c, struct partial *p, int64_t bytes, struct err *err) {
-    int64_t there = p ? p->bytes : 0;
-    if (p) { /* not to be dropped for its own sake */
-        p->busy = true;
-        p->bytes = 0;
-        c->stats.used_bytes -= there;
-    }
+    int64_t there = p->bytes;
+    p->busy = true; /* not to be dropped for its own sake */
+    p->bytes = 0;
+    c->stats.used_bytes -= there;
     int rc = fit_limit(c, bytes, err);
     if (!rc)
         rc = fit_volume(c, bytes > there ? bytes - there : 0, err);
-    if (!rc)
+    if (!rc) {
+        p->promised = bytes;
         c->stats.used_bytes += bytes;
-    else if (p) {
-        p->busy = false;
-        p->bytes = there;
-        c->stats.used_bytes += there;
+        return 0;
     }
+    p->busy = false;
+    p->bytes = there;
+    c->stats.used_bytes += there;
     return rc;
 }
 
 int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
-    char name[DIGEST_HEX_SIZE + 24], dir[CACHE_PATH_SIZE];
+    char name[NAME_SIZE], dir[CACHE_PATH_SIZE];
     int rc = check_key(c, key, err);
     if (!rc && bytes < 0)
         rc = err_set(err, ERR_INVALID, "cache %s: cannot set aside %lld bytes", c->dir, (long long)bytes);
@@ -459,17 +480,16 @@ int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_
     pthread_mutex_lock(&c->lock);
     struct partial *p = find_partial(c, key);
     bool second = p && p->busy; /* another thread fills this key: a place beside it */
-    if (!p && !(p = add_partial(c, key, 0)))
+    str_format(name, sizeof name, second ? "%s-%llu" : "%s", key, (unsigned long long)c->next_slot++);
+    if ((!p || second) && !(p = add_partial(c, name, 0)))
         rc = err_set(err, ERR_EXHAUSTED, "cache %s: out of memory", c->dir);
-    if (!rc && (rc = set_aside(c, second ? NULL : p, bytes, err)) && !second && !p->bytes)
+    if (!rc && (rc = set_aside(c, p, bytes, err)) && !p->bytes)
         forget_partial(c, p);
-    uint64_t serial = c->next_slot++;
     pthread_mutex_unlock(&c->lock);
     if (rc)
         return rc;
     ret->reserved_bytes = bytes;
     str_copy(ret->key, sizeof ret->key, key);
-    str_format(name, sizeof name, second ? "%s-%llu" : "%s", key, (unsigned long long)serial);
     slot_dir(c, name, dir);
     str_format(ret->path, sizeof ret->path, "%.*s/data", CACHE_PATH_SIZE - 8, dir);
     if ((rc = fsio_mkdirs(dir, err)))
@@ -489,10 +509,26 @@ static int sync_path(const char *path, int flags, int64_t *ret_bytes, struct err
     return rc;
 }
 
-/* The synced file of the slot becomes the entry, or gives way to the one that is there. The lock is held. */
-static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes, const char *path, struct err *err) {
+/* DIR/partial/NAME of a slot, and the name alone. */
+static const char *dir_of(const struct cache_slot *slot, char dir[CACHE_PATH_SIZE]) {
+    str_copy(dir, CACHE_PATH_SIZE, slot->path);
+    *strrchr(dir, '/') = '\0';
+    return fsio_basename(dir);
+}
+
+/* The slot's room counts no more. The lock is held. */
+static void take_back(struct cache *c, struct cache_slot *slot) {
+    char dir[CACHE_PATH_SIZE];
+    struct partial *p = find_partial(c, dir_of(slot, dir));
+    if (p)
+        p->promised = 0;
     c->stats.used_bytes -= slot->reserved_bytes;
     slot->reserved_bytes = 0;
+}
+
+/* The synced file of the slot becomes the entry, or gives way to the one that is there. The lock is held. */
+static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes, const char *path, struct err *err) {
+    take_back(c, slot);
     struct entry *e = map_get(c->by_key, slot->key);
     if (e && fsio_exists(path)) {
         unlink(slot->path);
@@ -542,16 +578,14 @@ int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struc
 /* The slot's room is free again; its directory, removed by now or left, is what the cache counts from here on. */
 static void release(struct cache *c, struct cache_slot *slot, bool leave) {
     char dir[CACHE_PATH_SIZE];
-    str_copy(dir, sizeof dir, slot->path);
-    *strrchr(dir, '/') = '\0';
-    bool own = !strcmp(fsio_basename(dir), slot->key); /* and not the second place of its key */
-    int64_t bytes = leave && own ? bytes_below(dir) : 0;
+    const char *name = dir_of(slot, dir);
+    bool first = !strcmp(name, slot->key); /* and not a later place of its key */
+    int64_t bytes = leave && first ? bytes_below(dir) : 0;
     if (!bytes)
         (void)fsio_remove_tree(dir, NULL);
     pthread_mutex_lock(&c->lock);
-    c->stats.used_bytes -= slot->reserved_bytes;
-    slot->reserved_bytes = 0;
-    struct partial *p = own ? find_partial(c, slot->key) : NULL;
+    take_back(c, slot);
+    struct partial *p = find_partial(c, name);
     if (p)
         forget_partial(c, p);
     if (bytes && !add_partial(c, slot->key, bytes)) /* becomes the newest */

@@ -42,8 +42,9 @@ struct cache_slot {
     int64_t reserved_bytes;
 };
 /* Room for `bytes` under key, evicting the oldest unpinned entries. EXHAUSTED, with the mend, when more is wanted than the limit or
- * the volume gives. Several threads may fill the same key (only one goes on from what is there); the first commit wins. Then
- * commit, abort or suspend, exactly one. */
+ * the volume gives, less what other writers were promised; nothing is set aside on the volume itself, so others than writers of the
+ * cache may still be faster. Several threads may fill the same key (only one goes on from what is there); the first commit wins.
+ * Then commit, abort or suspend, exactly one. */
 int cache_reserve(struct cache *cache, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err);
 /* Sync the file and put it in place, pinned; ret_path (CACHE_PATH_SIZE bytes) is where it stands. It may be larger than reserved if
  * there is room. After an error the slot is gone as after abort. */

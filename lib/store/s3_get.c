@@ -98,9 +98,10 @@ static int open_files(struct download *d, struct err *err) {
         return note(d, "\n", err); /* ends a torn line */
     if (ftruncate(d->part_fd, 0) || ftruncate(d->part_fd, (off_t)d->head.size_bytes))
         return err_errno(err, errno, "cannot write %s", d->part_path);
-    int failed = d->head.size_bytes ? posix_fallocate(d->part_fd, 0, (off_t)d->head.size_bytes) : 0;
-    if (failed)
-        return err_errno(err, failed, "cannot set %lld bytes aside for %s", (long long)d->head.size_bytes, d->part_path);
+    int64_t room = fsio_free_bytes(d->part_path);
+    if (room >= 0 && room < d->head.size_bytes)
+        return err_errno(err, ENOSPC, "%s needs %lld bytes, its volume has %lld free", d->path, (long long)d->head.size_bytes,
+                         (long long)room);
     str_format(line, sizeof line, "%s\n", d->title);
     return note(d, line, err);
 }
@@ -162,9 +163,12 @@ static int transfer(struct download *d, const struct store_watch *watch, struct 
         if (!rc && flying)
             s3_client_wait(d->s3->client, &seen);
     } while (!rc && flying);
-    for (int i = 0; i < S3_CONNECTIONS; i++)
+    for (int i = 0; i < S3_CONNECTIONS; i++) {
+        if (rc && busy[i] && d->calls[i].fetch.sink_errno)
+            rc = err_errno(err, d->calls[i].fetch.sink_errno, "cannot write %s", d->part_path);
         if (busy[i])
             s3_call_done(d->s3->client, &d->calls[i]);
+    }
     return rc;
 }
 

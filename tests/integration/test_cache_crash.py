@@ -68,8 +68,9 @@ class Crash(unittest.TestCase):
         for path in glob.glob(f"{self.folder.name}/objects/partial/*/data.part.journal"):
             with open(path) as f:
                 title, *lines = f.read().split("\n")
-            if title.startswith("brrd-part 2 "):
-                held += [(int(title.split()[2]), int(line.split()[0])) for line in lines[:-1] if re.fullmatch(r"\d+ [0-9a-f]{32}", line)]
+            if lines:  # else killed before the title was whole
+                self.assertRegex(title, "^brrd-part 3 ")
+                held += [(int(title.split()[2]), int(line.split()[0])) for line in lines[:-1] if re.fullmatch(r"\d+ [0-9a-f]{16}", line)]
         return held
 
     def asked(self):
@@ -86,7 +87,7 @@ class Downloads(Crash):
         for i in range(20):
             self.put(f"a/sub/{i}.tsv", 1000 + i, 100 + i)
         self.s3.pace_s = 0.006  # one body at a time, so long after the one before
-        kills = rounds = 0
+        kills = rounds = gone_on = 0
         while kills < KILLS or not rounds:
             with self.s3.lock:
                 self.s3.requests.clear()
@@ -95,6 +96,7 @@ class Downloads(Crash):
             asked = self.asked()
             self.assertEqual([p for p in asked if p in held], [], "a part that had arrived and holds is asked for again")
             self.assertEqual([p for p in asked if p[0] in whole], [], "a file that had arrived is asked for again")
+            gone_on += len(held)
             self.assert_whole()
             if out is None:
                 kills += 1
@@ -104,7 +106,8 @@ class Downloads(Crash):
             self.assertEqual(os.listdir(f"{self.folder.name}/objects/partial"), [], "nothing is left of what has arrived")
             for i, path in enumerate(self.entries()):  # all over again
                 os.unlink(path)
-        print(f"{kills} kills in mid-download, {rounds} times arrived")
+        self.assertGreater(gone_on, 0, "no kill left a part to go on from")
+        print(f"{kills} kills in mid-download, {rounds} times arrived, {gone_on} parts were there already")
 
     def test_a_file_that_was_whole_but_not_in_place_is_not_fetched_again(self):
         self.put("a/1.edf", 9 * MIB, 1)
@@ -139,8 +142,9 @@ class Evictions(Crash):
     LIMIT = 3 * MIB
 
     def used(self):
-        return sum(os.path.getsize(os.path.join(root, f)) for root, _, files in os.walk(f"{self.folder.name}/objects") for f in files
-                   if f != ".lock")
+        """Bytes on the volume; a file in the making has holes."""
+        files = [os.stat(os.path.join(root, f)) for root, _, names in os.walk(f"{self.folder.name}/objects") for f in names if f != ".lock"]
+        return sum(min(f.st_size, 512 * f.st_blocks) for f in files)
 
     def test_a_killed_eviction_serves_nothing_torn_and_keeps_the_limit(self):
         for prefix in "abc":  # two of the three fit

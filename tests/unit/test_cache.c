@@ -318,6 +318,38 @@ static void a_suspended_fill_is_gone_on_with(void **state) {
     cache_close(cache);
 }
 
+/* Room is promised once: what one writer has yet to write is not there for the next. */
+static void a_volume_is_not_promised_twice(void **state) {
+    struct cache *cache = opened(state, INT64_MAX);
+    struct cache_slot one, two, beside;
+    struct err err = {0};
+    char part[CACHE_PATH_SIZE + 8];
+    int64_t most = fsio_free_bytes(in_dir(state, "cache")) / 10 * 6;
+    assert_int_equal(cache_reserve(cache, key_of(1), most, &one, &err), 0);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(cache_reserve(cache, key_of(2), most, &two, &err), ERR_EXHAUSTED);
+        assert_non_null(strstr(err.message, "promised to other files"));
+        assert_int_equal(cache_reserve(cache, key_of(1), most, &beside, &err), ERR_EXHAUSTED); /* nor to another writer of it */
+        str_format(part, sizeof part, "%s.part", one.path);
+        FILE *f = fopen(part, "w"); /* holes are not written */
+        assert_non_null(f);
+        assert_int_equal(ftruncate(fileno(f), most), 0);
+        fclose(f);
+        cache_suspend(cache, &one);
+        assert_int_equal(stats_of(cache).used_bytes, 0);
+        assert_int_equal(cache_reserve(cache, key_of(1), most, &one, &err), 0);
+    }
+    cache_abort(cache, &one);
+    assert_int_equal(cache_reserve(cache, key_of(2), most, &two, &err), 0);
+    cache_abort(cache, &two);
+    assert_int_equal(cache_reserve(cache, key_of(3), 10, &one, &err), 0); /* beside one that was taken up */
+    put_file(one.path, "0123456789", 10);
+    assert_int_equal(cache_reserve(cache, key_of(2), most, &two, &err), 0);
+    assert_int_equal(cache_commit(cache, &one, part, &err), 0);
+    cache_abort(cache, &two);
+    cache_close(cache);
+}
+
 static void what_was_left_goes_before_entries_do(void **state) {
     struct cache *cache = opened(state, 300);
     struct cache_slot slot;
@@ -441,6 +473,7 @@ int main(void) {
         in_temp_dir(entries_and_their_order_of_use_outlive_the_process),
         in_temp_dir(a_process_killed_in_a_fill_leaves_no_torn_entry),
         in_temp_dir(a_suspended_fill_is_gone_on_with),
+        in_temp_dir(a_volume_is_not_promised_twice),
         in_temp_dir(what_was_left_goes_before_entries_do),
         in_temp_dir(a_discarded_entry_is_gone_unless_others_use_it),
         in_temp_dir(a_file_removed_behind_its_back_is_a_miss_and_can_be_filled_again),
