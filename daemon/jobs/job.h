@@ -44,7 +44,7 @@ struct job {
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
-    struct task_progress progress; /* of the running attempt; not stored */
+    struct task_progress progress; /* of the newest attempt; stored: step, steps, epoch, epochs, loss */
     int watchers;                  /* for the owner's use */
 };
 

@@ -21,7 +21,7 @@ static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; 
                              " created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, "
                              "directory TEXT, data_root TEXT,"
                              " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT, energy_j "
-                             "REAL);"
+                             "REAL, step INTEGER, steps INTEGER, epoch INTEGER, epochs INTEGER, loss REAL);"
                              "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 "
                              "TEXT, bytes INTEGER, metric REAL,"
                              " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
@@ -35,14 +35,18 @@ static int failed(struct jobdb *db, const char *what, struct err *err) {
                    code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
 }
 
-/* Databases of earlier versions lack the newest column. */
+/* Databases of earlier versions lack the newest columns. */
 static int add_columns(struct jobdb *db, struct err *err) {
-    sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(db->db, "SELECT energy_j FROM jobs LIMIT 0", -1, &st, NULL) == SQLITE_OK ||
-                     sqlite3_exec(db->db, "ALTER TABLE jobs ADD COLUMN energy_j REAL", NULL, NULL, NULL) == SQLITE_OK
-                 ? 0
-                 : failed(db, "cannot bring it up to this version", err);
-    sqlite3_finalize(st);
+    static const char *const newer[][2] = {{"energy_j", "REAL"}, {"step", "INTEGER"},   {"steps", "INTEGER"},
+                                           {"epoch", "INTEGER"}, {"epochs", "INTEGER"}, {"loss", "REAL"}};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof newer / sizeof *newer; i++) {
+        char sql[80];
+        str_format(sql, sizeof sql, "ALTER TABLE jobs ADD COLUMN %s %s", newer[i][0], newer[i][1]);
+        if (sqlite3_table_column_metadata(db->db, NULL, "jobs", newer[i][0], NULL, NULL, NULL, NULL, NULL) != SQLITE_OK &&
+            sqlite3_exec(db->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+            rc = failed(db, "cannot bring it up to this version", err);
+    }
     return rc;
 }
 
@@ -84,6 +88,16 @@ static void bind_text(sqlite3_stmt *st, int i, const char *text) {
     sqlite3_bind_text(st, i, text ? text : "", -1, SQLITE_TRANSIENT);
 }
 
+/* NaN: nothing is known. */
+static void bind_real(sqlite3_stmt *st, int i, double value) {
+    if (!isnan(value))
+        sqlite3_bind_double(st, i, value);
+}
+
+static double column_real(sqlite3_stmt *st, int i) {
+    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
+}
+
 /* Run a prepared statement that returns no rows. */
 static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct err *err) {
     int rc = sqlite3_step(st) == SQLITE_DONE ? 0 : failed(db, what, err);
@@ -93,8 +107,8 @@ static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct e
 
 int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1, &st,
-                           NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1,
+                           &st, NULL) != SQLITE_OK)
         return failed(db, "cannot save a job", err);
     bind_text(st, 1, job->id);
     sqlite3_bind_int64(st, 2, job->sequence);
@@ -117,8 +131,12 @@ int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
     bind_text(st, 19, job->result);
     bind_text(st, 20, job->best);
     bind_text(st, 21, job->last);
-    if (!isnan(job->energy_j))
-        sqlite3_bind_double(st, 22, job->energy_j);
+    bind_real(st, 22, job->energy_j);
+    sqlite3_bind_int64(st, 23, job->progress.step);
+    sqlite3_bind_int64(st, 24, job->progress.steps);
+    sqlite3_bind_int64(st, 25, job->progress.epoch);
+    sqlite3_bind_int64(st, 26, job->progress.epochs);
+    bind_real(st, 27, job->progress.loss);
     return finish(db, st, "cannot save a job", err);
 }
 
@@ -153,8 +171,12 @@ static struct job *read_job(sqlite3_stmt *st) {
     job->result = *column(st, 18) ? strdup(column(st, 18)) : NULL;
     str_copy(job->best, sizeof job->best, column(st, 19));
     str_copy(job->last, sizeof job->last, column(st, 20));
-    if (sqlite3_column_type(st, 21) != SQLITE_NULL)
-        job->energy_j = sqlite3_column_double(st, 21);
+    job->energy_j = column_real(st, 21);
+    job->progress.step = sqlite3_column_int64(st, 22);
+    job->progress.steps = sqlite3_column_int64(st, 23);
+    job->progress.epoch = sqlite3_column_int64(st, 24);
+    job->progress.epochs = sqlite3_column_int64(st, 25);
+    job->progress.loss = column_real(st, 26);
     if (job->yaml && job->file && job->overrides && job->request_id)
         return job;
     job_free(job);
@@ -188,10 +210,7 @@ int jobdb_add_checkpoint(struct jobdb *db, const char *job_id, const struct task
     bind_text(st, 4, c->path);
     bind_text(st, 5, c->sha256);
     sqlite3_bind_int64(st, 6, c->bytes);
-    if (isnan(c->metric))
-        sqlite3_bind_null(st, 7);
-    else
-        sqlite3_bind_double(st, 7, c->metric);
+    bind_real(st, 7, c->metric);
     bind_text(st, 8, c->metric_name);
     sqlite3_bind_int(st, 9, c->best);
     sqlite3_bind_int64(st, 10, now_ms);
@@ -217,7 +236,7 @@ int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *c
         str_copy(c.c.path, sizeof c.c.path, column(st, 3));
         str_copy(c.c.sha256, sizeof c.c.sha256, column(st, 4));
         c.c.bytes = sqlite3_column_int64(st, 5);
-        c.c.metric = sqlite3_column_type(st, 6) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 6);
+        c.c.metric = column_real(st, 6);
         str_copy(c.c.metric_name, sizeof c.c.metric_name, column(st, 7));
         c.c.best = sqlite3_column_int(st, 8) != 0;
         c.pinned = sqlite3_column_type(st, 10) != SQLITE_NULL;

@@ -133,7 +133,8 @@ def check_found_bad_at_start(machine, job):
 
 def check_finished_elsewhere(machine, job):
     with sqlite3.connect(os.path.join(machine.tmp, "jobs.sqlite")) as db:
-        db.execute("ALTER TABLE jobs DROP COLUMN energy_j")  # as an earlier version left it
+        for column in ("energy_j", "step", "steps", "epoch", "epochs", "loss"):  # as an earlier version left it
+            db.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
     db.close()
     daemon = machine.start("cpu")
     done = daemon.wait(job, lambda j: j["state"] in ("succeeded", "failed"))

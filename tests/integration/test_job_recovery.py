@@ -21,12 +21,15 @@ def main():
         code, plain, err = d.submit(*sets)
         assert code == 0 and plain["state"] == "succeeded", (plain, err)
         want = weights(plain["checkpoint"])
+        course = [d.job(plain["job"])[key] for key in ("step", "steps", "loss")]
+        assert course[:2] == [STEPS, STEPS] and course[2] > 0, course
 
         code, job, err = d.submit(*sets, watch=False)
         assert code == 0, err
         d.wait(job["job"], lambda j: j["state"] == "running" and j["step"] >= 25)
         d.kill()
         d.start()
+        assert [d.job(plain["job"])[key] for key in ("step", "steps", "loss")] == course, "where a job of an earlier life ended"
         end = d.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
         assert end["state"] == "succeeded", end
         assert weights(end["checkpoint"]) == want, "weights differ after kill -9"
