@@ -84,9 +84,9 @@ int cuda_column_sums(struct stream *s, const struct tensor *dy, float *dbias, st
     c.rows = tensor_rows(dy);
     c.cols = dy->dim[dy->rank - 1];
     c.x = act_of(dy);
-    c.shares = (float *)cuda_scratch(s, cuda_columns_size(&c), err);
-    if (!c.shares)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, cuda_columns_size(&c), (void **)&c.shares, err);
+    if (rc)
+        return rc;
     cuda_columns_run(s, &c);
     cuda_columns_add(s, &c, dbias, NULL);
     return 0;

@@ -196,9 +196,9 @@ static int through_cudnn(struct stream *s, struct cudnn_convolution *c, const st
     struct cuda_area area = {NULL, 0};
     cuda_take(&area, weights);
     cuda_take(&area, workspace);
-    area.base = (char *)cuda_scratch(s, area.used, err);
-    if (!area.base)
-        return ERR_EXHAUSTED;
+    rc = cuda_scratch(s, area.used, (void **)&area.base, err);
+    if (rc)
+        return rc;
     area.used = 0;
     struct act packed = {cuda_take(&area, weights), c->k * c->ci, bf16};
     c->w = packed.data;
@@ -232,13 +232,13 @@ extern "C" int cuda_conv1d(struct stream *s, const struct conv1d_args *a, struct
     size_t weights = (size_t)(a->w.dim[0] * t.pitch) * dtype_bytes(a->x.dtype);
     cuda_take(&area, weights);
     cuda_take(&area, column_bytes(&t));
-    area.base = (char *)cuda_scratch(s, area.used, err);
-    if (!area.base)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, area.used, (void **)&area.base, err);
+    if (rc)
+        return rc;
     area.used = 0;
     struct act packed = {cuda_take(&area, weights), t.pitch, a->x.dtype == DTYPE_BF16};
     pack(s, &a->w, packed, false);
-    int rc = product_rows(s, &t, &a->y, packed, cuda_take(&area, column_bytes(&t)), err);
+    rc = product_rows(s, &t, &a->y, packed, cuda_take(&area, column_bytes(&t)), err);
     if (!rc)
         cuda_bias_relu(s, &a->y, (const float *)a->bias.data, a->relu);
     return rc;
@@ -279,8 +279,9 @@ static int gradient_room(struct stream *s, size_t packed, size_t sums, size_t co
         ret->packed = cuda_take(&area, packed);
         ret->sums = (float *)cuda_take(&area, sums);
         ret->columns = cuda_take(&area, columns);
-        if (!pass && !(area.base = (char *)cuda_scratch(s, area.used, err)))
-            return ERR_EXHAUSTED;
+        int rc = pass ? 0 : cuda_scratch(s, area.used, (void **)&area.base, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -318,12 +319,13 @@ extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backwa
 
 extern "C" int cuda_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
     int64_t ci = a->w.dim[0], pitch = padded(2 * a->w.dim[1]);
-    void *scratch = cuda_scratch(s, (size_t)(ci * pitch) * dtype_bytes(a->x.dtype), err);
-    if (!scratch)
-        return ERR_EXHAUSTED;
+    void *scratch = NULL;
+    int rc = cuda_scratch(s, (size_t)(ci * pitch) * dtype_bytes(a->x.dtype), &scratch, err);
+    if (rc)
+        return rc;
     struct act packed = {scratch, pitch, a->x.dtype == DTYPE_BF16};
     pack(s, &a->w, packed, false);
-    int rc = pairs_product(s, &a->x, &a->y, packed, err);
+    rc = pairs_product(s, &a->x, &a->y, packed, err);
     if (!rc)
         cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
     return rc;
@@ -355,9 +357,9 @@ static int weights_of(struct stream *s, const struct tensor *w, bool bf16, struc
     if (!bf16)
         return 0;
     ret->ld = padded(w->dim[1]);
-    ret->data = cuda_scratch(s, (size_t)(w->dim[0] * ret->ld) * 2, err);
-    if (!ret->data)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, (size_t)(w->dim[0] * ret->ld) * 2, &ret->data, err);
+    if (rc)
+        return rc;
     pack(s, w, *ret, false);
     return 0;
 }

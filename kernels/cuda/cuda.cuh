@@ -42,7 +42,7 @@ int cuda_failed(struct device *dev, const char *what, cudaError_t code, struct e
 /* Makes the device current on the calling thread. */
 int cuda_enter(struct device *dev, const char *what, struct err *err);
 /* Scratch of at least `bytes`, 256-byte aligned, not zeroed, valid until the next op on the stream; grows and then stays. */
-void *cuda_scratch(struct stream *s, size_t bytes, struct err *err);
+int cuda_scratch(struct stream *s, size_t bytes, void **ret, struct err *err);
 /* Queues a copy of `bytes` host bytes to device memory; the host memory is free on return. Cannot be recorded. */
 int cuda_upload(struct stream *s, void *dst, const void *host, size_t bytes, struct err *err);
 

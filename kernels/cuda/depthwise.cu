@@ -189,8 +189,10 @@ extern "C" int cuda_conv1d_depthwise(struct stream *s, const struct conv1d_depth
     struct depthwise_job j = job_of(&a->x, &a->w, a->pad_left, a->reverse);
     size_t bytes = (size_t)j.batch * sizeof(int32_t);
     if (a->lengths) {
-        void *lengths = cuda_scratch(s, bytes, err);
-        int rc = lengths ? cuda_upload(s, lengths, a->lengths, bytes, err) : ERR_EXHAUSTED;
+        void *lengths = NULL;
+        int rc = cuda_scratch(s, bytes, &lengths, err);
+        if (!rc)
+            rc = cuda_upload(s, lengths, a->lengths, bytes, err);
         if (rc)
             return rc;
         j.lengths = (const int32_t *)lengths;
@@ -213,15 +215,16 @@ extern "C" int cuda_conv1d_depthwise_backward(struct stream *s, const struct con
     int64_t count = j.batch * j.length * j.channels;
     size_t bytes = (size_t)j.batch * sizeof(int32_t);
     struct cuda_area area = {NULL, 0};
+    int rc = 0;
     for (int pass = 0; pass < 2; pass++) {
         area.used = 0;
         j.gp.data = cuda_take(&area, (size_t)count * sizeof(float));
         j.shares = (float *)cuda_take(&area, (size_t)(j.stretches * (j.taps + 1) * j.channels) * sizeof(float));
         j.lengths = (const int32_t *)cuda_take(&area, bytes);
-        if (!pass && !(area.base = (char *)cuda_scratch(s, area.used, err)))
-            return ERR_EXHAUSTED;
+        if (!pass && (rc = cuda_scratch(s, area.used, (void **)&area.base, err)))
+            return rc;
     }
-    int rc = a->lengths ? cuda_upload(s, (void *)j.lengths, a->lengths, bytes, err) : 0;
+    rc = a->lengths ? cuda_upload(s, (void *)j.lengths, a->lengths, bytes, err) : 0;
     if (rc)
         return rc;
     j.lengths = a->lengths ? j.lengths : NULL;

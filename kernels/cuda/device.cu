@@ -252,30 +252,33 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
     return rc;
 }
 
-void *cuda_scratch(struct stream *s, size_t bytes, struct err *err) {
+/* More scratch than there is. */
+static int grow_scratch(struct stream *s, size_t bytes, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
-    if (bytes <= cs->scratch_bytes)
-        return cs->scratch;
-    if (s->recording) {
-        err_set(err, ERR_PRECONDITION, "%s: recorded work must have run once before: it asks for new scratch",
-                s->device->info.name);
-        return NULL;
-    }
+    if (s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: recorded work must have run once before: it asks for new scratch",
+                       s->device->info.name);
     cudaError_t code = cudaStreamSynchronize(cs->stream); /* earlier ops may still use what is given back */
-    if (code != cudaSuccess) {
-        cuda_failed(s->device, "growing scratch", code, err);
-        return NULL;
-    }
+    if (code != cudaSuccess)
+        return cuda_failed(s->device, "growing scratch", code, err);
     if (cs->scratch)
         cuda_free(s->device, cs->scratch);
     cs->scratch = NULL;
     cs->scratch_bytes = 0;
     stream_new_epoch(s);
-    if (cuda_alloc(s->device, bytes, &cs->scratch, err))
-        return NULL;
+    int rc = cuda_alloc(s->device, bytes, &cs->scratch, err);
+    if (rc)
+        return rc;
     __atomic_add_fetch(&s->device->allocations, 1, __ATOMIC_RELAXED);
     cs->scratch_bytes = bytes;
-    return cs->scratch;
+    return 0;
+}
+
+int cuda_scratch(struct stream *s, size_t bytes, void **ret, struct err *err) {
+    struct cuda_stream *cs = cuda_stream(s);
+    int rc = bytes > cs->scratch_bytes ? grow_scratch(s, bytes, err) : 0;
+    *ret = cs->scratch;
+    return rc;
 }
 
 static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {

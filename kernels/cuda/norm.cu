@@ -65,9 +65,9 @@ static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool trai
     j.eps = a->eps;
     j.momentum = a->momentum;
     size_t shares = cuda_columns_size(&j.sums);
-    j.sums.shares = (float *)cuda_scratch(s, shares + (size_t)(2 * j.sums.cols) * sizeof(float), err);
-    if (!j.sums.shares)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, shares + (size_t)(2 * j.sums.cols) * sizeof(float), (void **)&j.sums.shares, err);
+    if (rc)
+        return rc;
     j.scale_shift = j.sums.shares + shares / sizeof(float);
     cudaStream_t stream = cuda_stream(s)->stream;
     if (training) {
@@ -136,9 +136,9 @@ extern "C" int cuda_batchnorm_backward(struct stream *s, const struct batchnorm_
     j.dweight = (float *)a->dweight.data;
     j.dbias = (float *)a->dbias.data;
     size_t shares = cuda_columns_size(&j.sums);
-    j.sums.shares = (float *)cuda_scratch(s, shares + (size_t)(3 * j.sums.cols) * sizeof(float), err);
-    if (!j.sums.shares)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, shares + (size_t)(3 * j.sums.cols) * sizeof(float), (void **)&j.sums.shares, err);
+    if (rc)
+        return rc;
     j.k = j.sums.shares + shares / sizeof(float);
     cudaStream_t stream = cuda_stream(s)->stream;
     cuda_columns_run(s, &j.sums);
@@ -226,9 +226,9 @@ extern "C" int cuda_layernorm_backward(struct stream *s, const struct layernorm_
     c.g = act_of(&a->dy);
     c.mean = (const float *)a->save_mean.data;
     c.rstd = (const float *)a->save_rstd.data;
-    c.shares = (float *)cuda_scratch(s, cuda_columns_size(&c), err);
-    if (!c.shares)
-        return ERR_EXHAUSTED;
+    int rc = cuda_scratch(s, cuda_columns_size(&c), (void **)&c.shares, err);
+    if (rc)
+        return rc;
     cuda_columns_run(s, &c); /* before dx, which may lie over dy */
     cuda_columns_add(s, &c, (float *)a->dweight.data, (float *)a->dbias.data);
     CUDA_LAUNCH(layernorm_gradient, (unsigned)c.rows, THREADS, cuda_stream(s)->stream, c, (const float *)a->weight.data,

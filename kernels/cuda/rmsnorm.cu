@@ -84,9 +84,9 @@ extern "C" int cuda_rmsnorm_gated_backward(struct stream *s, const struct rmsnor
     c.g = j.dout;
     c.rstd = j.rstd;
     if (tensor_present(&a->dweight)) { /* before dy and dz, which may lie over the inputs */
-        c.shares = (float *)cuda_scratch(s, cuda_columns_size(&c), err);
-        if (!c.shares)
-            return ERR_EXHAUSTED;
+        int rc = cuda_scratch(s, cuda_columns_size(&c), (void **)&c.shares, err);
+        if (rc)
+            return rc;
         cuda_columns_run(s, &c);
         cuda_columns_add(s, &c, (float *)a->dweight.data, NULL);
     }

@@ -130,8 +130,10 @@ struct scan_job ssd_job(const struct ssd_args *a) {
 int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengths, struct err *err) {
     size_t bytes = (size_t)j->batch * sizeof(int32_t);
     if (host_lengths) {
-        void *lengths = cuda_scratch(s, bytes, err);
-        int rc = lengths ? cuda_upload(s, lengths, host_lengths, bytes, err) : ERR_EXHAUSTED;
+        void *lengths = NULL;
+        int rc = cuda_scratch(s, bytes, &lengths, err);
+        if (!rc)
+            rc = cuda_upload(s, lengths, host_lengths, bytes, err);
         if (rc)
             return rc;
         j->lengths = (const int32_t *)lengths;
@@ -197,12 +199,13 @@ int scan_backward(struct stream *s, struct scan_job *j, const int32_t *host_leng
     int64_t rows = cuda_min(j->batch, MOST_ROWS);
     while (rows > 1 && lay_out(j, rows, NULL, &lengths, &pre) > ROOM_BYTES)
         rows = (rows + 1) / 2;
-    char *scratch = (char *)cuda_scratch(s, lay_out(j, rows, NULL, &lengths, &pre), err);
-    if (!scratch)
-        return ERR_EXHAUSTED;
-    lay_out(j, rows, scratch, &lengths, &pre);
+    void *scratch = NULL;
+    int rc = cuda_scratch(s, lay_out(j, rows, NULL, &lengths, &pre), &scratch, err);
+    if (rc)
+        return rc;
+    lay_out(j, rows, (char *)scratch, &lengths, &pre);
     if (host_lengths) {
-        int rc = cuda_upload(s, lengths, host_lengths, (size_t)j->batch * sizeof(int32_t), err);
+        rc = cuda_upload(s, lengths, host_lengths, (size_t)j->batch * sizeof(int32_t), err);
         if (rc)
             return rc;
         j->lengths = (const int32_t *)lengths;

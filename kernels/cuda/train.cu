@@ -74,9 +74,10 @@ static __global__ void add_pairs(const double *pairs, int64_t n, double *pair, b
 
 extern "C" int cuda_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     int64_t b = a->logits.dim[0];
-    double *pairs = (double *)cuda_scratch(s, (size_t)b * 2 * sizeof(double), err);
-    if (!pairs)
-        return ERR_EXHAUSTED;
+    double *pairs = NULL;
+    int rc = cuda_scratch(s, (size_t)b * 2 * sizeof(double), (void **)&pairs, err);
+    if (rc)
+        return rc;
     struct loss_job j = {(const float *)a->logits.data,
                          (const uint8_t *)a->labels.data,
                          (const uint8_t *)a->mask.data,
@@ -110,9 +111,10 @@ static __global__ void squares_kernel(const float *x, int64_t n, double *pairs) 
 
 extern "C" int cuda_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     int64_t n = a->x.dim[0], blocks = cuda_min(cuda_ceil(n, THREADS), NORM_BLOCKS);
-    double *pairs = (double *)cuda_scratch(s, (size_t)blocks * 2 * sizeof(double), err);
-    if (!pairs)
-        return ERR_EXHAUSTED;
+    double *pairs = NULL;
+    int rc = cuda_scratch(s, (size_t)blocks * 2 * sizeof(double), (void **)&pairs, err);
+    if (rc)
+        return rc;
     cudaStream_t stream = cuda_stream(s)->stream;
     CUDA_LAUNCH(squares_kernel, (unsigned)blocks, THREADS, stream, (const float *)a->x.data, n, pairs);
     CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, blocks, a->sum_squares, true);
