@@ -15,13 +15,14 @@ static const struct {
                       [CRC_32C] = {0x82f63b78, 32, "CRC-32C"},
                       [CRC_32] = {0xedb88320, 32, "CRC-32"}};
 
-enum { BLOCK = 64, WORDS = BLOCK / 16, SLICES = 8 };
+enum { BLOCK = 64, WORDS = BLOCK / 16, LANES = 4, SLICES = 8 };
 
 struct crc {
     enum crc_kind kind;
-    bool folding;                     /* whole blocks so far are congruent to `folded`, else they are in `sum` */
-    uint64_t sum;                     /* of what is not folded, without its end */
-    uint64_t folded[WORDS][2], by[4]; /* x^n for 64 bytes further (low, high half), for 16 bytes */
+    bool folding; /* whole blocks so far are congruent to `folded`, else they are in `sum` */
+    uint64_t sum; /* of what is not folded, without its end */
+    uint64_t folded[WORDS][2];
+    uint64_t by[3][2]; /* x^n (low, high half) for a word further, a block, LANES blocks */
     unsigned char rest[BLOCK];
     size_t rest_len;
     uint64_t (*tables)[256]; /* SLICES of them; NULL where blocks are folded */
@@ -59,13 +60,36 @@ static inline __attribute__((always_inline, target("pclmul"))) __m128i fold(__m1
     return _mm_clmulepi64_si128(word, by, 0x00) ^ _mm_clmulepi64_si128(word, by, 0x11) ^ next;
 }
 
-/* A block as one vector. */
-static __attribute__((target("vpclmulqdq,avx512f"))) void fold_wide(struct crc *c, const unsigned char *data, size_t blocks) {
-    const __m512i by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)c->by));
+#define WIDE __attribute__((target("vpclmulqdq,avx512f")))
+
+static inline WIDE __attribute__((always_inline)) __m512i fold_block(__m512i block, __m512i by, __m512i next) {
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(block, by, 0x00), _mm512_clmulepi64_epi128(block, by, 0x11), next,
+                                     0x96);
+}
+
+static inline WIDE __m512i broadcast(const uint64_t by[2]) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)by));
+}
+
+/* A block as one vector. One fold waits for the one before, so LANES of them are under way. */
+static WIDE void fold_wide(struct crc *c, const unsigned char *data, size_t blocks) {
+    const __m512i by = broadcast(c->by[1]), far = broadcast(c->by[2]);
     __m512i w = _mm512_loadu_si512(c->folded);
+    if (blocks >= 2 * LANES) {
+        __m512i lane[LANES] = {w};
+        for (int i = 1; i < LANES; i++, blocks--, data += BLOCK)
+            lane[i] = _mm512_loadu_si512(data);
+        for (; blocks >= LANES; blocks -= LANES, data += (size_t)LANES * BLOCK) {
+#pragma GCC unroll 4
+            for (int i = 0; i < LANES; i++)
+                lane[i] = fold_block(lane[i], far, _mm512_loadu_si512(data + i * BLOCK));
+        }
+        w = lane[0];
+        for (int i = 1; i < LANES; i++)
+            w = fold_block(w, by, lane[i]);
+    }
     for (; blocks; blocks--, data += BLOCK)
-        w = _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(w, by, 0x00), _mm512_clmulepi64_epi128(w, by, 0x11),
-                                      _mm512_loadu_si512(data), 0x96);
+        w = fold_block(w, by, _mm512_loadu_si512(data));
     _mm512_storeu_si512(c->folded, w);
 }
 
@@ -74,7 +98,7 @@ static __attribute__((target("pclmul"))) void fold_blocks(struct crc *c, const u
         fold_wide(c, data, blocks);
         return;
     }
-    const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)c->by);
+    const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)c->by[1]);
     __m128i w[WORDS];
     memcpy(w, c->folded, sizeof w);
     for (; blocks; blocks--, data += BLOCK) {
@@ -87,7 +111,7 @@ static __attribute__((target("pclmul"))) void fold_blocks(struct crc *c, const u
 
 /* The sum of all blocks. */
 static __attribute__((target("pclmul"))) void unfold(struct crc *c) {
-    const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)(c->by + 2));
+    const __m128i by = _mm_loadu_si128((const __m128i *)(const void *)c->by[0]);
     __m128i w[WORDS];
     memcpy(w, c->folded, sizeof w);
     for (int i = 1; i < WORDS; i++)
@@ -129,9 +153,11 @@ struct crc *crc_new(enum crc_kind kind, bool plain) {
     c->kind = kind;
     c->sum = ones(kind);
     if (!plain && can_fold()) {
-        const int n[4] = {512 + 63, 512 - 1, 128 + 63, 128 - 1}; /* a product of reflected halves is one x too many */
-        for (int i = 0; i < 4; i++)
-            c->by[i] = power(kind, n[i]);
+        static const int bits[3] = {128, 8 * BLOCK, 8 * LANES * BLOCK};
+        for (int i = 0; i < 3; i++) {
+            c->by[i][0] = power(kind, bits[i] + 63); /* a product of reflected halves is one x too many */
+            c->by[i][1] = power(kind, bits[i] - 1);
+        }
     } else if ((c->tables = malloc(SLICES * sizeof *c->tables))) {
         fill_tables(c);
     } else {
