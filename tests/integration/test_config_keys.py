@@ -45,7 +45,7 @@ def jobs():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21)
         source, tcp = f"data.source=file://{tmp}/eeg", free_port()
-        d = Daemon(tmp, ["jobs.max_queued=1", "jobs.default_wall_clock=4s", "jobs.keep_finished=2s", "limits.memory=64MiB", "log.format=json",
+        d = Daemon(tmp, ["jobs.max_queued=1", "jobs.default_wall_clock=10s", "jobs.keep_finished=2s", "limits.memory=64MiB", "log.format=json",
                          f"listen.tcp=127.0.0.1:{tcp}", "devices_cpu_threads=1"]).start()
         assert d.ctl("version", "--endpoint", f"127.0.0.1:{tcp}")[0] == 0
         assert "1 thread" in d.ctl("devices")[1], d.ctl("devices")
