@@ -1,6 +1,5 @@
 #include "store/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,8 +13,9 @@
 #include "base/fsio.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "store/partials.h"
 
-enum { MAX_ENTRIES = 1 << 20, MAX_LEFT = 64, SHARD_DIGITS = 2 };
+enum { MAX_ENTRIES = 1 << 20, SHARD_DIGITS = 2 };
 
 struct entry {
     struct entry *older, *newer; /* by last use */
@@ -24,26 +24,14 @@ struct entry {
     int pins;
 };
 
-enum { NAME_SIZE = DIGEST_HEX_SIZE + 24 };
-
-/* DIR/partial/NAME: being written, or left by a writer that was suspended or killed. NAME is the key; where several write one key
- * at a time, that of the later ones has a number behind it. */
-struct partial {
-    struct partial *newer;
-    char name[NAME_SIZE];
-    int64_t bytes;    /* on the volume, while nobody writes */
-    int64_t promised; /* to the writer: what it may take up on the volume */
-    bool busy;
-};
-
 struct cache {
     pthread_mutex_t lock; /* everything below; held over unlink and rename, never over reads, writes or syncs */
     char dir[CACHE_PATH_SIZE - 160];
     int lock_fd;
     struct map *by_key;
     struct entry *oldest, *newest;
-    struct partial *partials; /* oldest first */
-    struct cache_stats stats;
+    struct partials partials;
+    struct cache_stats stats; /* used_bytes: of entries alone */
     uint64_t next_slot;
 };
 
@@ -71,89 +59,11 @@ static void forget(struct cache *c, struct entry *e) {
     free(e);
 }
 
-static void slot_dir(const struct cache *c, const char *name, char path[CACHE_PATH_SIZE]) {
-    str_format(path, CACHE_PATH_SIZE, "%s/partial/%s", c->dir, name);
-}
-
-struct usage {
-    const char *dir;
-    int64_t bytes; /* that files below it take up on the volume: a file with holes has more */
-};
-
-static int add_usage(void *ctx, const char *relative, int64_t size, struct err *err) {
-    struct usage *u = ctx;
-    char path[CACHE_PATH_SIZE];
-    struct stat st;
-    (void)err;
-    if (str_format(path, sizeof path, "%s/%s", u->dir, relative) && !stat(path, &st))
-        u->bytes += (int64_t)st.st_blocks * 512 < size ? (int64_t)st.st_blocks * 512 : size;
-    return 0;
-}
-
-static int64_t bytes_below(const char *dir) {
-    struct usage u = {.dir = dir};
-    return fsio_walk(dir, add_usage, &u, NULL) ? 0 : u.bytes;
-}
-
-/* Out of the list and freed; its directory is the caller's business. */
-static void forget_partial(struct cache *c, struct partial *p) {
-    struct partial **at = &c->partials;
-    while (*at != p)
-        at = &(*at)->newer;
-    *at = p->newer;
-    free(p);
-}
-
-static struct partial *find_partial(const struct cache *c, const char *name) {
-    struct partial *p = c->partials;
-    while (p && strcmp(p->name, name) != 0)
-        p = p->newer;
-    return p;
-}
-
-/* Drop the oldest of what writers left; false when there is none. */
-static bool drop_left(struct cache *c) {
-    char dir[CACHE_PATH_SIZE];
-    struct partial *p = c->partials;
-    while (p && p->busy)
-        p = p->newer;
-    if (!p)
-        return false;
-    slot_dir(c, p->name, dir);
-    (void)fsio_remove_tree(dir, NULL);
-    c->stats.used_bytes -= p->bytes;
-    forget_partial(c, p);
-    return true;
-}
-
-/* A partial, newest and not busy; NULL when out of memory. */
-static struct partial *add_partial(struct cache *c, const char *name, int64_t bytes) {
-    struct partial **at = &c->partials, *p = calloc(1, sizeof *p);
-    if (!p)
-        return NULL;
-    while (*at)
-        at = &(*at)->newer;
-    str_copy(p->name, sizeof p->name, name);
-    p->bytes = bytes;
-    c->stats.used_bytes += bytes;
-    *at = p;
-    return p;
-}
-
-/* At most MAX_LEFT of what writers left. */
-static void bound_left(struct cache *c) {
-    int n = 0;
-    for (const struct partial *p = c->partials; p; p = p->newer)
-        n += !p->busy;
-    while (n-- > MAX_LEFT)
-        drop_left(c);
-}
-
 /* Drop what a writer left, else the oldest entry nobody uses; false when there is none. */
 static bool evict_one(struct cache *c) {
     char path[CACHE_PATH_SIZE];
     struct entry *e = c->oldest;
-    if (drop_left(c))
+    if (partials_drop(&c->partials))
         return true;
     while (e && e->pins)
         e = e->newer;
@@ -166,6 +76,8 @@ static bool evict_one(struct cache *c) {
     return true;
 }
 
+static int64_t used_bytes(const struct cache *c) { return c->stats.used_bytes + partials_bytes(&c->partials); }
+
 static int no_room(struct cache *c, int64_t bytes, struct err *err) {
     if (bytes > c->stats.capacity_bytes)
         return err_set(err, ERR_EXHAUSTED, "cache %s: %lld bytes are wanted, its limit is %lld; raise cache.max_size", c->dir,
@@ -173,45 +85,31 @@ static int no_room(struct cache *c, int64_t bytes, struct err *err) {
     return err_set(
         err, ERR_EXHAUSTED,
         "cache %s: %lld bytes are wanted, and %lld of %lld are in use by running work; raise cache.max_size or run less at once",
-        c->dir, (long long)bytes, (long long)c->stats.used_bytes, (long long)c->stats.capacity_bytes);
+        c->dir, (long long)bytes, (long long)used_bytes(c), (long long)c->stats.capacity_bytes);
 }
 
 /* Evict until `bytes` more fit under the limit. The lock is held. */
 static int fit_limit(struct cache *c, int64_t bytes, struct err *err) {
     if (bytes > c->stats.capacity_bytes)
         return no_room(c, bytes, err);
-    while (c->stats.used_bytes > c->stats.capacity_bytes - bytes)
+    while (used_bytes(c) > c->stats.capacity_bytes - bytes)
         if (!evict_one(c))
             return no_room(c, bytes, err);
     return 0;
 }
 
-/* What writers were promised and have not taken up yet. The lock is held. */
-static int64_t still_to_come(const struct cache *c) {
-    char dir[CACHE_PATH_SIZE];
-    int64_t bytes = 0;
-    for (const struct partial *p = c->partials; p; p = p->newer) {
-        if (!p->promised)
-            continue;
-        slot_dir(c, p->name, dir);
-        int64_t there = bytes_below(dir);
-        bytes += there < p->promised ? p->promised - there : 0;
-    }
-    return bytes;
-}
-
 /* Evict until the volume has `bytes` free that were not promised to others. The lock is held. */
 static int fit_volume(struct cache *c, int64_t bytes, struct err *err) {
-    int64_t promised = still_to_come(c);
-    for (;;) {
-        int64_t available = fsio_free_bytes(c->dir);
-        if (available < 0 || available - promised >= bytes)
-            return 0;
+    int64_t available = fsio_free_bytes(c->dir);
+    if (available < 0 || available - partials_promised(&c->partials, false) >= bytes)
+        return 0;
+    int64_t promised = partials_promised(&c->partials, true);
+    for (; available - promised < bytes; available = fsio_free_bytes(c->dir))
         if (!evict_one(c))
             return err_errno(err, ENOSPC,
                              "cache %s: %lld bytes are wanted, its volume has %lld free and %lld promised to other files", c->dir,
                              (long long)bytes, (long long)available, (long long)promised);
-    }
+    return 0;
 }
 
 /* A new entry, newest and unpinned; NULL when memory or the number of entries is exhausted. The lock is held. */
@@ -282,52 +180,9 @@ static int by_use(const void *a, const void *b) {
     return strcmp(x->key, y->key);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* Of an atomic write that never ended nobody can make use. */
-static int take_left(void *ctx, const char *relative, int64_t size, struct err *err) {
-    const struct usage *u = ctx;
-    char path[CACHE_PATH_SIZE];
-    if (!strstr(relative, ".tmp-") || !str_format(path, sizeof path, "%s/%s", u->dir, relative))
-        return add_usage(ctx, relative, size, err);
-    unlink(path);
-    return 0;
-}
-
-/* Names in a directory, malloc'd, sorted. */
-static size_t names_of(const char *dir, char **names, size_t most) {
-    size_t n = 0;
-    DIR *d = opendir(dir);
-    for (const struct dirent *e; d && n < most && (e = readdir(d));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && (names[n] = strdup(e->d_name)))
-            n++;
-    if (d)
-        closedir(d);
-    qsort(names, n, sizeof *names, by_name);
-    return n;
-}
-
-/* What writers left before; all that is not so, or is in place already, goes. */
-static int load_partials(struct cache *c, struct err *err) {
-    enum { MAX_NAMES = 4096 };
-    char dir[CACHE_PATH_SIZE], path[CACHE_PATH_SIZE];
-    char **names = calloc(MAX_NAMES, sizeof *names);
-    int rc = names ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
-    slot_dir(c, "", dir);
-    size_t n = rc ? 0 : names_of(dir, names, MAX_NAMES);
-    for (size_t i = 0; i < n; i++) {
-        slot_dir(c, names[i], path);
-        struct usage left = {.dir = path};
-        bool keep = digest_is_hex(names[i]) && !map_get(c->by_key, names[i]) && !fsio_walk(path, take_left, &left, NULL);
-        if (!rc && (!keep || !left.bytes))
-            rc = fsio_remove_tree(path, err);
-        else if (!rc && !add_partial(c, names[i], left.bytes))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
-        free(names[i]);
-    }
-    free(names);
-    bound_left(c);
-    return rc;
+static bool is_missing(void *ctx, const char *key) {
+    const struct cache *c = ctx;
+    return !map_get(c->by_key, key);
 }
 
 /* Entries of the directory into memory, oldest first, within the limit. */
@@ -343,7 +198,7 @@ static int load(struct cache *c, struct err *err) {
             rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
     free(s.items);
     if (!rc)
-        rc = load_partials(c, err);
+        rc = partials_load(&c->partials, is_missing, c, err);
     return rc ? rc : fit_limit(c, 0, err);
 }
 
@@ -357,8 +212,8 @@ static int prepare(struct cache *c, struct err *err) {
     str_format(path, sizeof path, "%s/entries", c->dir);
     if (!rc)
         rc = fsio_mkdirs(path, err);
-    str_format(path, sizeof path, "%s/partial", c->dir);
-    return rc ? rc : fsio_mkdirs(path, err);
+    str_format(c->partials.dir, sizeof c->partials.dir, "%s/partial", c->dir);
+    return rc ? rc : fsio_mkdirs(c->partials.dir, err);
 }
 
 int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct err *err) {
@@ -390,8 +245,8 @@ void cache_close(struct cache *c) {
     if (!c)
         return;
     map_free(c->by_key, free);
-    while (c->partials)
-        forget_partial(c, c->partials);
+    while (c->partials.oldest)
+        partials_forget(&c->partials, c->partials.oldest);
     if (c->lock_fd >= 0)
         close(c->lock_fd);
     pthread_mutex_destroy(&c->lock);
@@ -455,42 +310,38 @@ static int set_aside(struct cache *c, struct partial *p, int64_t bytes, struct e
     int64_t there = p->bytes;
     p->busy = true; /* not to be dropped for its own sake */
     p->bytes = 0;
-    c->stats.used_bytes -= there;
     int rc = fit_limit(c, bytes, err);
     if (!rc)
         rc = fit_volume(c, bytes > there ? bytes - there : 0, err);
     if (!rc) {
         p->promised = bytes;
-        c->stats.used_bytes += bytes;
         return 0;
     }
     p->busy = false;
     p->bytes = there;
-    c->stats.used_bytes += there;
     return rc;
 }
 
 int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
-    char name[NAME_SIZE], dir[CACHE_PATH_SIZE];
+    char name[PARTIAL_NAME_SIZE], dir[CACHE_PATH_SIZE];
     int rc = check_key(c, key, err);
     if (!rc && bytes < 0)
         rc = err_set(err, ERR_INVALID, "cache %s: cannot set aside %lld bytes", c->dir, (long long)bytes);
     if (rc)
         return rc;
     pthread_mutex_lock(&c->lock);
-    struct partial *p = find_partial(c, key);
+    struct partial *p = partials_find(&c->partials, key);
     bool second = p && p->busy; /* another thread fills this key: a place beside it */
     str_format(name, sizeof name, second ? "%s-%llu" : "%s", key, (unsigned long long)c->next_slot++);
-    if ((!p || second) && !(p = add_partial(c, name, 0)))
+    if ((!p || second) && !(p = partials_add(&c->partials, name, 0)))
         rc = err_set(err, ERR_EXHAUSTED, "cache %s: out of memory", c->dir);
     if (!rc && (rc = set_aside(c, p, bytes, err)) && !p->bytes)
-        forget_partial(c, p);
+        partials_forget(&c->partials, p);
     pthread_mutex_unlock(&c->lock);
     if (rc)
         return rc;
-    ret->reserved_bytes = bytes;
     str_copy(ret->key, sizeof ret->key, key);
-    slot_dir(c, name, dir);
+    partials_path(&c->partials, name, dir);
     str_format(ret->path, sizeof ret->path, "%.*s/data", CACHE_PATH_SIZE - 8, dir);
     if ((rc = fsio_mkdirs(dir, err)))
         cache_abort(c, ret);
@@ -516,19 +367,10 @@ static const char *dir_of(const struct cache_slot *slot, char dir[CACHE_PATH_SIZ
     return fsio_basename(dir);
 }
 
-/* The slot's room counts no more. The lock is held. */
-static void take_back(struct cache *c, struct cache_slot *slot) {
-    char dir[CACHE_PATH_SIZE];
-    struct partial *p = find_partial(c, dir_of(slot, dir));
-    if (p)
-        p->promised = 0;
-    c->stats.used_bytes -= slot->reserved_bytes;
-    slot->reserved_bytes = 0;
-}
-
 /* The synced file of the slot becomes the entry, or gives way to the one that is there. The lock is held. */
 static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes, const char *path, struct err *err) {
-    take_back(c, slot);
+    char dir[CACHE_PATH_SIZE];
+    partials_find(&c->partials, dir_of(slot, dir))->promised = 0;
     struct entry *e = map_get(c->by_key, slot->key);
     if (e && fsio_exists(path)) {
         unlink(slot->path);
@@ -580,17 +422,14 @@ static void release(struct cache *c, struct cache_slot *slot, bool leave) {
     char dir[CACHE_PATH_SIZE];
     const char *name = dir_of(slot, dir);
     bool first = !strcmp(name, slot->key); /* and not a later place of its key */
-    int64_t bytes = leave && first ? bytes_below(dir) : 0;
+    int64_t bytes = leave && first ? partials_bytes_below(dir) : 0;
     if (!bytes)
         (void)fsio_remove_tree(dir, NULL);
     pthread_mutex_lock(&c->lock);
-    take_back(c, slot);
-    struct partial *p = find_partial(c, name);
-    if (p)
-        forget_partial(c, p);
-    if (bytes && !add_partial(c, slot->key, bytes)) /* becomes the newest */
+    partials_forget(&c->partials, partials_find(&c->partials, name));
+    if (bytes && !partials_add(&c->partials, slot->key, bytes)) /* becomes the newest */
         (void)fsio_remove_tree(dir, NULL);
-    bound_left(c);
+    partials_bound(&c->partials);
     (void)fit_limit(c, 0, NULL);
     pthread_mutex_unlock(&c->lock);
 }
@@ -602,5 +441,6 @@ void cache_suspend(struct cache *c, struct cache_slot *slot) { release(c, slot, 
 void cache_stats(struct cache *c, struct cache_stats *ret) {
     pthread_mutex_lock(&c->lock);
     *ret = c->stats;
+    ret->used_bytes = used_bytes(c);
     pthread_mutex_unlock(&c->lock);
 }

@@ -39,7 +39,6 @@ void cache_discard(struct cache *cache, const char *key);
 struct cache_slot {
     char key[DIGEST_HEX_SIZE];
     char path[CACHE_PATH_SIZE];
-    int64_t reserved_bytes;
 };
 /* Room for `bytes` under key, evicting the oldest unpinned entries. EXHAUSTED, with the mend, when more is wanted than the limit or
  * the volume gives, less what other writers were promised; nothing is set aside on the volume itself, so others than writers of the
