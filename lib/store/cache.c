@@ -101,7 +101,7 @@ static int fit_limit(struct cache *c, int64_t bytes, struct err *err) {
 /* Evict until the volume has `bytes` free that were not promised to others. The lock is held. */
 static int fit_volume(struct cache *c, int64_t bytes, struct err *err) {
     int64_t available = fsio_free_bytes(c->dir);
-    if (available < 0 || available - partials_promised(&c->partials, false) >= bytes)
+    if (!bytes || available < 0 || available - partials_promised(&c->partials, false) >= bytes)
         return 0;
     int64_t promised = partials_promised(&c->partials, true);
     for (; available - promised < bytes; available = fsio_free_bytes(c->dir))
