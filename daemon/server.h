@@ -5,7 +5,7 @@
 
 #include "base/metrics.h"
 #include "daemon/config.h"
-#include "daemon/jobs/device_watch.h"
+#include "daemon/device/device_watch.h"
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
 

@@ -116,6 +116,11 @@ void device_health(struct device *dev, struct device_health *ret) {
         dev->backend->health(dev, ret);
 }
 
+double device_health_energy(const struct device_health *before, const struct device_health *after) {
+    double joules = after->energy_j - before->energy_j;
+    return joules >= 0 ? joules : NAN;
+}
+
 const char *device_slowdown_name(enum device_slowdown reason) {
 #define SLOWDOWN_NAME(name, text) text,
     static const char *const names[] = {DEVICE_SLOWDOWNS(SLOWDOWN_NAME)};

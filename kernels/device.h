@@ -96,6 +96,8 @@ void device_describe(const struct device *dev, struct device_info *ret);
 bool device_lost(const struct device *dev);
 /* Asks how the device is: milliseconds, at the first call more, and whatever its streams do meanwhile. Any thread. */
 void device_health(struct device *dev, struct device_health *ret);
+/* Joules drawn between two reports; NaN when either has no energy counter, or the counter was reset in between. */
+double device_health_energy(const struct device_health *before, const struct device_health *after);
 const char *device_slowdown_name(enum device_slowdown reason);
 /* The instruction set the CPU kernels chose: "scalar", "avx2", "avx512". BRR_ISA in the environment lowers it. */
 const char *device_isa(void);

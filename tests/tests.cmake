@@ -123,7 +123,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
       endif()
     endforeach()
   endforeach()
-  add_library(brr_emulated_base OBJECT ${CMAKE_SOURCE_DIR}/lib/base/err.c ${CMAKE_SOURCE_DIR}/lib/base/str.c
+  add_library(brr_emulated_base OBJECT ${CMAKE_SOURCE_DIR}/base/err.c ${CMAKE_SOURCE_DIR}/base/str.c
     ${CMAKE_SOURCE_DIR}/kernels/tensor.c)
   target_include_directories(brr_emulated_base PRIVATE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_SOURCE_DIR})
   # libbrr_cuda_emulated.so for what needs a device; libbrr_cuda_checked.so, several times slower, for what is to find its mistakes.

@@ -6,22 +6,27 @@ import subprocess
 import sys
 
 # Folder of a file -> folders it may include (its own is always allowed).
-LIB = ["lib/base", "lib/store", "lib/data", "lib/nn", "lib/model", "lib/run", "kernels"]
+LIB = ["base", "lib/store", "lib/data", "lib/nn", "lib/model", "lib/infer", "lib/report", "lib/run", "kernels"]
 FLOORS = {
-    "lib/base": [],
-    "lib/store": ["lib/base"],
-    "kernels": ["lib/base"],
-    "kernels/cpu": ["lib/base", "kernels"],
-    "kernels/cuda": ["lib/base", "kernels"],
-    "lib/data": ["lib/base", "lib/store"],
-    "lib/nn": ["lib/base", "lib/store", "kernels"],
-    "lib/model": ["lib/base", "kernels", "lib/nn"],
+    "base": [],
+    "lib/store": ["base"],
+    "kernels": ["base"],
+    "kernels/cpu": ["base", "kernels"],
+    "kernels/cuda": ["base", "kernels"],
+    "lib/data": ["base", "lib/store"],
+    "lib/nn": ["base", "lib/store", "kernels"],
+    "lib/model": ["base", "kernels", "lib/nn"],
+    "lib/infer": ["base", "lib/store", "kernels", "lib/data", "lib/nn", "lib/model"],
+    "lib/report": ["base", "lib/model"],
     "lib/run": LIB,
-    "daemon/jobs": LIB,
-    "daemon/rpc": LIB + ["daemon/jobs", "proto"],
-    "daemon": LIB + ["daemon/jobs", "daemon/rpc", "proto"],
-    "client": ["lib/base", "proto"],
-    "client/brrctl": ["client", "lib/base", "lib/store", "lib/data", "lib/run", "lib/model", "proto"],
+    "daemon/device": ["base", "kernels"],
+    "daemon/live": LIB,
+    "daemon/models": LIB + ["daemon/live"],
+    "daemon/jobs": LIB + ["daemon/live", "daemon/models"],
+    "daemon/rpc": LIB + ["daemon/device", "daemon/live", "daemon/models", "daemon/jobs", "proto"],
+    "daemon": LIB + ["daemon/device", "daemon/live", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
+    "client": ["base", "proto"],
+    "client/brrctl": ["client", "base", "lib/store", "lib/data", "lib/infer", "lib/report", "lib/run", "lib/model", "proto"],
     "client/examples": ["client"],
 }
 # Narrower than a folder: lib/nn and brrctl may use these of lib/store.
@@ -29,8 +34,8 @@ NN_STORE = {"store/safetensors.h", "store/digest.h"}
 BRRCTL_STORE = NN_STORE | {"store/store.h", "store/store_options.h"}
 # Header prefix -> files (or folders ending in /) that may include it.
 WALLS = {
-    "jansson.h": ["lib/base/json.c"],
-    "yaml.h": ["lib/base/yaml.c"],
+    "jansson.h": ["base/json.c"],
+    "yaml.h": ["base/yaml.c"],
     "uv.h": ["daemon/"],
     "grpc/": ["daemon/rpc/rpc.c", "client/conn.c"],
     "sqlite3.h": ["daemon/jobs/jobdb.c"],

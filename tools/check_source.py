@@ -58,7 +58,7 @@ def check(path):
     if not path.endswith((".c", ".h", ".cu", ".cuh")):
         return
     code = strip(text)
-    library = path.startswith(("lib/", "kernels/", "client/")) and not path.startswith(("client/brrctl/", "client/examples/"))
+    library = path.startswith(("base/", "lib/", "kernels/", "client/")) and not path.startswith(("client/brrctl/", "client/examples/"))
     for pattern, allowed in ((BANNED, False), (EXITS, not library)):
         for m in pattern.finditer(code):
             if not allowed:
@@ -66,7 +66,7 @@ def check(path):
     for name, count, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"
-        product = path.startswith(("lib/", "kernels/", "client/", "daemon/")) and not path.endswith(INNER_LOOPS)
+        product = path.startswith(("base/", "lib/", "kernels/", "client/", "daemon/")) and not path.endswith(INNER_LOOPS)
         err_last = 1 if re.search(r"struct err \*\w+\s*$", "".join(re.findall(rf"\b{name}\s*\(([^;{{}}]*)\)", code)[:1])) else 0
         if product and count - err_last > PARAMETERS and name not in FOREIGN_SIGNATURES:
             yield f"{path}:{start}: {name}() takes {count - err_last} parameters besides err; at most {PARAMETERS}"

@@ -4,7 +4,7 @@
 #define BRR_CLIENT_BRRCTL_DETECTION_H
 #include "client/brrctl/playback.h"
 #include "data/labels.h"
-#include "run/plot.h"
+#include "report/plot.h"
 
 enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 

@@ -9,7 +9,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "data/labels.h"
-#include "run/score.h"
+#include "report/score.h"
 
 struct pairs {
     const char *ref, *hyp;

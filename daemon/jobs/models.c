@@ -10,7 +10,7 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "daemon/jobs/model_fetch.h"
+#include "daemon/models/model_fetch.h"
 
 /* A model file on its way from a store, to be served then. */
 struct fetching {

@@ -2,7 +2,7 @@
  * "job:ID@best", "job:ID@last", "job:ID@STEP", the name of an upload, or a path the daemon may open. Served models are kept loaded,
  * survive a restart, and own a hard link of their file, so that a job's pruning cannot take it away. What is to be served may lie
  * in a store ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name; other
- * users of such a file lease it (jobs/model_lease.h). Loop thread. */
+ * users of such a file lease it (models/model_lease.h). Loop thread. */
 #ifndef BRR_DAEMON_JOBS_MODELS_H
 #define BRR_DAEMON_JOBS_MODELS_H
 #include "daemon/jobs/sched.h"

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "daemon/jobs/model_fetch.h"
+#include "daemon/models/model_fetch.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
  * can be evicted. */

@@ -1,6 +1,6 @@
 /* session: the streams of clients: who sends what, in which order, and what came of it. The sample index is the sequence number:
  * duplicates are dropped and counted, overlaps trimmed, a hole is a gap. Filtering and inference happen on the device worker
- * (jobs/live.h). Bounded: sessions, the samples that wait per session, the length of a gap. Loop thread. */
+ * (live/live.h). Bounded: sessions, the samples that wait per session, the length of a gap. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SESSION_H
 #define BRR_DAEMON_JOBS_SESSION_H
 #include "daemon/jobs/worker.h"

@@ -2,7 +2,7 @@
  * told and does not end the job: the file stands in the job's folder. */
 #ifndef BRR_DAEMON_JOBS_UPLOAD_H
 #define BRR_DAEMON_JOBS_UPLOAD_H
-#include "daemon/jobs/source.h"
+#include "daemon/models/source.h"
 
 /* Called on the upload's thread: one line about a file. */
 typedef void upload_log_fn(void *ctx, enum task_level level, const char *text);

@@ -13,9 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "daemon/jobs/device_watch.h"
-#include "daemon/jobs/model_lease.h"
 #include "daemon/jobs/upload.h"
+#include "daemon/models/model_lease.h"
 #include "run/estimate.h"
 
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
@@ -256,7 +255,7 @@ static void finish_upload(struct worker *w) {
 static double spent(struct worker *w, const struct device_health *before, const char *kind) {
     struct device_health now;
     device_health(w->device, &now);
-    double joules = device_watch_energy(before, &now);
+    double joules = device_health_energy(before, &now);
     if (!isnan(joules) && w->config.metrics)
         metric_add(metrics_series(w->config.metrics, "brrd_job_energy_joules_total", kind), joules);
     return joules;

@@ -1,11 +1,11 @@
 /* worker: the thread that owns the device. It drives one task at a time in short steps, runs the windows of streams before and
- * between them (jobs/live.h), and tells the loop what happens through mailboxes. Nice +10. All functions belong to the loop thread,
+ * between them (live/live.h), and tells the loop what happens through mailboxes. Nice +10. All functions belong to the loop thread,
  * but those that say so. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
 #include "daemon/jobs/job.h"
-#include "daemon/jobs/live.h"
-#include "daemon/jobs/source.h"
+#include "daemon/live/live.h"
+#include "daemon/models/source.h"
 
 enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
 

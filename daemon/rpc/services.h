@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
-#include "daemon/jobs/device_watch.h"
+#include "daemon/device/device_watch.h"
 #include "daemon/jobs/models.h"
 #include "daemon/jobs/session.h"
 #include "daemon/rpc/rpc.h"

@@ -6,8 +6,8 @@
 
 #include "base/str.h"
 #include "brr/v1/stream.pb-c.h"
-#include "daemon/jobs/model_fetch.h"
-#include "daemon/jobs/model_lease.h"
+#include "daemon/models/model_fetch.h"
+#include "daemon/models/model_lease.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 

@@ -6,12 +6,12 @@
 
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "daemon/jobs/model_fetch.h"
-#include "daemon/jobs/model_lease.h"
+#include "daemon/models/model_fetch.h"
+#include "daemon/models/model_lease.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
+#include "infer/modelfile.h"
 #include "run/estimate.h"
-#include "run/modelfile.h"
 #include "store/safetensors.h"
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24 };

@@ -1,4 +1,4 @@
-/* eltwise: element-wise ops, dropout (the same Philox numbers as lib/base/rng.c) and the sigmoid. */
+/* eltwise: element-wise ops, dropout (the same Philox numbers as base/rng.c) and the sigmoid. */
 #include "kernels/cuda/cuda.cuh"
 
 enum { THREADS = 256 };

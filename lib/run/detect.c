@@ -13,9 +13,9 @@
 #include "data/labels.h"
 #include "data/loader.h"
 #include "data/manifest.h"
+#include "infer/timeline.h"
 #include "run/detect_list.h"
 #include "run/task.h"
-#include "run/timeline.h"
 #include "store/mirror.h"
 
 enum { BATCH = 8, WAIT_MS = 20, NAMED = 5 };

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "infer/modelfile.h"
 #include "kernels/device.h"
 #include "run/jobfile.h"
-#include "run/modelfile.h"
 
 struct estimate {
     int64_t parameters, memory_bytes;

@@ -9,8 +9,8 @@
 #include "data/labels.h"
 #include "data/montage.h"
 #include "data/recording.h"
+#include "report/plot.h"
 #include "run/evaluate_state.h"
-#include "run/plot.h"
 
 enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_ROWS = 65536 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "data/loader.h"
-#include "run/timeline.h"
+#include "infer/timeline.h"
 
 enum { WAIT_MS = 20 };
 
@@ -26,7 +26,7 @@ struct evaluation {
     struct loader *loader; /* readies the recordings in the order of the traces */
     struct timeline *timeline;
     struct trace *traces;
-    struct score_trace *views; /* the same for run/score_sweep.h */
+    struct score_trace *views; /* the same for report/score_sweep.h */
     int n_traces, current;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */

@@ -1,12 +1,12 @@
-/* evaluation: whole recordings of a manifest under a detector, through the same path as detection (run/timeline.h): traces first,
- * then thresholds tried for real (run/score_sweep.h), then scores in absolute time. Validation inside training and evaluate jobs
+/* evaluation: whole recordings of a manifest under a detector, through the same path as detection (infer/timeline.h): traces first,
+ * then thresholds tried for real (report/score_sweep.h), then scores in absolute time. Validation inside training and evaluate jobs
  * are both this. Steps are short: a batch of windows, or some pairs of thresholds on one recording. Keeps 4 bytes per sample of
  * every recording. The thread of the device. */
 #ifndef BRR_RUN_EVALUATION_H
 #define BRR_RUN_EVALUATION_H
 #include "data/manifest.h"
-#include "run/detector.h"
-#include "run/score_sweep.h"
+#include "infer/detector.h"
+#include "report/score_sweep.h"
 
 struct evaluation_config {
     struct detector *detector;

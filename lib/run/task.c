@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "run/detector.h"
+#include "infer/detector.h"
 #include "store/digest.h"
 
 void task_progress_init(struct task_progress *p) {

@@ -90,7 +90,7 @@ const struct task_kind *task_kind_find(const char *name); /* NULL when unknown *
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
 /* The detector of such a model, for at most `batch` windows at once; named in the log. EXHAUSTED when it needs more than
- * memory_limit_bytes, and what task_model_find and detector_open (run/detector.h) answer. */
+ * memory_limit_bytes, and what task_model_find and detector_open (infer/detector.h) answer. */
 struct detector;
 int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err);
 

@@ -6,7 +6,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "run/plot.h"
+#include "report/plot.h"
 #include "run/train_state.h"
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "run/timeline.h"
+#include "infer/timeline.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, HOP = 128, SECONDS = 13, N = SECONDS * 256, STREAMS = 3 };

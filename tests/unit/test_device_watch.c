@@ -1,4 +1,4 @@
-#include "daemon/jobs/device_watch.h"
+#include "daemon/device/device_watch.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -110,10 +110,10 @@ static void energy_is_the_difference_of_two_answers(void **state) {
     (void)state;
     struct device_health a = healthy(), b = healthy(), none = nothing();
     b.energy_j = 1234.5;
-    assert_true(device_watch_energy(&a, &b) == 234.5);
-    assert_true(isnan(device_watch_energy(&b, &a))); /* the counter began anew */
-    assert_true(isnan(device_watch_energy(&none, &b)));
-    assert_true(isnan(device_watch_energy(&a, &none)));
+    assert_true(device_health_energy(&a, &b) == 234.5);
+    assert_true(isnan(device_health_energy(&b, &a))); /* the counter began anew */
+    assert_true(isnan(device_health_energy(&none, &b)));
+    assert_true(isnan(device_health_energy(&a, &none)));
 }
 
 static void only_what_is_told_is_described(void **state) {

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "run/plot.h"
+#include "report/plot.h"
 #include "unit/eeg_fixture.h"
 
 enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };

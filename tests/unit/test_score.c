@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "run/score.h"
-#include "run/score_sweep.h"
+#include "report/score.h"
+#include "report/score_sweep.h"
 
 enum { MAX = 8 };
 struct pair {

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "data/recording.h"
-#include "run/timeline.h"
+#include "infer/timeline.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };

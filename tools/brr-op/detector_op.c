@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "bridge.h"
+#include "infer/modelfile.h"
 #include "nn/ckpt.h"
-#include "run/modelfile.h"
 
 /* (B,C,T) of the file → (B,T,C) on the device. */
 static struct tensor channels_last(struct bridge *b, const struct tensor *x) {

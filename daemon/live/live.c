@@ -1,4 +1,4 @@
-#include "daemon/jobs/live.h"
+#include "daemon/live/live.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "daemon/jobs/live_models.h"
-#include "run/timeline.h"
+#include "daemon/live/live_models.h"
+#include "infer/timeline.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256 };
 

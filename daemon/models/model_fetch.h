@@ -1,9 +1,9 @@
 /* model_fetch: a model file that lies in a store, on its way to a file of the daemon. */
-#ifndef BRR_DAEMON_JOBS_MODEL_FETCH_H
-#define BRR_DAEMON_JOBS_MODEL_FETCH_H
+#ifndef BRR_DAEMON_MODELS_MODEL_FETCH_H
+#define BRR_DAEMON_MODELS_MODEL_FETCH_H
 #include <stdatomic.h>
 
-#include "daemon/jobs/source.h"
+#include "daemon/models/source.h"
 
 struct model_fetch {
     const struct source_store *store;

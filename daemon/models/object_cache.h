@@ -1,7 +1,7 @@
 /* object_cache: the cache of what lies in buckets, one for all of the daemon: open while somebody uses it, so that another process
  * may have it in between. Keeps the metrics brrd_cache_… true. Any thread. */
-#ifndef BRR_DAEMON_JOBS_OBJECT_CACHE_H
-#define BRR_DAEMON_JOBS_OBJECT_CACHE_H
+#ifndef BRR_DAEMON_MODELS_OBJECT_CACHE_H
+#define BRR_DAEMON_MODELS_OBJECT_CACHE_H
 #include "base/metrics.h"
 #include "store/cache.h"
 

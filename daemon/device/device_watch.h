@@ -1,8 +1,8 @@
 /* device_watch: how the device is, asked again and again on a thread of its own, because a driver in trouble answers late: the
  * brrd_gpu_ metrics, and the verdict that a device is bad. A verdict stays until the process ends, as what mends the device needs
  * that too. It decides nothing about jobs or streams: others read the verdict. */
-#ifndef BRR_DAEMON_JOBS_DEVICE_WATCH_H
-#define BRR_DAEMON_JOBS_DEVICE_WATCH_H
+#ifndef BRR_DAEMON_DEVICE_DEVICE_WATCH_H
+#define BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #include "base/mailbox.h"
 #include "base/metrics.h"
 #include "kernels/device.h"
@@ -16,8 +16,6 @@ struct device_verdict {
 bool device_watch_judge(const struct device_health *h, struct device_verdict *ret);
 /* "61 °C, 312 W, 97 % busy, …" of what is told; "" for nothing. */
 void device_watch_describe(const struct device_health *h, char *ret, size_t size);
-/* Joules drawn between the two; NaN when either does not tell, or the counter began anew in between. */
-double device_watch_energy(const struct device_health *before, const struct device_health *after);
 
 struct device_watch_config {
     const char *device;                                /* its name; label of its metrics where the driver has no number for it */

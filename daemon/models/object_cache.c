@@ -1,4 +1,4 @@
-#include "daemon/jobs/object_cache.h"
+#include "daemon/models/object_cache.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "run/modelfile.h"
+#include "infer/modelfile.h"
 
 #include <math.h>
 #include <string.h>

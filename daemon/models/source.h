@@ -1,7 +1,7 @@
 /* source: the stores of daemon.yaml, and a bucket's recordings as a local directory while a job runs. */
-#ifndef BRR_DAEMON_JOBS_SOURCE_H
-#define BRR_DAEMON_JOBS_SOURCE_H
-#include "daemon/jobs/object_cache.h"
+#ifndef BRR_DAEMON_MODELS_SOURCE_H
+#define BRR_DAEMON_MODELS_SOURCE_H
+#include "daemon/models/object_cache.h"
 #include "run/jobfile.h"
 #include "run/task.h"
 #include "store/store.h"

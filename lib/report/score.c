@@ -1,4 +1,4 @@
-#include "run/score.h"
+#include "report/score.h"
 
 #include <math.h>
 #include <stdbool.h>

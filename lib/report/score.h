@@ -2,8 +2,8 @@
  * Every result names its definition and version. Pure arithmetic; any thread.
  * SzCORE event and sample scores: timescoring semantics with the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap =
  * hit, hypothesis touching no reference = false alarm). taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
-#ifndef BRR_RUN_SCORE_H
-#define BRR_RUN_SCORE_H
+#ifndef BRR_REPORT_SCORE_H
+#define BRR_REPORT_SCORE_H
 #include <stdint.h>
 
 #include "base/err.h"

@@ -1,11 +1,11 @@
-#include "daemon/jobs/model_fetch.h"
+#include "daemon/models/model_fetch.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "run/modelfile.h"
+#include "infer/modelfile.h"
 
 enum { PATH_BYTES = 4096 };
 static const char scheme[] = "store://";

@@ -1,4 +1,4 @@
-#include "run/score_sweep.h"
+#include "report/score_sweep.h"
 
 #include <math.h>
 #include <stdbool.h>

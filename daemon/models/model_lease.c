@@ -1,4 +1,4 @@
-#include "daemon/jobs/model_lease.h"
+#include "daemon/models/model_lease.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include <uv.h>
 
 #include "base/str.h"
-#include "daemon/jobs/model_fetch.h"
-#include "run/modelfile.h"
+#include "daemon/models/model_fetch.h"
+#include "infer/modelfile.h"
 #include "store/cached.h"
 
 enum { TRIES = 2 }; /* of an object that is replaced while it is fetched */

@@ -1,4 +1,4 @@
-#include "run/timeline.h"
+#include "infer/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* svg: writing SVG text for run/plot: escaped text, shapes in tenths of a pixel, nice axis steps. Knows nothing of what is drawn.
  * One thread per object. */
-#ifndef BRR_RUN_SVG_H
-#define BRR_RUN_SVG_H
+#ifndef BRR_REPORT_SVG_H
+#define BRR_REPORT_SVG_H
 #include <stdint.h>
 
 #include "base/err.h"

@@ -1,12 +1,12 @@
 /* score_sweep: thresholds tried for real. Every candidate goes through the whole post-processing (model/events.h) on whole
- * probability traces and is scored in absolute time (run/score.h); nothing is interpolated between candidates, because false alarms
- * are not monotone in the threshold (low thresholds fuse events). They are tried many at a time on a device (model/finder.h), on
- * the thread of its stream. Also what alarms are judged by: their delay and their own false alarms; this and the rest is pure
- * arithmetic. Definitions: docs/scores.md. */
-#ifndef BRR_RUN_SCORE_SWEEP_H
-#define BRR_RUN_SCORE_SWEEP_H
+ * probability traces and is scored in absolute time (report/score.h); nothing is interpolated between candidates, because false
+ * alarms are not monotone in the threshold (low thresholds fuse events). They are tried many at a time on a device
+ * (model/finder.h), on the thread of its stream. Also what alarms are judged by: their delay and their own false alarms; this and
+ * the rest is pure arithmetic. Definitions: docs/scores.md. */
+#ifndef BRR_REPORT_SCORE_SWEEP_H
+#define BRR_REPORT_SCORE_SWEEP_H
 #include "model/finder.h"
-#include "run/score.h"
+#include "report/score.h"
 
 enum {
     SCORE_MAX_CANDIDATES = 64,

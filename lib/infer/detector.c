@@ -1,12 +1,12 @@
-#include "run/detector.h"
+#include "infer/detector.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "infer/timeline.h"
 #include "kernels/op.h"
 #include "nn/ckpt.h"
-#include "run/timeline.h"
 #include "store/digest.h"
 
 struct detector {

@@ -5,16 +5,16 @@
  * done. Alarm trace: every alarm_hop the newest window ends there and gives its newest alarm_hop samples at once; where it is a
  * window of the grid, one pass serves both. The first alarm windows of a segment are padded on the left. In memory: two windows of
  * samples, the newest push, and TIMELINE_MAX_PENDING windows to be run. One thread at a time. */
-#ifndef BRR_RUN_TIMELINE_H
-#define BRR_RUN_TIMELINE_H
+#ifndef BRR_INFER_TIMELINE_H
+#define BRR_INFER_TIMELINE_H
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "data/frontend.h"
 #include "data/window.h"
+#include "infer/detector.h"
 #include "model/events.h"
-#include "run/detector.h"
 
 enum { TIMELINE_MAX_PENDING = 512 };
 

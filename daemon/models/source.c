@@ -1,4 +1,4 @@
-#include "daemon/jobs/source.h"
+#include "daemon/models/source.h"
 
 #include <math.h>
 #include <stdlib.h>

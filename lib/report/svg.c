@@ -1,4 +1,4 @@
-#include "run/svg.h"
+#include "report/svg.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
-/* detector: a loaded model, immutable and shared by any number of timelines (run/timeline.h), on one device. Runs waiting windows
+/* detector: a loaded model, immutable and shared by any number of timelines (infer/timeline.h), on one device. Runs waiting windows
  * of many timelines in batches; on the CPU a result never depends on what else is in the batch. One thread (the device's). */
-#ifndef BRR_RUN_DETECTOR_H
-#define BRR_RUN_DETECTOR_H
-#include "run/modelfile.h"
+#ifndef BRR_INFER_DETECTOR_H
+#define BRR_INFER_DETECTOR_H
+#include "infer/modelfile.h"
 
 struct device;
 struct stream;

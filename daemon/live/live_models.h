@@ -1,8 +1,8 @@
 /* live_models: the detectors that are loaded on one device, each by its file and shared by all who ask for it. One that nothing
  * pins and no stream uses stays until another needs its place; the longest unused goes first. Device worker's thread. */
-#ifndef BRR_DAEMON_JOBS_LIVE_MODELS_H
-#define BRR_DAEMON_JOBS_LIVE_MODELS_H
-#include "daemon/jobs/live.h"
+#ifndef BRR_DAEMON_LIVE_LIVE_MODELS_H
+#define BRR_DAEMON_LIVE_LIVE_MODELS_H
+#include "daemon/live/live.h"
 
 struct live_model {
     struct detector *detector; /* NULL: a free place */

@@ -1,4 +1,4 @@
-#include "daemon/jobs/live_models.h"
+#include "daemon/live/live_models.h"
 
 #include <string.h>
 

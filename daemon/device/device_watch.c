@@ -1,4 +1,4 @@
-#include "daemon/jobs/device_watch.h"
+#include "daemon/device/device_watch.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -51,11 +51,6 @@ bool device_watch_judge(const struct device_health *h, struct device_verdict *re
     str_format(ret->mend, sizeof ret->mend, "stop brrd, reset the device (%s) or restart the machine, then start brrd%s",
                *h->reset ? h->reset : "with its driver's tool", mend);
     return true;
-}
-
-double device_watch_energy(const struct device_health *before, const struct device_health *after) {
-    double joules = after->energy_j - before->energy_j;
-    return joules >= 0 ? joules : NAN;
 }
 
 static void add_figure(struct str *s, const char *name, double value, int digits, const char *unit) {

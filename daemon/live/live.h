@@ -4,12 +4,12 @@
  * the last report. Bounded by what the owner lets wait (jobs/session.h).
  * Thread: live_stream_new, _free, _owner and _abandon belong to the owner's thread; live_new, _free, _order, _step, _waiting to the
  * device worker's. */
-#ifndef BRR_DAEMON_JOBS_LIVE_H
-#define BRR_DAEMON_JOBS_LIVE_H
+#ifndef BRR_DAEMON_LIVE_LIVE_H
+#define BRR_DAEMON_LIVE_LIVE_H
 #include "base/mailbox.h"
 #include "base/metrics.h"
+#include "infer/detector.h"
 #include "model/events.h"
-#include "run/detector.h"
 
 enum { LIVE_PATH = 4096, LIVE_NAME = 96, LIVE_MAX_MODELS = 16, LIVE_MAX_BATCH = 4 };
 

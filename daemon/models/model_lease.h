@@ -1,9 +1,9 @@
 /* model_lease: a model file that lies in a store, fetched through the cache and pinned there while somebody uses it. */
-#ifndef BRR_DAEMON_JOBS_MODEL_LEASE_H
-#define BRR_DAEMON_JOBS_MODEL_LEASE_H
+#ifndef BRR_DAEMON_MODELS_MODEL_LEASE_H
+#define BRR_DAEMON_MODELS_MODEL_LEASE_H
 #include <stdatomic.h>
 
-#include "daemon/jobs/source.h"
+#include "daemon/models/source.h"
 
 typedef struct uv_loop_s uv_loop_t;
 

@@ -1,11 +1,11 @@
-#include "run/plot.h"
+#include "report/plot.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "run/svg.h"
+#include "report/svg.h"
 
 enum {
     LEFT = 112,

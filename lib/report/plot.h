@@ -1,8 +1,8 @@
 /* plot: pictures (SVG) that a person can read at a glance: a recording with probability, events and reference over time, and the
  * course of a training. Memory is bounded whatever the length of the recording: a trace keeps minimum, maximum and mean of each
  * column. Nothing from file headers but what the caller passes is drawn. One thread per object. */
-#ifndef BRR_RUN_PLOT_H
-#define BRR_RUN_PLOT_H
+#ifndef BRR_REPORT_PLOT_H
+#define BRR_REPORT_PLOT_H
 #include <stdbool.h>
 #include <stdint.h>
 

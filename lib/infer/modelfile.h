@@ -3,8 +3,8 @@
  * `brr.model`, `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior`
  * (numbers), `brr.manifest`; of a model that was trained from another one `brr.init_from_sha256` (of that file) and, where it lay
  * in a store, `brr.init_from` (its URL). Any thread. */
-#ifndef BRR_RUN_MODELFILE_H
-#define BRR_RUN_MODELFILE_H
+#ifndef BRR_INFER_MODELFILE_H
+#define BRR_INFER_MODELFILE_H
 #include <stdint.h>
 
 #include "base/err.h"
