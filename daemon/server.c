@@ -309,6 +309,8 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
     *ret_n = n;
 }
 
+static bool post_order(void *ctx, struct live_order *o) { return worker_post(ctx, o); }
+
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -320,8 +322,11 @@ static int open_streams(struct daemon *d, struct err *err) {
                                    .results_dir = c->results,
                                    .data_dir = c->data,
                                    .local_paths = c->local_paths};
-    struct sessions_config sessions = {
-        .worker = s->worker, .metrics = s->metrics, .max_sessions = (int)c->max_sessions, .idle_ms = c->session_idle_ms};
+    struct sessions_config sessions = {.post = post_order,
+                                       .post_ctx = s->worker,
+                                       .metrics = s->metrics,
+                                       .max_sessions = (int)c->max_sessions,
+                                       .idle_ms = c->session_idle_ms};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     int rc = models_new(&models, &s->models, err);

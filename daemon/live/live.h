@@ -1,7 +1,7 @@
 /* live: detectors and the streams that run under them on one device. The owner of the streams (the loop) sends orders, the device
  * worker carries them out between the steps of its job and answers with reports. A detector is loaded on first use and shared by
  * all streams of the same checkpoint. Every order of a stream after OPEN names it; CLOSE is the last one and is answered by CLOSED,
- * the last report. Bounded by what the owner lets wait (jobs/session.h).
+ * the last report. Bounded by what the owner lets wait (live/session.h).
  * Thread: live_stream_new, _free, _owner and _abandon belong to the owner's thread; live_new, _free, _order, _step, _waiting to the
  * device worker's. */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
@@ -48,6 +48,8 @@ struct live_order {
 };
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream);
 void live_order_free(struct live_order *o);
+/* Hands an order to the device worker. False when it cannot be taken now: the order still belongs to the caller. */
+typedef bool live_post_fn(void *ctx, struct live_order *o);
 
 enum live_report_kind {
     LIVE_OPENED,

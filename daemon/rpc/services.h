@@ -7,7 +7,7 @@
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/jobs/models.h"
-#include "daemon/jobs/session.h"
+#include "daemon/live/session.h"
 #include "daemon/rpc/rpc.h"
 
 enum { SERVICES_MAX_LIBRARIES = 16 };

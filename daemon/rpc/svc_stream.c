@@ -1,4 +1,4 @@
-/* brr.v1.Stream over sessions (jobs/session.h): translation, and back-pressure both ways. The next message is read only when the
+/* brr.v1.Stream over sessions (live/session.h): translation, and back-pressure both ways. The next message is read only when the
  * session has room and the client has read its answers. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "daemon/jobs/session.h"
+#include "daemon/live/session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ int sessions_of_model(const struct sessions *all, const char *model) {
 
 static bool post(struct session *s, enum live_order_kind kind) {
     struct live_order *o = live_order_new(kind, s->stream);
-    if (o && worker_post(s->all->config.worker, o))
+    if (o && s->all->config.post(s->all->config.post_ctx, o))
         return true;
     live_order_free(o);
     return false;
@@ -151,7 +151,7 @@ static int check_index(const struct session *s, int64_t first, int64_t samples, 
 
 /* Hand an order that carries `samples` new ones to the worker. */
 static int send(struct session *s, struct live_order *o, int64_t samples, struct err *err) {
-    if (!o || !worker_post(s->all->config.worker, o)) {
+    if (!o || !s->all->config.post(s->all->config.post_ctx, o)) {
         live_order_free(o);
         return err_set(err, ERR_EXHAUSTED, "out of memory for samples of a stream");
     }

@@ -1,9 +1,10 @@
-/* session: the streams of clients: who sends what, in which order, and what came of it. The sample index is the sequence number:
- * duplicates are dropped and counted, overlaps trimmed, a hole is a gap. Filtering and inference happen on the device worker
- * (live/live.h). Bounded: sessions, the samples that wait per session, the length of a gap. Loop thread. */
-#ifndef BRR_DAEMON_JOBS_SESSION_H
-#define BRR_DAEMON_JOBS_SESSION_H
-#include "daemon/jobs/worker.h"
+/* session: the streams of clients on the loop's side. A session checks the order of a client's samples and turns them into orders
+ * for the device worker, which filters them and runs the model (live/live.h). The sample index is the sequence number: duplicates
+ * are dropped and counted, overlaps are trimmed, a hole is a gap. Bounded: the number of sessions, the samples that wait per
+ * session, the length of a gap. Loop thread. */
+#ifndef BRR_DAEMON_LIVE_SESSION_H
+#define BRR_DAEMON_LIVE_SESSION_H
+#include "daemon/live/live.h"
 
 enum {
     SESSION_ID_SIZE = 33,
@@ -17,13 +18,14 @@ struct sessions;
 struct session;
 
 struct sessions_config {
-    struct worker *worker;
+    live_post_fn *post; /* takes the orders */
+    void *post_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
     int64_t idle_ms; /* without a sample while nothing waits: the session expires */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
-/* After worker_stop. NULL is fine. */
+/* Only when nothing takes orders any more. NULL is fine. */
 void sessions_free(struct sessions *all);
 int sessions_count(const struct sessions *all);
 int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
