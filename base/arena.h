@@ -1,5 +1,5 @@
-/* arena: a bump allocator owned by one request, job or document; freeing it frees all it gave out.
- * One thread at a time. Not for single frees: what needs those uses malloc. */
+/* arena: a bump allocator owned by one request, job or document; freeing the arena frees every allocation made from it.
+ * Single allocations cannot be freed. One thread at a time. */
 #ifndef BRR_BASE_ARENA_H
 #define BRR_BASE_ARENA_H
 #include <stddef.h>
@@ -7,18 +7,18 @@
 struct arena_block;
 struct arena {
     struct arena_block *head;
-    size_t used_bytes;  /* handed out so far */
-    size_t limit_bytes; /* hard maximum; beyond it arena_alloc returns NULL */
+    size_t used_bytes;  /* allocated so far */
+    size_t limit_bytes; /* maximum; arena_alloc returns NULL beyond it */
 };
 
-/* An empty arena that will never hold more than limit_bytes. Allocates nothing yet. */
+/* Makes an empty arena of at most limit_bytes. Allocates nothing. */
 void arena_init(struct arena *arena, size_t limit_bytes);
-/* Free everything; the arena is empty and usable again. */
+/* Frees every allocation; the arena is then empty and may be used again. */
 void arena_done(struct arena *arena);
 
-/* size bytes, zeroed, aligned to 16. NULL when the limit or memory is exhausted. */
+/* Returns size zeroed bytes aligned to 16, or NULL when the limit or the memory is exhausted. */
 void *arena_alloc(struct arena *arena, size_t size);
-/* Copies; NULL on exhaustion. */
+/* Return copies in the arena, or NULL on exhaustion. */
 char *arena_strdup(struct arena *arena, const char *text);
 char *arena_strndup(struct arena *arena, const char *text, size_t len);
 char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,5 @@
-/* clock: the machine's clocks. The monotonic one measures and waits, as nobody can set it; the wall clock is for people and for
- * other machines. Any thread. */
+/* clock: the machine's clocks. The monotonic clock measures durations and times waits, since nobody can set it; the wall clock
+ * gives dates for people and other machines. Any thread. */
 #ifndef BRR_BASE_CLOCK_H
 #define BRR_BASE_CLOCK_H
 #include <pthread.h>
@@ -10,7 +10,8 @@ double clock_s(void);        /* monotonic, seconds */
 int64_t clock_ms(void);      /* monotonic, milliseconds */
 int64_t clock_wall_ms(void); /* milliseconds since 1970-01-01 UTC */
 
-/* Timed waits: a condition whose deadlines are monotonic, and the deadline `ms` from now for pthread_cond_timedwait on it. */
+/* For timed waits: initialise a condition variable that uses the monotonic clock, and compute the deadline `ms` from now for
+ * pthread_cond_timedwait on it. */
 void clock_cond_init(pthread_cond_t *cond);
 struct timespec clock_after_ms(int64_t ms);
 

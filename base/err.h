@@ -1,9 +1,9 @@
-/* err: the one way a fallible function tells its caller what went wrong.
+/* err: how a fallible function reports an error to its caller.
  *
  * Functions return 0 or a negative code of ERR_MAP; each code is the negated number of the gRPC status
- * it travels as. The last parameter `struct err *err` is owned by the caller, of fixed size, never
- * allocates and may be NULL when the caller wants the code alone. Any thread, one owner at a time.
- * A good message says what, where (file, line, column, channel, index), what was expected, the mend. */
+ * it is sent as. The last parameter `struct err *err` is owned by the caller, of fixed size, never
+ * allocates and may be NULL when the caller needs only the code. Any thread, one owner at a time.
+ * A good message says what went wrong, where (file, line, column, channel, index), what was expected, and the fix. */
 #ifndef BRR_BASE_ERR_H
 #define BRR_BASE_ERR_H
 
@@ -32,7 +32,7 @@ enum err_code {
 #undef ERR_ENUM
 };
 
-/* Whether a write failed because its volume was full. Others fill a cache too: who wrote there may wait for room. */
+/* Whether a write failed because its volume was full. A job that fails to write to a cache may wait until others free room. */
 enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE };
 
 struct err {
@@ -43,27 +43,26 @@ struct err {
     enum err_room room;
 };
 
-/* Short stable word of a code ("invalid_argument"); "ok" for 0, "unknown" for anything else. */
+/* Returns the stable name of a code ("invalid_argument"), "ok" for 0, "unknown" for any other value. */
 const char *err_name(int code);
 
-/* Fill *err (unless NULL) and return code. Use the macro, it records the origin. */
+/* Fills *err (unless NULL) and returns code. Use the macro: it records the origin. */
 int err_set_at(struct err *err, const char *file, int line, int code, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 #define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
-/* Like err_set, from an errno value: picks the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED,
- * EACCES → DENIED, EEXIST → EXISTS and their kin, else INTERNAL) and appends ": strerror"; a full volume also the mend, and `room`.
- */
+/* Like err_set, from an errno value: chooses the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED, EACCES → DENIED, EEXIST → EXISTS
+ * and similar, else INTERNAL) and appends ": strerror". For a full volume it also appends the fix and sets `room`. */
 int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 #define err_errno(err, errnum, ...) err_errno_at((err), __FILE__, __LINE__, (errnum), __VA_ARGS__)
 
-/* Put a new sentence in front: the old message becomes the cause, code and origin stay. Returns the code. */
+/* Replaces the message by a new sentence: the old message becomes the cause; code and origin stay. Returns the code. */
 int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The write that failed belongs to a cache: ERR_ROOM_NONE becomes ERR_ROOM_NONE_IN_CACHE. Returns the code. */
+/* Marks the failed write as one to a cache: ERR_ROOM_NONE becomes ERR_ROOM_NONE_IN_CACHE. Returns the code. */
 int err_in_cache(struct err *err);
 
-/* "message (cause)" in buf, always terminated. Returns buf. */
+/* Writes "message (cause)" into buf, always NUL-terminated. Returns buf. */
 const char *err_text(const struct err *err, char *buf, unsigned long size);
 
 #endif

@@ -1,4 +1,4 @@
-/* fsio: files and directories with durable writes. Errors name the path and the mend. Any thread. */
+/* fsio: files and directories with durable writes. Errors name the path and the fix. Any thread. */
 #ifndef BRR_BASE_FSIO_H
 #define BRR_BASE_FSIO_H
 #include <stdbool.h>
@@ -7,14 +7,14 @@
 
 #include "base/err.h"
 
-/* Whole file into malloc'd, NUL-terminated memory (the NUL is not counted). Refuses more than max_bytes. */
+/* Reads a whole file into malloc'd, NUL-terminated memory (the NUL is not counted). Error when it has more than max_bytes. */
 int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
 
-/* Atomic durable replacement: PATH.tmp-PID-N, write, fsync, rename, fsync of the directory. On failure the
- * old file is untouched and the temporary is gone. */
+/* Replaces a file atomically and durably: writes PATH.tmp-PID-N, fsync, rename, fsync of the directory. On failure the
+ * old file is unchanged and the temporary file is removed. */
 int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);
 
-/* The same in steps, for big files. After open: write, then commit or abort (exactly one, also after an error). */
+/* The same in steps, for large files. After open: write, then exactly one of commit and abort, also after an error. */
 struct fsio_writer {
     int fd;
     int64_t written_bytes;
@@ -26,24 +26,24 @@ int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struc
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
 
-/* Durable rename within a folder, replacing what is there. */
+/* Renames durably within a folder; an existing file of the new name is replaced. */
 int fsio_rename(const char *from, const char *to, struct err *err);
-/* mkdir -p with mode 0755; of `above` the directory that the file at path is to lie in. */
+/* mkdir -p with mode 0755. fsio_mkdirs_above makes the parent directory of path. */
 int fsio_mkdirs(const char *path, struct err *err);
 int fsio_mkdirs_above(const char *path, struct err *err);
 bool fsio_exists(const char *path);
 bool fsio_is_dir(const char *path);
 int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err);
-/* rm -rf, never following symbolic links. Missing is success. */
+/* rm -rf without following symbolic links. A missing path is success. */
 int fsio_remove_tree(const char *path, struct err *err);
-/* "a/b" into buf; ERR_RANGE when it does not fit. */
+/* Writes "dir/name" into buf; ERR_RANGE when it does not fit. */
 int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err);
-/* Absolute path with "." and ".." resolved textually against cwd; the file need not exist. */
+/* Writes the absolute path, with "." and ".." resolved textually against the working directory; the file need not exist. */
 int fsio_absolute(char *buf, size_t size, const char *path, struct err *err);
 const char *fsio_basename(const char *path);
 
-/* Visit every regular file below dir, sorted by relative path, symlinks to files followed, to directories not.
- * visit returns 0 to go on; any other value ends the walk and is returned. */
+/* Visits every regular file below dir, sorted by relative path. Symbolic links to files are followed, links to directories are
+ * not. visit returns 0 to continue; any other value ends the walk and is returned. */
 typedef int fsio_visit_fn(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err);
 int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err);
 

@@ -1,5 +1,5 @@
 /* json: a reader (immutable tree over jansson) and a writer (streams into a struct str).
- * The only place that knows jansson. One thread per document. */
+ * The only module that includes jansson. One thread per document. */
 #ifndef BRR_BASE_JSON_H
 #define BRR_BASE_JSON_H
 #include <stdbool.h>
@@ -20,30 +20,29 @@ enum json_kind {
     JSON_KIND_OBJECT,
 };
 
-/* name appears in errors with line and column. Depth is limited to 64 by the reader; duplicate keys and NUL characters are
- * errors. */
+/* Parses a document; errors carry `name`, line and column. Depth beyond 64, duplicate keys and NUL characters are errors. */
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
-void json_free(struct json *root);                                       /* NULL is fine; only the root of a parse may be freed */
+void json_free(struct json *root);                                       /* takes NULL; only the root of a parse may be freed */
 enum json_kind json_kind(const struct json *j);                          /* JSON_KIND_NULL for NULL */
 const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
 size_t json_count(const struct json *j);                                 /* members or elements; 0 otherwise */
 const struct json *json_at(const struct json *array, size_t index);
-/* i-th member in insertion order, found by counting; NULL past the end. */
+/* The i-th member in insertion order, in O(index); NULL past the end. */
 const struct json *json_member(const struct json *object, size_t index, const char **ret_key);
-/* Members in insertion order, one step each: start with a zeroed cursor; false at the end. */
+/* Iterates over the members in insertion order, O(1) each: start with a zeroed cursor; json_next returns false at the end. */
 struct json_cursor {
     void *at;
     bool started;
 };
 bool json_next(const struct json *object, struct json_cursor *cursor, const char **ret_key, const struct json **ret_value);
-/* Scalars with a fallback for absent or of another type. */
+/* The value of a scalar, or the fallback when it is absent or has another type. */
 const char *json_str(const struct json *j, const char *fallback);
 double json_f64(const struct json *j, double fallback); /* integers too */
 int64_t json_i64(const struct json *j, int64_t fallback);
 bool json_bool(const struct json *j, bool fallback);
 
-/* Writer: compact, one line, commas handled. key is NULL inside arrays and at the root. Non-finite numbers become null; f64
- * uses the fewest digits that read back equal; bytes that are no UTF-8 become U+FFFD. */
+/* The writer produces one compact line and inserts commas. key is NULL inside arrays and at the root. Non-finite numbers become
+ * null; f64 uses the fewest digits that read back equal; invalid UTF-8 becomes U+FFFD. */
 struct json_writer {
     struct str *out;
     uint64_t has_item; /* one bit per depth */

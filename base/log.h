@@ -1,5 +1,5 @@
-/* log: the process-wide sink for daemon/ and client/ (libraries return errors, they do not log).
- * One line per call on stderr, key=value text or JSON. Any thread. */
+/* log: the process-wide log of daemon/ and client/ (libraries return errors and do not log).
+ * One line per call on stderr, as key=value text or JSON. Any thread. */
 #ifndef BRR_BASE_LOG_H
 #define BRR_BASE_LOG_H
 #include <stdbool.h>

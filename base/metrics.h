@@ -24,8 +24,8 @@ struct metric; /* one series; valid until metrics_free or metrics_drop of its la
 /* The table must outlive the registry. At most max_series series per family. */
 struct metrics *metrics_new(const struct metric_family *table, size_t families, size_t max_series);
 void metrics_free(struct metrics *m);
-/* The series of family `name` with label values joined by '\x1f' in table order ("" for no labels); made at 0 when
- * new. NULL when the family is unknown or full. */
+/* Returns the series of family `name` with the label values joined by '\x1f' in table order ("" without labels); a new series
+ * starts at 0. NULL when the family is unknown or full. */
 struct metric *metrics_series(struct metrics *m, const char *name, const char *label_values);
 void metrics_drop(struct metrics *m, const char *name, const char *label_values);
 void metric_add(struct metric *series, double value);     /* counter, gauge; NULL series is ignored */
@@ -34,7 +34,7 @@ void metric_observe(struct metric *series, double value); /* histogram */
 double metric_value(const struct metric *series);
 /* Prometheus text format 0.0.4. */
 void metrics_print(struct metrics *m, struct str *out);
-/* Every sample line: visit(ctx, name with suffix, "k=\"v\",…", value). For the Metrics RPC. */
+/* Calls visit(ctx, name with suffix, "k=\"v\",…", value) for every sample. Used by the Metrics RPC. */
 typedef void metrics_visit_fn(void *ctx, const char *name, const char *labels, double value);
 void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx);
 

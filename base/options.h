@@ -1,7 +1,7 @@
-/* options: a configuration file as a table, one row per key. Reads a yaml tree into a plain struct, with
- * defaults, types, ranges; unknown keys, wrong types and values out of range are errors that name
- * file:line:column, what was expected and the nearest known key. daemon.yaml and every job kind have one
- * table each; --help texts and docs are generated from it. After start nobody reads YAML. */
+/* options: a configuration file as a table, one row per key. Reads a YAML tree into a plain struct with
+ * defaults, types and ranges; unknown keys, wrong types and values out of range are errors that name
+ * file:line:column, the expected value and the nearest known key. daemon.yaml and every job kind have one
+ * table each; --help texts and docs are generated from the tables. */
 #ifndef BRR_BASE_OPTIONS_H
 #define BRR_BASE_OPTIONS_H
 #include <stddef.h>

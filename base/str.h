@@ -1,5 +1,5 @@
-/* str: a growing byte string with a hard maximum, and the few safe text helpers all files share.
- * One thread at a time. After an overflow the text keeps what fitted and str_ok() is false. */
+/* str: a growing byte string with a maximum length, and the text functions that all modules share.
+ * One thread at a time. After an overflow the string keeps the bytes that fitted and str_ok() is false. */
 #ifndef BRR_BASE_STR_H
 #define BRR_BASE_STR_H
 #include <stdarg.h>
@@ -19,26 +19,27 @@ void str_init(struct str *s, size_t max);
 void str_done(struct str *s);
 void str_clear(struct str *s);
 static inline bool str_ok(const struct str *s) { return !s->overflow; }
-/* The text, never NULL. Valid until the next change. */
+/* Returns the text, never NULL. Valid until the next change. */
 const char *str_cstr(const struct str *s);
 void str_append(struct str *s, const void *bytes, size_t len);
 void str_puts(struct str *s, const char *text);
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(struct str *s, const char *fmt, va_list ap);
-/* A finite number in the fewest digits (6 at least asked for) that read back equal; '.' decimal point whatever the locale. */
+/* Appends a finite number in the fewest significant digits (at least 6 are tried) that read back equal, with '.' as the decimal
+ * point in every locale. */
 void str_put_f64(struct str *s, double value);
-/* Hand the malloc'd text over to the caller (free()); s is empty afterwards. NULL after overflow. */
+/* Passes the malloc'd text to the caller, who frees it; s is empty afterwards. NULL after an overflow. */
 char *str_take(struct str *s);
 
-/* Copy with truncation, always terminated (size > 0). Returns false when it did not fit. */
+/* Copies, truncating if needed, always NUL-terminated (size > 0). Returns false when the text was truncated. */
 bool str_copy(char *dst, size_t size, const char *src);
-/* snprintf that says whether it fitted. */
+/* snprintf; returns false when the text was truncated. */
 bool str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
-/* Bytes of the UTF-8 character at text, 1 to 4; 0 at the NUL and where the bytes are no UTF-8. */
+/* Returns the length of the UTF-8 character at text, 1 to 4 bytes; 0 at the NUL and for invalid UTF-8. */
 int str_utf8_step(const char *text);
-/* Whole-string parses: no leading/trailing rubbish, range-checked. false leaves *ret untouched. */
+/* Parse the whole string, range-checked; no other characters may precede or follow. On false *ret is unchanged. */
 bool str_to_i64(const char *text, int64_t *ret);
 bool str_to_u64(const char *text, uint64_t *ret);
 bool str_to_f64(const char *text, double *ret); /* finite only, '.' decimal point whatever the locale */
@@ -46,7 +47,7 @@ bool str_to_f64(const char *text, double *ret); /* finite only, '.' decimal poin
 bool str_to_duration_ms(const char *text, int64_t *ret_ms);
 /* "512MiB" "2TB" "10GB" or a plain number of bytes. */
 bool str_to_bytes(const char *text, int64_t *ret_bytes);
-/* Edit distance capped at 32, for "did you mean". */
+/* Returns the edit distance, at most 32; used for "did you mean". */
 int str_distance(const char *a, const char *b);
 
 #endif

@@ -1,5 +1,5 @@
-/* yaml: one YAML document as a tree that remembers line and column. The only place that knows libyaml.
- * No tags, no anchors/aliases, one document; duplicate keys are errors with file:line:column. */
+/* yaml: one YAML document as a tree whose nodes carry line and column. The only module that includes libyaml.
+ * Tags, anchors, aliases, further documents and duplicate keys are errors with file:line:column. */
 #ifndef BRR_BASE_YAML_H
 #define BRR_BASE_YAML_H
 #include <stdbool.h>
@@ -23,11 +23,11 @@ struct yaml_node {
 /* All nodes live in the arena. An empty document is an empty mapping. */
 int yaml_parse(struct arena *arena, const char *text, size_t len, const char *file, struct yaml_node **ret, struct err *err);
 struct yaml_node *yaml_get(const struct yaml_node *mapping, const char *key);
-/* "a.b.c" through nested mappings. */
+/* Returns the node at "a.b.c" through nested mappings, or NULL. */
 struct yaml_node *yaml_path(const struct yaml_node *root, const char *path);
-/* Apply "a.b=value" (the --set form): value is parsed as a YAML flow value; intermediate mappings are made. */
+/* Applies "a.b=value" (the --set form): value is parsed as a YAML flow value; missing mappings on the path are created. */
 int yaml_set(struct arena *arena, struct yaml_node *root, const char *assignment, struct err *err);
-/* Unquoted empty, "~" or null. */
+/* True for an unquoted empty value, "~" and null. */
 bool yaml_is_null(const struct yaml_node *node);
 
 #endif

@@ -1,7 +1,7 @@
-/* crc: the checksums of whole objects that S3 servers keep (x-amz-checksum-…), of any pieces, some twenty times as quick as SHA-256
- * where the processor multiplies polynomials. Those of neighbouring pieces join into that of the whole. They find what ways, disks
- * and crashes do to data, not what an enemy does. One thread per crc. Parameters: the catalogue of CRC algorithms' CRC-64/NVME,
- * CRC-32/ISCSI and CRC-32/ISO-HDLC. */
+/* crc: the checksums of whole objects that S3 servers keep (x-amz-checksum-…), computed over pieces of any size, about twenty times
+ * as fast as SHA-256 on processors with carry-less multiplication. The checksums of neighbouring pieces combine into the checksum
+ * of the whole. They detect accidental corruption in transit or on disk; they are no protection against tampering. One thread per
+ * crc. Parameters: CRC-64/NVME, CRC-32/ISCSI and CRC-32/ISO-HDLC of the catalogue of CRC algorithms. */
 #ifndef BRR_STORE_CRC_H
 #define BRR_STORE_CRC_H
 #include <stdbool.h>
@@ -11,14 +11,15 @@
 enum crc_kind { CRC_64_NVME, CRC_32C, CRC_32, CRC_KINDS };
 
 struct crc;
-/* plain: without the processor's help. NULL when out of memory. */
+/* plain: tables instead of the processor's instructions. NULL when out of memory. */
 struct crc *crc_new(enum crc_kind kind, bool plain);
 void crc_update(struct crc *c, const void *data, size_t len);
-/* Of all that was fed, and free c. */
+/* Returns the checksum of all bytes fed and frees c. */
 uint64_t crc_finish(struct crc *c);
-/* Of two pieces: first has the sum a, the second, of b_len bytes, has b. The sum of nothing is 0. */
+/* Returns the checksum of two joined pieces: a of the first, b of the second, which has b_len bytes. An empty piece has checksum 0.
+ */
 uint64_t crc_join(enum crc_kind kind, uint64_t a, uint64_t b, uint64_t b_len);
 int crc_bits(enum crc_kind kind);
-const char *crc_name(enum crc_kind kind); /* for people */
+const char *crc_name(enum crc_kind kind); /* for messages */
 
 #endif

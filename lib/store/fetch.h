@@ -1,6 +1,5 @@
-/* fetch: HTTP requests on libcurl's multi interface, driven by a thread of its own. Never follows a redirect, never retries: what
- * an answer means is the caller's business. Start, wait and done from any thread; a request belongs to its caller but while it is
- * under way. */
+/* fetch: HTTP requests on libcurl's multi interface, driven by a thread of its own. It neither follows redirects nor retries; the
+ * caller interprets the answer. start, wait and done are thread-safe; the caller owns a request except while it is in progress. */
 #ifndef BRR_STORE_FETCH_H
 #define BRR_STORE_FETCH_H
 #include <stdbool.h>
@@ -12,49 +11,49 @@
 
 enum { FETCH_MAX_HEADERS = 24, FETCH_NOTE_MAX = 16 << 10 };
 
-/* Where the body of a 2xx answer goes: memory (buf, cap) or a file (fd from offset, at most cap bytes). More than cap is a failure.
- */
+/* Destination of the body of a 2xx answer: memory (buf, cap) or a file (fd from offset, at most cap bytes). A body longer than cap
+ * is a failure. */
 struct fetch_sink {
     void *buf;
     int fd; /* used when buf is NULL */
     int64_t offset;
     size_t cap, got;
-    struct crc *crc; /* of what arrived; may be NULL; the caller's */
+    struct crc *crc; /* of the received bytes; may be NULL; borrowed */
 };
 
-/* Answer headers that an object store's client looks at; "" = absent. */
+/* The answer's headers that an object store client needs; "" = absent. */
 struct fetch_headers {
     int64_t content_length; /* -1 = absent */
     char content_range[96], etag[80], last_modified[48], location[512], region[64], encryption[32];
     char checksum_sha256[64], checksum_crc[CRC_KINDS][32], checksum_type[32]; /* of the whole object */
-    char meta_sha256[80], meta_md5[32];                                       /* as an uploader noted it */
+    char meta_sha256[80], meta_md5[32];                                       /* as recorded by the uploader */
     int64_t date_s, retry_after_s;                                            /* -1 = absent */
-    int64_t skew_s;                                                           /* date_s less our clock when it came */
+    int64_t skew_s; /* date_s minus the local clock when the answer arrived */
 };
 
 struct fetch_request {
-    /* asked */
+    /* set by the caller */
     const char *method, *url;
     const char *headers[FETCH_MAX_HEADERS]; /* "Name: value" */
     int n_headers;
-    const void *body; /* sent as it is; NULL = none */
+    const void *body; /* sent unchanged; NULL = none */
     size_t body_len;
-    int stall_s;    /* a transfer without a byte for so long has failed; so has a GET with less than 1000 bytes/s */
-    int timeout_ms; /* so has one that takes longer in all, connecting included; 0 = no limit */
-    bool direct;    /* past any proxy */
+    int stall_s;    /* a transfer without a byte for this long fails; so does a GET below 1000 bytes/s */
+    int timeout_ms; /* limit of the whole request, connecting included; 0 = none */
+    bool direct;    /* bypass any proxy */
     struct fetch_sink sink;
-    /* answered */
+    /* set by the answer */
     int status;  /* HTTP status, 0 = none */
-    int failure; /* 0 or what libcurl says went wrong */
+    int failure; /* 0 or libcurl's error code */
     char failure_text[160];
     struct fetch_headers answer;
-    char note[FETCH_NOTE_MAX + 1]; /* body of an answer other than 2xx, cut, NUL-terminated */
+    char note[FETCH_NOTE_MAX + 1]; /* body of an answer other than 2xx, truncated, NUL-terminated */
     size_t note_len;
     bool done;
-    int sink_errno;                     /* the file could not be written */
-    double seconds;                     /* it took, connecting included */
+    int sink_errno;                     /* errno of a failed write to the file */
+    double seconds;                     /* duration, connecting included */
     int64_t received_bytes, sent_bytes; /* of bodies */
-    /* the engine's own */
+    /* private to the engine */
     void *handle, *header_list;
     size_t body_sent;
     bool cancelled;
@@ -62,18 +61,18 @@ struct fetch_request {
 };
 
 struct fetch;
-/* At most max_connections at a time; more requests wait in the engine. */
+/* At most max_connections at a time; further requests wait in the engine. */
 int fetch_open(int max_connections, struct fetch **ret, struct err *err);
-/* Nothing may be under way. NULL is fine. */
+/* No request may be in progress. Takes NULL. */
 void fetch_close(struct fetch *f);
-/* Begin; the answered part is cleared. Strings and body stay the caller's until it is done. */
+/* Starts a request; its answer fields are cleared. Strings and body are borrowed until it is done. */
 void fetch_start(struct fetch *f, struct fetch_request *request);
 bool fetch_done(struct fetch *f, const struct fetch_request *request);
-/* Give it up and return when the engine has let go of it. */
+/* Cancels the request; returns once the engine no longer uses it. */
 void fetch_cancel(struct fetch *f, struct fetch_request *request);
-/* Until any request of the engine ended since the value in *seen (start with 0), or timeout_ms; *seen is renewed. */
+/* Waits until any request of the engine has ended since the value in *seen (start with 0), or for timeout_ms; updates *seen. */
 void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms);
-/* Whether the failure is one of the way (connect, stall, reset, short body), worth another try. */
+/* True if the failure is one of the network (connect, stall, reset, short body), so that a retry may help. */
 bool fetch_transient(const struct fetch_request *request);
 
 #endif

@@ -1,5 +1,5 @@
 /* local: a directory as a store. Files are objects, their paths below the directory are the keys. Symbolic links to files are
- * followed, links to directories are not listed; whoever may write the directory decides what is in it. */
+ * followed, links to directories are not listed; anyone who can write to the directory controls its content. */
 #ifndef BRR_STORE_LOCAL_H
 #define BRR_STORE_LOCAL_H
 #include "store/store.h"

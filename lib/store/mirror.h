@@ -1,10 +1,11 @@
-/* mirror: the recordings and labels below a prefix of a store as a local directory tree: files stand in a cache, keyed by store,
- * key and tag, pinned while the mirror is open; the tree holds links to them. What is there already is not fetched again; an object
- * that changed has another tag and so another key. The thread that opens drives; transfers run on threads of their own.
+/* mirror: the recordings and labels below a prefix of a store as a local directory tree. Files lie in a cache, keyed by store, key
+ * and tag, and are pinned while the mirror is open; the tree holds links to them. Files already in the cache are not fetched again;
+ * a changed object has another tag and so another key. The thread that opens the mirror drives it; transfers run on their own
+ * threads.
  *
- * With head_bytes, opening fetches only the start of each recording, and the tree links to that: who needs the whole file takes it
- * (mirror_take), which fetches it on the taker's thread, and drops it when done with it. Only what is taken is pinned, so that a
- * prefix may be larger than the cache. */
+ * With head_bytes, opening fetches only the start of each recording and links to it. A reader that needs the whole file calls
+ * mirror_take, which fetches it on the calling thread, and mirror_drop afterwards. Only taken files are pinned, so a prefix may be
+ * larger than the cache. */
 #ifndef BRR_STORE_MIRROR_H
 #define BRR_STORE_MIRROR_H
 #include <stdbool.h>
@@ -17,44 +18,46 @@
 struct mirror_config {
     struct store *store;
     struct cache *cache;
-    const char *prefix;     /* a "directory" of the store, with or without the '/' at its end; "" = all */
-    bool or_recording;      /* prefix may also be the key of one *.edf or *.bdf, which the tree then holds alone, without labels */
-    const char *directory;  /* where the tree stands; emptied before */
-    int64_t max_recordings; /* only the first so many *.edf and *.bdf in order of their keys; 0 = all */
-    size_t head_bytes;      /* how much of a recording opening fetches; 0 = all of it */
+    const char *prefix; /* a "directory" of the store, with or without a final '/'; "" = the whole store */
+    bool or_recording;  /* prefix may also be the key of one *.edf or *.bdf; the tree then holds only that recording, without labels
+                         */
+    const char *directory;  /* root of the tree; emptied first */
+    int64_t max_recordings; /* only the first so many *.edf and *.bdf in key order; 0 = all */
+    size_t head_bytes;      /* bytes of each recording to fetch when opening; 0 = whole recordings */
 };
-/* Called every 100 ms or so on the opening thread; false cancels (CANCELLED). Counts are files and bytes. */
+/* Called about every 100 ms on the opening thread; returning false cancels (CANCELLED). Counts are files and bytes. */
 struct mirror_progress {
     int64_t done_files, files, done_bytes, bytes;
 };
 typedef bool mirror_progress_fn(void *ctx, const struct mirror_progress *p);
 
 struct mirror;
-/* NOT_FOUND when there is no recording below the prefix. What arrived before an error stays in the cache. */
+/* NOT_FOUND when there is no recording below the prefix. Files fetched before an error stay in the cache. */
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err);
-/* Unpins, and removes the tree. Nothing may be taken any more. NULL is fine. */
+/* Unpins the files and removes the tree. No recording may be taken any more. Takes NULL. */
 void mirror_close(struct mirror *m);
-/* Where the tree stands, absolute; the mirror's. */
+/* The absolute root of the tree; owned by the mirror. */
 const char *mirror_directory(const struct mirror *m);
 
-/* The functions below are for any thread; path is that of a recording in the tree, below mirror_directory (else NOT_FOUND). */
+/* The functions below are thread-safe. path is the path of a recording in the tree, below mirror_directory (else NOT_FOUND). */
 
 struct mirror_file {
-    int64_t bytes;                 /* of the whole file */
-    char version[DIGEST_HEX_SIZE]; /* another one for every other store, key, tag or size */
-    int mends;                     /* how often its head turned out to be damaged, since opening */
+    int64_t bytes;                 /* size of the whole file */
+    char version[DIGEST_HEX_SIZE]; /* differs between stores, keys, tags and sizes */
+    int mends;                     /* how often its head was found corrupt and fetched again since opening */
 };
 int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
-/* The whole file, fetched if it is not in the cache, as ret_path (CACHE_PATH_SIZE bytes); pinned until mirror_drop, of which every
- * success needs one. A thread that finds no room waits while others have files taken: take one at a time. Errors name the object:
- * those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the cache, CANCELLED after
- * mirror_stop. A head carries no checksum, the whole file does: when it does not begin as its head did, the head is replaced, here
- * and in the cache, and mirror_stat counts that: what was read of the head before does not hold. */
+/* Returns the path of the whole file in ret_path (CACHE_PATH_SIZE bytes), fetched if the cache does not have it, and pinned until
+ * mirror_drop; every success needs one drop. A thread that finds no room waits while others hold taken files, so take one at a
+ * time. Errors name the object: those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the
+ * cache, CANCELLED after mirror_stop. A head has no checksum, the whole file has one: when the file does not begin with its head,
+ * the head was corrupt; it is replaced here and in the cache, mirror_stat counts it, and values read from the old head are invalid.
+ */
 int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err);
 void mirror_drop(struct mirror *m, const char *path);
-/* What is being taken and all that is asked for from now on ends with CANCELLED, within a fraction of a second. */
+/* Cancels every current and later take with CANCELLED, within a fraction of a second. */
 void mirror_stop(struct mirror *m);
-/* The error of the first take that failed, but for CANCELLED; 0 when none has. */
+/* The error of the first failed take other than CANCELLED; 0 when none has failed. */
 int mirror_failure(struct mirror *m, struct err *err);
 
 #endif

@@ -1,7 +1,6 @@
-/* s3: a bucket, or what lies below a prefix of it, as a store. Objects whose names are no keys of a store (empty parts, "..",
- * a '/' at the end) are not listed.
- * get writes PATH.part with PATH.part.journal beside it and renames at the end; the next get of the same object goes on from what
- * they hold. put of a big file is a multipart upload. */
+/* s3: a bucket, or a prefix of it, as a store. Objects whose names are not valid store keys (empty parts, "..", a final '/') are
+ * not listed. get writes PATH.part with PATH.part.journal beside it and renames at the end; the next get of the same object
+ * continues from them. put of a large file is a multipart upload. */
 #ifndef BRR_STORE_S3_H
 #define BRR_STORE_S3_H
 #include "store/store.h"

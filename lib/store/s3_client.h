@@ -1,5 +1,5 @@
-/* s3_client: one bucket of an S3 server: signed requests, tried again where that helps, errors in people's words. The inside of
- * store/s3.h. Any thread; one call belongs to one thread. */
+/* s3_client: one bucket of an S3 server: signed requests, retries where they help, readable errors. Internal to store/s3.h.
+ * Thread-safe; one call belongs to one thread. */
 #ifndef BRR_STORE_S3_CLIENT_H
 #define BRR_STORE_S3_CLIENT_H
 #include "base/arena.h"
@@ -12,49 +12,50 @@ enum { S3_CONNECTIONS = 16, S3_MAX_TRIES = 8, S3_MAX_QUERY = 8 };
 
 struct s3_client;
 int s3_client_open(const struct store_config *config, struct s3_client **ret, struct err *err);
-void s3_client_close(struct s3_client *c); /* NULL is fine */
+void s3_client_close(struct s3_client *c); /* takes NULL */
 const char *s3_client_bucket(const struct s3_client *c);
-/* Scheme, host and bucket: what makes two stores the same. */
+/* Scheme, host and bucket: two stores with the same identity are the same store. */
 void s3_client_identity(const struct s3_client *c, struct str *out);
 
 enum s3_state { S3_WAITING, S3_FLYING, S3_ENDED };
 
-/* One request, whatever tries it takes. Set what is asked (all else zero), then run it, or step it until it ended. */
+/* One request including its retries. Set the request fields (all others zero), then run it, or step it until it ends. */
 struct s3_call {
     const char *method, *key; /* key "" = the bucket itself */
     struct sigv4_pair query[S3_MAX_QUERY];
     int n_query;
     int64_t first, length; /* range of a GET; length 0 = none */
-    int64_t total;         /* what Content-Range must say of the whole; 0 = anything */
+    int64_t total;         /* total size that Content-Range must state; 0 = any */
     bool short_ok;         /* the range may reach past the end */
-    const char *if_match;  /* ETag with its quotes; the answer's must be the same */
+    const char *if_match;  /* ETag with its quotes; the answer must have the same */
     const void *body;
     size_t body_len;
     int stall_s; /* 0 = the store's */
-    void *buf;   /* where the answer goes: memory, or fd at offset; cap bytes */
+    void *buf;   /* destination of the answer: memory, or fd at offset; cap bytes */
     int fd;
     int64_t offset;
     size_t cap;
-    const char *meta_sha256; /* to be noted with a new object; NULL = nothing */
-    bool crc;                /* of the answer, of crc_kind, in sum */
+    const char *meta_sha256; /* recorded with a new object; NULL = none */
+    bool crc;                /* compute the answer's checksum of crc_kind in sum */
     enum crc_kind crc_kind;
     uint64_t sum;
-    struct fetch_request fetch; /* the newest try, answered */
+    struct fetch_request fetch; /* the newest attempt and its answer */
     int tries;
-    /* the client's own */
+    /* private to the client */
     enum s3_state state;
     int64_t next_ms;
     bool region_tried, skew_tried, key_tried;
     unsigned credentials_serial;
     struct arena memory;
 };
-/* ERR_*: it failed (and ended). 0 and state S3_ENDED: it succeeded. 0 otherwise: step again after s3_client_wait. */
+/* Returns ERR_* when the call failed (and ended). 0 and state S3_ENDED: it succeeded. 0 otherwise: step again after s3_client_wait.
+ */
 int s3_call_step(struct s3_client *c, struct s3_call *call, struct err *err);
-/* Give up what is under way. Also frees; needed after every call. */
+/* Cancels what is in progress and frees. Needed after every call. */
 void s3_call_done(struct s3_client *c, struct s3_call *call);
-/* Until some request ended or 100 ms passed. */
+/* Waits until some request has ended or 100 ms have passed. */
 void s3_client_wait(struct s3_client *c, uint64_t *seen);
-/* To its end, asking watch (may be NULL) whether to go on: CANCELLED. */
+/* Runs the call to its end; watch (may be NULL) may cancel it: CANCELLED. */
 int s3_call_run(struct s3_client *c, struct s3_call *call, const struct store_watch *watch, struct err *err);
 
 #endif

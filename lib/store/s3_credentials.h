@@ -1,4 +1,4 @@
-/* s3_credentials: where the key of an S3 store comes from. Any thread. */
+/* s3_credentials: sources of the key of an S3 store. Any thread. */
 #ifndef BRR_STORE_S3_CREDENTIALS_H
 #define BRR_STORE_S3_CREDENTIALS_H
 #include <stdbool.h>
@@ -9,13 +9,13 @@
 struct s3_credentials {
     char id[160], secret[256], token[8192]; /* token "" = none */
     int64_t expires_s;                      /* since 1970; 0 = unknown */
-    bool remote;                            /* of the metadata service: store/s3_imds.h; id is "" until it was asked */
+    bool remote;                            /* from the metadata service (store/s3_imds.h); id is "" until it has answered */
 };
 
-/* spec: NULL = AWS_ACCESS_KEY_ID and its kin from the environment, else the shared file ($AWS_SHARED_CREDENTIALS_FILE or
+/* spec: NULL = AWS_ACCESS_KEY_ID and related variables of the environment, else the shared file ($AWS_SHARED_CREDENTIALS_FILE or
  * ~/.aws/credentials, profile $AWS_PROFILE or default), else the metadata service unless $AWS_EC2_METADATA_DISABLED is "true";
- * "env"; "file:PATH#profile"; "systemd:NAME" (a file of that form in $CREDENTIALS_DIRECTORY); "imds". Reads files, never asks the
- * network. UNAUTHENTICATED names what was looked at and the mend. */
+ * "env"; "file:PATH#profile"; "systemd:NAME" (a file of that form in $CREDENTIALS_DIRECTORY); "imds". Reads files but never the
+ * network. UNAUTHENTICATED names the sources tried and the fix. */
 int s3_credentials_load(const char *spec, struct s3_credentials *ret, struct err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* s3_object: what the operations of store/s3.h share: names, and one object's state. Any thread. */
+/* s3_object: names and one object's state, shared by the operations of store/s3.h. Any thread. */
 #ifndef BRR_STORE_S3_OBJECT_H
 #define BRR_STORE_S3_OBJECT_H
 #include "store/md5_crowd.h"
@@ -11,36 +11,36 @@ struct s3 {
     struct s3_client *client;
     char prefix[STORE_KEY_SIZE + 1]; /* "" or "a/b/" */
     struct str identity;
-    struct md5_crowd *crowd; /* of downloads of some size; NULL where the processor gains nothing by it */
+    struct md5_crowd *crowd; /* for large downloads; NULL where the processor gains nothing by it */
 };
 
 static inline struct s3 *s3_of(struct store *store) { return (struct s3 *)(void *)store; }
 
-/* Key of the store → key of the bucket. RANGE when it is longer than S3 allows. */
+/* Converts a store key to a bucket key. RANGE when it is longer than S3 allows. */
 int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err);
 
-/* ETag without its quotes, or what fits of it. */
+/* The ETag without its quotes, truncated to STORE_TAG_SIZE. */
 void s3_tag(const char *etag, char tag[STORE_TAG_SIZE]);
 
 struct s3_head {
     int64_t size_bytes, mtime_ns;
     char etag[80]; /* with its quotes */
-    /* of the content, as far as the server or the uploader tells, else "" */
+    /* of the content, as stated by the server or the uploader, else "" */
     char md5[33], sha256[DIGEST_HEX_SIZE];
     bool has_crc;
     enum crc_kind crc_kind;
     uint64_t crc;
 };
-/* watch may be NULL; its progress is asked while the server does not answer. */
+/* watch may be NULL; its progress is called while waiting for the server. */
 int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err);
-/* Whether verifying the object will be work for the store's crowd, which whoever verifies enters before. */
+/* True if verifying the object uses the store's md5_crowd; the verifying thread must enter the crowd first. */
 bool s3_crowded(const struct s3 *s3, const struct s3_head *head);
-/* DATA_LOSS: the file at path has not the SHA-256 that head promises or, where there is neither that nor a CRC, the MD5. */
+/* DATA_LOSS: the file at path does not have the SHA-256 of head or, without SHA-256 and CRC, its MD5. */
 int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err);
-/* Its DATA_LOSS: what arrived of an object has another sum than was promised. */
+/* Sets the DATA_LOSS error of a received object whose checksum is not the expected one. */
 int s3_untrue(const char *object, const char *kind, const char *got, const char *want, struct err *err);
 
-/* Operations of their own files. */
+/* Operations in files of their own. */
 int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
 int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
 

@@ -1,4 +1,4 @@
-/* s3_xml: the little of XML that S3 answers with: elements by name, without attributes that matter. Pure; any thread. */
+/* s3_xml: reads the XML of S3 answers: elements by name; attributes are ignored. Pure; any thread. */
 #ifndef BRR_STORE_S3_XML_H
 #define BRR_STORE_S3_XML_H
 #include <stdbool.h>
@@ -6,12 +6,13 @@
 
 #include "base/str.h"
 
-/* Content of the first <tag>…</tag> in [*from, end): its start, with *ret_len, and *from moved behind it. NULL when there is none.
- */
+/* Finds the first <tag>…</tag> in [*from, end): returns the start of its content and *ret_len, and moves *from behind it. NULL when
+ * there is none. */
 const char *s3_xml_find(const char **from, const char *end, const char *tag, size_t *ret_len);
-/* The same as text with entities resolved, cut to size; false when absent or cut (buf is then what fitted). */
+/* The same as text with entities resolved, truncated to size; false when absent or truncated (buf then holds the part that fitted).
+ */
 bool s3_xml_text(const char *xml, size_t len, const char *tag, char *buf, size_t size);
-/* %XX and '+' of encoding-type=url resolved in place; false for a malformed or NUL byte. */
+/* Decodes %XX and '+' of encoding-type=url in place; false for a malformed or NUL byte. */
 bool s3_xml_url_decode(char *text);
 void s3_xml_escape(const char *text, struct str *out);
 

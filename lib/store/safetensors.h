@@ -37,13 +37,13 @@ struct safetensors_entry {
     enum safetensors_dtype dtype;
     int rank;
     int64_t shape[SAFETENSORS_MAX_RANK];
-    const void *data; /* the file's when read; the caller's when written */
+    const void *data; /* owned by the file when read, by the caller when written */
     size_t bytes;
 };
 
 struct safetensors;
-/* INVALID or DATA_LOSS say which tensor and what is wrong: bounds, overlaps, holes, sizes, names given twice, metadata other than
- * strings. Data are aligned to their element (a tensor that is not so in the file is copied). Pointers live until close. */
+/* INVALID or DATA_LOSS name the tensor and the fault: bounds, overlaps, holes, sizes, repeated names, metadata other than strings.
+ * Data are aligned to their element (a misaligned tensor is copied). Pointers are valid until close. */
 int safetensors_open(const char *path, struct safetensors **ret, struct err *err);
 void safetensors_close(struct safetensors *st);
 size_t safetensors_count(const struct safetensors *st);
@@ -56,8 +56,8 @@ size_t safetensors_dtype_bytes(enum safetensors_dtype dtype);
 struct safetensors_pair {
     const char *key, *value;
 };
-/* Names or metadata keys given twice, the name __metadata__ and sizes that do not fit their shape are INVALID. The data of wide
- * elements come first, else in the order given, so that a reader finds every tensor aligned. */
+/* INVALID: repeated names or metadata keys, the name __metadata__, sizes that do not match their shape. Tensors with wider elements
+ * are written first, otherwise in the given order, so that a reader finds every tensor aligned. */
 struct safetensors_content {
     const struct safetensors_entry *entries;
     size_t n_entries;

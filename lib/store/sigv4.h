@@ -17,27 +17,27 @@ struct sigv4_pair {
     const char *name, *value;
 };
 
-/* What is signed, as it is meant: nothing is percent-encoded. */
+/* The request to sign; nothing is percent-encoded. */
 struct sigv4_request {
     const char *method;
-    const char *path; /* "/bucket/key", UTF-8 as it is */
+    const char *path; /* "/bucket/key", plain UTF-8 */
     const struct sigv4_pair *query;
     int n_query;
-    const struct sigv4_pair *headers; /* lower-case names, each once; host and x-amz-date among them */
+    const struct sigv4_pair *headers; /* lower-case names, each once; must include host and x-amz-date */
     int n_headers;
     const char *payload_sha256; /* hex or SIGV4_UNSIGNED */
 };
 
 struct sigv4_key {
     const char *id, *secret, *region;
-    const char *date; /* of sigv4_date, the value of x-amz-date */
+    const char *date; /* from sigv4_date: the value of x-amz-date */
 };
 
-/* RFC 3986: all but A-Z a-z 0-9 - _ . ~ as %XX; '/' stays where slashes is set. */
+/* RFC 3986: every byte except A-Z a-z 0-9 - _ . ~ becomes %XX; '/' is kept if slashes is set. */
 void sigv4_encode(const char *raw, bool slashes, struct str *out);
-/* "a=1&b=" sorted by encoded name, then value; a name without value keeps its '='. Bytes on the wire equal the bytes signed. */
+/* Writes "a=1&b=" sorted by encoded name, then value; a name without value keeps its '='. The bytes sent are the bytes signed. */
 int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct err *err);
-/* "20130524T000000Z" of seconds since 1970. */
+/* Formats seconds since 1970 as "20130524T000000Z". */
 void sigv4_date(int64_t unix_s, char ret[SIGV4_DATE_SIZE]);
 /* The value of the Authorization header. INVALID for more than SIGV4_MAX_PAIRS headers or parameters. */
 int sigv4_sign(const struct sigv4_request *request, const struct sigv4_key *key, struct str *ret, struct err *err);

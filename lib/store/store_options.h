@@ -1,4 +1,4 @@
-/* store_options: one entry of `stores:` in daemon.yaml as a store_config, for all who read that file. Any thread. */
+/* store_options: one entry of `stores:` in daemon.yaml as a store_config. Any thread. */
 #ifndef BRR_STORE_STORE_OPTIONS_H
 #define BRR_STORE_STORE_OPTIONS_H
 #include "base/arena.h"
