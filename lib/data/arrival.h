@@ -1,21 +1,21 @@
-/* arrival: in which order a training comes to need its recordings, so that they can be fetched and decoded ahead of it. A pure
- * function of manifest, roles and sampler: it decides what is there first and never what is shown. */
+/* arrival: the order in which a training first needs its recordings, so that they can be fetched and decoded ahead of it. A pure
+ * function of manifest, roles and sampler: it affects when recordings are loaded, never which windows are shown. */
 #ifndef BRR_DATA_ARRIVAL_H
 #define BRR_DATA_ARRIVAL_H
 #include "data/recording.h"
 #include "data/sampler.h"
 
 struct arrival_config {
-    const uint8_t *role;           /* of each entry */
+    const uint8_t *role;           /* per entry */
     uint8_t training, validation;  /* the two roles */
-    int64_t epoch, index;          /* of the first window that will be shown */
-    int64_t batch_size;            /* an epoch's last windows that fill no batch are left out */
-    int64_t windows;               /* that will be shown in all */
-    int64_t windows_to_validation; /* shown before the first validation; ≥ windows: it comes last */
+    int64_t epoch, index;          /* position of the first window to be shown */
+    int64_t batch_size;            /* the last windows of an epoch that do not fill a batch are dropped */
+    int64_t windows;               /* total number of windows to be shown */
+    int64_t windows_to_validation; /* shown before the first validation; ≥ windows: validation comes last */
 };
-/* *ret (malloc'd, *ret_n of them): each recording of the two roles once at most, by its first use. Training recordings that no
- * window of the first few epochs shows come after all others, and not at all when the training ends before. The sampler must be
- * nobody else's meanwhile. */
+/* Returns in *ret (malloc'd, *ret_n entries) each recording of the two roles at most once, ordered by first use. Training
+ * recordings that the first few epochs do not show come after all others, or not at all when the training ends before. The sampler
+ * must not be used by others meanwhile. */
 int arrival_order(const struct manifest *m, struct sampler *s, const struct arrival_config *config, struct recording ***ret,
                   int64_t *ret_n, struct err *err);
 

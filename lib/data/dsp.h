@@ -35,9 +35,9 @@ struct dsp_cascade {
 };
 int dsp_cascade_init(struct dsp_cascade *c, const struct dsp_section *sections, int n_sections, int lanes, struct err *err);
 void dsp_cascade_done(struct dsp_cascade *c);
-/* State as if `row` had been the input for ever. */
+/* Sets the state to the steady state for a constant input of `row`. */
 void dsp_cascade_settle(struct dsp_cascade *c, const double *row);
-/* Filter n rows in place. */
+/* Filters n rows in place. */
 void dsp_cascade_run(struct dsp_cascade *c, double *rows, int64_t n);
 
 /* Resampler: output k is the source at time k/256 s, by a zero-phase windowed sinc (Kaiser, 80 dB; pass band to 15/16 and stop band
@@ -52,14 +52,14 @@ int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *er
 /* Errors of dsp_ratio, EXHAUSTED. */
 int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err);
 void resampler_free(struct resampler *r);
-/* Begin a segment whose first row is source row `first`. Drops what was not pulled. */
+/* Starts a segment whose first row is source row `first`. Outputs not yet pulled are dropped. */
 void resampler_start(struct resampler *r, int64_t first);
-/* Append n ≤ DSP_BLOCK rows; mark travels with them. Everything must have been pulled before. */
+/* Appends n ≤ DSP_BLOCK rows with their mark. All earlier outputs must have been pulled. */
 void resampler_push(struct resampler *r, const double *rows, int64_t n, bool mark);
-/* The segment is over: the outputs that waited for more rows may now be pulled. */
+/* Ends the segment: the outputs that needed later rows can now be pulled. */
 void resampler_end(struct resampler *r);
-/* Up to max ready outputs with the mark of the source row at or before each. *ret_first = k of the first one. Returns their number.
- */
+/* Returns up to max ready outputs, each with the mark of the source row at or before it, and their number. *ret_first = k of the
+ * first one. */
 int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_t max, int64_t *ret_first);
 /* 256/rate as up/down. */
 void resampler_ratio(const struct resampler *r, int64_t *ret_up, int64_t *ret_down);

@@ -17,7 +17,7 @@
 
 struct edf;
 
-/* One signal. Texts are trimmed UTF-8 (Latin-1 bytes converted) and live as long as the edf. */
+/* One signal. Texts are trimmed UTF-8 (Latin-1 bytes converted) and valid until edf_close. */
 struct edf_signal {
     const char *label, *unit, *transducer, *prefilter;
     double rate_hz;             /* samples_per_record / record duration; 0 when the duration is 0 */
@@ -25,9 +25,9 @@ struct edf_signal {
     double gain, offset;        /* value = digital · gain + offset, in µV where `volt`, else in `unit` */
     double physical_min, physical_max, digital_min, digital_max;
     bool annotation;  /* holds annotation lists, not samples */
-    bool volt;        /* the unit is a voltage: values are µV. Otherwise they are delivered in `unit` as they are */
+    bool volt;        /* the unit is a voltage and values are in µV; otherwise values are in `unit` */
     bool usable;      /* can be read; otherwise note says why */
-    const char *note; /* "" or what a user should know about this signal */
+    const char *note; /* "" or a note about this signal for the user */
 };
 
 /* Consecutive records without a gap. */
@@ -44,8 +44,8 @@ struct edf_annotation {
 
 struct edf_start {
     int year, month, day, hour, minute, second; /* month and day from 1 */
-    double subsecond;                           /* added by the first time-keeper; may be ≥ 1 in odd files */
-    bool known;                                 /* false: date or time unreadable, or declared unknown; fields are then 0 or odd */
+    double subsecond;                           /* added by the first time-keeping annotation; may be ≥ 1 in odd files */
+    bool known; /* false: date or time unreadable or declared unknown; the fields are then 0 or unreliable */
 };
 
 struct edf_info {
@@ -54,7 +54,7 @@ struct edf_info {
     bool discontinuous; /* marked +D */
     const char *patient, *recording;
     struct edf_start start;
-    int64_t n_records;                  /* records present and whole */
+    int64_t n_records;                  /* complete records in the file */
     int64_t duration_num, duration_den; /* record duration in seconds, reduced; 0/1 for annotation-only files */
     double record_s;
     double duration_s; /* file time from 0 to the end of the last record, gaps included */
@@ -62,20 +62,20 @@ struct edf_info {
     const struct edf_signal *signals;
     int n_segments; /* ≥ 1 where there are records and a duration */
     const struct edf_segment *segments;
-    size_t n_annotations; /* in order of onset; time-keepers left out */
+    size_t n_annotations; /* ordered by onset, without time-keeping annotations */
     const struct edf_annotation *annotations;
     int n_repairs;
     const char *const *repairs; /* one sentence each */
 };
 
-/* Whether a path is named like a recording: something.edf or something.bdf, in any case. */
+/* True if the path ends in .edf or .bdf, in any case. */
 bool edf_named(const char *path);
 
 /* Map and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
  * trusted (the message names path, field, its text and what was expected); EXHAUSTED. */
 int edf_open(const char *path, struct edf **ret, struct err *err);
-/* The same without what only the records tell: annotations are left out, and time-keepers are read only where they decide (in files
- * marked discontinuous). Reads the header and little else, however long the recording. */
+/* Like edf_open, but reads only the header: annotations are left out, and time-keeping annotations are read only where they
+ * determine the segments (files marked discontinuous). Takes the same time for recordings of any length. */
 int edf_open_header(const char *path, struct edf **ret, struct err *err);
 /* The same of a file of which only the start is at path; it has file_bytes in all. *ret_enough false: what decides is not there
  * (the header goes on, or time-keepers count, as in files with gaps), and facts may be wrong. `start` lacks what the first
@@ -83,21 +83,22 @@ int edf_open_header(const char *path, struct edf **ret, struct err *err);
 int edf_open_head(const char *path, int64_t file_bytes, struct edf **ret, bool *ret_enough, struct err *err);
 /* edf_open over bytes that the caller keeps alive and unchanged until edf_close; name appears in messages. */
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err);
-/* Records that arrive one after another, from a pipe or a file that is still written; the record count of the header is ignored.
- * edf_header_bytes: how long the header is, from its first 256 bytes; -1 when they do not say. edf_open_feed: a whole header,
- * copied; there are no records yet. edf_feed: the next n whole records of edf_record_bytes each, which the caller keeps until the
- * next edf_feed; only they can be read. n_records, segments and duration of edf_info grow with it, `start` may move with the first
- * record; annotations are left out. One thread. */
+/* For records that arrive one after another, from a pipe or a growing file; the header's record count is ignored. edf_header_bytes:
+ * the header's length, from its first 256 bytes; -1 when they do not state it. edf_open_feed: takes a complete header, which is
+ * copied; there are no records yet. edf_feed: the next n complete records of edf_record_bytes each, borrowed until the next
+ * edf_feed; only they can be read. n_records, segments and duration of edf_info grow; `start` may move with the first record;
+ * annotations are left out. One thread. */
 int64_t edf_header_bytes(const void *data);
 int edf_open_feed(const void *header, size_t len, const char *name, struct edf **ret, struct err *err);
 int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err);
 int64_t edf_record_bytes(const struct edf *edf);
-/* NULL is fine. */
+/* takes NULL */
 void edf_close(struct edf *edf);
 
-/* All facts; valid until edf_close. */
+/* Valid until edf_close. */
 const struct edf_info *edf_info(const struct edf *edf);
-/* Whether info's annotations are those of the file: not after edf_open_header and edf_open_head, unless it has no place for any. */
+/* True if info contains the file's annotations: false after edf_open_header and edf_open_head, unless the file has no annotation
+ * signal. */
 bool edf_annotations_known(const struct edf *edf);
 const char *edf_path(const struct edf *edf);
 /* Same as info->segments. Returns their number. */

@@ -1,5 +1,5 @@
-/* edf_header: the fixed and per-signal header of EDF and BDF, checked and mended in memory. Fills struct edf_info and the layout of
- * a record; knows nothing of record contents. Used by edf.c only. One thread per header. */
+/* edf_header: the fixed and per-signal header of EDF and BDF, checked and repaired in memory. Fills struct edf_info and the layout
+ * of a record; does not read records. Used by edf.c only. One thread per header. */
 #ifndef BRR_DATA_EDF_HEADER_H
 #define BRR_DATA_EDF_HEADER_H
 #include <stddef.h>
@@ -23,9 +23,9 @@ struct edf_header {
     const char *name;         /* for messages */
 };
 
-/* data holds the whole file. header->arena and header->name are set by the caller, the rest zero. */
+/* data holds the whole file. The caller sets header->arena and header->name and zeroes the rest. */
 int edf_header_parse(struct edf_header *header, const uint8_t *data, size_t len, struct err *err);
-/* Add a sentence to the repairs; beyond EDF_MAX_REPAIRS they are counted in the last one. */
+/* Adds a sentence to the repairs; after EDF_MAX_REPAIRS the last one states how many more there are. */
 void edf_header_repair(struct edf_header *header, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

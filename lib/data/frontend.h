@@ -1,9 +1,9 @@
-/* frontend: from the channels a source happens to have to the model's input montage at 256 Hz, as a causal stream.
- * raw µV samples at the source rate → montage derivation → resample to 256 Hz → band-pass → notch → clamp ±60,000 µV →
- * binary16. State is carried, so chunks of any size give the same bits; the window cache, training, validation, detect
- * and live streams all read what this produces. One thread at a time per frontend.
- * Segments: a gap of at most fill_gap_s is filled by holding the last sample (flagged); a longer one ends the segment and
- * filters start anew (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the source. */
+/* frontend: converts a source's channels to the model's input montage at 256 Hz, as a causal stream: raw µV samples at the source
+ * rate → montage derivation → resample to 256 Hz → band-pass → notch → clamp ±60,000 µV → binary16. State is carried, so chunks of
+ * any size give the same bits; the window cache, training, validation, detection and live streams all read its output. One thread
+ * at a time per frontend. Segments: a gap of at most fill_gap_s is filled by holding the last sample (flagged); a longer gap ends
+ * the segment, and the filters restart (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the
+ * source. */
 #ifndef BRR_DATA_FRONTEND_H
 #define BRR_DATA_FRONTEND_H
 #include <stdbool.h>
@@ -20,33 +20,33 @@ struct frontend_config {
     double fill_gap_s;     /* 2 */
 };
 
-/* How the montage was met; texts are for people and reports. */
+/* How the montage was built; texts are for people and reports. */
 struct frontend_report {
     int output_channels;
     int used_channels;    /* source channels read */
     bool inverse_montage; /* bipolar source, referential model: minimum-norm inverse */
     int interpolated;     /* electrodes interpolated by spherical spline (Fz, Pz only) */
-    char note[256];       /* "" or what to tell the user, e.g. "Fz Pz interpolated" */
+    char note[256];       /* "" or a note for the user, e.g. "Fz Pz interpolated" */
 };
 
 struct frontend;
 
-/* What receives finished samples: n rows of output_channels binary16 values (µV), channel-last, the first one at output
- * index `first`. segment_start: the first row begins a new segment. held: rows made by holding over a short gap.
- * Return 0 to go on; any other value is returned by the pushing call. */
+/* Receives finished samples: n rows of output_channels binary16 values (µV), channel-last, the first one at output index `first`.
+ * segment_start: the first row begins a new segment. held: rows made by holding over a short gap. Return 0 to continue; any other
+ * value is returned by the pushing call. */
 typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
                              struct err *err);
 
-/* Where samples come from. */
+/* Describes the source. */
 struct frontend_source {
     const char *const *labels; /* the source's channel names */
     int n_labels;              /* ≤ FRONTEND_MAX_LABELS */
     double rate_hz;            /* of the EEG channels, 1 to 65536 */
 };
 
-/* What frontend_new would say about settings whatever the source: ERR_INVALID names the setting. */
+/* Checks the settings that do not depend on the source: ERR_INVALID names the setting. */
 int frontend_check(const struct frontend_config *config, struct err *err);
-/* The longest gap that is held over, in source samples. */
+/* The longest gap that is filled, in source samples. */
 int64_t frontend_fill_gap(const struct frontend_config *config, double rate_hz);
 /* Errors: INVALID (settings, rate), PRECONDITION (names the missing electrodes and the labels present). report may be NULL. */
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
@@ -55,19 +55,19 @@ void frontend_free(struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);
 /* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a
- * push nothing more is accepted (PRECONDITION). */
+ * push, every further push is PRECONDITION. */
 int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err);
-/* The next source sample lies `missing` source samples later than expected. Calls in a row add up; it takes effect with the next
+/* The next source sample comes `missing` source samples later than expected. Consecutive calls add up and take effect with the next
  * push. */
 int frontend_gap(struct frontend *f, int64_t missing, struct err *err);
-/* The source ended: flush the resampler's tail. Source samples [s, s + n) of a segment give the outputs k with
- * s/rate ≤ k/256 < (s + n)/rate: ceil(n·256/rate) of them where s falls on the grid. */
+/* Ends the source: flushes the resampler's tail. Source samples [s, s + n) of a segment give the outputs k with s/rate ≤ k/256 < (s
+ * + n)/rate: ceil(n·256/rate) of them where s falls on the grid. */
 int frontend_finish(struct frontend *f, struct err *err);
-/* Whether the closed loops of a bipolar source cancelled so far; false with a sentence in note when they did not (swapped or
- * mislabelled channels). True where there is no loop. */
+/* True if the closed loops of a bipolar source have cancelled so far, or if there is no loop; false, with a sentence in note, when
+ * they did not (swapped or mislabelled channels). */
 bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size);
-/* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage; count through ret_n. ret_names may be NULL to count only; else
- * the list is the caller's, to be given to montage_channels_free. ERR_INVALID for an unknown montage. */
+/* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage and their number in ret_n. ret_names may be NULL; otherwise the
+ * caller frees the list with montage_channels_free. ERR_INVALID for an unknown montage. */
 int montage_channels(const char *montage, const char *const **ret_names, int *ret_n, struct err *err);
 void montage_channels_free(const char *const *names);
 

@@ -1,6 +1,6 @@
-/* labels: where a recording's seizures are, read from whatever file its corpus keeps them in, and the writers of event files.
- * Also the rules that tell a patient and a split from a path. Times are seconds of file time (0 = first sample).
- * Pure functions over files; any thread. No label source is not the same as no seizure: `source` tells. */
+/* labels: the seizures of a recording, read from the label file of its corpus, and the writers of event files. Also the rules that
+ * derive patient and split from a path. Times are seconds of file time (0 = first sample). Pure functions over files; any thread. A
+ * recording without a label source is not a recording without seizures: see `source`. */
 #ifndef BRR_DATA_LABELS_H
 #define BRR_DATA_LABELS_H
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 struct edf;
 
 enum labels_source {
-    LABELS_NONE, /* nothing found: `tried` says where it was looked for */
+    LABELS_NONE, /* none found; `tried` lists the places searched */
     LABELS_BIDS_TSV,
     LABELS_TUSZ_CSV,
     LABELS_TUSZ_CSV_BI,
@@ -32,30 +32,30 @@ struct labels {
     size_t n_runs;
     enum labels_source source;
     double recording_s; /* recording duration the label file states; NaN when it does not */
-    char tried[640];    /* what was looked for, for messages */
-    bool undecided;     /* no source beside the recording, and the edf given was opened without its annotations: they decide */
+    char tried[640];    /* the places searched, for messages */
+    bool undecided;     /* there is no label file, and the given edf was opened without the annotations that would decide */
 };
 
 /* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations". */
 const char *labels_source_name(enum labels_source source);
 
-/* Labels of the recording at edf_path. format: a name of labels_source_name (also "csv_bi"), or
- * "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations that exists for this recording. edf: the
- * open recording, or NULL to open it when annotations are wanted. "none": nothing is looked for, the source is LABELS_NONE. In
- * "auto" annotations count as a source only when one of them is a seizure. Errors: INVALID names file:line and what was expected;
- * an unknown format is INVALID too. On success (also with source LABELS_NONE) labels_done frees. */
+/* Reads the labels of the recording at edf_path. format: a name of labels_source_name (also "csv_bi"), or "auto": the first of
+ * bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, edf-annotations that exists for this recording. edf: the open recording, or NULL
+ * to open it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source
+ * only when one of them is a seizure. Errors: INVALID names file:line and the expected value, or the unknown format. After success
+ * (also with source LABELS_NONE) call labels_done. */
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
 
-/* Size and time of every file that labels_load would look at beside the recording, as a text that changes when one of them does.
+/* Size and time of every file that labels_load would read beside the recording, as a text that changes when one of the files does.
  * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; format as in labels_load, not checked. */
 enum { LABELS_STAMP_SIZE = 256 };
 int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err);
 
-/* Whether an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
+/* True if an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
 bool labels_is_seizure(const char *code);
 
-/* An events TSV as it stands (SzCORE/BIDS): every row, in file order, seizures or not. Columns are found by name. */
+/* An events TSV (SzCORE/BIDS): every row in file order, seizures or not. Columns are found by name. */
 struct event_row {
     double onset_s, duration_s; /* duration NaN for n/a */
     double confidence;          /* NaN for n/a */
@@ -70,7 +70,7 @@ struct events_file {
 int events_read_tsv(const char *path, struct events_file *ret, struct err *err);
 void events_done(struct events_file *events);
 
-/* What a file of events says about its recording. */
+/* The recording's metadata in an event file. */
 struct events_header {
     const char *start_text;  /* "YYYY-MM-DD HH:MM:SS" or NULL for n/a */
     double recording_s;      /* length of the recording */
@@ -81,20 +81,20 @@ struct events_header {
  */
 void labels_format_tsv(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
 void labels_format_csv_bi(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
-/* The same into files, replaced atomically. */
+/* Write the same texts into files, atomically. */
 int labels_write_bids_tsv(const char *path, const struct label_run *runs, size_t n_runs, const struct events_header *header,
                           struct err *err);
 int labels_write_csv_bi(const char *path, const struct label_run *runs, size_t n_runs, const struct events_header *header,
                         struct err *err);
 
-/* Name of the events file of a recording: "_eeg.edf" (any case, also .bdf), else ".edf", becomes "_events.tsv". ERR_RANGE when it
+/* The name of a recording's event file: "_eeg.edf" (any case, also .bdf), else ".edf", becomes "_events.tsv". ERR_RANGE when it
  * does not fit. */
 int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err);
 
-/* Patient of a recording from its path relative to the corpus: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21 is the
- * same child as chb01), else the path without its extension. ERR_RANGE when it does not fit. */
+/* The patient of a recording from its path relative to the corpus: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21 is the same
+ * child as chb01), else the path without its extension. ERR_RANGE when it does not fit. */
 int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err);
-/* "train", "dev" or "eval" when a folder of the path says so, else "". */
+/* "train", "dev" or "eval" when a folder of the path has that name, else "". */
 const char *labels_split(const char *relative_path);
 
 #endif

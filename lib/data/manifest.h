@@ -1,8 +1,8 @@
-/* manifest: the recordings of a data source with patients, labels and window classes; splits by patient. Opening reads headers and
- * labels (in parallel, with progress), or what an earlier opening wrote down about them in the cache volume; samples are decoded
- * and filtered into the window cache when they are first wanted (recording_load). Faults of single files stand in their entries and
- * do not stop the job unless fail_on_bad_file; a fetch that fails always does. Immutable once open but for the loading of samples;
- * any thread may read it. */
+/* manifest: the recordings of a data source with patients, labels and window classes, and splits by patient. Opening reads headers
+ * and labels (in parallel, with progress), or the facts that an earlier opening stored in the cache volume; samples are decoded and
+ * filtered into the window cache at first use (recording_load). Errors of single files are kept in their entries and do not stop
+ * the job unless fail_on_bad_file; a failed fetch always does. Immutable once open except for the loading of samples; any thread
+ * may read it. */
 #ifndef BRR_DATA_MANIFEST_H
 #define BRR_DATA_MANIFEST_H
 #include <stdbool.h>
@@ -17,7 +17,7 @@ enum { MANIFEST_MAX_FILES = 1 << 20, MANIFEST_MAX_WORKERS = 64 };
 
 struct manifest_config {
     const char *root;      /* absolute local directory */
-    struct mirror *mirror; /* whose tree root is, or NULL; must outlive the manifest */
+    struct mirror *mirror; /* the mirror that owns root, or NULL; must outlive the manifest */
     const char *cache_dir;
     struct frontend_config frontend;
     int64_t window, hop; /* samples */
@@ -29,9 +29,9 @@ struct manifest_config {
 };
 
 struct manifest_entry {
-    const char *relative_path;   /* to root */
+    const char *relative_path;   /* relative to root */
     const char *patient;         /* BIDS sub-, TUSZ directory, chbNN (chb21 = chb01), else the file */
-    const char *split;           /* "train" "dev" "eval" when the path says so (TUSZ), else "" */
+    const char *split;           /* "train" "dev" "eval" when the path contains it (TUSZ), else "" */
     struct recording *recording; /* planned; NULL for a bad or skipped file */
     const char *error;           /* NULL, or why the file cannot be used */
     bool skipped;                /* unlabelled and the rule is skip: no recording and no error */
@@ -39,10 +39,10 @@ struct manifest_entry {
 };
 
 struct manifest;
-/* Progress of opening; called from the opening thread, at least every 100 ms. Return false to stop (ERR_CANCELLED). */
+/* Called during opening from the opening thread, at least every 100 ms. Return false to stop (ERR_CANCELLED). */
 typedef bool manifest_progress_fn(void *ctx, int64_t done, int64_t total, const char *path);
-/* Every *.edf and *.bdf (any case) below root. Errors: NOT_FOUND (no such file), the first bad file's when fail_on_bad_file,
- * PRECONDITION when no file at all can be used (names some and why). */
+/* Opens every *.edf and *.bdf (any case) below root. Errors: NOT_FOUND (no such file), the first bad file's when fail_on_bad_file,
+ * PRECONDITION when no file can be used (names some and their errors). */
 int manifest_open(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
                   struct err *err);
 void manifest_close(struct manifest *m);
@@ -50,21 +50,21 @@ int64_t manifest_count(const struct manifest *m);
 const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index);
 /* SHA-256 over the sorted cache keys, hex. */
 const char *manifest_hash(const struct manifest *m);
-/* Window and hop it was opened with, in samples. */
+/* Window and hop in samples. */
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop);
 /* Output channels of the montage. */
 int manifest_channels(const struct manifest *m);
-/* "N of M files cannot be used: PATH: why; …" with at most `most` of them in buf, or "". Returns the number of bad files. */
+/* Writes "N of M files cannot be used: PATH: why; …" with at most `most` files into buf, or "". Returns the number of bad files. */
 int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size);
 
-/* Class of the window at start of a recording, and how many of its samples are valid and seizure. */
+/* The class of the window at start of a recording, and how many of its samples are valid and seizure. */
 struct window_count {
     enum window_class class;
     int64_t valid, seizure;
 };
 struct window_count manifest_count_window(const struct recording_info *info, int64_t start, int64_t window);
 
-/* Which entries belong to training and validation. */
+/* Which entries are used for training and validation. */
 struct split_config {
     const char *const *train; /* patient ids, or NULL */
     int n_train;
@@ -74,10 +74,10 @@ struct split_config {
     double validation_fraction; /* by patient, round(f·patients), at least 1 if f > 0, must contain a seizure */
     uint64_t seed;
 };
-/* Lists come first; a missing train list means everybody else. Without lists, recordings that lie below train/ and dev/ are split
- * by these folders (official insists on it), else by fraction. Below eval/ nothing is used unless lists name the patient. role[i]:
- * 0 unused, 1 train, 2 validation. Overlap of patients, no seizure in training, or none in a wanted validation set are errors that
- * say what was found and the mend. */
+/* Patient lists take precedence; without a train list all other patients train. Without lists, recordings below train/ and dev/ are
+ * split by these folders (required by `official`), otherwise by fraction. Recordings below eval/ are unused unless a list names the
+ * patient. role[i]: 0 unused, 1 train, 2 validation. Patients in both lists, no seizure in training, or no seizure in a required
+ * validation set are errors that state what was found and the fix. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
 
 #endif

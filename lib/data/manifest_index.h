@@ -1,6 +1,6 @@
-/* manifest_index: what is known about the recordings of a data source, kept in the cache volume between runs, so that a start looks
- * at the times of files and opens none. One text file per (source, settings): a line per recording with the identity of its file
- * and labels and the facts they gave. It is a cache: what does not fit or cannot be read counts as absent. Used by manifest.c.
+/* manifest_index: the known facts about the recordings of a data source, kept in the cache volume between runs, so that a start
+ * only compares file times and opens no file. One text file per (source, settings): a line per recording with the identity of its
+ * file and labels and the facts read from them. It is a cache: unreadable or outdated entries count as absent. Used by manifest.c.
  * Loading and writing: one thread; manifest_index_find: any. */
 #ifndef BRR_DATA_MANIFEST_INDEX_H
 #define BRR_DATA_MANIFEST_INDEX_H
@@ -12,23 +12,24 @@
 #include "data/manifest.h"
 #include "data/recording.h"
 
-/* What tells a changed recording from an unchanged one. */
+/* Identifies one version of a recording. */
 struct manifest_identity {
     int64_t size_bytes, mtime_ns;
     char labels[LABELS_STAMP_SIZE];
 };
 
 struct manifest_index;
-/* The index of a source under these settings; empty when there is none. Errors: EXHAUSTED, NOT_FOUND (no such source), RANGE. */
+/* Opens the index of a source under these settings; empty when there is none. Errors: EXHAUSTED, NOT_FOUND (no such source), RANGE.
+ */
 int manifest_index_open(const struct manifest_config *config, struct manifest_index **ret, struct err *err);
 void manifest_index_close(struct manifest_index *index);
-/* Facts of a recording whose identity has not changed; NULL when it is new or different. *ret_skipped: unlabelled, and the rule is
- * to skip (then the facts are empty). They live as long as the index. */
+/* Returns the facts of a recording whose identity is unchanged; NULL when it is new or changed. *ret_skipped: unlabelled, and the
+ * rule is to skip (the facts are then empty). Valid as long as the index. */
 const struct recording_facts *manifest_index_find(const struct manifest_index *index, const char *relative_path,
                                                   const struct manifest_identity *identity, bool *ret_skipped);
 int64_t manifest_index_count(const struct manifest_index *index);
 
-/* Replace the file by the entries of m that have a recording or were skipped; identities (manifest_count). */
+/* Replaces the file by the entries of m that have a recording or were skipped; identities (manifest_count). */
 int manifest_index_write(const struct manifest_index *index, const struct manifest *m, const struct manifest_identity *identities,
                          struct err *err);
 

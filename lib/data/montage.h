@@ -14,7 +14,7 @@
 
 enum { MONTAGE_MAX_OUTPUTS = 64, MONTAGE_MAX_LABELS = 1024, MONTAGE_LABEL_SIZE = 32, MONTAGE_LOOP_EDGES = 8 };
 
-/* A closed path of bipolar channels: sum of sign × channel is 0 µV but for rounding, whatever the brain does. */
+/* A closed path of bipolar channels: sum of sign × channel is 0 µV up to rounding, for any EEG. */
 struct montage_loop {
     const char *name;                /* "left chain" */
     int source[MONTAGE_LOOP_EDGES];  /* positions in montage.sources */
@@ -28,9 +28,9 @@ struct montage {
     double *matrix;                    /* (n_outputs, n_sources), row-major */
     bool inverse;                      /* minimum-norm inverse of bipolar channels */
     int interpolated;                  /* electrodes made by spherical spline */
-    struct montage_loop loops[2];      /* those whose eight channels are all among the sources */
+    struct montage_loop loops[2];      /* loops whose eight channels are all among the sources */
     int n_loops;
-    char note[256]; /* "" or what to tell the user */
+    char note[256]; /* "" or a note for the user */
 };
 
 /* spec: "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…". Errors: INVALID (spec, too many labels), PRECONDITION (electrodes

@@ -1,5 +1,5 @@
-/* prefetch: reader threads that fill a bounded ring of ready batches, handed out strictly in the sampler's order whatever the
- * threads' timing. One consumer thread. */
+/* prefetch: reader threads that fill a bounded ring of ready batches, delivered strictly in the sampler's order for any timing of
+ * the threads. One consumer thread. */
 #ifndef BRR_DATA_PREFETCH_H
 #define BRR_DATA_PREFETCH_H
 #include <stdbool.h>
@@ -29,17 +29,18 @@ struct prefetch_config {
 };
 struct prefetch;
 /* Starts readers at window `index` of `epoch`; an epoch's last partial batch is dropped (or kept when it is the only one), then the
- * next epoch begins. Manifest and sampler must outlive it; the sampler is its own until prefetch_stop. */
+ * next epoch begins. Manifest and sampler must outlive it; the sampler must not be used by others until prefetch_stop. */
 int prefetch_start(const struct manifest *m, struct sampler *s, const struct prefetch_config *config, int64_t epoch, int64_t index,
                    struct prefetch **ret, struct err *err);
-/* Next batch, in order; *ret_wait_s = time spent waiting (may be NULL). The batch is the caller's until prefetch_release; holding
- * all `depth` of them and asking for more is ERR_EXHAUSTED. A reader's error is returned in its batch's place, and again after. */
+/* Returns the next batch in order; *ret_wait_s = time spent waiting (may be NULL). The caller owns the batch until
+ * prefetch_release; asking for more while holding all `depth` batches is ERR_EXHAUSTED. A reader's error is returned in its batch's
+ * place, and again by later calls. */
 int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err);
-/* Wait up to wait_ms for the next batch; whether prefetch_next would return at once (with a batch or an error). For a thread that
- * has other work while the data are being decoded for the first time. */
+/* Waits up to wait_ms for the next batch; true if prefetch_next would return at once (with a batch or an error). For a thread with
+ * other work while the data are decoded for the first time. */
 bool prefetch_poll(struct prefetch *p, int wait_ms);
 void prefetch_release(struct prefetch *p, const struct batch *b);
-/* Joins the readers and frees everything, batches still held included. NULL is fine. */
+/* Joins the readers and frees everything, including batches still held. Takes NULL. */
 void prefetch_stop(struct prefetch *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* sampler: which windows an epoch shows and in which order. All partial windows, some full ones and some without seizure,
- * redrawn each epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. */
+/* sampler: chooses and orders the windows of an epoch: all partial windows, some full ones and some without seizure, redrawn each
+ * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. */
 #ifndef BRR_DATA_SAMPLER_H
 #define BRR_DATA_SAMPLER_H
 #include <stdbool.h>
@@ -17,11 +17,11 @@ struct balance_config {
 struct balance_counts {
     int64_t partial, full, none;
 };
-/* all partial + full·P full + none·P none (P = partial; if P = 0 full ones take its place), never more than there are. */
+/* all partial + full·P full + none·P none (P = partial; if P = 0 the number of full ones), never more than exist. */
 void balance_plan(const struct balance_counts *found, const struct balance_config *config, struct balance_counts *ret_used);
 
 struct sampler;
-/* Windows of the entries with role 1. ERR_PRECONDITION when the balance leaves nothing. */
+/* Uses the windows of the entries with role 1. ERR_PRECONDITION when the balance leaves none. */
 int sampler_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct sampler **ret, struct err *err);
 void sampler_free(struct sampler *s);
@@ -29,8 +29,8 @@ int64_t sampler_epoch_windows(const struct sampler *s);
 void sampler_counts(const struct sampler *s, struct balance_counts *ret_found, struct balance_counts *ret_used);
 /* Expected share of seizure samples among the valid ones of an epoch's windows (the prior), and of windows that hold a seizure. */
 void sampler_ratios(const struct sampler *s, double *ret_sample_prior, double *ret_window_ratio);
-/* i-th window (0 ≤ i < sampler_epoch_windows) of an epoch ≥ 0, a pure function of (manifest, seed, epoch, i). The epoch's order is
- * kept between calls, so that walking through an epoch costs one draw; one thread at a time. */
+/* Returns the i-th window (0 ≤ i < sampler_epoch_windows) of an epoch ≥ 0, a pure function of (manifest, seed, epoch, i). The order
+ * of the latest epoch is kept, so that iterating over an epoch costs one draw; one thread at a time. */
 struct window_ref {
     int64_t entry, start;
 };

@@ -1,7 +1,7 @@
-/* tal: parser of time-stamped annotation lists, the byte format of EDF+ and BDF+ annotation signals, and the text clean-up
- * that headers and annotations share. Knows nothing of files or records. Pure functions, any thread.
- * Source: the EDF+ specification, section 2.2 (www.edfplus.info); accepts the deviations of real writers: lists glued together
- * without the NUL between them, a single 0x14 after a time-keeper's onset, comma decimals, Latin-1 text. */
+/* tal: parser of time-stamped annotation lists, the byte format of EDF+ and BDF+ annotation signals, and the text clean-up shared
+ * by headers and annotations. Independent of files and records. Pure functions, any thread. Source: the EDF+ specification,
+ * section 2.2 (www.edfplus.info). Accepts the deviations of real writers: lists joined without the NUL between them, a single 0x14
+ * after a time-keeping onset, comma decimals, Latin-1 text. */
 #ifndef BRR_DATA_TAL_H
 #define BRR_DATA_TAL_H
 #include <stdbool.h>
@@ -17,11 +17,11 @@ struct tal_item {
     size_t list;     /* number of the list within the bytes, from 0 */
     bool first_text; /* the first of its list: empty in a time-keeper */
 };
-/* Return 0 to go on; anything else ends the parse and is returned. */
+/* Return 0 to continue; any other value ends the parse and is returned. */
 typedef int tal_visit_fn(void *ctx, const struct tal_item *item);
 
-/* Visit every item of one record's annotation bytes. *ret_faults (may be NULL) counts places that are not a list; parsing
- * goes on after the next NUL. */
+/* Visits every item of one record's annotation bytes. *ret_faults (may be NULL) counts malformed lists; parsing continues after the
+ * next NUL. */
 int tal_parse(const uint8_t *bytes, size_t len, tal_visit_fn *visit, void *ctx, size_t *ret_faults);
 
 /* Trimmed UTF-8 text of bytes: cut at the first NUL, blanks at both ends removed, Latin-1 converted when it is not valid UTF-8,

@@ -40,7 +40,7 @@ int recording_open(const char *cache_file, struct recording **ret, struct err *e
 void recording_close(struct recording *rec);
 void recording_info(const struct recording *rec, struct recording_info *ret);
 
-/* The grid of a segment list. starts may be NULL to count. Returns the number of windows. */
+/* Computes the window grid of a segment list. starts may be NULL to count. Returns the number of windows. */
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
 /* Samples of the window [start, start+window) that lie inside its segment. */
 int64_t window_valid(const struct window_span *segments, int n_segments, int64_t start, int64_t window);
@@ -50,18 +50,19 @@ int64_t window_overlap(const struct window_span *spans, int n_spans, int64_t sta
  * zeros first (the alarm trace's first minute). Pure function; op_windows (kernels/op.h) gives the same bits in
  * device memory. */
 void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);
-/* Label of a sample that was made by holding over a short gap: it counts in no loss. */
+/* Label of a sample that was made by holding over a short gap: no loss counts it. */
 enum { WINDOW_LABEL_HELD = 2 };
-/* x (window, C) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at start; *ret_valid =
- * valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as window_build does; its errors.
- */
+/* Reads x (window, C) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at start; *ret_valid
+ * = valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as window_build and has its
+ * errors. */
 int window_read(struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err);
 
-/* Build (or find) the cache file of one EDF recording; dir is the cache volume's window folder. */
+/* Builds (or finds) the cache file of one EDF recording; dir is the window folder of the cache volume. */
 struct window_build {
     const char *edf_path;
-    struct mirror *mirror; /* whose tree edf_path lies in: the whole file is taken from it when it is needed; NULL: it is there */
+    struct mirror
+        *mirror; /* the mirror that holds edf_path, from which the whole file is taken when needed; NULL for a plain local file */
     const char *cache_dir;
     struct frontend_config frontend;
     const char *labels;    /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
@@ -71,12 +72,12 @@ struct window_build {
 /* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;
  * *ret_skipped when unlabelled and `skip`. */
 int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
-/* The recording's facts from its header and labels, its samples unread: a planned recording, which runs window_build when its
- * samples are first wanted. Of a mirror's recording the head is enough, but where time-keepers or annotations decide (files with
- * gaps, labels in the file itself) and where the head alone looks faulty: then the whole file is taken. Errors as window_build's,
- * but for what only the samples tell; *ret untouched when skipped. */
+/* Reads the recording's facts from its header and labels without its samples: a planned recording, which runs window_build when its
+ * samples are first needed. For a recording of a mirror the head is enough unless time-keeping or other annotations decide (files
+ * with gaps, labels in the file itself) or the head looks faulty: then the whole file is taken. Errors: window_build's, except
+ * those that only samples reveal; *ret is unchanged when skipped. */
 int window_plan(const struct window_build *b, struct recording **ret, bool *ret_skipped, struct err *err);
-/* The same from facts that were stored (recording_put_facts) when this source and these labels were planned before. */
+/* The same from stored facts (recording_put_facts), when this source with these labels was planned before. */
 struct recording_facts;
 int window_replan(const struct window_build *b, const struct recording_facts *facts, struct recording **ret, struct err *err);
 

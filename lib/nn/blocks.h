@@ -1,5 +1,5 @@
-/* blocks: what the detector is made of besides its mixer: an encoder stage, a decoder stage with its skip, a residual block of
- * three branches. Same rules as layers.h. */
+/* blocks: the detector's parts other than its mixer: an encoder stage, a decoder stage with its skip, a residual block of three
+ * branches. Same rules as layers.h. */
 #ifndef BRR_NN_BLOCKS_H
 #define BRR_NN_BLOCKS_H
 #include "nn/layers.h"
@@ -16,7 +16,7 @@ int encoder_params(struct param_set *set, int stage, int64_t ci, int64_t co, str
 void encoder_bind(struct encoder_stage *l, const struct param_set *set, int stage);
 /* *y (B,T/2,co) comes from the plan. */
 int encoder_forward(struct encoder_stage *l, const struct pass *p, const struct tensor *x, struct tensor *y);
-/* dskip holds the decoder's share on entry and is overwritten; dx (=). */
+/* dskip holds the decoder's gradient on entry and is overwritten; dx (=). */
 int encoder_backward(struct encoder_stage *l, const struct pass *p, const struct tensor *dy, const struct tensor *dskip,
                      const struct tensor *dx);
 

@@ -6,7 +6,7 @@
 #include "nn/optim.h"
 #include "store/safetensors.h"
 
-/* What goes into a model file besides tensors, and its digest. */
+/* Metadata of a model file, and its digest. */
 struct ckpt_file {
     const char *path;
     const struct safetensors_pair *metadata;
@@ -15,13 +15,13 @@ struct ckpt_file {
 /* ema: write these weights (device, data_count) in place of the parameters; NULL = the parameters. */
 int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
                     char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
-/* ERR_INVALID names the first tensor that is missing, unexpected or of another shape; nothing is touched then. head_may_differ:
+/* ERR_INVALID names the first tensor that is missing, unexpected or of another shape; nothing is changed then. head_may_differ:
  * "head.*" tensors that are absent or of another shape keep their present values (fine-tuning). */
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err);
 int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char ret_sha256[DIGEST_HEX_SIZE],
                     struct err *err);
-/* After ckpt_load_model of the pair's model file: moments, the average (what the model file holds) and the raw weights; o->updates
- * comes from the metadata `updates`. INVALID touches nothing. The open file is the caller's. */
+/* Call after ckpt_load_model of the pair's model file: loads moments, the average (the model file's content) and the raw weights;
+ * o->updates comes from the metadata `updates`. INVALID changes nothing. The caller owns the open file. */
 int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err);
 
 #endif

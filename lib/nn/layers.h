@@ -1,6 +1,6 @@
-/* layers: the smallest pieces with parameters, each written once over the op table: forward, and backward where it trains. A layer
+/* layers: the smallest pieces with parameters, each written once over the op table: forward, and backward for training. A layer
  * keeps pointers to its rows of the parameter table and, in training, the activations that backward needs. Channel-last (B,T,C).
- * Every call takes a struct pass; in a dry pass tensors are laid out and no op runs. One thread. */
+ * Every call takes a struct pass; a dry pass lays out tensors and runs no op. One thread. */
 #ifndef BRR_NN_LAYERS_H
 #define BRR_NN_LAYERS_H
 #include "kernels/op.h"
@@ -24,7 +24,7 @@ struct pass {
     struct err *err;
 };
 
-/* Tensors from the plan: activations (b,t,c), one of another's shape, and F32 vectors for statistics. All dense. */
+/* Tensors from the plan: activations (b,t,c), one of another tensor's shape, and F32 vectors for statistics. All dense. */
 struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c);
 struct tensor nn_like(const struct pass *p, const struct tensor *t);
 struct tensor nn_vector(const struct pass *p, int64_t n);
@@ -58,7 +58,7 @@ int conv_block_params(struct param_set *set, const struct block_names *names, in
 void conv_block_bind(struct conv_block *l, const struct param_set *set, const struct block_names *names);
 /* y may be a slice made by the caller; data NULL = take one from the plan. *y is the output. */
 int conv_block_forward(struct conv_block *l, const struct pass *p, const struct tensor *x, struct tensor *y);
-/* dy is overwritten. dx data NULL = not wanted. */
+/* dy is overwritten. dx data NULL = not needed. */
 int conv_block_backward(struct conv_block *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
 /* Floats that conv_block_fold fills, and the fold itself (host arithmetic in double over host copies). */
 int64_t conv_block_folded_count(const struct conv_block *l);

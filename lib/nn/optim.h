@@ -37,16 +37,17 @@ int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err);
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
 /* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */
 double optim_rate(const struct optim_config *config, int64_t t);
-/* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). It so starts from the first updated weights and, until it has
- * grown to `ema`, spans about the last fifth of the updates: a short run's average is not its beginnings. */
+/* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). The average so starts from the first updated weights and,
+ * until it has grown to `ema`, spans about the last fifth of the updates, so that a short run's average excludes its first steps.
+ */
 double optim_ema_decay(const struct optim_config *config, int64_t u);
-/* One update from the accumulated gradients in three parts, of which the second can be recorded (nn/replay): what it needs of step
- * t (as above) for device memory; the gradient's norm and AdamW with it, queued, the norm's square left in device memory; and the
- * books, once that has come to the host. */
+/* One update from the accumulated gradients in three parts, of which the second can be recorded (nn/replay): the values of step t
+ * (as above) for device memory; the gradient's norm and AdamW, queued, with the norm's square left in device memory; and the host's
+ * bookkeeping once that value has arrived. */
 void optim_place(const struct optim *o, int64_t t, struct train_place *place);
 int optim_queue(struct optim *o, struct stream *s, const struct train_place *device_place, double *device_squares, struct err *err);
 void optim_account(struct optim *o, int64_t t, double squares, struct optim_report *ret);
-/* The same at once; waits for the stream. */
+/* The three parts at once; waits for the stream. */
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err);
 
 #endif

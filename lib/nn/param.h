@@ -33,7 +33,7 @@ struct param_set {
     struct device *device;
     float *data, *grad, *buffers; /* device memory; grad NULL without training */
     uint8_t *decay;               /* device, data_count: 1 where weight decay applies */
-    uint64_t version;             /* never 0, unique on the device; bumped when values change: packed copies are made anew */
+    uint64_t version;             /* never 0, unique on the device; changes with the values, so that packed copies are remade */
 };
 
 void param_set_init(struct param_set *set);
@@ -46,7 +46,7 @@ struct param_spec {
 };
 int param_add(struct param_set *set, const struct param_spec *spec, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Take the flat arrays, zeroed. */
+/* Allocates the flat arrays, zeroed. */
 int param_set_alloc(struct param_set *set, struct device *dev, bool training, struct err *err);
 int64_t param_set_bytes(const struct param_set *set, bool training);
 struct param *param_find(const struct param_set *set, const char *name); /* NULL when absent */

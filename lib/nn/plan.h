@@ -1,6 +1,6 @@
-/* plan: activation memory of a net as one reserved allocation. The same layer code runs twice: once dry, to learn the peak for
- * the worst batch, and then for real inside the reservation. A stack discipline (mark, release) reuses what is no longer needed.
- * Steps allocate nothing. One owner. */
+/* plan: activation memory of a net as one reserved allocation. The same layer code runs twice: first dry, to measure the peak for
+ * the worst batch, and then for real inside the reservation. A stack discipline (mark, release) reuses memory. Steps allocate
+ * nothing. One owner. */
 #ifndef BRR_NN_PLAN_H
 #define BRR_NN_PLAN_H
 #include <stdbool.h>
@@ -15,12 +15,12 @@ struct plan {
     struct device *device;
     char *base; /* NULL while measuring */
     size_t used, peak, reserved;
-    bool overflow; /* more was asked for than reserved */
+    bool overflow; /* more was requested than reserved */
 };
 
 void plan_init(struct plan *plan);
 void plan_done(struct plan *plan);
-/* Take what the dry run measured. EXHAUSTED says how much that is. */
+/* Reserves the measured amount. EXHAUSTED states how much it is. */
 int plan_reserve(struct plan *plan, struct device *dev, struct err *err);
 /* A dense tensor (b,t,c), 64-byte aligned, uninitialised; while measuring its data is a non-NULL address never read. Beyond the
  * reservation: an absent tensor, and `overflow` is set. */

@@ -1,7 +1,7 @@
-/* replay: a sequence of device work that comes again and again with the same addresses. The first time it runs op by op (scratch
- * grows, algorithms are chosen), the second time it is recorded, from then on the recording runs, which costs the host one call
- * instead of hundreds. Devices that cannot record run op by op always: the same ops either way, so the same bits. What differs from
- * time to time must lie in device memory. One owner, one thread. */
+/* replay: a sequence of device work that repeats with the same addresses. The first time it runs op by op (scratch grows,
+ * algorithms are chosen), the second time it is recorded, and from then on the recording runs, which costs the host one call
+ * instead of hundreds. Devices that cannot record always run op by op: the same ops, so the same bits. Values that change between
+ * runs must lie in device memory. One owner, one thread. */
 #ifndef BRR_NN_REPLAY_H
 #define BRR_NN_REPLAY_H
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 #include "base/err.h"
 #include "kernels/device.h"
 
-enum { REPLAY_MAX = 8 }; /* recordings kept; the one that ran longest ago makes room */
+enum { REPLAY_MAX = 8 }; /* number of recordings kept; the one unused for longest is replaced */
 
-/* What must be equal for a recording to be right: addresses of input and output, rows, and which part of the work it is. All else
- * that the ops take by value must stay the same for as long as the replay lives. */
+/* A recording is valid only if all of these are equal: addresses of input and output, rows, and the part of the work. All other
+ * values passed to ops must stay the same as long as the replay exists. */
 struct replay_key {
     const void *in, *out;
     int64_t rows;
@@ -24,20 +24,20 @@ struct replay {
     struct replay_entry {
         bool used;
         struct replay_key key;
-        uint64_t epoch;      /* of the stream it ran on, after it ran */
+        uint64_t epoch;      /* of the stream it ran on */
         struct graph *graph; /* NULL: it has run once */
         int64_t turn;        /* when it ran last */
     } entries[REPLAY_MAX];
     int64_t turns;
 };
 
-/* The work: ops and device copies. It does not run when a recording of it does: it must leave nothing else behind. */
+/* The work: ops and device copies. It does not run when its recording does, so it must have no other effect. */
 struct replay_body {
     int (*run)(void *ctx, struct err *err);
     void *ctx;
 };
 int replay_run(struct replay *r, struct stream *s, const struct replay_key *key, const struct replay_body *body, struct err *err);
-/* Drops all recordings; nothing of them may be running. */
+/* Drops all recordings; none may be running. */
 void replay_done(struct replay *r);
 
 #endif
