@@ -53,9 +53,9 @@ enum brr_code {
 struct brr_error {
     int code;               /* enum brr_code */
     char reason[64];        /* stable word for programs: "MONTAGE_MISMATCH", "OVERLOADED", …; "" when none was sent */
-    char message[512];      /* one sentence for people: what, where, what was expected, the mend */
-    char cause[256];        /* the error beneath, or "" */
-    int64_t retry_after_ms; /* 0: trying the same again does not help */
+    char message[512];      /* one sentence for people: what, where, what was expected, the fix */
+    char cause[256];        /* the underlying error, or "" */
+    int64_t retry_after_ms; /* 0: a retry does not help */
 };
 /* "invalid_argument", "not_found", …; "ok" for 0. */
 BRR_API const char *brr_code_name(int code);
@@ -65,17 +65,17 @@ BRR_API const char *brr_library_version(void);
 /* ---- connection ---- */
 
 typedef struct brr_client brr_client;
-/* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else BRR_DEFAULT_ENDPOINT.
- * Nothing is sent yet: whether a daemon answers shows with the first call (BRR_UNAVAILABLE names the endpoint).
- * INVALID: an endpoint of another form, or longer than 255 bytes. */
+/* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else BRR_DEFAULT_ENDPOINT. Sends
+ * nothing: the first call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint). INVALID: an endpoint of another form, or
+ * longer than 255 bytes. */
 BRR_API int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err);
-/* NULL is fine. */
+/* Takes NULL. */
 BRR_API void brr_disconnect(brr_client *client);
 BRR_API const char *brr_endpoint(const brr_client *client);
 
 /* ---- calls, as bytes of protobuf messages ---- */
 
-/* One request, one answer, which is freed with brr_free. */
+/* Sends one request and receives one answer, which brr_free frees. */
 struct brr_request {
     const char *method; /* "/brr.v1.Jobs/List" */
     const void *data;   /* the packed request message */
@@ -85,19 +85,19 @@ struct brr_request {
 BRR_API int brr_call(brr_client *client, const struct brr_request *request, void **ret, size_t *ret_len, struct brr_error *err);
 BRR_API void brr_free(void *data);
 
-/* A call with many messages either way: watch, logs, upload, download. */
+/* A call with several messages in either direction: watch, logs, upload, download. */
 typedef struct brr_rpc brr_rpc;
 /* Starts the call. timeout_ms: deadline of the whole call, 0 = none. */
 BRR_API int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr_rpc **ret, struct brr_error *err);
-/* Send one message; waits until the transport took the one before. BRR_AGAIN after timeout_ms: not taken, the daemon does not
- * read at present (read its answers). After the call has ended: its status, or PRECONDITION when that was OK. */
+/* Sends one message; waits until the transport has accepted the previous one. BRR_AGAIN after timeout_ms: not sent, because the
+ * daemon does not read at present (read its answers). After the call has ended: its status, or PRECONDITION when that was OK. */
 BRR_API int brr_rpc_send(brr_rpc *rpc, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err);
-/* No further message follows from here. */
+/* Ends the client's side: no further message follows. */
 BRR_API int brr_rpc_half_close(brr_rpc *rpc, struct brr_error *err);
-/* The next message: bytes that live until the next brr_rpc_ function on this call. BRR_END when the call ended well, BRR_AGAIN
- * after timeout_ms (-1 = wait for ever), negative = how the call ended. */
+/* Receives the next message: bytes that are valid until the next brr_rpc_ function on this call. BRR_END when the call ended well,
+ * BRR_AGAIN after timeout_ms (-1 = no limit), negative = the error that ended the call. */
 BRR_API int brr_rpc_next(brr_rpc *rpc, int64_t timeout_ms, const void **ret, size_t *ret_len, struct brr_error *err);
-/* Cancels a call that has not ended. NULL is fine. */
+/* Cancels a call that has not ended. Takes NULL. */
 BRR_API void brr_rpc_close(brr_rpc *rpc);
 
 /* ---- jobs, as plain values ---- */
@@ -115,12 +115,12 @@ enum brr_job_state {
 };
 BRR_API const char *brr_job_state_name(int state); /* "queued", … */
 
-/* Texts that do not fit are cut at the end. */
+/* Texts that do not fit are truncated. */
 struct brr_job {
     char id[64], kind[32], name[128], reason[512];
     char checkpoint[4096]; /* best, else last model file on the daemon's machine; "" = none */
     int state;             /* enum brr_job_state */
-    int final;             /* 1: it has ended, nothing follows */
+    int final;             /* 1: the job has ended, no message follows */
     char phase[32];        /* "cache", "train", "validate", … */
     int64_t step, steps;
     double loss;  /* NaN when unknown */
@@ -132,37 +132,37 @@ struct brr_job_file {
     const char *name;             /* file name for error messages */
     const char *const *overrides; /* "a.b=value", applied in order */
     size_t n_overrides;
-    const char *request_id; /* same id = same job, so that a retry is safe; NULL = always a new job */
+    const char *request_id; /* requests with the same id return the same job, so a retry is safe; NULL = always a new job */
 };
-/* Queue a job; its id is in ret->id. INVALID names file:line:column of what is wrong. */
+/* Queues a job; its id is in ret->id. INVALID names file:line:column and the fault. */
 BRR_API int brr_job_submit(brr_client *client, const struct brr_job_file *file, struct brr_job *ret, struct brr_error *err);
 BRR_API int brr_job_get(brr_client *client, const char *id, struct brr_job *ret, struct brr_error *err);
-/* Follow a job: brr_job_next gives its present state first and ret->final = 1 last, then BRR_END. */
+/* Follows a job: brr_job_next returns its present state first and ret->final = 1 last, then BRR_END. */
 BRR_API int brr_job_watch(brr_client *client, const char *id, brr_rpc **ret, struct brr_error *err);
 BRR_API int brr_job_next(brr_rpc *watch, int64_t timeout_ms, struct brr_job *ret, struct brr_error *err);
-/* Its log lines, oldest first; follow: until it ends. The text of brr_log_next lives until the next call. */
+/* The job's log lines, oldest first; follow: until it ends. The text of brr_log_next is valid until the next call. */
 BRR_API int brr_job_logs(brr_client *client, const char *id, int follow, brr_rpc **ret, struct brr_error *err);
 BRR_API int brr_log_next(brr_rpc *logs, int64_t timeout_ms, int64_t *ret_time_ms, const char **ret_text, struct brr_error *err);
 
 /* ---- streams ---- */
 
-/* Longest queues of a stream inside the library. */
+/* Limits of a stream's queues inside the library. */
 enum { BRR_STREAM_OUT_BYTES = 8 << 20, BRR_STREAM_IN_MESSAGES = 256 };
 
 struct brr_stream_config {
     const char *model;           /* served name, "job:ID" or a checkpoint's path */
-    const char *const *channels; /* labels of the rows that will be pushed, in their order; the daemon picks what it needs */
+    const char *const *channels; /* labels of the pushed rows, in their order; the daemon selects those it needs */
     int n_channels;
     double rate_hz;
     const char *client_name; /* for people; never a patient's name; NULL = none */
-    int realtime;            /* 1: live, served before replays; 0: as fast as it goes */
-    int want_probabilities;  /* 1: results and provisional values carry the trace */
+    int realtime;            /* 1: live, served before replays; 0: as fast as possible */
+    int want_probabilities;  /* 1: results and provisional values contain the trace */
     double alarm_hop_s;      /* 0 = the daemon's default, negative = no alarms */
     int64_t start_time_ms;   /* time of day of sample 0, 0 = unknown */
-    int64_t open_timeout_ms; /* how long the model may take to load, 0 = 120 s */
+    int64_t open_timeout_ms; /* time limit for loading the model, 0 = 120 s */
 };
 
-/* What was agreed. Pointers live as long as the stream. */
+/* The settings agreed with the daemon. Pointers are valid as long as the stream. */
 struct brr_stream_info {
     const char *session_id, *model_sha256;
     const char *note;           /* how the channels were matched to the model's montage, or "" */
@@ -170,7 +170,7 @@ struct brr_stream_info {
     int n_montage;
     const int32_t *used; /* which of the channels are read */
     int n_used;
-    int max_chunk_samples; /* pushes are cut to it by the library */
+    int max_chunk_samples; /* the library cuts pushes to this size */
     double window_s, hop_s, alarm_hop_s;
     double threshold_on, threshold_off;
 };
@@ -182,20 +182,20 @@ struct brr_event {
     double confidence;  /* 0..1 */
 };
 
-/* One message of the daemon. Pointers live until the next brr_stream_next or brr_stream_close. */
+/* One message of the daemon. Pointers are valid until the next brr_stream_next or brr_stream_close. */
 struct brr_message {
     int kind; /* enum brr_message_kind */
-    /* RESULT: the record trace, final and in order; [first, first + samples) at 256 Hz.
-     * PROVISIONAL: newest values at once, superseded by a later RESULT. SUMMARY: the whole record. */
+    /* RESULT: the record trace, final and in order; [first, first + samples) at 256 Hz. PROVISIONAL: the newest values, replaced by
+     * a later RESULT. SUMMARY: the whole record. */
     int64_t first, samples;
-    const float *probabilities;     /* (samples), NaN in gaps; NULL unless asked for */
-    const struct brr_event *events; /* RESULT: those that became final; SUMMARY: all */
+    const float *probabilities;     /* (samples), NaN in gaps; NULL unless requested */
+    const struct brr_event *events; /* RESULT: the events that became final; SUMMARY: all events */
     int n_events;
     struct { /* ALARM */
         int on;
-        int64_t sample; /* 256 Hz: the moment the rule holds */
+        int64_t sample; /* 256 Hz: the sample at which the rule holds */
         double probability;
-        int64_t wall_time_ms; /* the daemon's clock when it was decided */
+        int64_t wall_time_ms; /* the daemon's clock at the decision */
     } alarm;
     struct { /* SUMMARY */
         int64_t source_samples, windows, gaps, duplicate_samples;
@@ -204,33 +204,34 @@ struct brr_message {
 };
 
 struct brr_stream_counts {
-    int64_t pushed;   /* source samples the library accepted, gaps included */
+    int64_t pushed;   /* source samples accepted by the library, gaps included */
     int64_t received; /* acknowledged by the daemon */
-    int64_t consumed; /* need never be sent again */
-    int64_t messages; /* waiting to be taken with brr_stream_next */
+    int64_t consumed; /* need not be sent again */
+    int64_t messages; /* waiting for brr_stream_next */
 };
 
 typedef struct brr_stream brr_stream;
-/* Open a stream and wait for the daemon's answer. Errors (reason): NOT_FOUND (model), PRECONDITION (MONTAGE_MISMATCH: names the
- * missing electrodes and the labels given), EXHAUSTED (OVERLOADED: retry_after_ms), UNAVAILABLE. */
+/* Opens a stream and waits for the daemon's answer. Errors (reason): NOT_FOUND (model), PRECONDITION (MONTAGE_MISMATCH: names the
+ * missing electrodes and the given labels), EXHAUSTED (OVERLOADED: retry_after_ms), UNAVAILABLE. */
 BRR_API int brr_stream_open(brr_client *client, const struct brr_stream_config *config, brr_stream **ret, struct brr_error *err);
 BRR_API const struct brr_stream_info *brr_stream_info(const brr_stream *stream);
-/* The next n samples of every channel as float32 µV, channel-major: uv[c · n + i]. Copied; cut into chunks as the daemon wants
- * them. All or nothing: BRR_AGAIN when there was no room within timeout_ms; then take messages with brr_stream_next and push the
- * same again. A push larger than BRR_STREAM_OUT_BYTES waits for an empty queue. Negative: the stream has ended with this error. */
+/* Pushes the next n samples of every channel as float32 µV, channel-major: uv[c · n + i]. Copied; cut into chunks of the daemon's
+ * size. All or nothing: BRR_AGAIN when there was no room within timeout_ms; then take messages with brr_stream_next and push the
+ * same samples again. A push larger than BRR_STREAM_OUT_BYTES waits for an empty queue. Negative: the stream has ended with this
+ * error. */
 BRR_API int brr_stream_push(brr_stream *stream, const float *uv, int64_t n, int64_t timeout_ms, struct brr_error *err);
-/* The same with an explicit index of the first sample: what the daemon has already is dropped there, a hole becomes a gap. */
+/* The same with an explicit index of the first sample: the daemon drops samples it already has; a hole becomes a gap. */
 BRR_API int brr_stream_push_at(brr_stream *stream, int64_t first, const float *uv, int64_t n, int64_t timeout_ms,
                                struct brr_error *err);
-/* The next n source samples are lost or do not exist. cause: for the daemon's records, or NULL. */
+/* Declares the next n source samples lost or missing. cause: for the daemon's records, or NULL. */
 BRR_API int brr_stream_gap(brr_stream *stream, int64_t n, const char *cause, struct brr_error *err);
-/* No more samples; the last results and a SUMMARY follow. */
+/* Ends the recording; the last results and a SUMMARY follow. */
 BRR_API int brr_stream_finish(brr_stream *stream, struct brr_error *err);
-/* The next message; sends what is queued meanwhile. BRR_END after the SUMMARY, BRR_AGAIN after timeout_ms (0 = look only,
- * -1 = wait for ever), negative = the stream has ended with this error. A live source calls it at least as often as it pushes. */
+/* Returns the next message and sends queued samples meanwhile. BRR_END after the SUMMARY, BRR_AGAIN after timeout_ms (0 = return at
+ * once, -1 = no limit), negative = the stream has ended with this error. A live source calls it at least as often as it pushes. */
 BRR_API int brr_stream_next(brr_stream *stream, int64_t timeout_ms, struct brr_message *ret, struct brr_error *err);
 BRR_API void brr_stream_counts(const brr_stream *stream, struct brr_stream_counts *ret);
-/* Ends the session at once if it is still open. NULL is fine. */
+/* Ends the session at once if it is still open. Takes NULL. */
 BRR_API void brr_stream_close(brr_stream *stream);
 
 #ifdef __cplusplus

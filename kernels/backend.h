@@ -1,5 +1,5 @@
-/* backend: what a device implementation fills in. Internal to kernels/. The CPU backend always exists; cuda_backend() returns NULL
- * in a build without CUDA. */
+/* backend: the functions of a device implementation. Internal to kernels/. The CPU backend always exists; cuda_backend() returns
+ * NULL in a build without CUDA. */
 #ifndef BRR_KERNELS_BACKEND_H
 #define BRR_KERNELS_BACKEND_H
 #include "kernels/device.h"
@@ -21,18 +21,18 @@ struct backend {
     int (*zero)(struct stream *s, void *dst, size_t bytes, struct err *err);
     int (*sync)(struct stream *s, struct err *err);
     int (*wait)(struct stream *s, struct stream *earlier, struct err *err);
-    /* NULL in a backend without graphs. record_end with keep false drops what was recorded. */
+    /* NULL in a backend without graphs. record_end with keep false drops the recording. */
     int (*record)(struct stream *s, struct err *err);
     int (*record_end)(struct stream *s, bool keep, void **ret, struct err *err);
     int (*replay)(struct stream *s, void *recorded, struct err *err);
     void (*forget)(struct device *dev, void *recorded);
-    /* Fills in what the device tells; *ret says "nothing" already. Any thread. NULL in a backend whose device tells nothing. */
+    /* Fills in the device's report; *ret is initialised to "unknown" values. Any thread. NULL in a backend without reports. */
     void (*health)(struct device *dev, struct device_health *ret);
-    int (*parts)(struct device_part *parts, int max); /* NULL in a backend that needs none */
+    int (*parts)(struct device_part *parts, int max); /* NULL in a backend that does not need it */
 };
 
-/* What must be alike on both sides of a library that is loaded: the sizes of all that crosses, in order. A library of another build
- * is refused by it. */
+/* Must be equal in the program and in a loaded library: the sizes of all structures that cross the boundary, in order. A library of
+ * another build is refused by comparing them. */
 static inline uint64_t backend_layout(void) {
     uint64_t layout = sizeof(struct backend);
 #define BACKEND_MIX(op, args) layout = layout * 31 + sizeof(struct args);
@@ -47,16 +47,16 @@ static inline uint64_t backend_layout(void) {
 struct device {
     const struct backend *backend;
     struct device_info info;
-    void *state; /* the backend's own */
+    void *state; /* private to the backend */
     int64_t live_bytes, allocations;
-    uint64_t epochs; /* given out so far */
+    uint64_t epochs; /* allocated so far */
     bool lost;
 };
 
 struct stream {
     struct device *device;
     void *state;
-    uint64_t epoch; /* stream_new_epoch when working memory moves */
+    uint64_t epoch; /* changed by stream_new_epoch when working memory moves */
     bool recording;
 };
 
@@ -65,12 +65,12 @@ struct graph {
     uint64_t epoch;
     void *recorded;
 };
-/* For backends: the stream's working memory has moved; recordings that name it no longer run. */
+/* For backends: announces that the stream's working memory has moved; recordings that use it are invalid. */
 static inline void stream_new_epoch(struct stream *s) { s->epoch = __atomic_add_fetch(&s->device->epochs, 1, __ATOMIC_RELAXED); }
 
 const struct backend *cpu_backend(void);
 const struct backend *cuda_backend(void);
-/* Why cuda_backend is NULL: the loader's words, or "" when there is no library to load. */
+/* Why cuda_backend is NULL: the loader's message, or "" when there is no library to load. */
 const char *cuda_backend_error(void);
 
 #endif

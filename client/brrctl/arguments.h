@@ -1,4 +1,4 @@
-/* arguments: what stands behind a command on the command line. One table of all options; each command names those it takes. */
+/* arguments: the command line after the command. One table of all options; each command names the options it takes. */
 #ifndef BRR_CLIENT_BRRCTL_ARGUMENTS_H
 #define BRR_CLIENT_BRRCTL_ARGUMENTS_H
 #include <stdbool.h>
@@ -8,28 +8,28 @@
 enum { ARGUMENTS_MAX_SET = 64 };
 
 struct arguments {
-    const char **args; /* plain words after the command; n_args of them */
+    const char **args; /* the plain words after the command; n_args of them */
     int n_args;
     const char *set[ARGUMENTS_MAX_SET];
     int n_set;
     bool json, watch, follow, alarms, once, events;
     const char *name, *id_file, *endpoint;
     const char *model, *output, *probabilities, *plot;
-    const char *config, *region, *credentials; /* of stores, with endpoint */
+    const char *config, *region, *credentials; /* S3 endpoint of a store */
     bool path_style, anonymous, requester_pays;
     const char *montage, *labels, *unlabeled, *reference;
     double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
     int64_t chunk_samples, tail, parallel, first, count, stall_s;                /* -1: not given */
 };
 
-/* Read argv[2..]; takes: the options that the command accepts ("--set --watch"), beside --json and --endpoint; NULL: none at all.
+/* Reads argv[2..]; takes: the options that the command accepts ("--set --watch"), besides --json and --endpoint; NULL: none at all.
  * False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret);
 void arguments_done(struct arguments *a);
-/* Calls visit for each option of `takes` and the ones that all commands have; value is "" for a flag. */
+/* Calls visit for each option of `takes` and for the common options; value is "" for a flag. */
 typedef void arguments_visit_fn(void *ctx, const char *name, const char *value, const char *help);
 void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx);
-/* The nearest of n names to `word`, or NULL when none is near; stride: bytes between the name pointers. */
+/* Returns the name among n that is nearest to `word`, or NULL when none is near; stride: bytes between the name pointers. */
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride);
 
 #endif

@@ -1,4 +1,4 @@
-/* brrctl: what the command families share: calls, errors, exit codes. One file per family; rows in main.c. */
+/* brrctl: shared by the command families: calls, errors, exit codes. One file per family; rows in main.c. */
 #ifndef BRR_CLIENT_BRRCTL_BRRCTL_H
 #define BRR_CLIENT_BRRCTL_BRRCTL_H
 #include <protobuf-c/protobuf-c.h>
@@ -14,40 +14,42 @@
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
 
 struct command {
-    const char *name, *words, *takes, *summary; /* takes: options of its own, NULL = not the common ones either */
-    int (*run)(const struct arguments *o);      /* gives an exit code */
+    const char *name, *words, *takes, *summary; /* the command's own options, NULL = not even the common ones */
+    int (*run)(const struct arguments *o);      /* returns an exit code */
     int min_args, max_args;                     /* plain words; max -1 = any number */
     const char *details;                        /* further lines of --help; an example */
 };
 /* All rows, in the order of the help. */
 const struct command *brrctl_commands(int *ret_n);
 
-/* Print "brrctl: …" and give the exit code of an error. */
+/* Prints "brrctl: …" and returns the exit code of an error. */
 int brrctl_fail(const struct err *err);
 int brrctl_fail_call(const struct brr_error *err);
-/* An error of our own, and one of the libraries beneath, as one of a call. Both give the code. */
+/* Report an error of brrctl itself, or of the libraries, as a call's error. Both return the exit code. */
 int brrctl_set_error(struct brr_error *ret, int code, const char *text);
 int brrctl_keep_error(struct brr_error *ret, const struct err *err);
-/* Connection to --endpoint or BRR_ENDPOINT; NULL after printing why. */
+/* Connects to --endpoint or BRR_ENDPOINT; NULL after printing the error. */
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
-/* One unary call; the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing why. timeout_ms 0 = 30 s. */
+/* One unary call; returns the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing the error. timeout_ms
+ * 0 = 30 s. */
 struct brrctl_method {
     const char *path;
     const ProtobufCMessageDescriptor *answer;
     int64_t timeout_ms;
 };
 void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
-/* The same on an open connection, with the error for the caller. */
+/* The same on an open connection, with the error returned. */
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err);
-/* One request, many answers; each is freed after visit, which returns false to end the call. Gives an exit code. */
+/* One request, several answers; each is freed after visit, which returns false to end the call. Returns an exit code. */
 typedef bool brrctl_visit_fn(void *ctx, const void *message);
 int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
                   void *ctx);
 
-/* A REF as the daemon takes it: a relative path of a local file made absolute, anything else as it is. Returns buf. */
+/* Converts a REF to the daemon's form: a relative path of a local file becomes absolute; any other text is unchanged. Returns buf.
+ */
 char *brrctl_ref(const char *ref, char *buf, size_t size);
 
-/* Job file of args[0] with --set and --name. */
+/* Reads the job file args[0] with --set and --name. */
 struct brrctl_job_file {
     Brr__V1__JobFile message;
     char *text, *overrides[ARGUMENTS_MAX_SET + 8];
@@ -55,17 +57,17 @@ struct brrctl_job_file {
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
-/* Queues it; what the daemon notes of it goes to stderr, its id to --id-file. Gives an exit code, with 0 the job's id. */
+/* Queues it; the daemon's notices go to stderr, its id to --id-file. Returns an exit code and, with 0, the job's id. */
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size);
-/* Follows a job to its end, its progress on stderr as submit --watch shows it (not with --json). Gives an exit code: 0 when it
- * ended, however it ended. */
+/* Follows a job to its end, with progress on stderr as submit --watch shows it (not with --json). Returns an exit code: 0 when the
+ * job ended, in any state. */
 struct brrctl_end {
     Brr__V1__JobState state;
     char reason[1024], result[8192]; /* result: JSON, "" = none */
 };
 int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret);
 
-/* A call that answers with a model; printed. */
+/* Makes a call that answers with a model and prints it. */
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
 
 /* Commands, by file. */

@@ -1,4 +1,4 @@
-/* detect_table: what detect says of its recordings, wherever they were done. */
+/* detect_table: the table of recordings that detect prints, for local and server runs. */
 #ifndef BRR_CLIENT_BRRCTL_DETECT_TABLE_H
 #define BRR_CLIENT_BRRCTL_DETECT_TABLE_H
 #include <stdbool.h>
@@ -7,14 +7,14 @@
 
 struct detect_item {
     char *path, *output; /* malloc'd; output: below --output */
-    bool done;           /* looked at, whether it went well or not */
+    bool done;           /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
     struct brr_error err; /* code 0 = fine */
 };
-/* One JSON line. */
+/* Prints one JSON line. */
 void detect_item_json(const struct detect_item *item);
-/* A line for each that was looked at, and their sums. */
+/* Prints a line per processed recording, and their sums. */
 void detect_table_print(const struct detect_item *items, int n);
 
 #endif

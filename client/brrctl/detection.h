@@ -1,5 +1,5 @@
-/* detection: one recording through a model and everything that came of it: events, alarms, probabilities, envelopes for a plot,
- * and the reference events that lie beside it. Writes events TSV, traces and plots. One thread per detection. */
+/* detection: one recording through a model and all its results: events, alarms, probabilities, envelopes for a plot, and the
+ * reference events beside it. Writes events TSV, traces and plots. One thread per detection. */
 #ifndef BRR_CLIENT_BRRCTL_DETECTION_H
 #define BRR_CLIENT_BRRCTL_DETECTION_H
 #include "client/brrctl/playback.h"
@@ -10,11 +10,11 @@ enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
 struct detection_config {
     struct playback_config playback;
-    const char *reference;          /* TSV, or NULL: what lies beside the recording */
-    bool want_reference, want_plot; /* a plot only of what does not grow */
-    bool feed;                      /* still being written: a file that grows, or "-", standard input */
+    const char *reference;          /* TSV, or NULL: the file beside the recording */
+    bool want_reference, want_plot; /* plot only for recordings that are complete */
+    bool feed;                      /* still being written: a growing file, or "-", standard input */
     double idle_s;                  /* of a feed */
-    /* What a person wants to see at once; may be NULL. */
+    /* Called for immediate output; may be NULL. */
     void *ctx;
     void (*opened)(void *ctx);
     void (*event)(void *ctx, const struct brr_event *e);
@@ -30,7 +30,7 @@ struct detection {
     char model_sha256[72], note[512], session[64];
     struct brr_event *events;
     int n_events;
-    double *alarms_s; /* when alarms went on */
+    double *alarms_s; /* times at which alarms turned on */
     int n_alarms;
     float *probabilities; /* (n_probabilities) at 256 Hz from 0, NaN where none */
     int64_t n_probabilities, capacity;
@@ -38,20 +38,20 @@ struct detection {
     bool has_reference;
     struct plot_trace *probability, *traces;
     int shown[PLOT_MAX_CHANNELS], n_shown; /* rows that are plotted */
-    struct brr_message end;                /* the summary's figures; no pointers */
+    struct brr_message end;                /* numbers of the summary; no pointers */
     bool out_of_memory;
 };
 
-/* Opens the file (of a feed: waits for its header) and reads its reference events. A reference that cannot be read is an error when
- * it was named, else it is absent and *ret_note says why. */
+/* Opens the file (a feed: waits for its header) and reads its reference events. An unreadable reference is an error when it was
+ * named; otherwise it counts as absent and *ret_note says why. */
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err);
-/* Streams it. Errors of the file, of memory and of the daemon alike. */
+/* Streams it. Returns errors of the file, of memory and of the daemon. */
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);
 void detection_done(struct detection *d);
 
-/* Index of the first reference event that overlaps [first, end) seconds, -1 = none. */
+/* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */
 int detection_match(const struct detection *d, double onset_s, double end_s);
-/* SzCORE/BIDS events TSV; FILE.npy or FILE.tsv of the record trace; SVG. */
+/* Write the SzCORE/BIDS events TSV; FILE.npy or FILE.tsv of the record trace; SVG. */
 int detection_write_events(const struct detection *d, const char *path, struct err *err);
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
 int detection_write_plot(const struct detection *d, const char *path, struct err *err);

@@ -1,5 +1,5 @@
-/* playback: an EDF or BDF file, whole or still being written, as a stream: all usable signals of the rate that most of its voltage
- * signals have, sent as they are. One thread per playback; several may share a client. */
+/* playback: an EDF or BDF file, complete or still being written, as a stream: all usable signals of the rate that most of its
+ * voltage signals have, sent unchanged. One thread per playback; several may share a client. */
 #ifndef BRR_CLIENT_BRRCTL_PLAYBACK_H
 #define BRR_CLIENT_BRRCTL_PLAYBACK_H
 #include <stdbool.h>
@@ -10,21 +10,21 @@
 
 struct playback;
 int playback_open(const char *path, struct playback **ret, struct err *err);
-/* What is still being written: standard input ("-") or a file that grows; see feed_open, whose errors they are. */
+/* Opens an input that is still being written: standard input ("-") or a growing file; errors: feed_open's. */
 int playback_open_feed(const char *path, double idle_s, struct playback **ret, struct err *err);
-/* NULL is fine. */
+/* takes NULL */
 void playback_close(struct playback *r);
 const struct edf *playback_edf(const struct playback *r);
 double playback_rate_hz(const struct playback *r);
-/* Labels of the rows that are sent. Returns their number. */
+/* Labels of the sent rows. Returns their number. */
 int playback_channels(const struct playback *r, const char *const **ret);
-/* What ended it: "file" (all of it was there), or as feed_ended; and the bytes of a last record that was never finished. */
+/* The reason it ended: "file" (complete), or as feed_ended; and the bytes of an incomplete last record. */
 const char *playback_ended(const struct playback *r);
 int64_t playback_left_bytes(const struct playback *r);
 
 struct playback_config {
     const char *model;
-    double pace;        /* 1 = as recorded, 10 = ten times as fast; 0 = as fast as it goes */
+    double pace;        /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
     double alarm_hop_s; /* as in brr_stream_config */
     bool want_probabilities;
     int64_t chunk_samples; /* 0 = the library's choice */
@@ -33,12 +33,12 @@ struct playback_sink {
     void *ctx;
     void (*opened)(void *ctx, const struct brr_stream_info *info);
     void (*message)(void *ctx, const struct brr_message *m);
-    /* Raw µV before they are sent: uv[c · n + i], the first at source sample `first` of file time. May be NULL. */
+    /* Called with raw µV before they are sent: uv[c · n + i], the first at source sample `first` of file time. May be NULL. */
     void (*samples)(void *ctx, const float *uv, int64_t first, int64_t n);
-    /* Seconds of file time the daemon has taken in. May be NULL. */
+    /* Called with the seconds of file time that the daemon has received. May be NULL. */
     void (*progress)(void *ctx, double done_s);
 };
-/* The whole file, or what comes until the feed ends, to the summary. Gaps of a discontinuous file travel as gaps. */
+/* Plays the whole file, or the feed until it ends, up to the summary. Gaps of a discontinuous file are sent as gaps. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err);
 

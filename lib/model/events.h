@@ -31,18 +31,18 @@ struct event {
 
 struct events;
 typedef void events_emit_fn(void *ctx, const struct event *event);
-/* emit is called once per final event, in order, as soon as nothing later can change it. */
+/* emit is called once per final event, in order, as soon as no later sample can change it. */
 struct events *events_new(const struct events_config *config, events_emit_fn *emit, void *ctx);
 void events_free(struct events *e);
-/* The next n probabilities. A new segment (long gap) is announced by events_break with its first sample. */
+/* Takes the next n probabilities. A new segment (long gap) is announced by events_break with its first sample. */
 int events_push(struct events *e, const float *p, int64_t n, struct err *err);
 int events_break(struct events *e, int64_t next_sample, struct err *err);
 int events_finish(struct events *e, struct err *err);
-/* Whole trace at once, NaN = gap: malloc'd events (free()) and their number. */
+/* Processes a whole trace, NaN = gap: returns malloc'd events (free()) and their number. */
 int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
                 struct err *err);
 
-/* What follows hysteresis and morphology alone, over samples that are on (1), off (0) or gaps (2) as op_morphology leaves them. */
+/* The steps after hysteresis and morphology, over samples that are on (1), off (0) or gaps (2) as op_morphology leaves them. */
 struct events_trace {
     const float *p;
     const uint8_t *mask;
@@ -51,13 +51,13 @@ struct events_trace {
 int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
                    struct err *err);
 
-/* The alarm rule alone: hysteresis without morphology, closing or merging. */
+/* Only the alarm rule: hysteresis without morphology, closing or merging. */
 struct alarm_rule {
     double on, off;
     int64_t min_onset, min_offset, run;
     bool active;
 };
-/* Feed one probability; returns +1 when the alarm goes on at this sample, −1 when it goes off, else 0. */
+/* Takes one probability; returns +1 when the alarm turns on at this sample, −1 when it turns off, else 0. */
 int alarm_rule_push(struct alarm_rule *rule, float p);
 
 #endif

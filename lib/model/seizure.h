@@ -32,7 +32,7 @@ const char *seizure_preset_name(const struct seizure_config *config);
 int seizure_config_check(const struct seizure_config *config, struct err *err);
 void seizure_config_to_json(const struct seizure_config *config, struct json_writer *w, const char *key);
 int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err);
-/* Live parameters (no buffers): 32,606,439 for base with mamba2 and C = 19; 13,397,799 with conv. */
+/* Parameters without buffers: 32,606,439 for base with mamba2 and C = 19; 13,397,799 with conv. */
 int64_t seizure_parameter_count(const struct seizure_config *config);
 
 struct seizure_options {
@@ -42,7 +42,7 @@ struct seizure_options {
 };
 struct seizure_memory {
     int64_t parameters, gradients, folded, activations, total; /* folded: the weights of the inference pass */
-}; /* bytes on the device, before anything is taken; what ops keep as scratch and packed weights comes on top */
+}; /* bytes on the device, computed before any allocation; scratch and packed weights of ops are not included */
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err);
 
@@ -55,7 +55,7 @@ const struct seizure_config *seizure_config(const struct seizure_net *net);
 struct param_set *seizure_params(struct seizure_net *net);
 /* Initial weights from the seed, always drawn on the CPU; the head's bias = logit(prior). */
 int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, double prior, struct err *err);
-/* Call after parameters changed (load, optimizer step): packed copies are refreshed, inference weights folded anew. */
+/* Call after parameters changed (load, optimizer step): refreshes packed copies and folds the inference weights again. */
 void seizure_touch(struct seizure_net *net);
 
 /* Training pass: batch statistics, dropout from (seed, step, row0), or from the step and row0 of `place` in device memory, so that
@@ -68,11 +68,11 @@ struct seizure_pass {
 };
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);
-/* Once after forward_train of the same batch: accumulates (+=) parameter gradients. PRECONDITION without one. */
+/* Call once after forward_train of the same batch: accumulates (+=) parameter gradients. PRECONDITION otherwise. */
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
                      struct err *err);
-/* Inference: running statistics folded into the convolutions, linear maps with nothing between them into one. A net made for
- * training has it too (validation); it ends what backward could use. */
+/* Inference: running statistics folded into the convolutions, adjacent linear maps folded into one. A net made for training has it
+ * too (validation); it invalidates the activations that backward needs. */
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* seizure_net: the inside of the detector's network, shared by its wiring (seizure.c), its initialisation (seizure_init.c) and its
- * folded inference weights. Internal to lib/model. */
+/* seizure_net: the internal structure of the detector's network, shared by its wiring (seizure.c), its initialisation
+ * (seizure_init.c) and its folded inference weights. Internal to lib/model. */
 #ifndef BRR_MODEL_SEIZURE_NET_H
 #define BRR_MODEL_SEIZURE_NET_H
 #include "model/seizure.h"
@@ -22,8 +22,8 @@ struct seizure_net {
     struct decoder_stage decoder[STAGES];
     const struct param *proj_w, *proj_b, *out_w, *out_b;
     struct tensor features, projected; /* kept in training, F32: decoder output, 19 channels */
-    size_t kept;                       /* plan mark after the forward pass of training; 0 = there is none to go back through */
-    float *folded;                     /* device: folded weights of every block and layer, then the head */
+    size_t kept;   /* plan mark after the forward pass of training; 0 = there is no pass to run backward through */
+    float *folded; /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
     struct folded head;
     uint64_t folded_version;
@@ -35,7 +35,7 @@ int seizure_net_params(struct seizure_net *net, struct err *err);
 int seizure_net_bind(struct seizure_net *net, struct err *err);
 /* Floats of all folded weights. */
 int64_t seizure_net_folded_count(struct seizure_net *net);
-/* Refresh the folded weights when parameters changed since the last time. */
+/* Refreshes the folded weights if parameters changed since the last refresh. */
 int seizure_net_fold(struct seizure_net *net, struct stream *s, struct err *err);
 
 #endif
