@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "daemon/jobs/sched.h"
+#include "daemon/models/source.h"
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16 };
 

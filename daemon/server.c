@@ -14,6 +14,7 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/jobref.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
@@ -226,6 +227,15 @@ static void look_at_verdict(struct daemon *d) {
     sched_hold(d->services.sched, why);
 }
 
+/* What the worker says of its job, and the next job when it has ended. */
+static void take_reports(struct services *s) {
+    for (struct worker_report *r; (r = worker_take(s->worker));) {
+        sched_report(s->sched, r);
+        worker_report_free(r);
+    }
+    sched_turn(s->sched);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
@@ -238,7 +248,7 @@ static void on_reports(uv_async_t *handle) {
             models_report(s->models, r);
         live_report_free(r);
     }
-    sched_turn(s->sched);
+    take_reports(s);
     if (d->drain_wanted)
         begin_stop(d);
     if (d->stopping)
@@ -260,7 +270,7 @@ static void on_tick(uv_timer_t *timer) {
     struct services *s = &d->services;
     look_for_loss(d);
     look_at_verdict(d);
-    sched_turn(s->sched);
+    take_reports(s);
     sessions_tick(s->sessions);
     sched_tick(s->sched);
     count_jobs(s);
@@ -309,19 +319,23 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
     *ret_n = n;
 }
 
+static int job_model(void *ctx, const char *ref, char *path, struct err *err) {
+    const struct services *s = ctx;
+    return jobref_resolve(s->sched, s->db, ref, path, err);
+}
+
 static bool post_order(void *ctx, struct live_order *o) { return worker_post(ctx, o); }
 
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    struct models_config models = {.sched = s->sched,
-                                   .worker = s->worker,
+    struct models_config models = {.db = s->db,
+                                   .post = post_order,
+                                   .post_ctx = s->worker,
                                    .loop = &d->loop,
-                                   .stores = d->stores,
-                                   .n_stores = c->n_stores,
-                                   .results_dir = c->results,
-                                   .data_dir = c->data,
-                                   .local_paths = c->local_paths};
+                                   .places = &s->places,
+                                   .job_model = job_model,
+                                   .ctx = s};
     struct sessions_config sessions = {.post = post_order,
                                        .post_ctx = s->worker,
                                        .metrics = s->metrics,
@@ -339,6 +353,8 @@ static int resolve_model(void *ctx, const char *ref, char *path, struct err *err
     return models_resolve(d->services.models, ref, path, name, err);
 }
 
+static int run_job(void *worker, const struct job *job, struct err *err) { return worker_run(worker, job, err); }
+static void interrupt_job(void *worker, enum worker_stop why) { worker_interrupt(worker, why); }
 static void ask_health(void *ctx, struct device_health *ret) { worker_health(ctx, ret); }
 
 static int open_watch(struct daemon *d, struct err *err) {
@@ -361,6 +377,11 @@ static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
     int rc = prepare_paths(d, err);
+    s->places = (struct places){.data_dir = c->data,
+                                .results_dir = c->results,
+                                .local_paths = c->local_paths,
+                                .stores = d->stores,
+                                .n_stores = c->n_stores};
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if (!rc)
         rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err);
@@ -372,19 +393,16 @@ static int open_parts(struct daemon *d, struct err *err) {
                                    .metrics = s->metrics,
                                    .wake = wake_loop,
                                    .wake_ctx = &d->reports};
-    struct sched_config sched = {.database = c->database,
-                                 .results_dir = c->results,
-                                 .data_dir = c->data,
+    struct sched_config sched = {.places = &s->places,
                                  .cache_dir = c->cache,
-                                 .local_paths = c->local_paths,
-                                 .stores = d->stores,
-                                 .n_stores = c->n_stores,
                                  .keep_finished_ms = c->keep_finished_ms,
                                  .max_queued = c->max_queued,
                                  .resolve_model = resolve_model,
                                  .changed = on_job_changed,
                                  .logged = on_job_log,
-                                 .ctx = d};
+                                 .ctx = d,
+                                 .run = run_job,
+                                 .interrupt = interrupt_job};
     struct rpc_config rpc = {.unix_path = c->unix_path, .tcp = c->tcp, .methods = d->methods, .ctx = s, .observe = on_call_ended};
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
@@ -396,7 +414,11 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = open_watch(d, err);
     if (!rc)
-        rc = sched_open(&sched, s->worker, &s->sched, err);
+        rc = db_open(c->database, &s->db, err);
+    sched.db = s->db;
+    sched.worker = s->worker;
+    if (!rc)
+        rc = sched_open(&sched, &s->sched, err);
     if (!rc)
         rc = open_streams(d, err);
     if (!rc)
@@ -411,6 +433,7 @@ static void close_parts(struct daemon *d) {
     sessions_free(d->services.sessions);
     models_free(d->services.models);
     sched_close(d->services.sched);
+    db_close(d->services.db);
     object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);

@@ -6,7 +6,7 @@
 #include <uv.h>
 
 #include "base/str.h"
-#include "daemon/jobs/jobdb.h"
+#include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"
 #include "kernels/device.h"
 
@@ -22,7 +22,7 @@ size_t versions_list(struct service_library *rows, size_t max) {
     const struct {
         const char *name, *version;
     } all[] = {{"grpc", rpc_library_version()}, {"protobuf-c", protobuf_c_version()}, {"oneDNN", onednn},
-               {"libuv", uv_version_string()},  {"sqlite", jobdb_library_version()},  {"libmicrohttpd", MHD_get_version()}};
+               {"libuv", uv_version_string()},  {"sqlite", db_library_version()},     {"libmicrohttpd", MHD_get_version()}};
     size_t n = 0;
     for (; n < max && n < sizeof all / sizeof *all; n++) {
         str_copy(rows[n].name, sizeof rows[n].name, all[n].name);

@@ -1,303 +1,288 @@
 #include "daemon/jobs/jobdb.h"
 
-#include <math.h>
-#include <sqlite3.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
 
-struct jobdb {
-    sqlite3 *db;
-    int lock_fd;
-    char path[4096];
+/* A column of the table jobs and the member of struct job that it keeps. */
+enum field_kind { FIELD_TEXT, FIELD_HEAP_TEXT, FIELD_I64, FIELD_INT, FIELD_REAL, FIELD_STATE };
+struct field {
+    const char *name;
+    enum field_kind kind;
+    size_t offset, size;
 };
+#define FIELD(name, kind, member)                                                                                                  \
+    { name, FIELD_##kind, offsetof(struct job, member), sizeof(((struct job *)0)->member) }
+static const struct field fields[] = {
+    FIELD("id", TEXT, id),
+    FIELD("sequence", I64, sequence),
+    FIELD("kind", TEXT, kind),
+    FIELD("name", TEXT, name),
+    FIELD("priority", I64, priority),
+    FIELD("state", STATE, state),
+    FIELD("reason", TEXT, reason),
+    FIELD("created_ms", I64, created_ms),
+    FIELD("started_ms", I64, started_ms),
+    FIELD("finished_ms", I64, finished_ms),
+    FIELD("attempts", INT, attempts),
+    FIELD("restarts", INT, restarts),
+    FIELD("directory", TEXT, directory),
+    FIELD("data_root", TEXT, data_root),
+    FIELD("yaml", HEAP_TEXT, yaml),
+    FIELD("file", HEAP_TEXT, file),
+    FIELD("overrides", HEAP_TEXT, overrides),
+    FIELD("request_id", HEAP_TEXT, request_id),
+    FIELD("result", HEAP_TEXT, result),
+    FIELD("best", TEXT, best),
+    FIELD("last", TEXT, last),
+    FIELD("energy_j", REAL, energy_j),
+    FIELD("step", I64, progress.step),
+    FIELD("steps", I64, progress.steps),
+    FIELD("epoch", I64, progress.epoch),
+    FIELD("epochs", I64, progress.epochs),
+    FIELD("loss", REAL, progress.loss),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
 
-static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-                             "CREATE TABLE IF NOT EXISTS jobs(id TEXT PRIMARY KEY, sequence INTEGER, kind TEXT, name TEXT, "
-                             "priority INTEGER, state TEXT, reason TEXT,"
-                             " created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, "
-                             "directory TEXT, data_root TEXT,"
-                             " yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT, energy_j "
-                             "REAL, step INTEGER, steps INTEGER, epoch INTEGER, epochs INTEGER, loss REAL);"
-                             "CREATE TABLE IF NOT EXISTS checkpoints(job_id TEXT, step INTEGER, epoch INTEGER, path TEXT, sha256 "
-                             "TEXT, bytes INTEGER, metric REAL,"
-                             " metric_name TEXT, best INTEGER, created_ms INTEGER, PRIMARY KEY(job_id, step));"
-                             "CREATE TABLE IF NOT EXISTS pins(job_id TEXT, step INTEGER, PRIMARY KEY(job_id, step));"
-                             "CREATE TABLE IF NOT EXISTS served(name TEXT PRIMARY KEY, path TEXT, ref TEXT);"
-                             "PRAGMA user_version=1;";
-
-static int failed(struct jobdb *db, const char *what, struct err *err) {
-    int code = sqlite3_errcode(db->db) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
-    return err_set(err, code, "job database %s: %s: %s%s", db->path, what, sqlite3_errmsg(db->db),
-                   code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
-}
-
-/* Databases of earlier versions lack the newest columns. */
-static int add_columns(struct jobdb *db, struct err *err) {
-    static const char *const newer[][2] = {{"energy_j", "REAL"}, {"step", "INTEGER"},   {"steps", "INTEGER"},
-                                           {"epoch", "INTEGER"}, {"epochs", "INTEGER"}, {"loss", "REAL"}};
-    int rc = 0;
-    for (size_t i = 0; !rc && i < sizeof newer / sizeof *newer; i++) {
-        char sql[80];
-        str_format(sql, sizeof sql, "ALTER TABLE jobs ADD COLUMN %s %s", newer[i][0], newer[i][1]);
-        if (sqlite3_table_column_metadata(db->db, NULL, "jobs", newer[i][0], NULL, NULL, NULL, NULL, NULL) != SQLITE_OK &&
-            sqlite3_exec(db->db, sql, NULL, NULL, NULL) != SQLITE_OK)
-            rc = failed(db, "cannot bring it up to this version", err);
-    }
-    return rc;
-}
-
-int jobdb_open(const char *path, struct jobdb **ret, struct err *err) {
-    struct jobdb *db = calloc(1, sizeof *db);
-    char lock[4096];
-    if (!db)
-        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
-    db->lock_fd = -1;
-    str_copy(db->path, sizeof db->path, path);
-    str_format(lock, sizeof lock, "%.4000s.lock", path);
-    int rc = fsio_lock(lock, &db->lock_fd, err);
-    if (rc)
-        err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
-    if (!rc && sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        rc = failed(db, "cannot open it", err);
-    if (!rc && sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK)
-        rc = failed(db, "cannot set it up", err);
+int jobdb_setup(struct db *db, struct err *err) {
+    static const char *const types[] = {[FIELD_TEXT] = "TEXT",   [FIELD_HEAP_TEXT] = "TEXT", [FIELD_I64] = "INTEGER",
+                                        [FIELD_INT] = "INTEGER", [FIELD_REAL] = "REAL",      [FIELD_STATE] = "TEXT"};
+    static const struct db_column checkpoints[] = {
+        {"job_id", "TEXT"},   {"step", "INTEGER"}, {"epoch", "INTEGER"},    {"path", "TEXT"},    {"sha256", "TEXT"},
+        {"bytes", "INTEGER"}, {"metric", "REAL"},  {"metric_name", "TEXT"}, {"best", "INTEGER"}, {"created_ms", "INTEGER"}};
+    static const struct db_column pins[] = {{"job_id", "TEXT"}, {"step", "INTEGER"}};
+    struct db_column jobs[FIELDS];
+    for (size_t i = 0; i < FIELDS; i++)
+        jobs[i] = (struct db_column){fields[i].name, types[fields[i].kind]};
+    int rc = db_table(db, "jobs", jobs, FIELDS, "id", err);
     if (!rc)
-        rc = add_columns(db, err);
-    if (rc) {
-        jobdb_close(db);
-        return rc;
+        rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err);
+    return rc ? rc : db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err);
+}
+
+/* ---- jobs ---- */
+
+static void put_field(struct db_query *q, const struct field *f, const struct job *job) {
+    const void *at = (const char *)job + f->offset;
+    switch (f->kind) {
+    case FIELD_TEXT:
+        db_put_text(q, at);
+        break;
+    case FIELD_HEAP_TEXT:
+        db_put_text(q, *(char *const *)at);
+        break;
+    case FIELD_I64:
+        db_put_int(q, *(const int64_t *)at);
+        break;
+    case FIELD_INT:
+        db_put_int(q, *(const int *)at);
+        break;
+    case FIELD_REAL:
+        db_put_real(q, *(const double *)at);
+        break;
+    case FIELD_STATE:
+        db_put_text(q, job_state_name(*(const enum job_state *)at));
+        break;
     }
-    *ret = db;
-    return 0;
 }
 
-void jobdb_close(struct jobdb *db) {
-    if (!db)
-        return;
-    sqlite3_close(db->db);
-    if (db->lock_fd >= 0)
-        close(db->lock_fd);
-    free(db);
+/* False when out of memory. */
+static bool take_field(const struct db_query *q, int column, const struct field *f, struct job *job) {
+    void *at = (char *)job + f->offset;
+    switch (f->kind) {
+    case FIELD_TEXT:
+        str_copy(at, f->size, db_text(q, column));
+        break;
+    case FIELD_HEAP_TEXT:
+        return (*(char **)at = strdup(db_text(q, column))) != NULL;
+    case FIELD_I64:
+        *(int64_t *)at = db_int(q, column);
+        break;
+    case FIELD_INT:
+        *(int *)at = (int)db_int(q, column);
+        break;
+    case FIELD_REAL:
+        *(double *)at = db_real(q, column);
+        break;
+    case FIELD_STATE:
+        if (!job_state_parse(db_text(q, column), at))
+            *(enum job_state *)at = JOB_FAILED; /* of a later version */
+        break;
+    }
+    return true;
 }
 
-static void bind_text(sqlite3_stmt *st, int i, const char *text) {
-    sqlite3_bind_text(st, i, text ? text : "", -1, SQLITE_TRANSIENT);
+int jobdb_save(struct db *db, const struct job *job, struct err *err) {
+    struct str sql;
+    struct db_query q;
+    str_init(&sql, 8192);
+    str_puts(&sql, "INSERT INTO jobs(");
+    for (int i = 0; i < FIELDS; i++)
+        str_printf(&sql, "%s%s", i ? "," : "", fields[i].name);
+    str_puts(&sql, ") VALUES(");
+    for (int i = 0; i < FIELDS; i++)
+        str_puts(&sql, i ? ",?" : "?");
+    str_puts(&sql, ") ON CONFLICT(id) DO UPDATE SET ");
+    for (int i = 1; i < FIELDS; i++)
+        str_printf(&sql, "%s%s=excluded.%s", i > 1 ? "," : "", fields[i].name, fields[i].name);
+    int rc = db_query(db, str_cstr(&sql), "save a job", &q, err);
+    for (int i = 0; i < FIELDS && !rc; i++)
+        put_field(&q, &fields[i], job);
+    str_done(&sql);
+    return rc ? rc : db_run(&q, err);
 }
 
-/* NaN: nothing is known. */
-static void bind_real(sqlite3_stmt *st, int i, double value) {
-    if (!isnan(value))
-        sqlite3_bind_double(st, i, value);
-}
-
-static double column_real(sqlite3_stmt *st, int i) {
-    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
-}
-
-/* Run a prepared statement that returns no rows. */
-static int finish(struct jobdb *db, sqlite3_stmt *st, const char *what, struct err *err) {
-    int rc = sqlite3_step(st) == SQLITE_DONE ? 0 : failed(db, what, err);
-    sqlite3_finalize(st);
-    return rc;
-}
-
-int jobdb_save(struct jobdb *db, const struct job *job, struct err *err) {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", -1,
-                           &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot save a job", err);
-    bind_text(st, 1, job->id);
-    sqlite3_bind_int64(st, 2, job->sequence);
-    bind_text(st, 3, job->kind);
-    bind_text(st, 4, job->name);
-    sqlite3_bind_int64(st, 5, job->priority);
-    bind_text(st, 6, job_state_name(job->state));
-    bind_text(st, 7, job->reason);
-    sqlite3_bind_int64(st, 8, job->created_ms);
-    sqlite3_bind_int64(st, 9, job->started_ms);
-    sqlite3_bind_int64(st, 10, job->finished_ms);
-    sqlite3_bind_int(st, 11, job->attempts);
-    sqlite3_bind_int(st, 12, job->restarts);
-    bind_text(st, 13, job->directory);
-    bind_text(st, 14, job->data_root);
-    bind_text(st, 15, job->yaml);
-    bind_text(st, 16, job->file);
-    bind_text(st, 17, job->overrides);
-    bind_text(st, 18, job->request_id);
-    bind_text(st, 19, job->result);
-    bind_text(st, 20, job->best);
-    bind_text(st, 21, job->last);
-    bind_real(st, 22, job->energy_j);
-    sqlite3_bind_int64(st, 23, job->progress.step);
-    sqlite3_bind_int64(st, 24, job->progress.steps);
-    sqlite3_bind_int64(st, 25, job->progress.epoch);
-    sqlite3_bind_int64(st, 26, job->progress.epochs);
-    bind_real(st, 27, job->progress.loss);
-    return finish(db, st, "cannot save a job", err);
-}
-
-static const char *column(sqlite3_stmt *st, int i) {
-    const unsigned char *text = sqlite3_column_text(st, i);
-    return text ? (const char *)text : "";
-}
-
-static struct job *read_job(sqlite3_stmt *st) {
+static struct job *read_job(const struct db_query *q) {
     struct job *job = job_new();
-    if (!job)
-        return NULL;
-    str_copy(job->id, sizeof job->id, column(st, 0));
-    job->sequence = sqlite3_column_int64(st, 1);
-    str_copy(job->kind, sizeof job->kind, column(st, 2));
-    str_copy(job->name, sizeof job->name, column(st, 3));
-    job->priority = sqlite3_column_int64(st, 4);
-    if (!job_state_parse(column(st, 5), &job->state))
-        job->state = JOB_FAILED;
-    str_copy(job->reason, sizeof job->reason, column(st, 6));
-    job->created_ms = sqlite3_column_int64(st, 7);
-    job->started_ms = sqlite3_column_int64(st, 8);
-    job->finished_ms = sqlite3_column_int64(st, 9);
-    job->attempts = sqlite3_column_int(st, 10);
-    job->restarts = sqlite3_column_int(st, 11);
-    str_copy(job->directory, sizeof job->directory, column(st, 12));
-    str_copy(job->data_root, sizeof job->data_root, column(st, 13));
-    job->yaml = strdup(column(st, 14));
-    job->file = strdup(column(st, 15));
-    job->overrides = strdup(column(st, 16));
-    job->request_id = strdup(column(st, 17));
-    job->result = *column(st, 18) ? strdup(column(st, 18)) : NULL;
-    str_copy(job->best, sizeof job->best, column(st, 19));
-    str_copy(job->last, sizeof job->last, column(st, 20));
-    job->energy_j = column_real(st, 21);
-    job->progress.step = sqlite3_column_int64(st, 22);
-    job->progress.steps = sqlite3_column_int64(st, 23);
-    job->progress.epoch = sqlite3_column_int64(st, 24);
-    job->progress.epochs = sqlite3_column_int64(st, 25);
-    job->progress.loss = column_real(st, 26);
-    if (job->yaml && job->file && job->overrides && job->request_id)
+    bool whole = job != NULL;
+    for (int i = 0; i < FIELDS && whole; i++)
+        whole = take_field(q, i, &fields[i], job);
+    if (whole && !*job->result) { /* none yet */
+        free(job->result);
+        job->result = NULL;
+    }
+    if (whole)
         return job;
     job_free(job);
     return NULL;
 }
 
-int jobdb_load(struct jobdb *db, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, struct err *err) {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "SELECT * FROM jobs ORDER BY sequence", -1, &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot read jobs", err);
-    int rc = 0, step;
-    while (!rc && (step = sqlite3_step(st)) != SQLITE_DONE) {
-        if (step != SQLITE_ROW) {
-            rc = failed(db, "cannot read jobs", err);
-            break;
-        }
-        struct job *job = read_job(st);
+int jobdb_load(struct db *db, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, struct err *err) {
+    struct str sql;
+    struct db_query q;
+    bool row = true;
+    str_init(&sql, 4096);
+    for (int i = 0; i < FIELDS; i++)
+        str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
+    str_puts(&sql, " FROM jobs ORDER BY sequence");
+    int rc = db_query(db, str_cstr(&sql), "read jobs", &q, err);
+    str_done(&sql);
+    if (rc)
+        return rc;
+    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+        struct job *job = read_job(&q);
         rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs");
     }
-    sqlite3_finalize(st);
+    db_done(&q);
     return rc;
 }
 
-int jobdb_add_checkpoint(struct jobdb *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err) {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "INSERT OR REPLACE INTO checkpoints VALUES(?,?,?,?,?,?,?,?,?,?)", -1, &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot save a checkpoint", err);
-    bind_text(st, 1, job_id);
-    sqlite3_bind_int64(st, 2, c->step);
-    sqlite3_bind_int64(st, 3, c->epoch);
-    bind_text(st, 4, c->path);
-    bind_text(st, 5, c->sha256);
-    sqlite3_bind_int64(st, 6, c->bytes);
-    bind_real(st, 7, c->metric);
-    bind_text(st, 8, c->metric_name);
-    sqlite3_bind_int(st, 9, c->best);
-    sqlite3_bind_int64(st, 10, now_ms);
-    return finish(db, st, "cannot save a checkpoint", err);
+static int remove_from(struct db *db, const char *sql, const char *job_id, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, sql, "forget a job", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, job_id);
+    return db_run(&q, err);
 }
 
-int jobdb_checkpoints(struct jobdb *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
+    int rc = db_begin(db, err);
+    if (rc)
+        return rc;
+    rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err);
+    if (!rc)
+        rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err);
+    if (!rc)
+        rc = remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
+    return db_end(db, rc, err);
+}
+
+/* ---- checkpoints ---- */
+
+int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db,
+                      "INSERT OR REPLACE INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, "
+                      "created_ms) VALUES(?,?,?,?,?,?,?,?,?,?)",
+                      "save a checkpoint", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, job_id);
+    db_put_int(&q, c->step);
+    db_put_int(&q, c->epoch);
+    db_put_text(&q, c->path);
+    db_put_text(&q, c->sha256);
+    db_put_int(&q, c->bytes);
+    db_put_real(&q, c->metric);
+    db_put_text(&q, c->metric_name);
+    db_put_int(&q, c->best);
+    db_put_int(&q, now_ms);
+    return db_run(&q, err);
+}
+
+static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *ret) {
+    *ret = (struct jobdb_checkpoint){.created_ms = db_int(q, 9), .pinned = !db_is_null(q, 10)};
+    str_copy(ret->job_id, sizeof ret->job_id, db_text(q, 0));
+    ret->c.step = db_int(q, 1);
+    ret->c.epoch = db_int(q, 2);
+    str_copy(ret->c.path, sizeof ret->c.path, db_text(q, 3));
+    str_copy(ret->c.sha256, sizeof ret->c.sha256, db_text(q, 4));
+    ret->c.bytes = db_int(q, 5);
+    ret->c.metric = db_real(q, 6);
+    str_copy(ret->c.metric_name, sizeof ret->c.metric_name, db_text(q, 7));
+    ret->c.best = db_int(q, 8) != 0;
+}
+
+int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                       struct err *err) {
-    sqlite3_stmt *st = NULL;
-    const char *sql =
-        *job_id ? "SELECT c.*, p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE job_id=? ORDER BY c.step"
-                : "SELECT c.*, p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) ORDER BY created_ms";
-    if (sqlite3_prepare_v2(db->db, sql, -1, &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot read checkpoints", err);
-    if (*job_id)
-        bind_text(st, 1, job_id);
-    int rc = 0;
-    while (!rc && sqlite3_step(st) == SQLITE_ROW) {
-        struct jobdb_checkpoint c = {.created_ms = sqlite3_column_int64(st, 9)};
-        str_copy(c.job_id, sizeof c.job_id, column(st, 0));
-        c.c.step = sqlite3_column_int64(st, 1);
-        c.c.epoch = sqlite3_column_int64(st, 2);
-        str_copy(c.c.path, sizeof c.c.path, column(st, 3));
-        str_copy(c.c.sha256, sizeof c.c.sha256, column(st, 4));
-        c.c.bytes = sqlite3_column_int64(st, 5);
-        c.c.metric = column_real(st, 6);
-        str_copy(c.c.metric_name, sizeof c.c.metric_name, column(st, 7));
-        c.c.best = sqlite3_column_int(st, 8) != 0;
-        c.pinned = sqlite3_column_type(st, 10) != SQLITE_NULL;
+    struct db_query q;
+    bool row = true;
+    int rc = db_query(db,
+                      "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, "
+                      "p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 "
+                      "ORDER BY c.created_ms, c.step",
+                      "read checkpoints", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, job_id);
+    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+        struct jobdb_checkpoint c;
+        read_checkpoint(&q, &c);
         if (fsio_exists(c.c.path))
             rc = visit(ctx, &c);
     }
-    sqlite3_finalize(st);
+    db_done(&q);
     return rc;
 }
 
-/* A statement of texts (NULL-terminated) after an integer, or without one. */
-static int execute(struct jobdb *db, const char *sql, const int64_t *number, const char *const *texts, struct err *err) {
-    sqlite3_stmt *st = NULL;
-    int at = 1;
-    if (sqlite3_prepare_v2(db->db, sql, -1, &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot change a record", err);
-    if (number)
-        sqlite3_bind_int64(st, at++, *number);
-    for (int i = 0; texts[i]; i++)
-        bind_text(st, at++, texts[i]);
-    return finish(db, st, "cannot change a record", err);
+/* A statement whose parameters are a checkpoint's job and step. */
+static int change_checkpoint(struct db *db, const char *sql, const char *job_id, int64_t step, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, sql, "change the record of a checkpoint", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, job_id);
+    db_put_int(&q, step);
+    return db_run(&q, err);
 }
 
-int jobdb_remove_checkpoint(struct jobdb *db, const char *job_id, int64_t step, struct err *err) {
-    return execute(db, "DELETE FROM checkpoints WHERE step=? AND job_id=?", &step, (const char *const[]){job_id, NULL}, err);
+int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err) {
+    return change_checkpoint(db, "DELETE FROM checkpoints WHERE job_id=? AND step=?", job_id, step, err);
 }
 
-int jobdb_pin(struct jobdb *db, const char *job_id, int64_t step, const char *path, bool pinned, struct err *err) {
-    const char *sql =
-        pinned ? "INSERT OR REPLACE INTO pins(step, job_id) VALUES(?,?)" : "DELETE FROM pins WHERE step=? AND job_id=?";
-    int rc = execute(db, sql, &step, (const char *const[]){job_id, NULL}, err);
-    return rc ? rc
-              : execute(db, "UPDATE checkpoints SET path=?2 WHERE step=?1 AND job_id=?3", &step,
-                        (const char *const[]){path, job_id, NULL}, err);
+static int move_checkpoint(struct db *db, const char *job_id, int64_t step, const char *path, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, "UPDATE checkpoints SET path=? WHERE job_id=? AND step=?", "pin a checkpoint", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, path);
+    db_put_text(&q, job_id);
+    db_put_int(&q, step);
+    return db_run(&q, err);
 }
 
-int jobdb_remove_job(struct jobdb *db, const char *job_id, struct err *err) {
-    const char *const id[] = {job_id, NULL};
-    int rc = execute(db, "DELETE FROM checkpoints WHERE job_id=?", NULL, id, err);
+int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *path, bool pinned, struct err *err) {
+    int rc = db_begin(db, err);
+    if (rc)
+        return rc;
+    rc = change_checkpoint(
+        db, pinned ? "INSERT OR REPLACE INTO pins(job_id, step) VALUES(?,?)" : "DELETE FROM pins WHERE job_id=? AND step=?", job_id,
+        step, err);
     if (!rc)
-        rc = execute(db, "DELETE FROM pins WHERE job_id=?", NULL, id, err);
-    return rc ? rc : execute(db, "DELETE FROM jobs WHERE id=?", NULL, id, err);
+        rc = move_checkpoint(db, job_id, step, path, err);
+    return db_end(db, rc, err);
 }
-
-int jobdb_serve(struct jobdb *db, const char *name, const char *path, const char *ref, struct err *err) {
-    return execute(db, "INSERT OR REPLACE INTO served VALUES(?,?,?)", NULL, (const char *const[]){name, path, ref, NULL}, err);
-}
-
-int jobdb_unserve(struct jobdb *db, const char *name, struct err *err) {
-    return execute(db, "DELETE FROM served WHERE name=?", NULL, (const char *const[]){name, NULL}, err);
-}
-
-int jobdb_served(struct jobdb *db, void (*visit)(void *ctx, const char *name, const char *path, const char *ref), void *ctx,
-                 struct err *err) {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db->db, "SELECT name, path, ref FROM served ORDER BY name", -1, &st, NULL) != SQLITE_OK)
-        return failed(db, "cannot read served models", err);
-    while (sqlite3_step(st) == SQLITE_ROW)
-        visit(ctx, column(st, 0), column(st, 1), column(st, 2));
-    sqlite3_finalize(st);
-    return 0;
-}
-
-const char *jobdb_library_version(void) { return sqlite3_libversion(); }

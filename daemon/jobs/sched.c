@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "daemon/jobs/jobdb.h"
 #include "daemon/models/model_fetch.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
@@ -20,8 +21,6 @@ enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
 
 struct sched {
     struct sched_config config;
-    struct worker *worker;
-    struct jobdb *db;
     struct job **jobs; /* order of submission */
     int count, capacity;
     struct map *by_id;
@@ -41,7 +40,7 @@ static void move(struct sched *s, struct job *job, enum job_state to, const char
     struct err err = {0};
     if (to == JOB_QUEUED && *s->held)
         reason = s->held;
-    if (job_move(job, to, reason, clock_wall_ms(), &err) || jobdb_save(s->db, job, &err))
+    if (job_move(job, to, reason, clock_wall_ms(), &err) || jobdb_save(s->config.db, job, &err))
         log_error("cannot record a job's state", "job=%s error=\"%s\"", job->id, err.message);
     log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
     tell(s, job);
@@ -74,22 +73,21 @@ static int load_one(void *ctx, struct job *job, struct err *err) {
     if (job_is_active(job->state)) { /* the daemon died under it */
         job->state = JOB_QUEUED;
         str_copy(job->reason, sizeof job->reason, "daemon_restarted");
-        rc = jobdb_save(s->db, job, err);
+        rc = jobdb_save(s->config.db, job, err);
     }
     return rc;
 }
 
-int sched_open(const struct sched_config *config, struct worker *worker, struct sched **ret, struct err *err) {
+int sched_open(const struct sched_config *config, struct sched **ret, struct err *err) {
     struct sched *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     s->config = *config;
-    s->worker = worker;
     s->next_sequence = 1;
     s->by_id = map_new(SCHED_MAX_JOBS);
-    int rc = s->by_id ? jobdb_open(config->database, &s->db, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
+    int rc = s->by_id ? jobdb_setup(config->db, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     if (!rc)
-        rc = jobdb_load(s->db, load_one, s, err);
+        rc = jobdb_load(config->db, load_one, s, err);
     if (rc) {
         sched_close(s);
         return rc;
@@ -105,13 +103,9 @@ void sched_close(struct sched *s) {
         job_free(s->jobs[i]);
     free(s->jobs);
     map_free(s->by_id, NULL);
-    jobdb_close(s->db);
     free(s);
 }
 
-struct jobdb *sched_db(struct sched *s) {
-    return s->db;
-}
 const struct job *sched_get(const struct sched *s, const char *id) { return map_get(s->by_id, id); }
 int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
@@ -152,71 +146,6 @@ int sched_paused(const struct sched *s) {
     return n;
 }
 
-/* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
-static int below(const char *dir, const char *prefix, char path[4096], struct err *err) {
-    char root[4096], joined[4096];
-    int rc = fsio_absolute(root, sizeof root, dir, err);
-    if (!rc)
-        rc = fsio_join(joined, sizeof joined, root, prefix, err);
-    if (!rc)
-        rc = fsio_absolute(path, 4096, joined, err);
-    size_t len = strlen(root);
-    if (!rc && (strncmp(path, root, len) != 0 || (path[len] && path[len] != '/' && len > 1)))
-        rc = err_set(err, ERR_DENIED, "data.source %s leads out of %s", prefix, root);
-    return rc;
-}
-
-static int resolve_store(const struct sched *s, const char *name, bool or_file, char path[4096], struct err *err) {
-    const struct source_store *store;
-    const char *prefix;
-    int rc = source_find(s->config.stores, s->config.n_stores, name, &store, &prefix, err);
-    if (rc)
-        return rc;
-    if (store->dir &&
-        ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
-        return rc;
-    return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
-}
-
-static int resolve_local(const struct sched *s, const char *source, char path[4096], struct err *err) {
-    char data[4096];
-    int rc = fsio_absolute(path, 4096, source, err);
-    if (!rc)
-        rc = fsio_absolute(data, sizeof data, s->config.data_dir, err);
-    size_t len = strlen(data);
-    bool inside = !rc && !strncmp(path, data, len) && (path[len] == '/' || !path[len]);
-    if (!rc && !inside && !s->config.local_paths)
-        rc = err_set(err, ERR_DENIED,
-                     "data.source file://%s lies outside paths.data (%s); put the data there, or set local_paths: true", source,
-                     data);
-    return rc;
-}
-
-/* store://NAME/prefix (of a detect job also a file), file:///dir (where local paths are allowed or it lies under paths.data), or a
- * prefix under paths.data. */
-int sched_resolve_source(const struct sched *s, const struct jobfile *job, char *buf, size_t size, struct err *err) {
-    const char *source = job->data.source;
-    char path[4096];
-    int rc;
-    if (str_starts(source, "store://"))
-        rc = resolve_store(s, source + 8, job->kind == JOB_KIND_DETECT, path, err);
-    else if (str_starts(source, "file://"))
-        rc = resolve_local(s, source + 7, path, err);
-    else if (strstr(source, "://"))
-        rc = err_set(err, ERR_INVALID,
-                     "data.source: '%.200s' is of no kind that is known; expected store://NAME/prefix of the daemon's stores, "
-                     "file:///folder, or a folder below paths.data",
-                     source);
-    else
-        rc = below(s->config.data_dir, source, path, err);
-    if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
-        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read%s%s", path,
-                     *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
-    if (!rc && !str_copy(buf, size, path))
-        rc = err_set(err, ERR_RANGE, "data.source is too long");
-    return rc;
-}
-
 static char *join_lines(const char *first, const char *const *lines, int n) {
     struct str s;
     str_init(&s, 1 << 20);
@@ -236,7 +165,7 @@ static int pin_model(struct sched *s, struct job *job, const char *key, const ch
     if (model_fetch_is_url(ref)) { /* fetched when the job runs */
         const struct source_store *store;
         const char *object;
-        return model_fetch_locate(s->config.stores, s->config.n_stores, ref, &store, &object, err);
+        return model_fetch_locate(s->config.places->stores, s->config.places->n_stores, ref, &store, &object, err);
     }
     int rc = s->config.resolve_model(s->config.ctx, ref, path, err);
     if (rc)
@@ -275,14 +204,15 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
     make_id(job);
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.results_dir, job->id))
+    if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.places->results_dir, job->id))
         return err_set(err, ERR_RANGE, "paths.results is too long");
     const struct source_store *store;
     const char *prefix;
     if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
-        source_find(s->config.stores, s->config.n_stores, file->checkpoint.upload + strlen("store://"), &store, &prefix, err))
+        source_find(s->config.places->stores, s->config.places->n_stores, file->checkpoint.upload + strlen("store://"), &store,
+                    &prefix, err))
         return err_wrap(err, "checkpoint.upload");
-    int rc = sched_resolve_source(s, file, job->data_root, sizeof job->data_root, err);
+    int rc = places_source(s->config.places, file, job->data_root, sizeof job->data_root, err);
     if (!rc)
         rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);
     if (!rc)
@@ -322,7 +252,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
     if (!rc)
         rc = fill_job(s, job, r, &file, err);
     if (!rc)
-        rc = jobdb_save(s->db, job, err);
+        rc = jobdb_save(s->config.db, job, err);
     if (!rc)
         rc = add(s, job, err);
     if (!rc && notice)
@@ -354,7 +284,7 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
     if (job == s->running)
-        worker_interrupt(s->worker, WORKER_STOP_CANCEL);
+        s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
     else
         move(s, job, JOB_CANCELLED, "cancelled");
     *ret = job;
@@ -462,7 +392,7 @@ static void finish_running(struct sched *s, struct worker_report *r) {
     arena_done(&arena);
 }
 
-static void on_report(struct sched *s, struct worker_report *r) {
+void sched_report(struct sched *s, struct worker_report *r) {
     static const char *const levels[] = {"info", "warn", "error"};
     struct job *job = s->running;
     struct err err;
@@ -488,7 +418,8 @@ static void on_report(struct sched *s, struct worker_report *r) {
         str_copy(job->last, sizeof job->last, r->checkpoint.path);
         if (r->checkpoint.best)
             str_copy(job->best, sizeof job->best, r->checkpoint.path);
-        if (jobdb_add_checkpoint(s->db, job->id, &r->checkpoint, clock_wall_ms(), &err) || jobdb_save(s->db, job, &err))
+        if (jobdb_add_checkpoint(s->config.db, job->id, &r->checkpoint, clock_wall_ms(), &err) ||
+            jobdb_save(s->config.db, job, &err))
             log_error("cannot record a checkpoint", "job=%s error=\"%s\"", job->id, err.message);
         break;
     case WORKER_DONE:
@@ -505,7 +436,7 @@ static void forget_old(struct sched *s) {
         struct job *job = s->jobs[i];
         struct err err;
         bool old = job_is_over(job->state) && job->finished_ms && job->finished_ms < before_ms;
-        if (old && !jobdb_remove_job(s->db, job->id, &err)) {
+        if (old && !jobdb_remove_job(s->config.db, job->id, &err)) {
             map_remove(s->by_id, job->id);
             job_free(job);
         } else {
@@ -521,15 +452,11 @@ void sched_tick(struct sched *s) {
 }
 
 void sched_turn(struct sched *s) {
-    for (struct worker_report *r; (r = worker_take(s->worker));) {
-        on_report(s, r);
-        worker_report_free(r);
-    }
     struct job *job = s->running || s->draining || *s->held ? NULL : next_job(s);
     struct err err;
     if (!job)
         return;
-    if (worker_run(s->worker, job, &err)) {
+    if (s->config.run(s->config.worker, job, &err)) {
         move(s, job, JOB_FAILED, err.message);
         return;
     }
@@ -540,7 +467,7 @@ void sched_turn(struct sched *s) {
 void sched_drain(struct sched *s) {
     s->draining = true;
     if (s->running)
-        worker_interrupt(s->worker, WORKER_STOP_SHUTDOWN);
+        s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
 }
 
 void sched_hold(struct sched *s, const char *why) {
@@ -551,5 +478,5 @@ void sched_hold(struct sched *s, const char *why) {
             tell(s, s->jobs[i]);
         }
     if (s->running)
-        worker_interrupt(s->worker, WORKER_STOP_SHUTDOWN);
+        s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
 }

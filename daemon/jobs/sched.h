@@ -4,29 +4,33 @@
  * Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
-#include "daemon/jobs/jobdb.h"
+#include "daemon/db/db.h"
 #include "daemon/jobs/worker.h"
+#include "daemon/models/places.h"
 
 enum { SCHED_MAX_JOBS = 100000 };
 
 struct sched_config {
-    const char *database, *results_dir, *data_dir, *cache_dir;
-    bool local_paths;
-    const struct source_store *stores;
-    int n_stores;
+    struct db *db;               /* borrowed */
+    const struct places *places; /* borrowed */
+    const char *cache_dir;
     int64_t max_queued;
     int64_t keep_finished_ms; /* ended jobs older than this are forgotten, their files stay; -1 = never */
-    /* The file of a model REF (jobs/models.h), resolved when a job that names one is submitted; path has 4096 bytes. */
+    /* The file of a model REF (models/models.h), resolved when a job that names one is submitted; path has 4096 bytes. */
     int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
     /* Told after every change of a job (progress too); may be NULL. */
     void (*changed)(void *ctx, const struct job *job);
     /* A log line of a job. */
     void (*logged)(void *ctx, const struct job *job, const char *level, const char *text);
     void *ctx;
+    /* The device worker (jobs/worker.h): starts a job, or asks the one that runs to end soon. */
+    int (*run)(void *worker, const struct job *job, struct err *err);
+    void (*interrupt)(void *worker, enum worker_stop why);
+    void *worker;
 };
 struct sched;
-/* Loads the database; jobs that ran when the daemon died are queued again. */
-int sched_open(const struct sched_config *config, struct worker *worker, struct sched **ret, struct err *err);
+/* Loads the jobs; those that ran when the daemon died are queued again. */
+int sched_open(const struct sched_config *config, struct sched **ret, struct err *err);
 void sched_close(struct sched *s);
 struct sched_request {
     const char *yaml, *file, *request_id;
@@ -43,7 +47,9 @@ int sched_position(const struct sched *s, const struct job *job); /* from 1 in t
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
 /* overrides: further "limits.…=value" assignments. */
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
-/* Take what the worker reported and start the next job when the device is free. */
+/* A report of the worker, which stays the caller's. */
+void sched_report(struct sched *s, struct worker_report *r);
+/* Starts the next job when the device is free; after every report and now and then. */
 void sched_turn(struct sched *s);
 /* Once in a while: ended jobs that are old enough are forgotten. */
 void sched_tick(struct sched *s);
@@ -53,9 +59,5 @@ void sched_drain(struct sched *s);
 void sched_hold(struct sched *s, const char *why);
 int sched_paused(const struct sched *s); /* jobs that wait for room on the cache volume */
 bool sched_idle(const struct sched *s);  /* nothing runs */
-/* The job's data.source as a directory the daemon may read, or as it is when it names a bucket or, for a detect job, one file of a
- * store (fetched when the job runs): INVALID, DENIED, NOT_FOUND, UNSUPPORTED say why not. */
-int sched_resolve_source(const struct sched *s, const struct jobfile *job, char *buf, size_t size, struct err *err);
-struct jobdb *sched_db(struct sched *s);
 
 #endif

@@ -6,8 +6,10 @@
 
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
-#include "daemon/jobs/models.h"
+#include "daemon/jobs/jobdb.h"
+#include "daemon/jobs/sched.h"
 #include "daemon/live/session.h"
+#include "daemon/models/models.h"
 #include "daemon/rpc/rpc.h"
 
 enum { SERVICES_MAX_LIBRARIES = 16 };
@@ -21,10 +23,12 @@ struct services {
     uv_loop_t *loop;
     struct worker *worker;
     struct device_watch *watch;
+    struct db *db;
     struct sched *sched;
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;
+    struct places places;
     struct source_config source;       /* stores, and the cache of what lies in them */
     int leasings;                      /* models on their way from stores to streams */
     struct watch *watches;             /* open Watch calls, svc_jobs.c */

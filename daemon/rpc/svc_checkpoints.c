@@ -90,7 +90,7 @@ static int find_ref(struct rpc_call *call, const char *ref, char path[LIVE_PATH]
     char label[LIVE_NAME];
     *ret = (struct find){.path = path};
     int rc = models_resolve(services->models, ref, path, label, err);
-    return rc ? rc : jobdb_checkpoints(sched_db(services->sched), "", match_path, ret, err);
+    return rc ? rc : jobdb_checkpoints(services->db, "", match_path, ret, err);
 }
 
 static Brr__V1__Checkpoint *message_of_ref(struct rpc_call *call, const char *ref, const char *path, const struct find *f,
@@ -147,7 +147,7 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     else if (*in->job_id && !sched_get(services->sched, in->job_id))
         rc = err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->job_id);
     else
-        rc = jobdb_checkpoints(sched_db(services->sched), in->job_id, add_checkpoint, &l, &err);
+        rc = jobdb_checkpoints(services->db, in->job_id, add_checkpoint, &l, &err);
     if (rc) {
         fail(call, &err);
         return;
@@ -193,7 +193,7 @@ static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!rc)
         rc = m ? check_delete(call, in->ref, path, &f, &err) : err.code;
     if (!rc && f.any)
-        rc = jobdb_remove_checkpoint(sched_db(services_of(call)->sched), f.found.job_id, f.found.c.step, &err);
+        rc = jobdb_remove_checkpoint(services_of(call)->db, f.found.job_id, f.found.c.step, &err);
     if (rc) {
         fail(call, &err);
         return;
@@ -221,7 +221,7 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
         rc = in->pinned ? models_keep(services->models, "pinned", name, path, kept, &err) : 0; /* a second link survives pruning */
     }
     if (!rc)
-        rc = jobdb_pin(sched_db(services->sched), f.found.job_id, f.found.c.step, path, in->pinned, &err);
+        rc = jobdb_pin(services->db, f.found.job_id, f.found.c.step, path, in->pinned, &err);
     f.found.pinned = in->pinned;
     Brr__V1__Checkpoint *m = rc ? NULL : message_of(call, &f.found);
     if (m)

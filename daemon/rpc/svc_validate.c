@@ -251,7 +251,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         v->job.training.precision = JOB_PRECISION_FP32;
     }
     v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
-    rc = sched_resolve_source(s->sched, &v->job, v->data_root, sizeof v->data_root, &why);
+    rc = places_source(&s->places, &v->job, v->data_root, sizeof v->data_root, &why);
     if (!rc && str_starts(v->data_root, "store://"))
         rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
     if (!rc)

@@ -1,11 +1,13 @@
-/* models: what a model REF means, and the models that serve under a name. REF is a served name, "job:ID" (best, else last),
- * "job:ID@best", "job:ID@last", "job:ID@STEP", the name of an upload, or a path the daemon may open. Served models are kept loaded,
- * survive a restart, and own a hard link of their file, so that a job's pruning cannot take it away. What is to be served may lie
- * in a store ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name; other
- * users of such a file lease it (models/model_lease.h). Loop thread. */
-#ifndef BRR_DAEMON_JOBS_MODELS_H
-#define BRR_DAEMON_JOBS_MODELS_H
-#include "daemon/jobs/sched.h"
+/* models: what a model REF means, and the models that serve under a name. REF is a served name, "job:…" (jobs/jobref.h), the name
+ * of an upload, or a path the daemon may open (models/places.h). Served models stay loaded, survive a restart, and own a hard link
+ * of their file, so that a job's pruning cannot remove it. A model to be served may lie in a store ("store://NAME/KEY"): it is
+ * fetched first, on libuv's thread pool, and becomes the upload of the served name; other users of such a file lease it
+ * (models/model_lease.h). Loop thread. */
+#ifndef BRR_DAEMON_MODELS_MODELS_H
+#define BRR_DAEMON_MODELS_MODELS_H
+#include "daemon/db/db.h"
+#include "daemon/live/live.h"
+#include "daemon/models/places.h"
 
 typedef struct uv_loop_s uv_loop_t;
 
@@ -13,13 +15,14 @@ typedef struct uv_loop_s uv_loop_t;
 enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_FETCHES = 2 };
 
 struct models_config {
-    struct sched *sched;
-    struct worker *worker;
+    struct db *db;      /* borrowed */
+    live_post_fn *post; /* takes orders to load and unload models */
+    void *post_ctx;
     uv_loop_t *loop;
-    const struct source_store *stores;
-    int n_stores;
-    const char *results_dir, *data_dir;
-    bool local_paths;
+    const struct places *places; /* borrowed */
+    /* The model file that "job:…" means; path has LIVE_PATH bytes. */
+    int (*job_model)(void *ctx, const char *ref, char *path, struct err *err);
+    void *ctx;
 };
 struct models;
 /* Loads what was served before. */

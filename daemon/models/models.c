@@ -1,4 +1,4 @@
-#include "daemon/jobs/models.h"
+#include "daemon/models/models.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
+#include "daemon/models/serveddb.h"
 
 /* A model file on its way from a store, to be served then. */
 struct fetching {
@@ -45,81 +46,9 @@ static int check_name(const char *name, struct err *err) {
 
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
     int rc = check_name(name, err);
-    if (!rc && !str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.results_dir, name))
+    if (!rc && !str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.places->results_dir, name))
         rc = err_set(err, ERR_RANGE, "paths.results is too long");
     return rc;
-}
-
-struct wanted {
-    int64_t step;
-    char *path;
-};
-
-static int match_step(void *ctx, const struct jobdb_checkpoint *c) {
-    struct wanted *w = ctx;
-    if (c->c.step == w->step)
-        str_copy(w->path, LIVE_PATH, c->c.path);
-    return 0;
-}
-
-static int resolve_job(struct models *m, const char *ref, char path[LIVE_PATH], struct err *err) {
-    char id[JOB_ID_SIZE + 64];
-    str_copy(id, sizeof id, ref + 4);
-    char *at = strchr(id, '@');
-    if (at)
-        *at++ = '\0';
-    const struct job *job = sched_get(m->config.sched, id);
-    struct wanted w = {.path = path};
-    int rc = 0;
-    path[0] = '\0';
-    if (!job)
-        return err_set(err, ERR_NOT_FOUND, "%s: there is no job '%s'; `brrctl jobs` lists them", ref, id);
-    if (!at)
-        str_copy(path, LIVE_PATH, *job->best ? job->best : job->last);
-    else if (!strcmp(at, "best"))
-        str_copy(path, LIVE_PATH, job->best);
-    else if (!strcmp(at, "last"))
-        str_copy(path, LIVE_PATH, job->last);
-    else if (str_to_i64(at, &w.step))
-        rc = jobdb_checkpoints(sched_db(m->config.sched), id, match_step, &w, err);
-    else
-        return err_set(err, ERR_INVALID, "%s: expected job:ID, job:ID@best, job:ID@last or job:ID@STEP", ref);
-    if (!rc && (!*path || !fsio_exists(path)))
-        rc = err_set(err, ERR_NOT_FOUND, "%s: job %s (%s) has no such checkpoint; `brrctl checkpoints %s` lists them", ref, id,
-                     job_state_name(job->state), id);
-    return rc;
-}
-
-static bool below(const char *path, const char *dir) {
-    char absolute[LIVE_PATH];
-    if (!dir || fsio_absolute(absolute, sizeof absolute, dir, NULL))
-        return false;
-    size_t len = strlen(absolute);
-    return !strncmp(path, absolute, len) && path[len] == '/';
-}
-
-static int resolve_path(const struct models *m, const char *ref, char path[LIVE_PATH], struct err *err) {
-    char real[LIVE_PATH], *resolved;
-    int rc = fsio_absolute(path, LIVE_PATH, str_starts(ref, "file://") ? ref + 7 : ref, err);
-    if (rc)
-        return rc;
-    if ((resolved = realpath(path, NULL))) {
-        bool fits = str_copy(real, sizeof real, resolved);
-        free(resolved);
-        if (!fits)
-            return err_set(err, ERR_RANGE, "the path of model %s is too long", ref);
-    } else {
-        str_copy(real, sizeof real, path);
-    }
-    if (!m->config.local_paths && !below(real, m->config.results_dir) && !below(real, m->config.data_dir))
-        return err_set(err, ERR_DENIED,
-                       "model %s lies outside paths.results and paths.data; put it there, upload it, or set "
-                       "local_paths: true",
-                       path);
-    if (!resolved)
-        return err_set(err, ERR_NOT_FOUND, "there is no model file %s", path);
-    str_copy(path, LIVE_PATH, real);
-    return 0;
 }
 
 int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err) {
@@ -133,7 +62,7 @@ int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char
         return 0;
     }
     if (str_starts(ref, "job:")) {
-        if ((rc = resolve_job(m, ref, path, err)))
+        if ((rc = m->config.job_model(m->config.ctx, ref, path, err)))
             return rc;
         size_t id = strcspn(ref, "@");
         str_format(name, LIVE_NAME, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
@@ -154,13 +83,13 @@ int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char
                        "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file",
                        ref);
     str_copy(name, LIVE_NAME, "file"); /* never a path in a metric */
-    return resolve_path(m, ref, path, err);
+    return places_model_file(m->config.places, ref, path, err);
 }
 
 int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
                 struct err *err) {
     char dir[LIVE_PATH], tmp[LIVE_PATH];
-    if (!str_format(dir, sizeof dir, "%s/%s", m->config.results_dir, folder) ||
+    if (!str_format(dir, sizeof dir, "%s/%s", m->config.places->results_dir, folder) ||
         !str_format(path, LIVE_PATH, "%.3900s/%s.safetensors", dir, name) || !str_format(tmp, sizeof tmp, "%.4000s.tmp", path))
         return err_set(err, ERR_RANGE, "paths.results is too long");
     int rc = fsio_mkdirs(dir, err);
@@ -205,7 +134,7 @@ static bool order(struct models *m, enum live_order_kind kind, const char *path,
         return false;
     str_copy(o->checkpoint, sizeof o->checkpoint, path);
     str_copy(o->model, sizeof o->model, name);
-    if (worker_post(m->config.worker, o))
+    if (m->config.post(m->config.post_ctx, o))
         return true;
     live_order_free(o);
     return false;
@@ -264,7 +193,7 @@ static int serve_file(struct models *m, const char *name, const char *ref, const
     if (!rc)
         rc = add(m, name, path, ref, &s, err);
     if (!rc)
-        rc = jobdb_serve(sched_db(m->config.sched), name, path, ref, err);
+        rc = serveddb_save(m->config.db, name, path, ref, err);
     if (rc)
         return rc;
     s->done = done;
@@ -333,7 +262,7 @@ static int serve_fetched(struct models *m, const char *name, const char *url, mo
     if (!rc)
         rc = models_upload_path(m, name, f->path, err);
     if (!rc)
-        rc = model_fetch_init(&f->fetch, m->config.stores, m->config.n_stores, f->url, f->path, err);
+        rc = model_fetch_init(&f->fetch, m->config.places->stores, m->config.places->n_stores, f->url, f->path, err);
     if (rc) {
         free(f);
         return rc;
@@ -380,11 +309,11 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
     if (!s->opened && !s->err.code)
         return err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name);
-    int rc = jobdb_unserve(sched_db(m->config.sched), name, err);
+    int rc = serveddb_remove(m->config.db, name, err);
     if (rc)
         return rc;
     char kept[LIVE_PATH];
-    if (str_format(kept, sizeof kept, "%s/served/%s.safetensors", m->config.results_dir, name))
+    if (str_format(kept, sizeof kept, "%s/served/%s.safetensors", m->config.places->results_dir, name))
         unlink(kept);
     drop(m, s);
     return 0;
@@ -425,9 +354,11 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory for models");
     m->config = *config;
-    if (str_format(uploads, sizeof uploads, "%s/uploads", config->results_dir))
+    if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
-    int rc = jobdb_served(sched_db(config->sched), reload, m, err);
+    int rc = serveddb_setup(config->db, err);
+    if (!rc)
+        rc = serveddb_load(config->db, reload, m, err);
     if (rc) {
         models_free(m);
         return rc;

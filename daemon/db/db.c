@@ -1,0 +1,144 @@
+#include "daemon/db/db.h"
+
+#include <math.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { MAX_SQL = 8192 };
+
+struct db {
+    sqlite3 *sqlite;
+    int lock_fd;
+    char path[4096];
+};
+
+static int failed(struct db *db, const char *what, struct err *err) {
+    int code = sqlite3_errcode(db->sqlite) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
+    return err_set(err, code, "job database %s: cannot %s: %s%s", db->path, what, sqlite3_errmsg(db->sqlite),
+                   code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
+}
+
+static int execute(struct db *db, const char *sql, const char *what, struct err *err) {
+    return sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, what, err);
+}
+
+int db_open(const char *path, struct db **ret, struct err *err) {
+    struct db *db = calloc(1, sizeof *db);
+    char lock[4096];
+    if (!db)
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
+    db->lock_fd = -1;
+    str_copy(db->path, sizeof db->path, path);
+    str_format(lock, sizeof lock, "%.4000s.lock", path);
+    int rc = fsio_lock(lock, &db->lock_fd, err);
+    if (rc)
+        err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
+    if (!rc &&
+        sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        rc = failed(db, "open it", err);
+    if (!rc)
+        rc = execute(db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA user_version=1;", "set it up", err);
+    if (rc) {
+        db_close(db);
+        return rc;
+    }
+    *ret = db;
+    return 0;
+}
+
+void db_close(struct db *db) {
+    if (!db)
+        return;
+    sqlite3_close(db->sqlite);
+    if (db->lock_fd >= 0)
+        close(db->lock_fd);
+    free(db);
+}
+
+static int add_column(struct db *db, const char *table, const struct db_column *c, struct err *err) {
+    char sql[256];
+    if (sqlite3_table_column_metadata(db->sqlite, NULL, table, c->name, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK)
+        return 0;
+    str_format(sql, sizeof sql, "ALTER TABLE %s ADD COLUMN %s %s", table, c->name, c->type);
+    return execute(db, sql, "bring it up to this version", err);
+}
+
+int db_table(struct db *db, const char *table, const struct db_column *columns, size_t n, const char *key, struct err *err) {
+    struct str sql;
+    str_init(&sql, MAX_SQL);
+    str_printf(&sql, "CREATE TABLE IF NOT EXISTS %s(", table);
+    for (size_t i = 0; i < n; i++)
+        str_printf(&sql, "%s %s, ", columns[i].name, columns[i].type);
+    str_printf(&sql, "PRIMARY KEY(%s))", key);
+    int rc = execute(db, str_cstr(&sql), "set it up", err);
+    str_done(&sql);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = add_column(db, table, &columns[i], err);
+    return rc;
+}
+
+int db_begin(struct db *db, struct err *err) { return execute(db, "BEGIN IMMEDIATE", "begin a transaction", err); }
+
+int db_end(struct db *db, int rc, struct err *err) {
+    if (!rc)
+        rc = execute(db, "COMMIT", "keep what was written", err);
+    if (rc)
+        sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL); /* SQLite may have done so itself */
+    return rc;
+}
+
+/* ---- statements ---- */
+
+int db_query(struct db *db, const char *sql, const char *what, struct db_query *ret, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+        return failed(db, what, err);
+    *ret = (struct db_query){.db = db, .statement = statement, .what = what};
+    return 0;
+}
+
+void db_put_text(struct db_query *q, const char *text) {
+    sqlite3_bind_text(q->statement, ++q->parameters, text ? text : "", -1, SQLITE_TRANSIENT);
+}
+
+void db_put_int(struct db_query *q, int64_t value) { sqlite3_bind_int64(q->statement, ++q->parameters, value); }
+
+void db_put_real(struct db_query *q, double value) {
+    q->parameters++;
+    if (!isnan(value))
+        sqlite3_bind_double(q->statement, q->parameters, value);
+}
+
+int db_next(struct db_query *q, bool *ret_row, struct err *err) {
+    int step = sqlite3_step(q->statement);
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        return failed(q->db, q->what, err);
+    *ret_row = step == SQLITE_ROW;
+    return 0;
+}
+
+void db_done(struct db_query *q) { sqlite3_finalize(q->statement); }
+
+int db_run(struct db_query *q, struct err *err) {
+    bool row;
+    int rc = db_next(q, &row, err);
+    db_done(q);
+    return rc;
+}
+
+const char *db_text(const struct db_query *q, int column) {
+    const unsigned char *text = sqlite3_column_text(q->statement, column);
+    return text ? (const char *)text : "";
+}
+
+int64_t db_int(const struct db_query *q, int column) { return sqlite3_column_int64(q->statement, column); }
+bool db_is_null(const struct db_query *q, int column) { return sqlite3_column_type(q->statement, column) == SQLITE_NULL; }
+double db_real(const struct db_query *q, int column) {
+    return db_is_null(q, column) ? NAN : sqlite3_column_double(q->statement, column);
+}
+
+const char *db_library_version(void) { return sqlite3_libversion(); }

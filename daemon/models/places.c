@@ -1,0 +1,102 @@
+#include "daemon/models/places.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+/* Whether path is the directory or lies in it; both absolute. */
+static bool within(const char *path, const char *dir) {
+    size_t len = strlen(dir);
+    return !strncmp(path, dir, len) && (len == 1 || path[len] == '/' || !path[len]);
+}
+
+/* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
+static int below(const char *dir, const char *prefix, char path[4096], struct err *err) {
+    char root[4096], joined[4096];
+    int rc = fsio_absolute(root, sizeof root, dir, err);
+    if (!rc)
+        rc = fsio_join(joined, sizeof joined, root, prefix, err);
+    if (!rc)
+        rc = fsio_absolute(path, 4096, joined, err);
+    if (!rc && !within(path, root))
+        rc = err_set(err, ERR_DENIED, "data.source %s leads out of %s", prefix, root);
+    return rc;
+}
+
+static int store_source(const struct places *p, const char *name, bool or_file, char path[4096], struct err *err) {
+    const struct source_store *store;
+    const char *prefix;
+    int rc = source_find(p->stores, p->n_stores, name, &store, &prefix, err);
+    if (rc)
+        return rc;
+    if (store->dir &&
+        ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
+        return rc;
+    return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
+}
+
+static int local_source(const struct places *p, const char *source, char path[4096], struct err *err) {
+    char data[4096];
+    int rc = fsio_absolute(path, 4096, source, err);
+    if (!rc)
+        rc = fsio_absolute(data, sizeof data, p->data_dir, err);
+    if (!rc && !p->local_paths && !within(path, data))
+        rc = err_set(err, ERR_DENIED,
+                     "data.source file://%s lies outside paths.data (%s); put the data there, or set local_paths: true", source,
+                     data);
+    return rc;
+}
+
+int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
+    const char *source = job->data.source;
+    char path[4096];
+    int rc;
+    if (str_starts(source, "store://"))
+        rc = store_source(p, source + 8, job->kind == JOB_KIND_DETECT, path, err);
+    else if (str_starts(source, "file://"))
+        rc = local_source(p, source + 7, path, err);
+    else if (strstr(source, "://"))
+        rc = err_set(err, ERR_INVALID,
+                     "data.source: '%.200s' has an unknown scheme; expected store://NAME/prefix of the daemon's stores, "
+                     "file:///folder, or a folder below paths.data",
+                     source);
+    else
+        rc = below(p->data_dir, source, path, err);
+    if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
+        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read%s%s", path,
+                     *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
+    if (!rc && !str_copy(buf, size, path))
+        rc = err_set(err, ERR_RANGE, "data.source is too long");
+    return rc;
+}
+
+static bool lies_in(const char *path, const char *dir) {
+    char absolute[4096];
+    return !fsio_absolute(absolute, sizeof absolute, dir, NULL) && within(path, absolute);
+}
+
+int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err) {
+    char real[4096], *resolved;
+    int rc = fsio_absolute(path, 4096, str_starts(ref, "file://") ? ref + 7 : ref, err);
+    if (rc)
+        return rc;
+    if ((resolved = realpath(path, NULL))) {
+        bool fits = str_copy(real, sizeof real, resolved);
+        free(resolved);
+        if (!fits)
+            return err_set(err, ERR_RANGE, "the path of model %s is too long", ref);
+    } else {
+        str_copy(real, sizeof real, path);
+    }
+    if (!p->local_paths && !lies_in(real, p->results_dir) && !lies_in(real, p->data_dir))
+        return err_set(err, ERR_DENIED,
+                       "model %s lies outside paths.results and paths.data; put it there, upload it, or set "
+                       "local_paths: true",
+                       path);
+    if (!resolved)
+        return err_set(err, ERR_NOT_FOUND, "there is no model file %s", path);
+    str_copy(path, 4096, real);
+    return 0;
+}

@@ -1,0 +1,22 @@
+/* places: the directories and stores that the daemon opens for its clients, and which file or directory a path of theirs means
+ * there. Any thread. */
+#ifndef BRR_DAEMON_MODELS_PLACES_H
+#define BRR_DAEMON_MODELS_PLACES_H
+#include "daemon/models/source.h"
+
+/* Borrowed by whoever it is given to. */
+struct places {
+    const char *data_dir, *results_dir; /* paths.data, paths.results */
+    bool local_paths;                   /* paths anywhere else may be opened too */
+    const struct source_store *stores;
+    int n_stores;
+};
+
+/* The job's data.source as an absolute directory; or "store://NAME/prefix" when it lies in a bucket, or is one file of a store that
+ * a detect job names (both are fetched when the job runs). INVALID, DENIED, NOT_FOUND or RANGE say why not. */
+int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err);
+/* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
+ * data directory unless local_paths; NOT_FOUND. */
+int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err);
+
+#endif
