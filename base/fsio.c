@@ -64,6 +64,17 @@ int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_l
     return 0;
 }
 
+int fsio_check_mode(const char *path, unsigned forbidden, struct err *err) {
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    unsigned mode = st.st_mode & 0777;
+    if (!(mode & forbidden))
+        return 0;
+    return err_set(err, ERR_DENIED, "%s is open to other users (mode %04o); run: chmod %03o %s", path, mode, mode & ~forbidden,
+                   path);
+}
+
 int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err) {
     w->fd = -1;
     w->written_bytes = 0;

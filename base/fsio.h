@@ -10,6 +10,9 @@
 /* Reads a whole file into malloc'd, NUL-terminated memory (the NUL is not counted). Error when it has more than max_bytes. */
 int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
 
+/* DENIED with the chmod that helps when the file grants a right of `forbidden` (0077: nothing for group and others). */
+int fsio_check_mode(const char *path, unsigned forbidden, struct err *err);
+
 /* Replaces a file atomically and durably: writes PATH.tmp-PID-N, fsync, rename, fsync of the directory. On failure the
  * old file is unchanged and the temporary file is removed. */
 int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);

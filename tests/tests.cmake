@@ -10,6 +10,7 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
 set(ground_floor_tests err arena str map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
+set(trust_tests test_token test_certificate)
 set(daemon_tests test_device_watch) # what stands on the daemon's own folders
 add_custom_target(unit_programs) # all that carries the label unit
 foreach(source ${unit_tests})
@@ -19,6 +20,8 @@ foreach(source ${unit_tests})
   add_executable(${name} ${source})
   if(name IN_LIST ground_floor_tests)
     target_link_libraries(${name} PRIVATE brr_store PkgConfig::CMOCKA)
+  elseif(name IN_LIST trust_tests)
+    target_link_libraries(${name} PRIVATE brr_trust PkgConfig::CMOCKA)
   elseif(name IN_LIST daemon_tests)
     target_link_libraries(${name} PRIVATE brr_daemon PkgConfig::CMOCKA)
   else()

@@ -10,6 +10,7 @@ LIB = ["base", "lib/store", "lib/data", "lib/nn", "lib/model", "lib/infer", "lib
 FLOORS = {
     "base": [],
     "lib/store": ["base"],
+    "lib/trust": ["base"],
     "kernels": ["base"],
     "kernels/cpu": ["base", "kernels"],
     "kernels/cuda": ["base", "kernels"],
@@ -24,10 +25,10 @@ FLOORS = {
     "daemon/live": LIB,
     "daemon/models": LIB + ["daemon/db", "daemon/live"],
     "daemon/jobs": LIB + ["daemon/db", "daemon/live", "daemon/models"],
-    "daemon/rpc": LIB + ["daemon/device", "daemon/db", "daemon/live", "daemon/models", "daemon/jobs", "proto"],
-    "daemon": LIB + ["daemon/device", "daemon/db", "daemon/live", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
+    "daemon/rpc": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/live", "daemon/models", "daemon/jobs", "proto"],
+    "daemon": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/live", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
     "client": ["base", "proto"],
-    "client/brrctl": ["client", "base", "lib/store", "lib/data", "lib/infer", "lib/report", "lib/run", "lib/model", "proto"],
+    "client/brrctl": ["client", "base", "lib/store", "lib/data", "lib/infer", "lib/report", "lib/run", "lib/model", "lib/trust", "proto"],
     "client/examples": ["client"],
 }
 # Narrower than a folder: lib/nn and brrctl may use these of lib/store.
@@ -42,7 +43,7 @@ WALLS = {
     "sqlite3.h": ["daemon/db/db.c"],
     "microhttpd.h": ["daemon/http.c"],
     "systemd/": ["daemon/"],
-    "openssl/": ["lib/store/"],
+    "openssl/": ["lib/store/", "lib/trust/"],
     "curl/": ["lib/store/"],
     "dnnl": ["kernels/cpu/"],
     "oneapi/": ["kernels/cpu/"],

@@ -21,7 +21,7 @@ static void check(struct rpc_call *call, const uint8_t *data, size_t len) { stat
 static void watch(struct rpc_call *call, const uint8_t *data, size_t len) { status(call, data, len, false); }
 
 const struct rpc_method svc_health[] = {
-    {"/grpc.health.v1.Health/Check", false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL},
-    {"/grpc.health.v1.Health/Watch", false, RPC_CONTROL_BYTES, watch, NULL, NULL, NULL},
+    {"/grpc.health.v1.Health/Check", ROLE_READ, false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL},
+    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, NULL, NULL},
 };
 const size_t svc_health_count = sizeof svc_health / sizeof *svc_health;

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "trust/token.h"
 
 struct rpc_server;
 struct rpc_call;
@@ -20,6 +21,7 @@ enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEN
 /* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
 struct rpc_method {
     const char *path; /* "/brr.v1.Jobs/Submit" */
+    enum role role;   /* the least role that may call it; never ROLE_NONE */
     bool client_stream;
     size_t max_message;
     /* A message of the client. Unary methods answer with rpc_send and rpc_finish, at once or later. */

@@ -124,6 +124,6 @@ static void end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_events[] = {
-    {"/brr.v1.Jobs/Events", false, RPC_CONTROL_BYTES, events, NULL, pump, end},
+    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, pump, end},
 };
 const size_t svc_events_count = sizeof svc_events / sizeof *svc_events;

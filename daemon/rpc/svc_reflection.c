@@ -294,8 +294,9 @@ static void writable(struct rpc_call *call) { rpc_release(call); }
 static void half_close(struct rpc_call *call) { rpc_finish(call, 0, NULL); }
 
 const struct rpc_method svc_reflection[] = {
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", true, RPC_CONTROL_BYTES, message, half_close, writable, NULL},
-    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", true, RPC_CONTROL_BYTES, message, half_close, writable,
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close, writable,
      NULL},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close,
+     writable, NULL},
 };
 const size_t svc_reflection_count = sizeof svc_reflection / sizeof *svc_reflection;

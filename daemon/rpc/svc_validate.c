@@ -305,6 +305,6 @@ static void end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_validate[] = {
-    {"/brr.v1.Jobs/Validate", false, RPC_CONTROL_BYTES, validate, NULL, NULL, end},
+    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, end},
 };
 const size_t svc_validate_count = sizeof svc_validate / sizeof *svc_validate;

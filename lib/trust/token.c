@@ -1,0 +1,222 @@
+#include "trust/token.h"
+
+#include <ctype.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { FILE_MAX = 1 << 20, LINE_WORDS = 5, FORBIDDEN_MODE = 0027 };
+
+struct tokens {
+    struct token *items;
+    size_t count;
+};
+
+static const char *const role_names[] = {"none", "read", "stream", "submit", "admin"};
+
+const char *role_name(enum role role) { return role_names[role]; }
+
+enum role role_parse(const char *text) {
+    for (int i = ROLE_READ; i <= ROLE_ADMIN; i++)
+        if (!strcmp(text, role_names[i]))
+            return (enum role)i;
+    return ROLE_NONE;
+}
+
+int token_check_name(const char *name, struct err *err) {
+    size_t len = strlen(name);
+    bool fine = len > 0 && len < TOKEN_NAME_SIZE;
+    for (const char *p = name; fine && *p; p++)
+        fine = isalnum((unsigned char)*p) || strchr("._-@", *p);
+    return fine ? 0
+                : err_set(err, ERR_INVALID, "'%.80s' cannot name a token; expected up to %d letters, digits and . _ - @", name,
+                          TOKEN_NAME_SIZE - 1);
+}
+
+int token_digest(const void *text, size_t len, unsigned char ret[TOKEN_DIGEST], struct err *err) {
+    unsigned int n = 0;
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    if (EVP_Digest(text, len, sum, &n, EVP_sha256(), NULL) != 1 || n != TOKEN_DIGEST)
+        return err_set(err, ERR_INTERNAL, "OpenSSL cannot compute SHA-256");
+    memcpy(ret, sum, TOKEN_DIGEST);
+    return 0;
+}
+
+static void put_hex(const unsigned char *bytes, size_t n, char *ret) {
+    for (size_t i = 0; i < n; i++)
+        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static bool read_hex(const char *text, unsigned char ret[TOKEN_DIGEST]) {
+    static const char digits[] = "0123456789abcdef";
+    if (strlen(text) != 2 * TOKEN_DIGEST)
+        return false;
+    for (int i = 0; i < 2 * TOKEN_DIGEST; i++) {
+        const char *at = strchr(digits, tolower((unsigned char)text[i]));
+        if (!at)
+            return false;
+        int value = (int)(at - digits);
+        ret[i / 2] = (unsigned char)(i % 2 ? ret[i / 2] | value : value << 4);
+    }
+    return true;
+}
+
+int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct err *err) {
+    unsigned char secret[TOKEN_DIGEST], digest[TOKEN_DIGEST];
+    char text[TOKEN_SIZE] = "brr_";
+    if (RAND_priv_bytes(secret, sizeof secret) != 1)
+        return err_set(err, ERR_INTERNAL, "OpenSSL has no random bytes for a token");
+    put_hex(secret, sizeof secret, text + strlen(text));
+    int rc = token_digest(text, strlen(text), digest, err);
+    if (!rc) {
+        memcpy(ret_token, text, sizeof text);
+        put_hex(digest, sizeof digest, ret_hex);
+    }
+    OPENSSL_cleanse(secret, sizeof secret);
+    OPENSSL_cleanse(text, sizeof text);
+    return rc;
+}
+
+/* "until=YYYY-MM-DD": the token is valid through that day (UTC). */
+static bool read_until(const char *word, int64_t *ret_ms) {
+    struct tm day = {0};
+    if (!str_starts(word, "until="))
+        return false;
+    const char *end = strptime(word + strlen("until="), "%Y-%m-%d", &day);
+    if (!end || *end)
+        return false;
+    *ret_ms = ((int64_t)timegm(&day) + 24 * 3600) * 1000;
+    return true;
+}
+
+static int read_line(char *line, const char *path, int number, struct token *ret, struct err *err) {
+    char *words[LINE_WORDS], *rest = NULL;
+    int n = 0;
+    for (char *w = strtok_r(line, " \t\r", &rest); w && n < LINE_WORDS; w = strtok_r(NULL, " \t\r", &rest))
+        words[n++] = w;
+    if (n < 3 || n > 4)
+        return err_set(err, ERR_INVALID, "%s:%d: %d words; expected: role name sha256-of-token [until=YYYY-MM-DD]", path, number,
+                       n);
+    struct token t = {.role = role_parse(words[0])};
+    if (!t.role && strcmp(words[0], "revoked"))
+        return err_set(err, ERR_INVALID, "%s:%d: there is no role '%.40s'; expected read, stream, submit, admin or revoked", path,
+                       number, words[0]);
+    int rc = token_check_name(words[1], err);
+    if (rc)
+        return err_wrap(err, "%s:%d: bad name", path, number);
+    str_copy(t.name, sizeof t.name, words[1]);
+    if (!read_hex(words[2], t.digest)) /* it may be a token by mistake: never repeated */
+        return err_set(
+            err, ERR_INVALID,
+            "%s:%d: the third word is no SHA-256 (64 hex digits); brrctl tls token DIR --role R --name N writes the line", path,
+            number);
+    if (n == 4 && !read_until(words[3], &t.until_ms))
+        return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected until=YYYY-MM-DD", path, number, words[3]);
+    *ret = t;
+    return 0;
+}
+
+static bool listed(const struct tokens *t, const unsigned char *digest) {
+    for (size_t i = 0; i < t->count; i++)
+        if (!CRYPTO_memcmp(t->items[i].digest, digest, TOKEN_DIGEST))
+            return true;
+    return false;
+}
+
+static int add(struct tokens *t, const struct token *one, const char *path, struct err *err) {
+    if (t->count == TOKENS_MAX)
+        return err_set(err, ERR_EXHAUSTED, "%s: more than %d tokens", path, TOKENS_MAX);
+    if (t->count % 64 == 0) {
+        struct token *grown = realloc(t->items, (t->count + 64) * sizeof *grown);
+        if (!grown)
+            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+        t->items = grown;
+    }
+    t->items[t->count++] = *one;
+    return 0;
+}
+
+/* Tokens that the file listed before and lists no longer, as many as there is room for. */
+static void keep_revoked(struct tokens *t, const struct tokens *previous, const char *path) {
+    for (size_t i = 0; previous && i < previous->count; i++) {
+        struct token gone = previous->items[i];
+        gone.role = ROLE_NONE;
+        if (!listed(t, gone.digest) && add(t, &gone, path, NULL))
+            return;
+    }
+}
+
+static int read_all(struct tokens *t, char *text, const char *path, struct err *err) {
+    int number = 0, rc = 0;
+    for (char *line = text; line && !rc;) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end = '\0';
+        number++;
+        const char *first = line + strspn(line, " \t\r");
+        if (*first && *first != '#') {
+            struct token one;
+            if (!(rc = read_line(line, path, number, &one, err)))
+                rc = listed(t, one.digest)
+                         ? err_set(err, ERR_INVALID, "%s:%d: an earlier line has the same digest; remove one", path, number)
+                         : add(t, &one, path, err);
+        }
+        line = end ? end + 1 : NULL;
+    }
+    return rc;
+}
+
+int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
+    char *text = NULL;
+    size_t len;
+    int rc = fsio_check_mode(path, FORBIDDEN_MODE, err);
+    if (!rc)
+        rc = fsio_read(path, FILE_MAX, &text, &len, err);
+    if (rc)
+        return rc;
+    struct tokens *t = calloc(1, sizeof *t);
+    rc = t ? read_all(t, text, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+    free(text);
+    if (rc) {
+        tokens_free(t);
+        return rc;
+    }
+    keep_revoked(t, previous, path);
+    *ret = t;
+    return 0;
+}
+
+void tokens_free(struct tokens *t) {
+    if (!t)
+        return;
+    free(t->items);
+    free(t);
+}
+
+size_t tokens_count(const struct tokens *t) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->count; i++)
+        n += t->items[i].role != ROLE_NONE;
+    return n;
+}
+
+enum token_verdict tokens_find(const struct tokens *t, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,
+                               struct token *ret) {
+    size_t found = t->count;
+    for (size_t i = 0; i < t->count; i++) /* all of them: no early end */
+        found = CRYPTO_memcmp(t->items[i].digest, digest, TOKEN_DIGEST) ? found : i;
+    if (found == t->count)
+        return TOKEN_UNKNOWN;
+    *ret = t->items[found];
+    if (!ret->role)
+        return TOKEN_REVOKED;
+    return ret->until_ms && now_ms >= ret->until_ms ? TOKEN_EXPIRED : TOKEN_VALID;
+}
