@@ -328,3 +328,32 @@ int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_
         r->count -= r->reach; /* the tail is appended anew by the next pull */
     return n;
 }
+
+void resampler_save(const struct resampler *r, struct str *out) {
+    pack_i64(out, r->start);
+    pack_i64(out, r->next);
+    pack_i64(out, r->row);
+    pack_i64(out, r->phase);
+    pack_i64(out, r->started);
+    pack_i64(out, r->ended);
+    pack_i64(out, r->base);
+    pack_i64(out, r->count);
+    pack_bytes(out, r->rows, sizeof *r->rows * (size_t)(r->count * r->lanes));
+    pack_bytes(out, r->marks, (size_t)r->count);
+}
+
+void resampler_load(struct resampler *r, struct unpack *in) {
+    const int64_t far = INT64_C(1) << 60;
+    r->start = unpack_i64(in, -far, far);
+    r->next = unpack_i64(in, -far, far);
+    r->row = unpack_i64(in, -far, far);
+    r->phase = unpack_i64(in, 0, r->up - 1);
+    r->started = unpack_bool(in);
+    r->ended = unpack_bool(in);
+    r->base = unpack_i64(in, -far, far);
+    r->count = unpack_i64(in, 0, r->capacity);
+    unpack_bytes(in, r->rows, sizeof *r->rows * (size_t)(r->count * r->lanes));
+    unpack_bytes(in, r->marks, (size_t)r->count);
+    /* An output reads the rows from row - reach + 1 on. */
+    unpack_require(in, !r->started || r->row - r->base >= (r->reach ? r->reach - 1 : 0));
+}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/pack.h"
 
 enum { DSP_RATE_HZ = 256, DSP_BLOCK = 1024, DSP_MAX_SECTIONS = 4 };
 
@@ -61,6 +62,9 @@ void resampler_end(struct resampler *r);
 /* Returns up to max ready outputs, each with the mark of the source row at or before it, and their number. *ret_first = k of the
  * first one. */
 int64_t resampler_pull(struct resampler *r, double *rows, uint8_t *marks, int64_t max, int64_t *ret_first);
+/* The state between two pushes, for snapshots; load into a resampler made with the same rate and lanes. */
+void resampler_save(const struct resampler *r, struct str *out);
+void resampler_load(struct resampler *r, struct unpack *in);
 /* 256/rate as up/down. */
 void resampler_ratio(const struct resampler *r, int64_t *ret_up, int64_t *ret_down);
 

@@ -323,3 +323,41 @@ bool frontend_loops_close(const struct frontend *f, char *note, unsigned long si
     }
     return true;
 }
+
+static size_t cascade_bytes(const struct frontend *f) {
+    return sizeof *f->cascade.state * (size_t)(2 * f->cascade.n_sections * f->lanes);
+}
+
+int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    pack_i64(out, f->channels);
+    pack_f64(out, f->rate_hz);
+    pack_i64(out, f->position);
+    pack_i64(out, f->missing);
+    pack_i64(out, f->in_segment);
+    pack_i64(out, f->announced);
+    pack_bytes(out, f->last, sizeof *f->last * (size_t)f->lanes);
+    pack_bytes(out, f->cascade.state, cascade_bytes(f));
+    pack_bytes(out, f->loops, sizeof f->loops);
+    pack_i64(out, f->loop_samples);
+    resampler_save(f->resampler, out);
+    return 0;
+}
+
+int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_same(in, f->channels);
+    unpack_require(in, unpack_f64(in) == f->rate_hz);
+    f->position = unpack_i64(in, 0, far);
+    f->missing = unpack_i64(in, 0, far);
+    f->in_segment = unpack_bool(in);
+    f->announced = unpack_bool(in);
+    unpack_bytes(in, f->last, sizeof *f->last * (size_t)f->lanes);
+    unpack_bytes(in, f->cascade.state, cascade_bytes(f));
+    unpack_bytes(in, f->loops, sizeof f->loops);
+    f->loop_samples = unpack_i64(in, 0, far);
+    resampler_load(f->resampler, in);
+    f->failed = in->failed ? ERR_DATA_LOSS : 0;
+    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
+}

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/pack.h"
 
 enum { FRONTEND_RATE_HZ = 256, FRONTEND_MAX_CHANNELS = 64, FRONTEND_MAX_LABELS = 1024 };
 
@@ -66,6 +67,12 @@ int frontend_finish(struct frontend *f, struct err *err);
 /* True if the closed loops of a bipolar source have cancelled so far, or if there is no loop; false, with a sentence in note, when
  * they did not (swapped or mislabelled channels). */
 bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size);
+/* The state between two pushes, for snapshots; load into a frontend made with the same settings and source, before its first push.
+ * PRECONDITION when the frontend has stopped after an error. DATA_LOSS: the bytes are no state of this frontend; it must not be
+ * used then. */
+int frontend_save(const struct frontend *f, struct str *out, struct err *err);
+int frontend_load(struct frontend *f, struct unpack *in, struct err *err);
+
 /* Names of the output channels ("Fp1", "Fp1-F7", …) of a montage and their number in ret_n. ret_names may be NULL; otherwise the
  * caller frees the list with montage_channels_free. ERR_INVALID for an unknown montage. */
 int montage_channels(const char *montage, const char *const **ret_names, int *ret_n, struct err *err);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/pack.h"
 #include "data/frontend.h"
 #include "data/window.h"
 #include "infer/detector.h"
@@ -60,5 +61,13 @@ bool timeline_done(const struct timeline *t);
 int timeline_status(const struct timeline *t, struct err *err);
 int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
 int64_t timeline_windows(const struct timeline *t); /* windows completed */
+
+/* The whole state, for a snapshot that another process restores: the outputs of the restored timeline are those of this one, to the
+ * bit. Between detector runs only. PRECONDITION: it has failed, reads a cached recording, or a window was taken and not completed.
+ */
+int timeline_save(struct timeline *t, struct str *out, struct err *err);
+/* Into a new timeline made with the same model, source and options. DATA_LOSS: the bytes are corrupt or belong to another model,
+ * source or options; the timeline can only be freed then. */
+int timeline_load(struct timeline *t, struct unpack *in, struct err *err);
 
 #endif

@@ -322,6 +322,57 @@ int events_break(struct events *e, int64_t next_sample, struct err *err) {
     return rc;
 }
 
+static void save_run(const struct run *run, struct str *out) {
+    pack_i64(out, run->present);
+    pack_i64(out, run->settled);
+    pack_i64(out, run->first);
+    pack_i64(out, run->end);
+}
+
+/* A run's confidence is computed from the trace [base, now). */
+static struct run load_run(struct unpack *in, int64_t base, int64_t now) {
+    struct run run = {.present = unpack_bool(in), .settled = unpack_bool(in)};
+    run.first = unpack_i64(in, run.present ? base : INT64_MIN, run.present ? now : INT64_MAX);
+    run.end = unpack_i64(in, run.present ? run.first : INT64_MIN, run.present ? now : INT64_MAX);
+    return run;
+}
+
+void events_save(const struct events *e, struct str *out) {
+    pack_i64(out, e->base);
+    pack_i64(out, e->now);
+    pack_i64(out, e->segment);
+    pack_i64(out, e->on);
+    pack_i64(out, e->onset);
+    pack_i64(out, e->offset);
+    pack_i64(out, e->on_first);
+    pack_i64(out, e->on_settled);
+    save_run(&e->closed, out);
+    save_run(&e->event, out);
+    pack_bytes(out, e->trace, (size_t)(e->now - e->base) * sizeof *e->trace);
+}
+
+int events_load(struct events *e, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 53, longest = INT64_C(1) << 28;
+    e->base = unpack_i64(in, 0, far);
+    e->now = unpack_i64(in, e->base, e->base + longest);
+    e->segment = unpack_i64(in, 0, e->now);
+    e->on = unpack_bool(in);
+    e->onset = unpack_i64(in, 0, e->config.min_onset);
+    e->offset = unpack_i64(in, 0, e->config.min_offset);
+    e->on_first = unpack_i64(in, e->on ? e->base : INT64_MIN, e->on ? e->now : INT64_MAX);
+    e->on_settled = unpack_bool(in);
+    e->closed = load_run(in, e->base, e->now);
+    e->event = load_run(in, e->base, e->now);
+    int64_t n = in->failed ? 0 : e->now - e->base;
+    float *trace = realloc(e->trace, (size_t)(n + 1) * sizeof *trace);
+    if (!trace)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the probability trace");
+    e->trace = trace;
+    e->capacity = n + 1;
+    unpack_bytes(in, trace, (size_t)n * sizeof *trace);
+    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the event detection is corrupt") : 0;
+}
+
 struct collected {
     struct event *items;
     int64_t count, capacity;

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/pack.h"
 
 enum event_confidence { EVENT_CONFIDENCE_MEAN, EVENT_CONFIDENCE_PEAK, EVENT_CONFIDENCE_PERCENTILE };
 struct events_config {
@@ -41,6 +42,10 @@ int events_finish(struct events *e, struct err *err);
 /* Processes a whole trace, NaN = gap: returns malloc'd events (free()) and their number. */
 int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
                 struct err *err);
+
+/* The state between two pushes, for snapshots; load into events made with the same configuration, before its first push. */
+void events_save(const struct events *e, struct str *out);
+int events_load(struct events *e, struct unpack *in, struct err *err);
 
 /* The steps after hysteresis and morphology, over samples that are on (1), off (0) or gaps (2) as op_morphology leaves them. */
 struct events_trace {

@@ -242,6 +242,28 @@ static void push(struct timeline *t, const float *const *uv, int64_t n, int batc
     assert_int_equal(rc, 0);
 }
 
+/* Saves t, frees it, and loads the state into a new timeline, as another process would. */
+static struct timeline *restored(struct timeline *t, const struct detector *d, const struct source *s, int64_t alarm_hop) {
+    struct timeline_options options = {.alarm_hop = alarm_hop};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(s);
+    struct str state;
+    struct err err = {0};
+    str_init(&state, 16 << 20);
+    assert_int_equal(timeline_save(t, &state, &err), 0);
+    timeline_free(t);
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    struct unpack in = unpack_of(state.data, state.len);
+    if (timeline_load(t, &in, &err))
+        fail_msg("%s", err.message);
+    assert_true(unpack_done(&in));
+    str_done(&state);
+    return t;
+}
+
+/* >0: after every so many pushes the timeline is saved and restored. */
+static int restore_every;
+
 /* lazy: windows are run only when the queue is full and at the end. */
 static void stream(const struct source *s, int64_t alarm_hop, int64_t chunk, int batch, bool lazy) {
     struct device *dev = NULL;
@@ -254,6 +276,7 @@ static void stream(const struct source *s, int64_t alarm_hop, int64_t chunk, int
     clear(&got);
     assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
     int64_t at = 0;
+    int pushes = 0;
     for (int i = 0; s->steps[i]; i++) {
         if (s->steps[i] < 0) {
             if (lazy)
@@ -268,11 +291,15 @@ static void stream(const struct source *s, int64_t alarm_hop, int64_t chunk, int
                 drain(t, batch);
             done += n;
             at += n;
+            if (restore_every && ++pushes % restore_every == 0)
+                t = restored(t, d, s, alarm_hop);
         }
     }
     if (lazy)
         drain(t, batch);
     assert_int_equal(timeline_finish(t, NULL), 0);
+    if (restore_every)
+        t = restored(t, d, s, alarm_hop);
     drain(t, batch);
     assert_true(timeline_done(t));
     assert_int_equal(timeline_status(t, NULL), 0);
@@ -412,6 +439,109 @@ static void a_full_queue_refuses_without_losing_a_sample(void **state) {
     compare("small pushes against a full queue");
 }
 
+static void a_restored_timeline_goes_on_to_the_bit(void **state) {
+    (void)state;
+    static const struct {
+        int64_t chunk, alarm_hop;
+        int every;
+        bool lazy;
+    } ways[] = {{1, 64, 37, false}, {7, 64, 1, false}, {256, 0, 1, false}, {1000, 128, 1, true}, {20000, 2, 1, true}};
+    const struct source *sources[] = {&at_256, &at_200};
+    for (int s = 0; s < 2; s++)
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            char what[96];
+            expect(sources[s], ways[i].alarm_hop);
+            restore_every = ways[i].every;
+            stream(sources[s], ways[i].alarm_hop, ways[i].chunk, 5, ways[i].lazy);
+            restore_every = 0;
+            snprintf(what, sizeof what, "%g Hz, chunks of %lld, restored after every %d", sources[s]->rate,
+                     (long long)ways[i].chunk, ways[i].every);
+            compare(what);
+        }
+}
+
+/* A timeline in the middle of a stream with waiting windows, and its state. */
+static struct timeline *half_way(const struct detector *d, struct str *state) {
+    struct timeline_options options = {.alarm_hop = 64};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(&at_200);
+    struct timeline *t = NULL;
+    const float *uv[C];
+    clear(&got);
+    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    make_chunk(0, 1800, 200, chunk_buffer, uv);
+    push(t, uv, 1800, 5);
+    run_batch(t, 7);
+    str_init(state, 16 << 20);
+    assert_int_equal(timeline_save(t, state, NULL), 0);
+    return t;
+}
+
+static void a_snapshot_of_another_stream_is_refused(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct str bytes;
+    struct timeline *first = half_way(d, &bytes), *t = NULL;
+    static float x[MAX_WINDOW * C];
+    struct err err = {0};
+    assert_true(timeline_take(first, x));
+    assert_int_equal(timeline_save(first, &bytes, &err), ERR_PRECONDITION);
+    timeline_free(first);
+    struct timeline_sink sink = sink_of(&got);
+    const struct {
+        int64_t alarm_hop;
+        const struct source *source;
+    } others[] = {{128, &at_200}, {64, &at_256}};
+    for (int i = 0; i < 2; i++) {
+        struct timeline_options options = {.alarm_hop = others[i].alarm_hop};
+        struct frontend_source source = source_of(others[i].source);
+        struct unpack in = unpack_of(bytes.data, bytes.len);
+        assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+        assert_int_equal(timeline_load(t, &in, &err), ERR_DATA_LOSS);
+        assert_int_equal(timeline_status(t, NULL), ERR_DATA_LOSS);
+        timeline_free(t);
+    }
+    str_done(&bytes);
+    detector_close(d);
+    device_close(dev);
+}
+
+/* The container's checksum finds corrupt snapshots; this is the second line: they never make the program read or write outside. */
+static void a_corrupt_snapshot_is_refused_or_harmless(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline_options options = {.alarm_hop = 64};
+    struct timeline_sink none = {0};
+    struct frontend_source source = source_of(&at_200);
+    struct str bytes;
+    const float *uv[C];
+    timeline_free(half_way(d, &bytes));
+    int refused = 0, tries = 0;
+    for (size_t at = 0; at < bytes.len; at += at < 2000 ? 1 : 997)
+        for (int kind = 0; kind < 3; kind++, tries++) {
+            struct timeline *t = NULL;
+            struct unpack in = unpack_of(bytes.data, kind ? bytes.len : at);
+            char kept = bytes.data[at];
+            bytes.data[at] = (char)(kind == 1 ? ~kept : kept + 1);
+            assert_int_equal(timeline_new(d, &source, &options, &none, &t, NULL, NULL), 0);
+            if (timeline_load(t, &in, NULL)) {
+                refused++;
+            } else {
+                make_chunk(0, 300, 200, chunk_buffer, uv);
+                if (!timeline_push(t, uv, 300, NULL))
+                    drain(t, 5);
+            }
+            timeline_free(t);
+            bytes.data[at] = kept;
+        }
+    assert_true(refused > tries / 3);
+    str_done(&bytes);
+    detector_close(d);
+    device_close(dev);
+}
+
 static void a_cached_recording_gives_what_the_stream_gave(void **state) {
     (void)state;
     char folder[256], path[512];
@@ -506,6 +636,9 @@ int main(void) {
         cmocka_unit_test_setup(passes_are_shared_only_where_the_windows_coincide, setup),
         cmocka_unit_test_setup(first_values_come_after_one_window_and_final_ones_every_hop, setup),
         cmocka_unit_test_setup(a_full_queue_refuses_without_losing_a_sample, setup),
+        cmocka_unit_test_setup(a_restored_timeline_goes_on_to_the_bit, setup),
+        cmocka_unit_test_setup(a_snapshot_of_another_stream_is_refused, setup),
+        cmocka_unit_test_setup(a_corrupt_snapshot_is_refused_or_harmless, setup),
         cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup),
         cmocka_unit_test_setup(a_failing_sink_ends_its_timeline_with_that_error, setup),
         cmocka_unit_test_setup(impossible_settings_are_refused, setup),

@@ -1,0 +1,93 @@
+#include "base/pack.h"
+
+#include <string.h>
+
+void pack_i64(struct str *out, int64_t value) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)((uint64_t)value >> (8 * i));
+    str_append(out, bytes, sizeof bytes);
+}
+
+void pack_f64(struct str *out, double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    pack_i64(out, bits);
+}
+
+void pack_bytes(struct str *out, const void *data, size_t len) {
+    pack_i64(out, (int64_t)len);
+    if (len)
+        str_append(out, data, len);
+}
+
+void pack_text(struct str *out, const char *text) { pack_bytes(out, text, strlen(text)); }
+
+struct unpack unpack_of(const void *data, size_t len) {
+    return (struct unpack){.at = data, .left = len};
+}
+
+void unpack_require(struct unpack *u, bool condition) { u->failed = u->failed || !condition; }
+
+static const uint8_t *take(struct unpack *u, size_t len) {
+    unpack_require(u, len <= u->left);
+    if (u->failed)
+        return NULL;
+    const uint8_t *bytes = u->at;
+    u->at += len;
+    u->left -= len;
+    return bytes;
+}
+
+static int64_t raw_i64(struct unpack *u) {
+    const uint8_t *bytes = take(u, 8);
+    uint64_t value = 0;
+    for (int i = 0; bytes && i < 8; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return (int64_t)value;
+}
+
+int64_t unpack_i64(struct unpack *u, int64_t min, int64_t max) {
+    int64_t value = raw_i64(u);
+    unpack_require(u, value >= min && value <= max);
+    return u->failed ? 0 : value;
+}
+
+double unpack_f64(struct unpack *u) {
+    int64_t bits = raw_i64(u);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+bool unpack_bool(struct unpack *u) { return unpack_i64(u, 0, 1); }
+
+const void *unpack_view(struct unpack *u, size_t max, size_t *ret_len) {
+    int64_t len = unpack_i64(u, 0, (int64_t)(max < INT64_MAX ? max : INT64_MAX));
+    const void *bytes = take(u, (size_t)len);
+    *ret_len = bytes ? (size_t)len : 0;
+    return bytes;
+}
+
+void unpack_bytes(struct unpack *u, void *dst, size_t len) {
+    size_t found;
+    const void *bytes = unpack_view(u, len, &found);
+    unpack_require(u, found == len);
+    if (len && u->failed)
+        memset(dst, 0, len);
+    else if (len)
+        memcpy(dst, bytes, len);
+}
+
+void unpack_text(struct unpack *u, char *dst, size_t size) {
+    size_t len;
+    const void *bytes = unpack_view(u, size - 1, &len);
+    if (len)
+        memcpy(dst, bytes, len);
+    dst[len] = '\0';
+    unpack_require(u, strlen(dst) == len);
+}
+
+void unpack_same(struct unpack *u, int64_t expected) { unpack_i64(u, expected, expected); }
+
+bool unpack_done(const struct unpack *u) { return !u->failed && u->left == 0; }

@@ -1,0 +1,42 @@
+/* pack: the state of objects as bytes, for snapshots that another process restores. Values are little-endian and of fixed
+ * width, written and read by the same sequence of calls; the reader checks every length and range and never reads past the
+ * end. A snapshot's container adds version and checksum. One thread per text or reader. */
+#ifndef BRR_BASE_PACK_H
+#define BRR_BASE_PACK_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+void pack_i64(struct str *out, int64_t value);
+void pack_f64(struct str *out, double value);
+/* Length, then the bytes. */
+void pack_bytes(struct str *out, const void *data, size_t len);
+void pack_text(struct str *out, const char *text);
+
+/* After a failed call `failed` stays set and every later call returns zeros, so callers check once at the end. */
+struct unpack {
+    const uint8_t *at;
+    size_t left;
+    bool failed;
+};
+struct unpack unpack_of(const void *data, size_t len);
+/* Fails for values outside [min, max]. */
+int64_t unpack_i64(struct unpack *u, int64_t min, int64_t max);
+double unpack_f64(struct unpack *u);
+bool unpack_bool(struct unpack *u);
+/* Fails unless exactly len bytes were packed; dst is zeroed then. */
+void unpack_bytes(struct unpack *u, void *dst, size_t len);
+/* Borrows bytes of any length up to max from the input; NULL and 0 on failure. */
+const void *unpack_view(struct unpack *u, size_t max, size_t *ret_len);
+/* Fails unless the text fits with its NUL. */
+void unpack_text(struct unpack *u, char *dst, size_t size);
+/* Fails unless the packed value equals `expected`: for what the restored object was made with. */
+void unpack_same(struct unpack *u, int64_t expected);
+/* Marks the input as invalid when `condition` is false. */
+void unpack_require(struct unpack *u, bool condition);
+/* True if nothing failed and all input was read. */
+bool unpack_done(const struct unpack *u);
+
+#endif
