@@ -116,7 +116,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
       set(object ${CMAKE_BINARY_DIR}/emulated/${kind}/${name}.o)
       add_custom_command(OUTPUT ${object} DEPENDS ${source} ${emulator_headers} VERBATIM COMMENT "Building emulated ${name}, ${kind}"
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/emulated/${kind}
-        COMMAND ${BRR_CXX} ${emulator_flags} ${flags} -x c++ -c ${source} -o ${object})
+        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${BRR_CXX} ${emulator_flags} ${flags} -x c++ -c ${source} -o ${object})
       if(NOT name STREQUAL "test_emulator")
         list(APPEND ${kind}_objects ${object})
       endif()
