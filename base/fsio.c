@@ -367,6 +367,28 @@ int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err)
     return rc;
 }
 
+bool fsio_is_temporary(const char *name) {
+    static const char mark[] = ".tmp-";
+    const char *end = NULL;
+    for (const char *next = name; (next = strstr(next, mark));)
+        end = next += sizeof mark - 1;
+    size_t pid = end ? strspn(end, "0123456789") : 0, n = pid && end[pid] == '-' ? strspn(end + pid + 1, "0123456789") : 0;
+    return n && !end[pid + 1 + n];
+}
+
+static int remove_temporary(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    char path[PATH_MAX];
+    (void)size_bytes;
+    if (!fsio_is_temporary(relative_path))
+        return 0;
+    int rc = fsio_join(path, sizeof path, ctx, relative_path, err);
+    return !rc && unlink(path) < 0 && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", path) : rc;
+}
+
+int fsio_remove_temporaries(const char *dir, struct err *err) {
+    return fsio_exists(dir) ? fsio_walk(dir, remove_temporary, (void *)(uintptr_t)dir, err) : 0;
+}
+
 int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO without a writer is refused below, not waited for */
     if (fd < 0)

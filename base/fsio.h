@@ -28,6 +28,11 @@ int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err);
 int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err);
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
+/* Whether a name is that of such a temporary. */
+bool fsio_is_temporary(const char *name);
+/* Removes the temporaries that killed processes left below dir. Nobody may be writing files below dir meanwhile. A missing dir is
+ * success. */
+int fsio_remove_temporaries(const char *dir, struct err *err);
 
 /* Renames durably within a folder; an existing file of the new name is replaced. */
 int fsio_rename(const char *from, const char *to, struct err *err);

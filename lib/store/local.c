@@ -1,6 +1,5 @@
 #include "store/local.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -84,17 +83,6 @@ static bool names_add(struct names *names, const char *name, bool directory) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* "x.tmp-123-0": a write in progress (fsio), which is no object yet. */
-static bool is_temporary(const char *name) {
-    const char *last = NULL;
-    for (const char *p = name; (p = strstr(p, ".tmp-")); p++)
-        last = p + strlen(".tmp-");
-    if (!last || !isdigit((unsigned char)*last))
-        return false;
-    last += strspn(last, "0123456789");
-    return *last == '-' && last[1] && last[1 + strspn(last + 1, "0123456789")] == '\0';
-}
-
 static int read_names(const char *path, struct names *names, struct err *err) {
     DIR *dir = opendir(path);
     if (!dir)
@@ -102,7 +90,7 @@ static int read_names(const char *path, struct names *names, struct err *err) {
     int rc = 0;
     for (struct dirent *e; !rc && (e = readdir(dir));) {
         struct stat link, st;
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || is_temporary(e->d_name))
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || fsio_is_temporary(e->d_name))
             continue;
         if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
             continue; /* it vanished, or points nowhere */

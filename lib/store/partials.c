@@ -111,7 +111,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 static int take_left(void *ctx, const char *relative, int64_t size, struct err *err) {
     const struct usage *u = ctx;
     char path[CACHE_PATH_SIZE];
-    if (!strstr(relative, ".tmp-") || !str_format(path, sizeof path, "%s/%s", u->dir, relative))
+    if (!fsio_is_temporary(relative) || !str_format(path, sizeof path, "%s/%s", u->dir, relative))
         return add_usage(ctx, relative, size, err);
     unlink(path);
     return 0;

@@ -214,8 +214,26 @@ static void killing_a_writer_leaves_the_old_file_whole(void **state) {
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_holds(path, "old");
+    assert_int_equal(files_below(state), 2);
+    assert_int_equal(fsio_remove_temporaries(*state, NULL), 0);
+    assert_int_equal(files_below(state), 1);
+    assert_holds(path, "old");
     put_file(path, "new", 3);
     assert_holds(path, "new");
+}
+
+static void only_temporaries_are_removed_at_any_depth(void **state) {
+    static const char *const kept[] = {"a", "b.tmp-", "c.tmp-12", "d.tmp-12-", "e.tmp-x-1", "f.tmp-1-2.new", "tmp-1-2"};
+    assert_int_equal(fsio_remove_temporaries(in_dir(state, "none"), NULL), 0);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "d/e"), NULL), 0);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        put_file(in_dir(state, kept[i]), "x", 1);
+    put_file(in_dir(state, "a.tmp-1-0"), "x", 1);
+    put_file(in_dir(state, "d/e/a.tmp-2-x.tmp-77-10"), "x", 1);
+    assert_int_equal(fsio_remove_temporaries(*state, NULL), 0);
+    assert_int_equal(files_below(state), sizeof kept / sizeof *kept);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        assert_true(fsio_exists(in_dir(state, kept[i])));
 }
 
 static void directories_are_made_with_their_parents_once(void **state) {
@@ -397,6 +415,7 @@ int main(void) {
         cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
         in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
         in_temp_dir(killing_a_writer_leaves_the_old_file_whole),
+        in_temp_dir(only_temporaries_are_removed_at_any_depth),
         in_temp_dir(directories_are_made_with_their_parents_once),
         in_temp_dir(removal_of_a_tree_stops_at_symbolic_links),
         in_temp_dir(removal_refuses_what_is_nested_too_deeply),

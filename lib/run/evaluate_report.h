@@ -1,0 +1,14 @@
+/* evaluate_report: what an evaluate task leaves behind: scores, events of each recording, plots, a table and the whole report. The
+ * thread that drives the task. Internal to lib/run. */
+#ifndef BRR_RUN_EVALUATE_REPORT_H
+#define BRR_RUN_EVALUATE_REPORT_H
+#include "run/evaluate_state.h"
+
+/* Scores of all recordings under the thresholds in force. */
+int evaluate_report_score(struct evaluate *e, struct err *err);
+/* events/PATH_events.tsv and, for the first evaluate.plots of them, plots/PATH.svg of recording `index`. */
+int evaluate_report_recording(struct evaluate *e, int index, struct err *err);
+/* report.json: everything; recordings.tsv: a line per recording. */
+int evaluate_report_write(struct evaluate *e, struct err *err);
+
+#endif

@@ -1,0 +1,16 @@
+/* train_checkpoint: the durable state of a training task, pairs of a model and a state file in checkpoints/ of the job's folder.
+ * A training that was killed at any moment is restored from the newest usable pair and ends with the same bits. The thread that
+ * drives the task; nobody else writes into the folder. Internal to lib/run. */
+#ifndef BRR_RUN_TRAIN_CHECKPOINT_H
+#define BRR_RUN_TRAIN_CHECKPOINT_H
+#include "run/train_state.h"
+
+/* Writes the pair of the present step, announces it (task_env.checkpoint), and removes the files that are no longer wanted. After
+ * an error the checkpoints before are untouched. */
+int train_checkpoint_save(struct train *t, struct err *err);
+/* Loads the newest usable pair into network, optimizer and counters; announces the best model and the newest one again, and removes
+ * the files that a kill left behind. *ret_found is false when there is no usable pair; the weights are undefined then. Errors that
+ * say nothing about the files, such as no memory, are returned: the training must not begin anew because of them. */
+int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err);
+
+#endif
