@@ -2,8 +2,6 @@
  * thresholds are the model's. A recording that cannot be used is listed and the others are done. After a stop it goes on with the
  * recordings whose events are not there yet. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +16,7 @@
 #include "run/task.h"
 #include "store/mirror.h"
 
-enum { BATCH = 8, WAIT_MS = 20, NAMED = 5 };
+enum { BATCH = 8, WAIT_MS = 20 };
 
 /* What came of one entry of the manifest. */
 struct outcome {
@@ -48,34 +46,6 @@ struct detect {
     double hours, seizure_sum_s;
 };
 
-__attribute__((format(printf, 3, 4))) static void tell(struct detect *d, enum task_level level, const char *fmt, ...) {
-    char text[1000];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (d->env.log)
-        d->env.log(d->env.ctx, level, text);
-}
-
-static void report(struct detect *d, const char *phase, int64_t done, int64_t total) {
-    str_copy(d->progress.phase, sizeof d->progress.phase, phase);
-    d->progress.done = done;
-    d->progress.total = total;
-    if (d->env.progress)
-        d->env.progress(d->env.ctx, &d->progress);
-}
-
-static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
-    struct detect *d = ctx;
-    (void)path;
-    report(d, "cache", done, total);
-    bool stop = d->env.stop && atomic_load(d->env.stop);
-    if (stop && d->env.mirror)
-        mirror_stop(d->env.mirror); /* else the fetch of a whole recording would go on */
-    return !stop;
-}
-
 static void detect_close(void *task) {
     struct detect *d = task;
     if (!d)
@@ -99,27 +69,12 @@ static void detect_close(void *task) {
 /* ---- opening ---- */
 
 static int open_data(struct detect *d, struct err *err) {
-    const struct jobfile *job = d->job;
-    const struct modelfile *file = &detector_info(d->detector)->file;
-    struct manifest_config config = {.root = d->env.data_root,
-                                     .mirror = d->env.mirror,
-                                     .cache_dir = d->env.cache_dir,
-                                     .frontend = file->frontend,
-                                     .window = file->model.window,
-                                     .hop = file->hop,
-                                     .labels = "none",
-                                     .unlabeled = "background",
-                                     .fail_on_bad_file = job->data.fail_on_bad_file,
-                                     .workers = (int)job->data.loader_workers,
-                                     .max_files = job->data.max_files,
-                                     .rebuild = job->data.rebuild};
-    config.frontend.montage = file->montage;
-    int rc = manifest_open(&config, cache_progress, d, &d->manifest, err);
+    struct manifest_config config = task_manifest_config(d->job, &d->env, &detector_info(d->detector)->file);
+    config.labels = "none";
+    config.unlabeled = "background";
+    int rc = task_open_manifest(&d->env, &d->progress, &config, &d->manifest, err);
     if (rc)
         return rc;
-    char bad[600];
-    if (manifest_describe_bad(d->manifest, NAMED, bad, sizeof bad))
-        tell(d, TASK_WARN, "%s", bad);
     size_t n = (size_t)manifest_count(d->manifest);
     d->outcomes = calloc(n + 1, sizeof *d->outcomes);
     d->queue = calloc(n + 1, sizeof *d->queue);
@@ -201,7 +156,7 @@ static int begin(struct detect *d, struct err *err) {
     if (rc)
         return rc;
     if (d->done)
-        tell(d, TASK_INFO, "%lld recordings were done before", (long long)d->done);
+        task_log(&d->env, TASK_INFO, "%lld recordings were done before", (long long)d->done);
     struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
     if (!recordings)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
@@ -213,8 +168,8 @@ static int begin(struct detect *d, struct err *err) {
         recordings[d->n_queue] = rec;
         d->queue[d->n_queue++] = i;
     }
-    tell(d, TASK_INFO, "%lld recordings, %lld to be done, %lld that cannot be used", (long long)n, (long long)d->n_queue,
-         (long long)d->failed);
+    task_log(&d->env, TASK_INFO, "%lld recordings, %lld to be done, %lld that cannot be used", (long long)n, (long long)d->n_queue,
+             (long long)d->failed);
     rc = detect_list_begin(d->list_path, &d->list, err);
     if (!rc)
         rc = loader_start(recordings, d->n_queue, (int)d->job->data.loader_workers, &d->loader, err);
@@ -229,7 +184,9 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     d->job = job;
     d->env = *env;
     task_progress_init(&d->progress);
-    int rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
+    int rc = fsio_remove_temporaries(env->directory, err);
+    if (!rc)
+        rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
     if (!rc)
         rc = task_open_detector(env, job->detect.model, BATCH, &d->detector, err);
     if (!rc)
@@ -326,7 +283,7 @@ static int finish_recording(struct detect *d, struct err *err) {
     count(d, &d->outcomes[i]);
     d->at++;
     rc = detect_list_add(d->list, &row, err);
-    report(d, "detect", d->done + d->failed, manifest_count(d->manifest));
+    task_phase(&d->env, &d->progress, "detect", d->done + d->failed, manifest_count(d->manifest));
     return rc;
 }
 
@@ -348,12 +305,12 @@ static int give_up(struct detect *d, struct err *why, struct err *err) {
             *err = *why;
         return why->code;
     }
-    tell(d, TASK_WARN, "%s", err_text(why, text, sizeof text));
+    task_log(&d->env, TASK_WARN, "%s", err_text(why, text, sizeof text));
     if (!(d->outcomes[i].error = strdup(text)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a recording that cannot be used");
     d->failed++;
     d->at++;
-    report(d, "detect", d->done + d->failed, manifest_count(d->manifest));
+    task_phase(&d->env, &d->progress, "detect", d->done + d->failed, manifest_count(d->manifest));
     return 0;
 }
 

@@ -1,45 +1,16 @@
 /* The evaluate task: a checkpoint against labelled recordings. Montage, filters, window and hop are the checkpoint's; thresholds
  * too unless the job names its own. Begins anew when it is interrupted: the window cache is what took long. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
 #include "base/yaml.h"
-#include "run/evaluate_state.h"
+#include "run/evaluate_report.h"
 #include "store/mirror.h"
 
 enum { BATCH = 8 };
-
-__attribute__((format(printf, 3, 4))) static void tell(struct evaluate *e, enum task_level level, const char *fmt, ...) {
-    char text[700];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (e->env.log)
-        e->env.log(e->env.ctx, level, text);
-}
-
-static void report(struct evaluate *e, const char *phase, int64_t done, int64_t total) {
-    str_copy(e->progress.phase, sizeof e->progress.phase, phase);
-    e->progress.done = done;
-    e->progress.total = total;
-    if (e->env.progress)
-        e->env.progress(e->env.ctx, &e->progress);
-}
-
-static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
-    struct evaluate *e = ctx;
-    (void)path;
-    report(e, "cache", done, total);
-    bool stop = e->env.stop && atomic_load(e->env.stop);
-    if (stop && e->env.mirror)
-        mirror_stop(e->env.mirror); /* else the fetch of a whole recording would go on */
-    return !stop;
-}
 
 /* Entries of the wanted part: all, or the folder train, dev or eval. */
 static int choose(struct evaluate *e, struct err *err) {
@@ -61,32 +32,15 @@ static int choose(struct evaluate *e, struct err *err) {
     if (!chosen)
         return err_set(err, ERR_PRECONDITION, "none of %lld recordings lies below a folder %s/; set evaluate.split to all",
                        (long long)n, split);
-    tell(e, TASK_INFO, "%lld recordings with %lld seizures", (long long)chosen, (long long)seizures);
+    task_log(&e->env, TASK_INFO, "%lld recordings with %lld seizures", (long long)chosen, (long long)seizures);
     return 0;
 }
 
 static int open_data(struct evaluate *e, struct err *err) {
-    const struct jobfile *job = e->job;
-    const struct modelfile *file = &detector_info(e->detector)->file;
-    struct manifest_config config = {.root = e->env.data_root,
-                                     .mirror = e->env.mirror,
-                                     .cache_dir = e->env.cache_dir,
-                                     .frontend = file->frontend,
-                                     .window = file->model.window,
-                                     .hop = file->hop,
-                                     .labels = job->data.labels,
-                                     .unlabeled = job->data.unlabeled,
-                                     .fail_on_bad_file = job->data.fail_on_bad_file,
-                                     .workers = (int)job->data.loader_workers,
-                                     .max_files = job->data.max_files,
-                                     .rebuild = job->data.rebuild};
-    config.frontend.montage = file->montage;
-    int rc = manifest_open(&config, cache_progress, e, &e->manifest, err);
+    struct manifest_config config = task_manifest_config(e->job, &e->env, &detector_info(e->detector)->file);
+    int rc = task_open_manifest(&e->env, &e->progress, &config, &e->manifest, err);
     if (rc)
         return rc;
-    char bad[600];
-    if (manifest_describe_bad(e->manifest, 5, bad, sizeof bad))
-        tell(e, TASK_WARN, "%s", bad);
     return choose(e, err);
 }
 
@@ -135,7 +89,9 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->job = job;
     e->env = *env;
     task_progress_init(&e->progress);
-    int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
+    int rc = fsio_remove_temporaries(env->directory, err);
+    if (!rc)
+        rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
     if (!rc)
         rc = task_open_detector(env, job->evaluate.checkpoint, BATCH, &e->detector, err);
     if (!rc)
@@ -157,13 +113,13 @@ static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
     if (!e->scored) {
         bool done = false;
         rc = evaluation_step(e->evaluation, &done, &e->found, err);
-        report(e, "evaluate", evaluation_current(e->evaluation), n);
+        task_phase(&e->env, &e->progress, "evaluate", evaluation_current(e->evaluation), n);
         if (!rc && done)
-            rc = evaluate_score(e, err);
+            rc = evaluate_report_score(e, err);
     } else if (e->written < n) {
-        rc = evaluate_write_recording(e, e->written++, err);
-        report(e, "write", e->written, n);
-    } else if (!(rc = evaluate_write_report(e, err))) {
+        rc = evaluate_report_recording(e, e->written++, err);
+        task_phase(&e->env, &e->progress, "write", e->written, n);
+    } else if (!(rc = evaluate_report_write(e, err))) {
         *ret = TASK_DONE;
     }
     return rc;

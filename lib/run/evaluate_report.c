@@ -1,4 +1,5 @@
-/* What an evaluate task leaves behind: events of each recording, plots, a table and the whole report. */
+#include "run/evaluate_report.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 #include "data/montage.h"
 #include "data/recording.h"
 #include "report/plot.h"
-#include "run/evaluate_state.h"
 
 enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_ROWS = 65536 };
 
@@ -32,7 +32,7 @@ static struct score_recording as_scored(const struct evaluation_recording *r, co
                                     .n_hyp = (int)r->n_events};
 }
 
-int evaluate_score(struct evaluate *e, struct err *err) {
+int evaluate_report_score(struct evaluate *e, struct err *err) {
     int n = evaluation_count(e->evaluation), rc = 0;
     struct score_recording *recs = calloc((size_t)n + 1, sizeof *recs);
     if (!recs)
@@ -163,7 +163,7 @@ static int write_plot(struct evaluate *e, const struct evaluation_recording *r, 
     return rc;
 }
 
-int evaluate_write_recording(struct evaluate *e, int index, struct err *err) {
+int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {
     struct evaluation_recording r;
     evaluation_recording(e->evaluation, index, &r);
     int rc = write_events(e, &r, err);
@@ -218,7 +218,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
         score_alarm_report_json(&e->found.alarms, w, "alarms");
 }
 
-int evaluate_write_report(struct evaluate *e, struct err *err) {
+int evaluate_report_write(struct evaluate *e, struct err *err) {
     char path[PATH_SIZE], table_path[PATH_SIZE];
     struct str out, scores, table;
     struct json_writer w;

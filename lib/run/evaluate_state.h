@@ -1,5 +1,5 @@
-/* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate.c) and what it writes (evaluate_report.c). Internal
- * to lib/run. */
+/* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate) and what it writes (evaluate_report). Internal to
+ * lib/run. */
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
 #include "run/evaluation.h"
@@ -19,12 +19,5 @@ struct evaluate {
     bool scored;
     int written; /* recordings whose files are written */
 };
-
-/* Scores of all recordings under the thresholds in force. */
-int evaluate_score(struct evaluate *e, struct err *err);
-/* events/PATH_events.tsv and, for the first evaluate.plots of them, plots/PATH.svg of recording `index`. */
-int evaluate_write_recording(struct evaluate *e, int index, struct err *err);
-/* report.json: everything; recordings.tsv: a line per recording. */
-int evaluate_write_report(struct evaluate *e, struct err *err);
 
 #endif

@@ -1,11 +1,17 @@
 #include "run/task.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "infer/detector.h"
+#include "infer/modelfile.h"
 #include "store/digest.h"
+#include "store/mirror.h"
+
+enum { BAD_NAMED = 5 }; /* recordings that cannot be used, by name in the log */
 
 void task_progress_init(struct task_progress *p) {
     *p = (struct task_progress){.loss = NAN,
@@ -25,6 +31,70 @@ const struct task_kind *task_kind_find(const char *name) {
         if (!strcmp(kinds[i]->name, name))
             return kinds[i];
     return NULL;
+}
+
+void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
+    char text[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (env->log)
+        env->log(env->ctx, level, text);
+}
+
+void task_report(const struct task_env *env, const struct task_progress *p) {
+    if (env->progress)
+        env->progress(env->ctx, p);
+}
+
+bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {
+    str_copy(p->phase, sizeof p->phase, phase);
+    p->done = done;
+    p->total = total;
+    task_report(env, p);
+    bool stop = env->stop && atomic_load(env->stop);
+    if (stop && env->mirror)
+        mirror_stop(env->mirror); /* else the fetch of a whole recording would go on */
+    return !stop;
+}
+
+struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file) {
+    struct manifest_config config = {.root = env->data_root,
+                                     .mirror = env->mirror,
+                                     .cache_dir = env->cache_dir,
+                                     .frontend = file->frontend,
+                                     .window = file->model.window,
+                                     .hop = file->hop,
+                                     .labels = job->data.labels,
+                                     .unlabeled = job->data.unlabeled,
+                                     .fail_on_bad_file = job->data.fail_on_bad_file,
+                                     .workers = (int)job->data.loader_workers,
+                                     .max_files = job->data.max_files,
+                                     .rebuild = job->data.rebuild};
+    config.frontend.montage = file->montage;
+    return config;
+}
+
+struct opening {
+    const struct task_env *env;
+    struct task_progress *progress;
+};
+
+static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
+    const struct opening *o = ctx;
+    (void)path;
+    return task_phase(o->env, o->progress, "cache", done, total);
+}
+
+int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
+                       struct manifest **ret, struct err *err) {
+    struct opening opening = {env, p};
+    char bad[600];
+    int rc = manifest_open(config, on_cache, &opening, ret, err);
+    if (!rc && manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
+        task_log(env, TASK_WARN, "%s", bad);
+    return rc;
 }
 
 bool task_model_is_url(const char *ref) { return str_starts(ref, "store://"); }
@@ -50,7 +120,6 @@ static int check_memory(const struct task_env *env, const struct detector *detec
 int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err) {
     struct task_model model;
     struct detector *detector = NULL;
-    char text[1000];
     int rc = task_model_find(env, ref, &model, err);
     if (rc)
         return rc;
@@ -60,9 +129,7 @@ int task_open_detector(const struct task_env *env, const char *ref, int batch, s
         detector_close(detector);
         return rc;
     }
-    str_format(text, sizeof text, "model %.800s, SHA-256 %s", ref, model.sha256);
-    if (env->log)
-        env->log(env->ctx, TASK_INFO, text);
+    task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
     *ret = detector;
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "data/manifest.h"
 #include "kernels/device.h"
 #include "run/jobfile.h"
 
@@ -86,7 +87,24 @@ const struct task_kind *task_evaluate(void);
 const struct task_kind *task_detect(void);
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
 
-/* For tasks: whether a model is named by the URL of an object, and the file of one named by URL or path. */
+/* ---- for tasks: what they tell their owner, and what they open ---- */
+
+/* A line of the job's log. Longer texts are cut. */
+void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void task_report(const struct task_env *env, const struct task_progress *p);
+/* Sets the phase and its counts, and reports them. False when the owner wants the task to end: nothing more is fetched from its
+ * store then, and the task returns ERR_CANCELLED soon. */
+bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total);
+
+/* How the job's recordings are read for a model: where they are from env, labels and limits from the job, montage, filters and
+ * windows from the file. The result borrows from all three. */
+struct modelfile;
+struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file);
+/* manifest_open, with its progress reported as the phase "cache" and recordings that cannot be used named in the log. */
+int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
+                       struct manifest **ret, struct err *err);
+
+/* Whether a model is named by the URL of an object, and the file of one named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
 /* The detector of such a model, for at most `batch` windows at once; named in the log. EXHAUSTED when it needs more than

@@ -1,7 +1,5 @@
 /* The training task: micro-batches, optimizer steps, validations and checkpoints as one resumable step machine. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +9,9 @@
 #include "data/arrival.h"
 #include "nn/ckpt.h"
 #include "run/estimate.h"
-#include "run/train_state.h"
+#include "run/train_checkpoint.h"
+#include "run/train_course.h"
+#include "run/train_validate.h"
 #include "store/mirror.h"
 
 enum {
@@ -21,60 +21,12 @@ enum {
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
 
-void train_log(struct train *t, enum task_level level, const char *fmt, ...) {
-    char text[700];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (t->env.log)
-        t->env.log(t->env.ctx, level, text);
-}
-
-static void report(struct train *t) {
-    if (t->env.progress)
-        t->env.progress(t->env.ctx, &t->progress);
-}
-
-/* During a long preparation; false: it must end, and nothing more is fetched. */
-static bool tell_phase(struct train *t, const char *phase, int64_t done, int64_t total) {
-    str_copy(t->progress.phase, sizeof t->progress.phase, phase);
-    t->progress.done = done;
-    t->progress.total = total;
-    report(t);
-    bool stop = t->env.stop && atomic_load(t->env.stop);
-    if (stop && t->env.mirror)
-        mirror_stop(t->env.mirror);
-    return !stop;
-}
-
-static bool cache_progress(void *ctx, int64_t done, int64_t total, const char *path) {
-    (void)path;
-    return tell_phase(ctx, "cache", done, total);
-}
-
 static int open_manifest(struct train *t, struct err *err) {
     const struct jobfile *job = t->job;
-    struct manifest_config config = {
-        .root = t->env.data_root,
-        .mirror = t->env.mirror,
-        .cache_dir = t->env.cache_dir,
-        .frontend = t->file.frontend,
-        .window = job->model.window,
-        .hop = t->file.hop,
-        .labels = job->data.labels,
-        .unlabeled = job->data.unlabeled,
-        .fail_on_bad_file = job->data.fail_on_bad_file,
-        .workers = (int)job->data.loader_workers,
-        .max_files = job->data.max_files,
-        .rebuild = job->data.rebuild,
-    };
-    int rc = manifest_open(&config, cache_progress, t, &t->manifest, err);
+    struct manifest_config config = task_manifest_config(job, &t->env, &t->file);
+    int rc = task_open_manifest(&t->env, &t->progress, &config, &t->manifest, err);
     if (rc)
         return rc;
-    char bad[600];
-    if (manifest_describe_bad(t->manifest, 5, bad, sizeof bad))
-        train_log(t, TASK_WARN, "%s", bad);
     str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
     t->role = calloc((size_t)manifest_count(t->manifest) + 1, 1);
     if (!t->role)
@@ -113,11 +65,11 @@ static int plan_schedule(struct train *t, struct err *err) {
                     : ratio > 0 && ratio < 0.5   ? sqrt((1 - ratio) / ratio)
                                                  : 1;
     t->file.prior = t->prior;
-    train_log(t, TASK_INFO,
-              "windows: %lld partial, %lld full, %lld without seizure; an epoch shows %lld (%.1f %% with seizure), prior %.4f, "
-              "pos_weight %.3f",
-              (long long)found.partial, (long long)found.full, (long long)found.none, (long long)windows, 100 * ratio, t->prior,
-              t->pos_weight);
+    task_log(&t->env, TASK_INFO,
+             "windows: %lld partial, %lld full, %lld without seizure; an epoch shows %lld (%.1f %% with seizure), prior %.4f, "
+             "pos_weight %.3f",
+             (long long)found.partial, (long long)found.full, (long long)found.none, (long long)windows, 100 * ratio, t->prior,
+             t->pos_weight);
     return 0;
 }
 
@@ -177,7 +129,7 @@ static int load_origin(struct train *t, struct err *err) {
         return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
     str_copy(t->file.init_from, sizeof t->file.init_from, url ? ref : "");
     str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, model.sha256);
-    train_log(t, TASK_INFO, "weights begin as those of %s, SHA-256 %s", ref, model.sha256);
+    task_log(&t->env, TASK_INFO, "weights begin as those of %s, SHA-256 %s", ref, model.sha256);
     return 0;
 }
 
@@ -198,17 +150,20 @@ static int look_at_origin(struct train *t, struct err *err) {
     if (rc == ERR_CANCELLED)
         return err_set(err, rc, "%s", why.message);
     if (rc)
-        train_log(t, TASK_WARN, "model.init_from is not needed any more and cannot be looked at: %s",
-                  err_text(&why, text, sizeof text));
+        task_log(&t->env, TASK_WARN, "model.init_from is not needed any more and cannot be looked at: %s",
+                 err_text(&why, text, sizeof text));
     else if (ref && *began && strcmp(model.sha256, began) != 0)
-        train_log(t, TASK_WARN,
-                  "model.init_from %.200s was replaced after this training began with it (SHA-256 %.12s, was %.12s): the training "
-                  "goes on from its own checkpoint; submit a new job to begin with the new one",
-                  ref, model.sha256, began);
+        task_log(&t->env, TASK_WARN,
+                 "model.init_from %.200s was replaced after this training began with it (SHA-256 %.12s, was %.12s): the training "
+                 "goes on from its own checkpoint; submit a new job to begin with the new one",
+                 ref, model.sha256, began);
     return 0;
 }
 
-static bool load_progress(void *ctx, int64_t done, int64_t total) { return tell_phase(ctx, "load", done, total); }
+static bool load_progress(void *ctx, int64_t done, int64_t total) {
+    struct train *t = ctx;
+    return task_phase(&t->env, &t->progress, "load", done, total);
+}
 
 /* Device memory that is left for recordings once the network has taken its own. */
 static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
@@ -275,7 +230,7 @@ static int start_feed(struct train *t, struct err *err) {
     if (!rc)
         rc = feed_open(&config, t->stream, &t->feed, err);
     if (!rc)
-        train_log(t, TASK_INFO, "data: %s", feed_description(t->feed));
+        task_log(&t->env, TASK_INFO, "data: %s", feed_description(t->feed));
     return rc;
 }
 
@@ -294,7 +249,7 @@ static void train_close(void *task) {
         return;
     if (t->env.mirror)
         mirror_stop(t->env.mirror);
-    train_validation_end(t, NULL);
+    train_validate_end(t, NULL);
     feed_close(t->feed);
     loader_stop(t->arrival);
     sampler_free(t->sampler);
@@ -316,7 +271,9 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
-    int rc = modelfile_set_frontend(&t->file, &frontend, err);
+    int rc = fsio_remove_temporaries(t->env.directory, err);
+    if (!rc)
+        rc = modelfile_set_frontend(&t->file, &frontend, err);
     if (!rc)
         rc = open_manifest(t, err);
     if (!rc)
@@ -326,11 +283,11 @@ static int prepare(struct train *t, struct err *err) {
     if (!rc)
         rc = open_net(t, err);
     if (!rc)
-        rc = train_restore(t, &found, err);
+        rc = train_checkpoint_restore(t, &found, err);
     if (!rc)
         rc = found ? look_at_origin(t, err) : first_weights(t, err);
     if (!rc && found)
-        train_log(t, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
+        task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
     if (!rc)
         rc = start_arrival(t, err);
     return rc ? rc : start_feed(t, err);
@@ -379,7 +336,7 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     p->data_wait_ratio = t->batch_wait_s / step_s;
     p->nonfinite_steps = t->at.nonfinite;
     p->eta_s = (double)(t->total_steps - t->at.step) * (t->timed_steps ? t->trained_s / (double)t->timed_steps : step_s);
-    report(t);
+    task_report(&t->env, &t->progress);
 }
 
 static void tell_arrived(struct train *t) {
@@ -389,7 +346,7 @@ static void tell_arrived(struct train *t) {
         wanted += rec != NULL;
         there += rec && recording_ready(rec);
     }
-    train_log(t, TASK_INFO, "%lld of %lld recordings had arrived by then", (long long)there, (long long)wanted);
+    task_log(&t->env, TASK_INFO, "%lld of %lld recordings had arrived by then", (long long)there, (long long)wanted);
 }
 
 /* All micro-batches of the batch are through, and the optimizer's step with the last. */
@@ -412,12 +369,12 @@ static int finish_batch(struct train *t, struct err *err) {
     fill_progress(t, &r, clock_s() - t->batch_start_s);
     if (t->first_step_s == 0) {
         t->first_step_s = clock_s() - t->started_s;
-        train_log(t, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
+        task_log(&t->env, TASK_INFO, "first step after %.2f s, %.2f s of them waiting for data", t->first_step_s, t->batch_wait_s);
         if (t->arrival)
             tell_arrived(t);
     }
     if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
-        train_record(t, "step", NULL);
+        train_course_add(t, "step", NULL);
     if (t->at.nonfinite_run >= NONFINITE_LIMIT)
         return err_set(err, ERR_ABORTED,
                        "%d steps in a row had no finite gradient; lower training.learning_rate or look at the data",
@@ -456,10 +413,7 @@ static void tell_waiting(struct train *t) {
     if (!t->arrival || now - t->batch_start_s < TELL_S || now - t->told_s < TELL_S)
         return;
     t->told_s = now;
-    str_copy(t->progress.phase, sizeof t->progress.phase, "download");
-    t->progress.done = loader_done(t->arrival);
-    t->progress.total = t->arriving;
-    report(t);
+    task_phase(&t->env, &t->progress, "download", loader_done(t->arrival), t->arriving);
 }
 
 static int train_slice(struct train *t, struct err *err) {
@@ -485,6 +439,13 @@ static int train_slice(struct train *t, struct err *err) {
     return micro_batch(t, err);
 }
 
+static int save(struct train *t, struct err *err) {
+    int rc = train_checkpoint_save(t, err);
+    if (!rc)
+        train_course_draw(t);
+    return rc;
+}
+
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct jobfile *job = t->job;
@@ -497,23 +458,23 @@ static int conclude_validation(struct train *t, const struct validation_result *
     t->progress.validation_loss = r->loss;
     t->at.finished =
         t->at.step >= t->total_steps || (job->training.patience && t->at.validations_without_gain > job->training.patience);
-    train_log(t, TASK_INFO,
-              "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.4g off %.4g%s",
-              (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
-              best ? " (best)" : "");
-    train_record(t, "validation", r);
-    return train_save(t, true, err);
+    task_log(&t->env, TASK_INFO,
+             "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.4g off %.4g%s",
+             (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
+             best ? " (best)" : "");
+    train_course_add(t, "validation", r);
+    return save(t, err);
 }
 
 static int validate_slice(struct train *t, struct err *err) {
     bool done = false;
     struct validation_result r;
-    int rc = train_validation_step(t, &done, &r, err);
+    int rc = train_validate_step(t, &done, &r, err);
     if (!rc)
-        report(t);
+        task_report(&t->env, &t->progress);
     if (rc || !done)
         return rc;
-    rc = train_validation_end(t, err);
+    rc = train_validate_end(t, err);
     return rc ? rc : conclude_validation(t, &r, err);
 }
 
@@ -533,10 +494,10 @@ static int train_step(void *task, enum task_status *ret, struct err *err) {
     } else if (t->validation) {
         rc = validate_slice(t, err);
     } else if (validation_due(t)) {
-        rc = train_validation_start(t, err);
+        rc = train_validate_start(t, err);
     } else if (t->at.step >= t->total_steps) { /* no validation set: the last weights are the result */
         t->at.finished = true;
-        rc = train_save(t, false, err);
+        rc = save(t, err);
     } else {
         rc = train_slice(t, err);
     }
@@ -552,7 +513,7 @@ static int train_checkpoint(void *task, struct err *err) {
     if (!rc && validating)
         rc = optim_exchange_ema(&t->optim, t->stream, err);
     if (!rc)
-        rc = train_save(t, t->at.validated_step == t->at.step && t->at.step, err);
+        rc = save(t, err);
     if (validating && !t->optim.exchanged) { /* the validation goes on, whether or not the files could be written */
         int back = optim_exchange_ema(&t->optim, t->stream, rc ? NULL : err);
         rc = rc ? rc : back;

@@ -1,8 +1,13 @@
 /* Checkpoints of a training task. A checkpoint is a pair: step-N.safetensors (the model) and step-N.state.safetensors (moments and
- * counters), written in this order; the state names the model's SHA-256, so a pair is valid only when both are whole. */
+ * counters). The state holds the model's SHA-256, so a pair is usable only when both files are whole.
+ *
+ * A pair may be saved twice at one step, before its validation and after it. Both files are therefore written under the names
+ * FILE.new first, and then renamed, the model before the state. A kill between the two renames leaves the new model beside the old
+ * state; the new state is still there as FILE.new and is renamed when the training is restored. */
+#include "run/train_checkpoint.h"
+
 #include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,13 +16,16 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
-#include "run/train_state.h"
 
-enum { PATH_SIZE = 4096, MAX_FOUND = 4096 };
+#define MODEL_END ".safetensors"
+#define STATE_END ".state.safetensors"
+#define NEW_END   ".new"
+
+enum { PATH_SIZE = 4096, NEW_SIZE = PATH_SIZE + 8 };
 
 static int pair_paths(const struct train *t, int64_t step, char model[PATH_SIZE], char state[PATH_SIZE], struct err *err) {
-    bool ok = str_format(model, PATH_SIZE, "%s/checkpoints/step-%08lld.safetensors", t->env.directory, (long long)step) &&
-              str_format(state, PATH_SIZE, "%s/checkpoints/step-%08lld.state.safetensors", t->env.directory, (long long)step);
+    bool ok = str_format(model, PATH_SIZE, "%s/checkpoints/step-%08lld" MODEL_END, t->env.directory, (long long)step) &&
+              str_format(state, PATH_SIZE, "%s/checkpoints/step-%08lld" STATE_END, t->env.directory, (long long)step);
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
@@ -34,6 +42,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     json_put_f64(&w, "best_metric", t->at.best.metric);
     json_put_f64(&w, "highest_rank", t->at.best.highest);
     json_put_f64(&w, "loss_average", t->at.loss_average);
+    json_put_f64(&w, "metric", t->newest.value.metric);
     json_put_f64(&w, "event_f1", t->newest.event_f1);
     json_put_f64(&w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
     json_put_f64(&w, "auroc", t->newest.auroc);
@@ -53,6 +62,7 @@ static void counters_from_json(struct train *t, const struct json *j) {
     t->at.best.metric = json_f64(json_get(j, "best_metric"), NAN);
     t->at.best.highest = json_f64(json_get(j, "highest_rank"), NAN);
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
+    t->newest.value.metric = json_f64(json_get(j, "metric"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
     t->newest.false_alarms_per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN);
     t->newest.auroc = json_f64(json_get(j, "auroc"), NAN);
@@ -60,44 +70,102 @@ static void counters_from_json(struct train *t, const struct json *j) {
     t->at.finished = json_bool(json_get(j, "finished"), false);
 }
 
-/* Steps that have a state file, newest first. */
-static int list_steps(const struct train *t, int64_t steps[MAX_FOUND]) {
-    char dir[PATH_SIZE];
-    if (!str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory))
+/* ---- the folder ---- */
+
+/* The step of a file's name, and what follows the step; false when the file is no part of a checkpoint. */
+static bool parse_name(const char *name, int64_t *ret_step, const char **ret_end) {
+    char digits[24];
+    size_t n = str_starts(name, "step-") ? strspn(name + 5, "0123456789") : 0;
+    if (!n || !str_format(digits, sizeof digits, "%.*s", (int)n, name + 5) || !str_to_i64(digits, ret_step))
+        return false;
+    *ret_end = name + 5 + n;
+    return true;
+}
+
+struct steps {
+    int64_t *items; /* newest first, each once */
+    size_t count, capacity;
+};
+
+static int add_step(struct steps *s, int64_t step, struct err *err) {
+    size_t at = s->count;
+    while (at && s->items[at - 1] < step)
+        at--;
+    if (at && s->items[at - 1] == step)
         return 0;
-    DIR *d = opendir(dir);
-    int n = 0;
-    for (struct dirent *e; d && n < MAX_FOUND && (e = readdir(d));) {
-        char digits[32];
+    if (s->count == s->capacity) {
+        size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        int64_t *items = realloc(s->items, capacity * sizeof *items);
+        if (!items)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a list of checkpoints");
+        s->items = items;
+        s->capacity = capacity;
+    }
+    memmove(s->items + at + 1, s->items + at, (s->count - at) * sizeof *s->items);
+    s->items[at] = step;
+    s->count++;
+    return 0;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static DIR *open_folder(const struct train *t) {
+    char dir[PATH_SIZE];
+    return str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
+}
+
+/* Steps that have a state file, under its own name or as FILE.new. */
+static int list_steps(const struct train *t, struct steps *ret, struct err *err) {
+    DIR *d = open_folder(t);
+    int rc = 0;
+    *ret = (struct steps){0};
+    for (struct dirent *e; d && !rc && (e = readdir(d));) {
         int64_t step;
-        size_t len = strlen(e->d_name);
-        if (!str_starts(e->d_name, "step-") || !str_ends(e->d_name, ".state.safetensors") || len > 45)
-            continue;
-        str_format(digits, sizeof digits, "%.*s", (int)(len - 5 - strlen(".state.safetensors")), e->d_name + 5);
-        if (!str_to_i64(digits, &step))
-            continue;
-        int at = n++;
-        for (; at > 0 && steps[at - 1] < step; at--)
-            steps[at] = steps[at - 1];
-        steps[at] = step;
+        const char *end;
+        if (parse_name(e->d_name, &step, &end) && (!strcmp(end, STATE_END) || !strcmp(end, STATE_END NEW_END)))
+            rc = add_step(ret, step, err);
     }
     if (d)
         closedir(d);
-    return n;
+    return rc;
 }
 
-/* Keep the newest `keep` pairs and the best model; drop the rest. */
-static void retire(const struct train *t) {
-    int64_t steps[MAX_FOUND];
-    int n = list_steps(t, steps);
-    for (int i = (int)t->job->checkpoint.keep; i < n; i++) {
-        char model[PATH_SIZE], state[PATH_SIZE];
-        if (pair_paths(t, steps[i], model, state, NULL))
-            continue;
-        unlink(state);
-        if (steps[i] != t->at.best.step)
-            unlink(model);
+/* Removes what nobody will read again: pairs older than the newest `keep`, models that were the best once, and files that a kill
+ * left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be removed
+ * is tried again after the next save. */
+static void sweep(const struct train *t) {
+    struct steps steps;
+    struct err err;
+    if (list_steps(t, &steps, &err)) {
+        free(steps.items);
+        return;
     }
+    size_t keep = (size_t)t->job->checkpoint.keep;
+    int64_t oldest = steps.count > keep ? steps.items[keep - 1] : 0;
+    DIR *d = open_folder(t);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int64_t step;
+        const char *end;
+        if (!parse_name(e->d_name, &step, &end))
+            continue;
+        bool kept = step >= oldest && bsearch(&step, steps.items, steps.count, sizeof step, newest_first);
+        bool wanted = !strcmp(end, STATE_END) ? kept : !strcmp(end, MODEL_END) && (kept || step == t->at.best.step);
+        if (!wanted)
+            unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
+    free(steps.items);
+}
+
+/* ---- saving ---- */
+
+/* NaN unless the newest validation belongs to this step. */
+static double newest_metric(const struct train *t) {
+    return t->at.step && t->at.validated_step == t->at.step ? t->newest.value.metric : NAN;
 }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
@@ -114,12 +182,10 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
     return rc;
 }
 
-/* Both files of a pair whole under other names first, so that a full volume never leaves a new model beside the old state of the
- * same step (saved before its validation, and again after it). */
 static int save_pair(struct train *t, const char *model, const char *state, char sha[DIGEST_HEX_SIZE], struct err *err) {
-    char new_model[PATH_SIZE + 8], new_state[PATH_SIZE + 8];
-    str_format(new_model, sizeof new_model, "%s.new", model);
-    str_format(new_state, sizeof new_state, "%s.new", state);
+    char new_model[NEW_SIZE], new_state[NEW_SIZE];
+    str_format(new_model, sizeof new_model, "%s" NEW_END, model);
+    str_format(new_state, sizeof new_state, "%s" NEW_END, state);
     int rc = modelfile_save(new_model, &t->file, t->net, t->optim.ema, t->stream, sha, err);
     if (!rc)
         rc = save_state(t, new_state, sha, err);
@@ -134,18 +200,22 @@ static int save_pair(struct train *t, const char *model, const char *state, char
     return rc;
 }
 
-int train_save(struct train *t, bool validated, struct err *err) {
-    struct task_checkpoint c = {
-        .step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = validated ? t->newest.value.metric : NAN};
-    char dir[PATH_SIZE], state[PATH_SIZE];
+static void announce(struct train *t, struct task_checkpoint *c) {
+    c->best = c->step == t->at.best.step;
+    str_copy(c->metric_name, sizeof c->metric_name, t->job->training.stop_metric);
+    if (t->env.checkpoint)
+        t->env.checkpoint(t->env.ctx, c);
+}
+
+int train_checkpoint_save(struct train *t, struct err *err) {
+    struct task_checkpoint c = {.step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = newest_metric(t)};
+    char state[PATH_SIZE];
     double start = clock_s();
     t->file.step = t->at.step;
     t->file.epoch = t->at.epoch;
     int rc = pair_paths(t, t->at.step, c.path, state, err);
-    if (!rc && !str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory))
-        rc = err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
     if (!rc)
-        rc = fsio_mkdirs(dir, err);
+        rc = fsio_mkdirs_above(c.path, err);
     if (!rc)
         rc = save_pair(t, c.path, state, c.sha256, err);
     if (!rc)
@@ -153,39 +223,66 @@ int train_save(struct train *t, bool validated, struct err *err) {
     if (rc)
         return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
                         (long long)t->at.step);
-    c.best = t->at.best.step == t->at.step;
     c.write_s = clock_s() - start;
-    str_copy(c.metric_name, sizeof c.metric_name, t->job->training.stop_metric);
-    if (t->env.checkpoint)
-        t->env.checkpoint(t->env.ctx, &c);
-    retire(t);
-    train_plot(t);
+    announce(t, &c);
+    sweep(t);
     return 0;
 }
 
-/* One pair: whole, of this job, and loaded. */
-static int restore_pair(struct train *t, const char *model, const char *state, struct err *err) {
+/* ---- restoring ---- */
+
+/* The state file of a usable pair: the model beside it has the SHA-256 that the state names. */
+static int open_pair(const char *model, const char *state, struct safetensors **ret, struct err *err) {
     struct safetensors *st = NULL;
-    struct json *counters = NULL;
-    struct modelfile file;
     char sha[DIGEST_HEX_SIZE];
     int rc = safetensors_open(state, &st, err);
-    const char *expected = rc ? NULL : safetensors_metadata(st, "model_sha256"),
-               *text = rc ? NULL : safetensors_metadata(st, "counters");
-    if (!rc && (!expected || !text))
-        rc = err_set(err, ERR_INVALID, "%s is no training state", state);
+    const char *expected = rc ? NULL : safetensors_metadata(st, "model_sha256");
+    if (!rc && !expected)
+        rc = err_set(err, ERR_INVALID, "%s is not the state of a training", state);
     if (!rc)
         rc = digest_file(model, sha, err);
-    if (!rc && strcmp(sha, expected))
-        rc = err_set(err, ERR_DATA_LOSS, "%s does not have the SHA-256 its state names", model);
-    if (!rc)
-        rc = modelfile_read(model, &file, err);
+    if (!rc && strcmp(sha, expected) != 0)
+        rc = err_set(err, ERR_DATA_LOSS, "%s does not have the SHA-256 that its state names", model);
+    if (rc) {
+        safetensors_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+/* Whether an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
+static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
+
+/* Does what remains of a save that was killed before or between its two renames; nothing when its files are not whole. */
+static int finish_save(const char *model, const char *state, struct err *err) {
+    char new_model[NEW_SIZE], new_state[NEW_SIZE];
+    struct safetensors *st = NULL;
+    str_format(new_model, sizeof new_model, "%s" NEW_END, model);
+    str_format(new_state, sizeof new_state, "%s" NEW_END, state);
+    if (!fsio_exists(new_state))
+        return 0;
+    bool renamed = !fsio_exists(new_model);
+    int rc = open_pair(renamed ? model : new_model, new_state, &st, err);
+    safetensors_close(st);
+    if (rc)
+        return is_broken(rc) ? 0 : rc;
+    if (!renamed)
+        rc = fsio_rename(new_model, model, err);
+    return rc ? rc : fsio_rename(new_state, state, err);
+}
+
+static int load_pair(struct train *t, const char *model, const char *state, const struct safetensors *st, struct err *err) {
+    struct json *counters = NULL;
+    struct modelfile file;
+    const char *text = safetensors_metadata(st, "counters");
+    int rc = text ? modelfile_read(model, &file, err) : err_set(err, ERR_INVALID, "%s has no counters", state);
     if (!rc)
         rc = json_parse(text, strlen(text), state, &counters, err);
     if (!rc && json_i64(json_get(counters, "total_steps"), 0) != t->total_steps)
-        train_log(t, TASK_WARN,
-                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
-                  (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), state);
+        task_log(&t->env, TASK_WARN,
+                 "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
+                 (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), state);
     if (!rc)
         rc = ckpt_load_model(model, seizure_params(t->net), t->stream, false, err);
     if (!rc)
@@ -197,64 +294,88 @@ static int restore_pair(struct train *t, const char *model, const char *state, s
         str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, file.init_from_sha256);
     }
     json_free(counters);
-    safetensors_close(st);
     return rc;
 }
 
-int train_restore(struct train *t, bool *ret_found, struct err *err) {
-    int64_t steps[MAX_FOUND];
-    int n = list_steps(t, steps);
-    *ret_found = false;
-    for (int i = 0; i < n; i++) {
+/* A pair that cannot be used would count as one of the pairs to keep, and as newer than those to come. Its model is left to sweep,
+ * as it may be the best. */
+static void drop_pair(struct train *t, int64_t step, const char *state, const struct err *why) {
+    char new_state[NEW_SIZE];
+    task_log(&t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s) and is removed", (long long)step, why->message);
+    str_format(new_state, sizeof new_state, "%s" NEW_END, state);
+    unlink(state);
+    unlink(new_state);
+}
+
+/* Loads the newest usable pair, checks the older ones, and drops those that cannot be used. */
+static int restore_newest(struct train *t, const struct steps *steps, bool *ret_found, struct err *err) {
+    for (size_t i = 0; i < steps->count; i++) {
         char model[PATH_SIZE], state[PATH_SIZE];
-        struct err why;
-        int rc = pair_paths(t, steps[i], model, state, err);
+        struct safetensors *st = NULL;
+        struct err why = {0};
+        int rc = pair_paths(t, steps->items[i], model, state, err);
         if (rc)
             return rc;
-        if (!restore_pair(t, model, state, &why)) {
+        if (!(rc = finish_save(model, state, &why)))
+            rc = open_pair(model, state, &st, &why);
+        if (!rc && !*ret_found)
+            rc = load_pair(t, model, state, st, &why);
+        safetensors_close(st);
+        if (!rc)
             *ret_found = true;
-            return 0;
-        }
-        train_log(t, TASK_WARN, "checkpoint of step %lld is not usable (%s); trying the one before", (long long)steps[i],
-                  why.message);
+        else if (is_broken(rc))
+            drop_pair(t, steps->items[i], state, &why);
+        else
+            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)steps->items[i], why.message);
     }
     return 0;
 }
 
-void train_record(struct train *t, const char *kind, const struct validation_result *v) {
-    char path[PATH_SIZE];
-    struct str line;
-    struct json_writer w;
-    if (!str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
-        return;
-    str_init(&line, 4096);
-    json_writer_init(&w, &line);
-    json_begin_object(&w, NULL);
-    json_put_str(&w, "kind", kind);
-    json_put_i64(&w, "step", t->at.step);
-    json_put_i64(&w, "epoch", t->at.epoch);
-    json_put_f64(&w, "loss", t->at.loss_average);
-    if (v) {
-        json_put_f64(&w, "event_f1", v->event_f1);
-        json_put_f64(&w, "false_alarms_per_24h", v->false_alarms_per_24h);
-        json_put_f64(&w, "auroc", v->auroc);
-        json_put_f64(&w, "validation_loss", v->loss);
-        json_put_f64(&w, "threshold_on", v->events.on);
-        json_put_f64(&w, "threshold_off", v->events.off);
-        json_put_str(&w, "definition", SCORE_DEFINITION);
-    } else {
-        json_put_f64(&w, "learning_rate", t->progress.learning_rate);
-        json_put_f64(&w, "gradient_norm", t->progress.gradient_norm);
-        json_put_f64(&w, "windows_per_s", t->progress.windows_per_s);
-        json_put_f64(&w, "data_wait_ratio", t->progress.data_wait_ratio);
-        json_put_f64(&w, "first_step_s", t->first_step_s);
+static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, struct err *err) {
+    char state[PATH_SIZE];
+    struct modelfile file;
+    *ret = (struct task_checkpoint){.step = step, .metric = step == t->at.step ? newest_metric(t) : t->at.best.metric};
+    int rc = pair_paths(t, step, ret->path, state, err);
+    if (!rc)
+        rc = modelfile_read(ret->path, &file, err);
+    if (!rc)
+        rc = digest_file(ret->path, ret->sha256, err);
+    if (!rc)
+        rc = fsio_size(ret->path, &ret->bytes, NULL, err);
+    ret->epoch = rc ? 0 : file.epoch;
+    return rc;
+}
+
+/* A kill may have come between a save and its announcement: best and last are announced again. */
+static int announce_restored(struct train *t, struct err *err) {
+    struct task_checkpoint best = {0}, last = {0};
+    struct err why;
+    int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
+    if (rc) {
+        task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation chooses anew",
+                 (long long)t->at.best.step, why.message);
+        best_init(&t->at.best);
+    } else if (best.step) {
+        announce(t, &best);
     }
-    json_end(&w, '}');
-    str_puts(&line, "\n");
-    FILE *f = fopen(path, "ae");
-    if (f) {
-        fputs(str_cstr(&line), f);
-        fclose(f);
-    }
-    str_done(&line);
+    if ((rc = describe(t, t->at.step, &last, err)))
+        return rc;
+    last.last = true;
+    announce(t, &last);
+    return 0;
+}
+
+int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) {
+    struct steps steps;
+    *ret_found = false;
+    int rc = list_steps(t, &steps, err);
+    if (!rc)
+        rc = restore_newest(t, &steps, ret_found, err);
+    free(steps.items);
+    if (rc || !*ret_found)
+        return rc;
+    if ((rc = announce_restored(t, err)))
+        return rc;
+    sweep(t);
+    return 0;
 }

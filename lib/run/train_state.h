@@ -1,5 +1,5 @@
-/* train_state: the inside of a training task, shared by its steps (train.c), its validation (train_validate.c) and its
- * checkpoints (train_checkpoint.c). Internal to lib/run. */
+/* train_state: the inside of a training task, shared by its steps (train), its validations (train_validate), its checkpoints
+ * (train_checkpoint) and the record of its course (train_course). Internal to lib/run. */
 #ifndef BRR_RUN_TRAIN_STATE_H
 #define BRR_RUN_TRAIN_STATE_H
 #include "data/loader.h"
@@ -63,22 +63,5 @@ struct train {
     int64_t timed_steps;
     double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */
 };
-
-void train_log(struct train *t, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-
-/* Validation over whole recordings, a few windows per step. */
-int train_validation_start(struct train *t, struct err *err);
-int train_validation_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err);
-int train_validation_end(struct train *t, struct err *err);
-
-/* checkpoints/step-N.safetensors, .state.safetensors beside it. `validated`: the newest validation belongs to this step. */
-int train_save(struct train *t, bool validated, struct err *err);
-/* Newest valid pair of the directory into net, optimizer and counters; *ret_found false when there is none (what the weights are
- * then is undefined). */
-int train_restore(struct train *t, bool *ret_found, struct err *err);
-/* One line of metrics.jsonl. */
-void train_record(struct train *t, const char *kind, const struct validation_result *v);
-/* training.svg from all of them; says so in the log when it cannot be drawn. */
-void train_plot(struct train *t);
 
 #endif

@@ -1,11 +1,12 @@
 /* Validation: an evaluation of the validation recordings, and the one number that says which weights are best. */
+#include "run/train_validate.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "run/train_state.h"
 
-int train_validation_start(struct train *t, struct err *err) {
+int train_validate_start(struct train *t, struct err *err) {
     struct evaluation_config config = {.stream = t->stream,
                                        .manifest = t->manifest,
                                        .role = t->role,
@@ -23,7 +24,7 @@ int train_validation_start(struct train *t, struct err *err) {
     if (!rc)
         rc = evaluation_start(&config, &t->validation, err);
     if (rc) {
-        train_validation_end(t, NULL);
+        train_validate_end(t, NULL);
         return rc;
     }
     str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
@@ -32,7 +33,7 @@ int train_validation_start(struct train *t, struct err *err) {
     return 0;
 }
 
-int train_validation_end(struct train *t, struct err *err) {
+int train_validate_end(struct train *t, struct err *err) {
     evaluation_free(t->validation);
     detector_close(t->detector);
     t->validation = NULL;
@@ -58,7 +59,7 @@ static struct best_value value_of(const char *name, const struct evaluation_resu
         .metric = f1, .rank = f1 + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc), .chance = score_f1_chance(event->counts.ref)};
 }
 
-int train_validation_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err) {
+int train_validate_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err) {
     struct evaluation_result e;
     int rc = evaluation_step(t->validation, ret_done, &e, err);
     t->progress.done = evaluation_current(t->validation);
