@@ -202,6 +202,15 @@ int fsio_mkdirs_above(const char *path, struct err *err) {
     return fsio_mkdirs(dir, err);
 }
 
+int fsio_mkdir_new(const char *path, struct err *err) {
+    if (mkdir(path, 0755) < 0)
+        return err_errno(err, errno, "cannot create directory %s", path);
+    int rc = sync_directory_of(path, err);
+    if (rc)
+        rmdir(path);
+    return rc;
+}
+
 bool fsio_exists(const char *path) { return access(path, F_OK) == 0; }
 
 bool fsio_is_dir(const char *path) {

@@ -39,6 +39,8 @@ int fsio_rename(const char *from, const char *to, struct err *err);
 /* mkdir -p with mode 0755. fsio_mkdirs_above makes the parent directory of path. */
 int fsio_mkdirs(const char *path, struct err *err);
 int fsio_mkdirs_above(const char *path, struct err *err);
+/* A directory of its own in one that exists, mode 0755, durable; EXISTS when something is there already. */
+int fsio_mkdir_new(const char *path, struct err *err);
 bool fsio_exists(const char *path);
 bool fsio_is_dir(const char *path);
 int fsio_size(const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns, struct err *err);

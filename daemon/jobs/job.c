@@ -74,8 +74,10 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     }
     if (job_is_over(to))
         job->finished_ms = now_ms;
+    if (!job_is_active(to))
+        job->wish = JOB_WISH_NONE;
     job->state = to;
-    job->paused_ms = 0;
+    job->paused_ms = job->retry_ms = 0;
     str_copy(job->reason, sizeof job->reason, reason);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* job: the record of one piece of work and its states. Plain data owned by the loop; knows no RPC and no database. */
+/* job: the record of one piece of work and its states. Plain data owned by the loop thread; no RPC, no database. */
 #ifndef BRR_DAEMON_JOBS_JOB_H
 #define BRR_DAEMON_JOBS_JOB_H
 #include <stdbool.h>
@@ -25,7 +25,10 @@ enum job_state {
         JOB_STATE_COUNT
 };
 
-enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600 };
+enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600, JOB_DEVICE_SIZE = 160, JOB_VERSIONS_SIZE = 600 };
+
+/* What was asked of a job that runs. It is stored before the request is acknowledged, so it holds after a crash too. */
+enum job_wish { JOB_WISH_NONE, JOB_WISH_CANCEL, JOB_WISH_SHUTDOWN };
 
 struct job {
     char id[JOB_ID_SIZE];          /* [a-z0-9-]+ */
@@ -37,15 +40,21 @@ struct job {
     char reason[JOB_REASON_SIZE];
     int64_t sequence; /* order of submission */
     int64_t created_ms, started_ms, finished_ms;
-    int attempts, restarts;
-    int64_t paused_ms;  /* queued, and waits since then for room on the cache volume; 0 = it does not. Not stored: */
-    int64_t room_bytes; /* a daemon that starts tries at once. What was free then. */
-    double energy_j;    /* drawn by the device during the attempts that ended, as far as it tells; NaN: it told nothing */
+    int attempts;
+    int restarts;       /* charged to limits.restarts since the job was submitted or resumed */
+    int crashes;        /* those of them that were charged because the daemon died while the job ran */
+    int stalled;        /* those of them since the newest checkpoint */
+    int64_t retry_ms;   /* queued: not started before this time (Unix ms); 0 = at once */
+    enum job_wish wish; /* active jobs only */
+    char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* of the newest attempt, or "" */
+    int64_t paused_ms;  /* queued: waits since then for room on the cache volume; 0 = it does not. Not stored: a daemon that */
+    int64_t room_bytes; /* starts tries at once. What was free then. */
+    double energy_j;    /* drawn by the device during the attempts that ended; NaN when the device does not report it */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
     struct task_progress progress; /* of the newest attempt; stored: step, steps, epoch, epochs, loss */
-    int watchers;                  /* for the owner's use */
+    bool unsaved;                  /* this state could not be written to the database yet; not stored */
 };
 
 struct job *job_new(void);

@@ -29,6 +29,12 @@ static const struct field fields[] = {
     FIELD("finished_ms", I64, finished_ms),
     FIELD("attempts", INT, attempts),
     FIELD("restarts", INT, restarts),
+    FIELD("crashes", INT, crashes),
+    FIELD("stalled", INT, stalled),
+    FIELD("retry_ms", I64, retry_ms),
+    FIELD("wish", INT, wish),
+    FIELD("device", TEXT, device),
+    FIELD("versions", TEXT, versions),
     FIELD("directory", TEXT, directory),
     FIELD("data_root", TEXT, data_root),
     FIELD("yaml", HEAP_TEXT, yaml),
@@ -53,14 +59,17 @@ int jobdb_setup(struct db *db, struct err *err) {
     static const struct db_column checkpoints[] = {
         {"job_id", "TEXT"},   {"step", "INTEGER"}, {"epoch", "INTEGER"},    {"path", "TEXT"},    {"sha256", "TEXT"},
         {"bytes", "INTEGER"}, {"metric", "REAL"},  {"metric_name", "TEXT"}, {"best", "INTEGER"}, {"created_ms", "INTEGER"}};
-    static const struct db_column pins[] = {{"job_id", "TEXT"}, {"step", "INTEGER"}};
+    static const struct db_column pins[] = {{"job_id", "TEXT"}, {"step", "INTEGER"}, {"path", "TEXT"}};
+    static const struct db_column counters[] = {{"name", "TEXT"}, {"value", "INTEGER"}};
     struct db_column jobs[FIELDS];
     for (size_t i = 0; i < FIELDS; i++)
         jobs[i] = (struct db_column){fields[i].name, types[fields[i].kind]};
     int rc = db_table(db, "jobs", jobs, FIELDS, "id", err);
     if (!rc)
         rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err);
-    return rc ? rc : db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err);
+    if (!rc)
+        rc = db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err);
+    return rc ? rc : db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err);
 }
 
 /* ---- jobs ---- */
@@ -150,24 +159,61 @@ static struct job *read_job(const struct db_query *q) {
     return NULL;
 }
 
-int jobdb_load(struct db *db, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, struct err *err) {
+int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, int64_t *ret_left,
+               struct err *err) {
     struct str sql;
     struct db_query q;
     bool row = true;
+    int64_t all = 0, read = 0;
     str_init(&sql, 4096);
     for (int i = 0; i < FIELDS; i++)
         str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
-    str_puts(&sql, " FROM jobs ORDER BY sequence");
+    str_puts(&sql, ",(SELECT count(*) FROM jobs) FROM jobs WHERE id IN (SELECT id FROM jobs ORDER BY state IN "
+                   "('succeeded','failed','cancelled','interrupted'), sequence DESC LIMIT ?) ORDER BY sequence");
     int rc = db_query(db, str_cstr(&sql), "read jobs", &q, err);
     str_done(&sql);
     if (rc)
         return rc;
+    db_put_int(&q, max);
     while (!rc && !(rc = db_next(&q, &row, err)) && row) {
         struct job *job = read_job(&q);
+        all = db_int(&q, FIELDS);
+        read++;
         rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs");
     }
     db_done(&q);
+    if (!rc)
+        *ret_left = all - read;
     return rc;
+}
+
+static const char sequence_counter[] = "job sequence";
+
+int jobdb_sequence(struct db *db, int64_t *ret, struct err *err) {
+    struct db_query q;
+    bool row = false;
+    int rc = db_query(db,
+                      "SELECT max(coalesce((SELECT value FROM counters WHERE name=?), 1), coalesce((SELECT max(sequence) FROM "
+                      "jobs), 0) + 1)",
+                      "read the number of the next job", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, sequence_counter);
+    rc = db_next(&q, &row, err);
+    if (!rc)
+        *ret = db_int(&q, 0);
+    db_done(&q);
+    return rc;
+}
+
+int jobdb_save_sequence(struct db *db, int64_t next, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, "INSERT OR REPLACE INTO counters(name, value) VALUES(?,?)", "save the number of the next job", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, sequence_counter);
+    db_put_int(&q, next);
+    return db_run(&q, err);
 }
 
 static int remove_from(struct db *db, const char *sql, const char *job_id, struct err *err) {
@@ -196,8 +242,12 @@ int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
 int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_checkpoint *c, int64_t now_ms, struct err *err) {
     struct db_query q;
     int rc = db_query(db,
-                      "INSERT OR REPLACE INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, "
-                      "created_ms) VALUES(?,?,?,?,?,?,?,?,?,?)",
+                      "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
+                      "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
+                      "path=excluded.path, bytes=excluded.bytes, best=excluded.best, "
+                      "metric=CASE WHEN sha256=excluded.sha256 THEN coalesce(excluded.metric, metric) ELSE excluded.metric END, "
+                      "metric_name=CASE WHEN sha256=excluded.sha256 AND excluded.metric IS NULL THEN metric_name ELSE "
+                      "excluded.metric_name END, sha256=excluded.sha256",
                       "save a checkpoint", &q, err);
     if (rc)
         return rc;
@@ -216,6 +266,7 @@ int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_ch
 
 static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *ret) {
     *ret = (struct jobdb_checkpoint){.created_ms = db_int(q, 9), .pinned = !db_is_null(q, 10)};
+    str_copy(ret->kept, sizeof ret->kept, db_text(q, 11));
     str_copy(ret->job_id, sizeof ret->job_id, db_text(q, 0));
     ret->c.step = db_int(q, 1);
     ret->c.epoch = db_int(q, 2);
@@ -233,7 +284,7 @@ int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx,
     bool row = true;
     int rc = db_query(db,
                       "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, "
-                      "p.step FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 "
+                      "p.step, p.path FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 "
                       "ORDER BY c.created_ms, c.step",
                       "read checkpoints", &q, err);
     if (rc)
@@ -242,6 +293,8 @@ int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx,
     while (!rc && !(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_checkpoint c;
         read_checkpoint(&q, &c);
+        if (!fsio_exists(c.c.path) && *c.kept)
+            str_copy(c.c.path, sizeof c.c.path, c.kept); /* pruned since */
         if (fsio_exists(c.c.path))
             rc = visit(ctx, &c);
     }
@@ -264,25 +317,17 @@ int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, str
     return change_checkpoint(db, "DELETE FROM checkpoints WHERE job_id=? AND step=?", job_id, step, err);
 }
 
-static int move_checkpoint(struct db *db, const char *job_id, int64_t step, const char *path, struct err *err) {
+int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "UPDATE checkpoints SET path=? WHERE job_id=? AND step=?", "pin a checkpoint", &q, err);
+    int rc = db_query(db, "INSERT OR REPLACE INTO pins(job_id, step, path) VALUES(?,?,?)", "pin a checkpoint", &q, err);
     if (rc)
         return rc;
-    db_put_text(&q, path);
     db_put_text(&q, job_id);
     db_put_int(&q, step);
+    db_put_text(&q, kept);
     return db_run(&q, err);
 }
 
-int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *path, bool pinned, struct err *err) {
-    int rc = db_begin(db, err);
-    if (rc)
-        return rc;
-    rc = change_checkpoint(
-        db, pinned ? "INSERT OR REPLACE INTO pins(job_id, step) VALUES(?,?)" : "DELETE FROM pins WHERE job_id=? AND step=?", job_id,
-        step, err);
-    if (!rc)
-        rc = move_checkpoint(db, job_id, step, path, err);
-    return db_end(db, rc, err);
+int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err) {
+    return change_checkpoint(db, "DELETE FROM pins WHERE job_id=? AND step=?", job_id, step, err);
 }

@@ -6,21 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "daemon/jobs/jobdb.h"
+#include "daemon/jobs/ledger.h"
 #include "daemon/models/model_fetch.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
  * can be evicted. */
 enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
+/* Before a restart that is charged; the first of these doubles with each one that brought no checkpoint. */
+enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 
 struct sched {
     struct sched_config config;
+    struct ledger ledger;
     struct job **jobs; /* order of submission */
     int count, capacity;
     struct map *by_id;
@@ -35,16 +39,37 @@ static void tell(struct sched *s, const struct job *job) {
         s->config.changed(s->config.ctx, job);
 }
 
-/* Move, store, tell. A database that cannot be written is logged: the job goes on in memory. */
-static void move(struct sched *s, struct job *job, enum job_state to, const char *reason) {
-    struct err err = {0};
-    if (to == JOB_QUEUED && *s->held)
-        reason = s->held;
-    if (job_move(job, to, reason, clock_wall_ms(), &err) || jobdb_save(s->config.db, job, &err))
-        log_error("cannot record a job's state", "job=%s error=\"%s\"", job->id, err.message);
+static int64_t wall_ms(const struct sched *s) { return s->config.wall_ms ? s->config.wall_ms() : clock_wall_ms(); }
+
+static void announce(struct sched *s, const struct job *job) {
     log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
     tell(s, job);
 }
+
+/* A change that has happened: queued jobs start no sooner than retry_ms. */
+static void move_until(struct sched *s, struct job *job, enum job_state to, const char *reason, int64_t retry_ms) {
+    struct err err;
+    if (job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), &err))
+        log_error("a job cannot change its state", "job=%s error=\"%s\"", job->id, err.message);
+    job->retry_ms = retry_ms;
+    ledger_record(&s->ledger, job);
+    announce(s, job);
+}
+
+static void move(struct sched *s, struct job *job, enum job_state to, const char *reason) { move_until(s, job, to, reason, 0); }
+
+/* A change that was asked for: nothing has changed when it fails. */
+static int move_asked(struct sched *s, struct job *job, enum job_state to, const char *reason, struct err *err) {
+    const struct job before = *job;
+    int rc = job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), err);
+    if (!rc)
+        rc = ledger_commit(&s->ledger, job, &before, err);
+    if (!rc)
+        announce(s, job);
+    return rc;
+}
+
+static void recover(struct sched *s, struct job *job);
 
 static int add(struct sched *s, struct job *job, struct err *err) {
     if (s->count == s->capacity) {
@@ -56,25 +81,28 @@ static int add(struct sched *s, struct job *job, struct err *err) {
         s->capacity = capacity;
     }
     if (map_put(s->by_id, job->id, job, NULL))
-        return err_set(err, ERR_EXHAUSTED, "the daemon keeps at most %d jobs", SCHED_MAX_JOBS);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for jobs");
     s->jobs[s->count++] = job;
-    if (job->sequence >= s->next_sequence)
-        s->next_sequence = job->sequence + 1;
     return 0;
 }
 
 static int load_one(void *ctx, struct job *job, struct err *err) {
-    struct sched *s = ctx;
-    int rc = add(s, job, err);
-    if (rc) {
+    int rc = add(ctx, job, err);
+    if (rc)
         job_free(job);
-        return rc;
-    }
-    if (job_is_active(job->state)) { /* the daemon died under it */
-        job->state = JOB_QUEUED;
-        str_copy(job->reason, sizeof job->reason, "daemon_restarted");
-        rc = jobdb_save(s->config.db, job, err);
-    }
+    return rc;
+}
+
+static int load(struct sched *s, struct err *err) {
+    int64_t left = 0;
+    int rc = jobdb_setup(s->config.db, err);
+    if (!rc)
+        rc = jobdb_load(s->config.db, s->config.max_jobs, load_one, s, &left, err);
+    if (!rc)
+        rc = jobdb_sequence(s->config.db, &s->next_sequence, err);
+    if (!rc && left)
+        log_warn("the oldest ended jobs are not listed", "jobs=%lld fix=\"set jobs.keep_finished, so that old jobs are forgotten\"",
+                 (long long)left);
     return rc;
 }
 
@@ -83,15 +111,18 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     s->config = *config;
-    s->next_sequence = 1;
-    s->by_id = map_new(SCHED_MAX_JOBS);
-    int rc = s->by_id ? jobdb_setup(config->db, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
-    if (!rc)
-        rc = jobdb_load(config->db, load_one, s, err);
+    if (!config->max_jobs)
+        s->config.max_jobs = SCHED_MAX_JOBS;
+    ledger_init(&s->ledger, config->db);
+    s->by_id = map_new((size_t)s->config.max_jobs);
+    int rc = s->by_id ? load(s, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     if (rc) {
         sched_close(s);
         return rc;
     }
+    for (int i = 0; i < s->count; i++)
+        if (job_is_active(s->jobs[i]->state))
+            recover(s, s->jobs[i]);
     *ret = s;
     return 0;
 }
@@ -103,6 +134,7 @@ void sched_close(struct sched *s) {
         job_free(s->jobs[i]);
     free(s->jobs);
     map_free(s->by_id, NULL);
+    ledger_done(&s->ledger);
     free(s);
 }
 
@@ -110,6 +142,7 @@ const struct job *sched_get(const struct sched *s, const char *id) { return map_
 int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
 bool sched_idle(const struct sched *s) { return !s->running; }
+bool sched_writable(const struct sched *s) { return !s->ledger.broken; }
 
 static bool before(const struct job *a, const struct job *b) {
     return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
@@ -125,7 +158,9 @@ int sched_position(const struct sched *s, const struct job *job) {
 }
 
 static bool may_start(const struct sched *s, const struct job *job) {
-    int64_t waited_ms = clock_wall_ms() - job->paused_ms;
+    int64_t now_ms = wall_ms(s), waited_ms = now_ms - job->paused_ms;
+    if (job->retry_ms > now_ms && job->retry_ms <= now_ms + BACKOFF_MAX_MS) /* else the clock was set back */
+        return false;
     if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
         return job->state == JOB_QUEUED;
     return waited_ms >= PAUSE_MIN_MS && fsio_free_bytes(s->config.cache_dir) >= job->room_bytes + PAUSE_ROOM_BYTES;
@@ -192,8 +227,7 @@ static void make_id(struct job *job) {
 }
 
 static int fill_job(struct sched *s, struct job *job, const struct sched_request *r, const struct jobfile *file, struct err *err) {
-    job->created_ms = clock_wall_ms();
-    job->sequence = s->next_sequence;
+    job->created_ms = wall_ms(s);
     job->priority = file->priority;
     str_copy(job->kind, sizeof job->kind, file->kind_name);
     str_copy(job->name, sizeof job->name, file->name);
@@ -201,11 +235,8 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
     job->file = strdup(r->file);
     job->overrides = join_lines("", r->overrides, r->n_overrides);
     job->request_id = strdup(r->request_id);
-    make_id(job);
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    if (!str_format(job->directory, sizeof job->directory, "%s/jobs/%s", s->config.places->results_dir, job->id))
-        return err_set(err, ERR_RANGE, "paths.results is too long");
     const struct source_store *store;
     const char *prefix;
     if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
@@ -219,7 +250,43 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
         rc = pin_model(s, job, "model.init_from", file->init_from, err);
     if (!rc)
         rc = pin_model(s, job, "detect.model", file->detect.model, err);
-    return rc ? rc : fsio_mkdirs(job->directory, err);
+    return rc;
+}
+
+/* The job's number, id and directory, which is new: a number whose directory exists already, of a job that another database had, is
+ * left out. */
+static int make_place(struct sched *s, struct job *job, struct err *err) {
+    char jobs[sizeof job->directory];
+    if (!str_format(jobs, sizeof jobs, "%s/jobs", s->config.places->results_dir))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    int rc = fsio_mkdirs(jobs, err);
+    while (!rc) {
+        job->sequence = s->next_sequence++;
+        make_id(job);
+        if (!str_format(job->directory, sizeof job->directory, "%s/%s", jobs, job->id))
+            return err_set(err, ERR_RANGE, "paths.results is too long");
+        rc = fsio_mkdir_new(job->directory, err);
+        if (rc != ERR_EXISTS)
+            return rc;
+        log_warn("the directory of a job exists already: its number is left out", "path=%s", job->directory);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* From here on the job exists, or nothing of it does. */
+static int enter(struct sched *s, struct job *job, struct err *err) {
+    int rc = make_place(s, job, err);
+    if (rc)
+        return rc;
+    rc = add(s, job, err);
+    if (!rc && (rc = ledger_insert(&s->ledger, job, s->next_sequence, err))) {
+        map_remove(s->by_id, job->id);
+        s->count--;
+    }
+    if (rc)
+        rmdir(job->directory);
+    return rc;
 }
 
 static const struct job *find_request(const struct sched *s, const char *request_id) {
@@ -243,6 +310,10 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
         queued += s->jobs[i]->state == JOB_QUEUED;
     if (queued >= s->config.max_queued)
         return err_set(err, ERR_EXHAUSTED, "%d jobs wait already (jobs.max_queued); try again later", queued);
+    if (s->count >= s->config.max_jobs)
+        return err_set(err, ERR_EXHAUSTED,
+                       "the daemon keeps %d jobs already, the most it can; set jobs.keep_finished, so that old jobs are forgotten",
+                       s->count);
     arena_init(&arena, 16u << 20);
     struct job *job = job_new();
     int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err)
@@ -252,9 +323,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
     if (!rc)
         rc = fill_job(s, job, r, &file, err);
     if (!rc)
-        rc = jobdb_save(s->config.db, job, err);
-    if (!rc)
-        rc = add(s, job, err);
+        rc = enter(s, job, err);
     if (!rc && notice)
         jobfile_notices(&file, notice, ctx);
     if (!rc && notice && *s->held)
@@ -283,12 +352,18 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
         return rc;
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
-    if (job == s->running)
-        s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
-    else
-        move(s, job, JOB_CANCELLED, "cancelled");
-    *ret = job;
-    return 0;
+    if (job != s->running) {
+        rc = move_asked(s, job, JOB_CANCELLED, "cancelled", err);
+    } else {
+        const struct job before = *job;
+        job->wish = JOB_WISH_CANCEL;
+        rc = ledger_commit(&s->ledger, job, &before, err);
+        if (!rc)
+            s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
+    }
+    if (!rc)
+        *ret = job;
+    return rc;
 }
 
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err) {
@@ -305,10 +380,15 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     char *joined = join_lines(job->overrides, overrides, n);
     if (!joined)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
-    free(job->overrides);
+    const struct job before = *job;
     job->overrides = joined;
-    job->restarts = 0;
-    move(s, job, JOB_QUEUED, "resumed");
+    job->restarts = job->crashes = job->stalled = 0;
+    if ((rc = move_asked(s, job, JOB_QUEUED, "resumed", err))) {
+        *job = before;
+        free(joined);
+        return rc;
+    }
+    free(before.overrides);
     *ret = job;
     return 0;
 }
@@ -348,54 +428,125 @@ static void pause_job(struct sched *s, struct job *job, const struct err *err) {
     append_log(s, job, "warn", reason);
     move(s, job, JOB_QUEUED, reason);
     job->room_bytes = room;
-    job->paused_ms = clock_wall_ms();
+    job->paused_ms = wall_ms(s);
+}
+
+/* Charges a restart: the job waits, longer each time that it made no progress; above its limit it has failed. */
+static void restart(struct sched *s, struct job *job, int64_t limit, const char *reason) {
+    int64_t wait_ms = BACKOFF_FIRST_MS;
+    append_log(s, job, "error", reason);
+    if (job->restarts >= limit) {
+        move(s, job, JOB_FAILED, reason);
+        return;
+    }
+    for (int i = 0; i < job->stalled && wait_ms < BACKOFF_MAX_MS; i++)
+        wait_ms *= 2;
+    job->restarts++;
+    job->stalled++;
+    move_until(s, job, JOB_QUEUED, reason, wall_ms(s) + (wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS));
+}
+
+/* limits.restarts of a job; 0 when its file cannot be read any more. */
+static int64_t restart_limit(const struct job *job) {
+    struct arena arena;
+    struct jobfile file;
+    arena_init(&arena, 16u << 20);
+    int64_t limit = read_limits(job, &arena, &file) ? file.limits.restarts : 0;
+    arena_done(&arena);
+    return limit;
+}
+
+/* A job that was active when the daemon ended. */
+static void recover(struct sched *s, struct job *job) {
+    char reason[JOB_REASON_SIZE];
+    int64_t limit = restart_limit(job);
+    if (job->wish == JOB_WISH_CANCEL) {
+        move(s, job, JOB_CANCELLED, "cancelled");
+    } else if (job->wish == JOB_WISH_SHUTDOWN) {
+        move(s, job, JOB_QUEUED, "daemon_stopped");
+    } else {
+        job->crashes++;
+        str_format(reason, sizeof reason,
+                   "daemon_crashed: the daemon died while this job ran, %d time%s so far (limits.restarts: %lld); the system's log "
+                   "may say why, such as out of memory%s",
+                   job->crashes, job->crashes == 1 ? "" : "s", (long long)limit,
+                   job->restarts < limit ? "" : "; `brrctl resume` starts it again");
+        restart(s, job, limit, reason);
+    }
+}
+
+static bool is_fault(int rc) { return rc == ERR_INTERNAL || rc == ERR_UNAVAILABLE || rc == ERR_DATA_LOSS; }
+
+/* Whether the run ended because it was asked to. At a shutdown an error that is no fault, such as a full volume, is only logged:
+ * the job keeps its place in the queue, and its checkpoints before are valid. */
+static bool was_stopped(struct sched *s, const struct job *job, const struct worker_report *r) {
+    char text[JOB_REASON_SIZE];
+    if (r->stopped == WORKER_STOP_NONE)
+        return false;
+    if (!r->rc || r->rc == ERR_CANCELLED)
+        return true;
+    if (r->stopped != WORKER_STOP_SHUTDOWN || is_fault(r->rc))
+        return false;
+    append_log(s, job, "error", err_text(&r->err, text, sizeof text));
+    return true;
+}
+
+/* A run that ended by an error. */
+static void fail_running(struct sched *s, struct job *job, const struct worker_report *r, int64_t limit) {
+    char reason[JOB_REASON_SIZE];
+    err_text(&r->err, reason, sizeof reason);
+    if (r->err.room == ERR_ROOM_NONE_IN_CACHE) {
+        pause_job(s, job, &r->err);
+    } else if (is_fault(r->rc)) {
+        restart(s, job, limit, reason);
+    } else {
+        append_log(s, job, "error", reason);
+        move(s, job, JOB_FAILED, reason);
+    }
 }
 
 static void finish_running(struct sched *s, struct worker_report *r) {
     struct job *job = s->running;
     struct arena arena;
     struct jobfile file = {.limits = {.restarts = 0}};
-    char reason[JOB_REASON_SIZE];
     arena_init(&arena, 16u << 20);
     read_limits(job, &arena, &file);
     s->running = NULL;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
-    if (r->rc && r->stopped == WORKER_STOP_NONE && r->err.room == ERR_ROOM_NONE_IN_CACHE) {
-        pause_job(s, job, &r->err);
-    } else if (r->rc && r->stopped == WORKER_STOP_NONE) {
-        bool fault = r->rc == ERR_INTERNAL || r->rc == ERR_UNAVAILABLE || r->rc == ERR_DATA_LOSS;
-        err_text(&r->err, reason, sizeof reason);
-        append_log(s, job, "error", reason);
-        if (fault && job->restarts < file.limits.restarts) {
-            job->restarts++;
-            move(s, job, JOB_QUEUED, reason);
-        } else {
-            move(s, job, JOB_FAILED, reason);
-        }
-    } else if (r->stopped == WORKER_STOP_CANCEL) {
-        move(s, job, JOB_CANCELLED, "cancelled");
-    } else if (r->stopped == WORKER_STOP_SHUTDOWN) {
-        move(s, job, JOB_QUEUED, "daemon_stopped");
-    } else if (r->stopped == WORKER_STOP_TIME_LIMIT && r->rc == 0) {
-        move(s, job, JOB_INTERRUPTED, "time_limit");
-        if (file.limits.auto_resume && r->has_checkpoint)
-            move(s, job, JOB_QUEUED, "time_limit: resuming");
-    } else if (r->rc) {
-        move(s, job, JOB_FAILED, err_text(&r->err, reason, sizeof reason));
-    } else {
+    if (!r->rc && r->stopped == WORKER_STOP_NONE) {
         free(job->result);
         job->result = r->text;
         r->text = NULL;
         move(s, job, JOB_SUCCEEDED, "");
+    } else if (job->wish == JOB_WISH_CANCEL) { /* whatever else ended it */
+        move(s, job, JOB_CANCELLED, "cancelled");
+    } else if (!was_stopped(s, job, r)) {
+        fail_running(s, job, r, file.limits.restarts);
+    } else if (r->stopped == WORKER_STOP_TIME_LIMIT) {
+        move(s, job, JOB_INTERRUPTED, "time_limit");
+        if (file.limits.auto_resume && r->has_checkpoint)
+            move(s, job, JOB_QUEUED, "time_limit: resuming");
+    } else {
+        move(s, job, JOB_QUEUED, "daemon_stopped");
     }
     arena_done(&arena);
+}
+
+/* New, or one that the task found when it began and announces again, in case a crash came before its record. */
+static void take_checkpoint(struct sched *s, struct job *job, const struct task_checkpoint *c) {
+    if (c->last && strcmp(job->last, c->path) != 0)
+        job->stalled = 0;
+    if (c->last)
+        str_copy(job->last, sizeof job->last, c->path);
+    if (c->best)
+        str_copy(job->best, sizeof job->best, c->path);
+    ledger_checkpoint(&s->ledger, job, c, wall_ms(s));
 }
 
 void sched_report(struct sched *s, struct worker_report *r) {
     static const char *const levels[] = {"info", "warn", "error"};
     struct job *job = s->running;
-    struct err err;
     if (!job || strcmp(job->id, r->job_id))
         return;
     switch ((enum worker_report_kind)r->message.kind) {
@@ -415,12 +566,7 @@ void sched_report(struct sched *s, struct worker_report *r) {
         tell(s, job);
         break;
     case WORKER_CHECKPOINT:
-        str_copy(job->last, sizeof job->last, r->checkpoint.path);
-        if (r->checkpoint.best)
-            str_copy(job->best, sizeof job->best, r->checkpoint.path);
-        if (jobdb_add_checkpoint(s->config.db, job->id, &r->checkpoint, clock_wall_ms(), &err) ||
-            jobdb_save(s->config.db, job, &err))
-            log_error("cannot record a checkpoint", "job=%s error=\"%s\"", job->id, err.message);
+        take_checkpoint(s, job, &r->checkpoint);
         break;
     case WORKER_DONE:
         finish_running(s, r);
@@ -430,7 +576,7 @@ void sched_report(struct sched *s, struct worker_report *r) {
 
 /* Ended jobs that are older than keep_finished leave the list and the database. */
 static void forget_old(struct sched *s) {
-    int64_t before_ms = clock_wall_ms() - s->config.keep_finished_ms;
+    int64_t before_ms = wall_ms(s) - s->config.keep_finished_ms;
     int kept = 0;
     for (int i = 0; i < s->count; i++) {
         struct job *job = s->jobs[i];
@@ -447,27 +593,47 @@ static void forget_old(struct sched *s) {
 }
 
 void sched_tick(struct sched *s) {
+    ledger_retry(&s->ledger, s->jobs, s->count);
     if (s->config.keep_finished_ms >= 0)
         forget_old(s);
 }
 
-void sched_turn(struct sched *s) {
-    struct job *job = s->running || s->draining || *s->held ? NULL : next_job(s);
+/* The job is recorded as active first: a daemon that dies from here on charges it. */
+static void start(struct sched *s, struct job *job) {
+    const struct job before = *job;
     struct err err;
-    if (!job)
+    str_copy(job->device, sizeof job->device, s->config.device ? s->config.device : "");
+    str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
+    if (job_move(job, JOB_PREPARING, "", wall_ms(s), &err) || ledger_commit(&s->ledger, job, &before, &err))
         return;
-    if (s->config.run(s->config.worker, job, &err)) {
-        move(s, job, JOB_FAILED, err.message);
+    announce(s, job);
+    if (s->config.run(s->config.worker, job, &err))
+        restart(s, job, restart_limit(job), err.message);
+    else
+        s->running = job;
+}
+
+void sched_turn(struct sched *s) {
+    bool free_device = !s->running && !s->draining && !*s->held && !s->ledger.broken;
+    struct job *job = free_device ? next_job(s) : NULL;
+    if (job)
+        start(s, job);
+}
+
+/* The job that runs checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
+static void stop_running(struct sched *s) {
+    if (!s->running)
         return;
+    if (s->running->wish == JOB_WISH_NONE) {
+        s->running->wish = JOB_WISH_SHUTDOWN;
+        ledger_record(&s->ledger, s->running);
     }
-    s->running = job;
-    move(s, job, JOB_PREPARING, "");
+    s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
 }
 
 void sched_drain(struct sched *s) {
     s->draining = true;
-    if (s->running)
-        s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
+    stop_running(s);
 }
 
 void sched_hold(struct sched *s, const char *why) {
@@ -477,6 +643,5 @@ void sched_hold(struct sched *s, const char *why) {
             str_copy(s->jobs[i]->reason, sizeof s->jobs[i]->reason, why); /* not stored: another daemon may start it */
             tell(s, s->jobs[i]);
         }
-    if (s->running)
-        s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
+    stop_running(s);
 }

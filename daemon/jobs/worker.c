@@ -18,6 +18,7 @@
 #include "run/estimate.h"
 
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
+enum { MAX_RESULT = 1 << 20 };
 enum { PACED_REPORTS = 5 }; /* the first ones tell little */
 
 /* A copy of the job for the thread. */
@@ -25,6 +26,7 @@ struct order {
     struct message message;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
+    struct worker_report *done; /* made before the job begins, so that its end can be told even when memory is short */
 };
 
 struct worker {
@@ -60,14 +62,16 @@ void worker_report_free(struct worker_report *r) {
     free(r);
 }
 
-static struct worker_report *report_new(struct worker *w, enum worker_report_kind kind) {
+static struct worker_report *report_of(const char *job_id, enum worker_report_kind kind) {
     struct worker_report *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     r->message.kind = (int)kind;
-    str_copy(r->job_id, sizeof r->job_id, w->order->id);
+    str_copy(r->job_id, sizeof r->job_id, job_id);
     return r;
 }
+
+static struct worker_report *report_new(struct worker *w, enum worker_report_kind kind) { return report_of(w->order->id, kind); }
 
 /* Progress may be dropped when the loop is behind; everything else waits for room. */
 static void post(struct worker *w, struct worker_report *r) {
@@ -261,6 +265,21 @@ static double spent(struct worker *w, const struct device_health *before, const 
     return joules;
 }
 
+/* The result object, into the report of the end. */
+static int take_result(struct worker *w, const struct task_kind *kind, void *task, struct err *err) {
+    struct str text;
+    struct json_writer json;
+    str_init(&text, MAX_RESULT);
+    json_writer_init(&json, &text);
+    kind->result(task, &json, NULL);
+    bool whole = str_ok(&text) && text.len;
+    w->order->done->text = whole ? str_take(&text) : NULL;
+    str_done(&text);
+    return w->order->done->text
+               ? 0
+               : err_set(err, ERR_EXHAUSTED, "the result of job %s is larger than 1 MiB, or memory is short", w->order->id);
+}
+
 static void run_order(struct worker *w) {
     struct device_health before;
     struct arena arena;
@@ -268,10 +287,8 @@ static void run_order(struct worker *w) {
     struct err err = {0};
     struct source *source = NULL;
     void *task = NULL;
-    struct str result;
     int64_t start_ms = clock_ms();
     arena_init(&arena, 32u << 20);
-    str_init(&result, 1u << 20);
     w->has_checkpoint = false;
     w->job = &job;
     w->start_ms = start_ms;
@@ -306,26 +323,20 @@ static void run_order(struct worker *w) {
         post(w, report_new(w, WORKER_RUNNING));
         rc = drive(w, &job, kind, task, start_ms, &err);
     }
-    if (!rc && atomic_load(&w->stop) == WORKER_STOP_NONE) {
-        struct json_writer json;
-        json_writer_init(&json, &result);
-        kind->result(task, &json, NULL);
-    }
+    if (!rc && atomic_load(&w->stop) == WORKER_STOP_NONE)
+        rc = take_result(w, kind, task, &err);
     if (kind)
         kind->close(task);
     finish_upload(w);
     source_close(source);
     model_lease_drop(&w->lease);
-    struct worker_report *r = report_new(w, WORKER_DONE);
-    if (r) {
-        r->rc = rc;
-        r->err = err;
-        r->stopped = (enum worker_stop)atomic_load(&w->stop);
-        r->has_checkpoint = w->has_checkpoint;
-        r->energy_j = kind ? spent(w, &before, kind->name) : NAN;
-        r->text = result.len ? str_take(&result) : NULL;
-    }
-    str_done(&result);
+    struct worker_report *r = w->order->done;
+    w->order->done = NULL;
+    r->rc = rc;
+    r->err = err;
+    r->stopped = (enum worker_stop)atomic_load(&w->stop);
+    r->has_checkpoint = w->has_checkpoint;
+    r->energy_j = kind ? spent(w, &before, kind->name) : NAN;
     w->job = NULL;
     arena_done(&arena);
     atomic_store(&w->busy, false);
@@ -338,6 +349,7 @@ static void order_free(struct order *o) {
     free(o->yaml);
     free(o->file);
     free(o->overrides);
+    worker_report_free(o->done);
     free(o);
 }
 
@@ -439,6 +451,7 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
         o->yaml = strdup(job->yaml);
         o->file = strdup(job->file);
         o->overrides = strdup(job->overrides);
+        o->done = report_of(job->id, WORKER_DONE);
         str_copy(o->id, sizeof o->id, job->id);
         str_copy(o->directory, sizeof o->directory, job->directory);
         str_copy(o->data_root, sizeof o->data_root, job->data_root);
@@ -448,7 +461,7 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
     atomic_store(&w->stop, WORKER_STOP_NONE);
     atomic_store(&w->stop_now, false);
     atomic_store(&w->busy, true);
-    if (!o || !o->yaml || !o->file || !o->overrides || !mailbox_post(w->orders, &o->message)) {
+    if (!o || !o->yaml || !o->file || !o->overrides || !o->done || !mailbox_post(w->orders, &o->message)) {
         atomic_store(&w->busy, false);
         order_free(o);
         return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to the device worker", job->id);

@@ -105,10 +105,9 @@ int models_keep(const struct models *m, const char *folder, const char *name, co
         }
         return err_errno(err, errno, "cannot keep %s", from);
     }
-    if (rename(tmp, path) < 0)
-        return err_errno(err, errno, "cannot keep %s as %s", from, path);
-    unlink(tmp); /* rename does nothing when both are the same file already */
-    return 0;
+    rc = fsio_rename(tmp, path, err); /* durable before its name is recorded */
+    unlink(tmp);                      /* rename does nothing when both are the same file already */
+    return rc ? err_wrap(err, "cannot keep %s as %s", from, path) : 0;
 }
 
 /* ---- served names ---- */

@@ -205,10 +205,23 @@ static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
     convert_answer(call, &m->base);
 }
 
+/* A second link of the file survives pruning; it is what the pin records. */
+static int keep_pinned(struct services *services, const struct jobdb_checkpoint *c, struct err *err) {
+    char kept[LIVE_PATH], name[JOB_ID_SIZE + 32];
+    str_format(name, sizeof name, "%s-%lld", c->job_id, (long long)c->c.step);
+    int rc = models_keep(services->models, "pinned", name, c->c.path, kept, err);
+    if (!rc && !strcmp(kept, c->c.path) && strcmp(kept, c->kept) != 0)
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
+                     "`brrctl checkpoint get` copies it to a place of yours",
+                     c->job_id, (long long)c->c.step);
+    return rc ? rc : jobdb_pin(services->db, c->job_id, c->c.step, kept, err);
+}
+
 static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__PinRequest *in = convert_unpack(call, &brr__v1__pin_request__descriptor, data, len);
     struct services *services = services_of(call);
-    char path[LIVE_PATH], kept[LIVE_PATH], name[JOB_ID_SIZE + 32];
+    char path[LIVE_PATH];
     struct find f;
     struct err err;
     if (!in)
@@ -216,12 +229,10 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
     int rc = find_ref(call, in->ref, path, &f, &err);
     if (!rc && !f.any)
         rc = err_set(&err, ERR_PRECONDITION, "%s was written by no job; only jobs' checkpoints are pruned and need a pin", in->ref);
-    if (!rc) {
-        str_format(name, sizeof name, "%s-%lld", f.found.job_id, (long long)f.found.c.step);
-        rc = in->pinned ? models_keep(services->models, "pinned", name, path, kept, &err) : 0; /* a second link survives pruning */
-    }
-    if (!rc)
-        rc = jobdb_pin(services->db, f.found.job_id, f.found.c.step, path, in->pinned, &err);
+    if (!rc && in->pinned)
+        rc = keep_pinned(services, &f.found, &err);
+    else if (!rc && !(rc = jobdb_unpin(services->db, f.found.job_id, f.found.c.step, &err)) && *f.found.kept)
+        unlink(f.found.kept);
     f.found.pinned = in->pinned;
     Brr__V1__Checkpoint *m = rc ? NULL : message_of(call, &f.found);
     if (m)
