@@ -75,6 +75,19 @@ int fsio_check_mode(const char *path, unsigned forbidden, struct err *err) {
                    path);
 }
 
+uint64_t fsio_stamp(const char *path) {
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return 0;
+    const uint64_t parts[] = {(uint64_t)st.st_dev,         (uint64_t)st.st_ino,          (uint64_t)st.st_size,
+                              (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec, (uint64_t)st.st_ctim.tv_sec,
+                              (uint64_t)st.st_ctim.tv_nsec};
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof parts; i++)
+        sum = (sum ^ ((const unsigned char *)parts)[i]) * 1099511628211u;
+    return sum ? sum : 1;
+}
+
 int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err) {
     w->fd = -1;
     w->written_bytes = 0;

@@ -13,6 +13,9 @@ int fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_l
 /* DENIED with the chmod that helps when the file grants a right of `forbidden` (0077: nothing for group and others). */
 int fsio_check_mode(const char *path, unsigned forbidden, struct err *err);
 
+/* A number that changes when the file at path is changed or replaced; 0 when there is none. */
+uint64_t fsio_stamp(const char *path);
+
 /* Replaces a file atomically and durably: writes PATH.tmp-PID-N, fsync, rename, fsync of the directory. On failure the
  * old file is unchanged and the temporary file is removed. */
 int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);

@@ -69,6 +69,19 @@ typedef struct brr_client brr_client;
  * nothing: the first call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint). INVALID: an endpoint of another form, or
  * longer than 255 bytes. */
 BRR_API int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err);
+
+/* How to connect. NULL: the environment variable decides; "": none. */
+struct brr_connect_options {
+    const char *endpoint;   /* BRR_ENDPOINT, as for brr_connect */
+    const char *tls_ca;     /* BRR_TLS_CA: PEM file of the CA behind the daemon's certificate; host:port is then reached by TLS */
+    const char *tls_cert;   /* BRR_TLS_CERT: PEM file with this client's certificate, where the daemon asks for one */
+    const char *tls_key;    /* BRR_TLS_KEY: its private key, readable by its owner alone */
+    const char *token_file; /* BRR_TOKEN_FILE: file with one token, readable by its owner alone; its text is sent with every call */
+};
+/* brr_connect with options; options may be NULL. brr_connect itself takes all but the endpoint from the environment. Also NOT_FOUND
+ * and DENIED for files that are missing or open to other users; INVALID for a token that would travel to another machine without
+ * TLS. */
+BRR_API int brr_connect_with(const struct brr_connect_options *options, brr_client **ret, struct brr_error *err);
 /* Takes NULL. */
 BRR_API void brr_disconnect(brr_client *client);
 BRR_API const char *brr_endpoint(const brr_client *client);

@@ -17,12 +17,15 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
+#include "client/credentials.h"
 
 enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
 
 struct brr_client {
     grpc_channel *channel;
     char endpoint[ENDPOINT_SIZE];
+    bool secure, has_token;
+    grpc_slice authorization; /* "Bearer TOKEN" */
 };
 
 /* What a completion is about; its address is the tag. */
@@ -32,6 +35,7 @@ struct conn_call {
     grpc_call *call;
     grpc_completion_queue *queue;
     char endpoint[ENDPOINT_SIZE];
+    bool secure;
     char tags[TAGS];
     int pending;
     bool busy[TAGS];
@@ -64,28 +68,49 @@ static bool well_formed(const char *endpoint) {
     return colon && colon != endpoint && !strchr(endpoint, '/') && str_to_i64(colon + 1, &port) && port > 0 && port < 65536;
 }
 
-int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
-    const char *env = getenv("BRR_ENDPOINT");
-    const char *wanted = endpoint && *endpoint ? endpoint : env && *env ? env : BRR_DEFAULT_ENDPOINT;
-    if (!well_formed(wanted))
-        return conn_error(err, BRR_INVALID, "'%.200s' is no endpoint; expected unix:/path/to/socket or host:port", wanted);
-    struct brr_client *c = calloc(1, sizeof *c);
-    if (!c)
-        return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
-    if (!str_copy(c->endpoint, sizeof c->endpoint, wanted)) {
-        free(c);
-        return conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
-    }
+static grpc_channel *open_channel(const char *endpoint, const struct credentials *c) {
     static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
                 keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS;
     grpc_arg list[] = {{.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = CONN_MAX_MESSAGE},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive, .value.integer = KEEPALIVE_MS},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS}};
     grpc_channel_args args = {sizeof list / sizeof *list, list};
-    grpc_init();
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    c->channel = grpc_channel_create(c->endpoint, credentials, &args);
+    grpc_ssl_pem_key_cert_pair pair = {c->key, c->certificate};
+    grpc_channel_credentials *credentials =
+        c->ca ? grpc_ssl_credentials_create(c->ca, c->key ? &pair : NULL, NULL, NULL) : grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(endpoint, credentials, &args);
     grpc_channel_credentials_release(credentials);
+    return channel;
+}
+
+int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
+    return brr_connect_with(&(struct brr_connect_options){.endpoint = endpoint}, ret, err);
+}
+
+int brr_connect_with(const struct brr_connect_options *options, brr_client **ret, struct brr_error *err) {
+    static const struct brr_connect_options none;
+    const struct brr_connect_options *o = options ? options : &none;
+    const char *env = getenv("BRR_ENDPOINT");
+    const char *wanted = o->endpoint && *o->endpoint ? o->endpoint : env && *env ? env : BRR_DEFAULT_ENDPOINT;
+    struct credentials credentials;
+    if (!well_formed(wanted))
+        return conn_error(err, BRR_INVALID, "'%.200s' is no endpoint; expected unix:/path/to/socket or host:port", wanted);
+    struct brr_client *c = calloc(1, sizeof *c);
+    if (!c)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
+    int rc = str_copy(c->endpoint, sizeof c->endpoint, wanted)
+                 ? credentials_read(o, wanted, &credentials, err)
+                 : conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
+    if (rc) {
+        free(c);
+        return rc;
+    }
+    grpc_init();
+    c->channel = open_channel(c->endpoint, &credentials);
+    c->secure = credentials.ca != NULL;
+    c->has_token = credentials.bearer != NULL;
+    c->authorization = c->has_token ? grpc_slice_from_copied_string(credentials.bearer) : grpc_empty_slice();
+    credentials_done(&credentials);
     *ret = c;
     return 0;
 }
@@ -94,6 +119,7 @@ void brr_disconnect(brr_client *c) {
     if (!c)
         return;
     grpc_channel_destroy(c->channel);
+    grpc_slice_unref(c->authorization);
     free(c);
     grpc_shutdown();
 }
@@ -120,6 +146,7 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
                                 : gpr_inf_future(GPR_CLOCK_REALTIME);
     grpc_slice path = grpc_slice_from_copied_string(method);
     str_copy(c->endpoint, sizeof c->endpoint, client->endpoint);
+    c->secure = client->secure;
     grpc_metadata_array_init(&c->initial);
     grpc_metadata_array_init(&c->trailing);
     c->details = grpc_empty_slice();
@@ -131,6 +158,9 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
     status.data.recv_status_on_client.status = &c->status;
     status.data.recv_status_on_client.status_details = &c->details;
     grpc_op first[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}, {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+    grpc_metadata token = {.key = grpc_slice_from_static_string("authorization"), .value = client->authorization};
+    first[0].data.send_initial_metadata.metadata = client->has_token ? &token : NULL;
+    first[0].data.send_initial_metadata.count = client->has_token;
     first[1].data.recv_initial_metadata.recv_initial_metadata = &c->initial;
     bool ok = start(c, &status, 1, TAG_STATUS) && start(c, &first[0], 1, TAG_START) &&
               grpc_call_start_batch(c->call, &first[1], 1, &c->tags[TAG_START], NULL) == GRPC_CALL_OK;

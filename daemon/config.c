@@ -12,9 +12,9 @@
 
 struct raw {
     struct config c;
-    const struct yaml_node *tls, *auth, *stores, *serve;
+    const struct yaml_node *stores, *serve;
     struct option_list devices;
-    const char *memory;
+    const char *memory, *unix_mode;
     int64_t resume_ttl_ms, message_control, message_data;
 };
 
@@ -24,10 +24,19 @@ struct raw {
     { rows, sizeof rows / sizeof *rows }
 
 static const struct option rows[] = {
-    {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket, mode 0600; none = off"},
-    {"listen.tcp", OPTION_STRING, C(tcp), "none", 0, 0, NULL, "host:port of a loopback address; elsewhere needs tls and auth"},
-    {"tls", OPTION_NODE, R(tls), "null", 0, 0, NULL, "cert, key, client_ca (unsupported yet)"},
-    {"auth", OPTION_NODE, R(auth), "null", 0, 0, NULL, "tokens_file (unsupported yet)"},
+    {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket; none = off"},
+    {"listen.unix_group", OPTION_STRING, C(unix_group), "null", 0, 0, NULL,
+     "members of this group have the role submit there; the daemon's own user and root have the role admin"},
+    {"listen.unix_mode", OPTION_STRING, R(unix_mode), "null", 0, 0, NULL,
+     "octal mode of the socket; default 0600, with a group 0660"},
+    {"listen.tcp", OPTION_STRING, C(tcp), "none", 0, 0, NULL,
+     "host:port; other than loopback addresses need tls.cert, tls.key and auth.tokens_file"},
+    {"tls.cert", OPTION_STRING, C(tls_cert), "null", 0, 0, NULL, "PEM file: the daemon's certificate and those that signed it"},
+    {"tls.key", OPTION_STRING, C(tls_key), "null", 0, 0, NULL, "PEM file: its private key"},
+    {"tls.client_ca", OPTION_STRING, C(tls_client_ca), "null", 0, 0, NULL,
+     "PEM file: callers of listen.tcp need a certificate of one of these CAs, besides a token"},
+    {"auth.tokens_file", OPTION_STRING, C(tokens_file), "null", 0, 0, NULL,
+     "lines `role name sha256-of-token`; read again when it changes"},
     {"http.listen", OPTION_STRING, C(http), "127.0.0.1:9464", 0, 0, NULL,
      "/metrics /healthz /readyz and the status page; none = off"},
     {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL, "auto (cuda:0, else cpu), cpu, or one cuda:N"},
@@ -94,21 +103,48 @@ static int blame(const struct yaml_node *root, const char *file, const char *key
     return code;
 }
 
-static int check_address(const struct yaml_node *root, const char *file, const char *key, const char *address, struct err *err) {
+static bool secured(const struct config *c) { return c->tls_cert && c->tls_key && c->tokens_file; }
+
+static int check_address(const struct yaml_node *root, const char *file, const char *key, const struct config *c, struct err *err) {
+    const char *address = !strcmp(key, "listen.tcp") ? c->tcp : c->http;
     const char *colon = address ? strrchr(address, ':') : NULL;
     char text[300];
     int64_t port;
     if (!address)
         return 0;
-    if (!colon || !str_to_i64(colon + 1, &port) || port < 0 || port > 65535) {
+    if (!colon || colon == address || !str_to_i64(colon + 1, &port) || port < 0 || port > 65535) {
         str_format(text, sizeof text, "'%.100s'; expected host:port with a port up to 65535", address);
         return blame(root, file, key, ERR_INVALID, text, err);
     }
-    if (loopback(address))
+    if (loopback(address) || secured(c))
         return 0;
-    str_format(text, sizeof text, "%.100s is not a loopback address; listening there needs tls and auth, which are unsupported yet",
+    str_format(text, sizeof text,
+               "%.100s is not a loopback address; listening there needs tls.cert, tls.key and auth.tokens_file (`brrctl tls init "
+               "DIR` makes all three)",
                address);
-    return blame(root, file, key, ERR_UNSUPPORTED, text, err);
+    return blame(root, file, key, ERR_PRECONDITION, text, err);
+}
+
+/* Keys that need one another. */
+static int check_access(struct raw *raw, const struct yaml_node *root, const char *file, struct err *err) {
+    struct config *c = &raw->c;
+    char *end = NULL;
+    if (!c->tls_cert != !c->tls_key)
+        return blame(root, file, c->tls_cert ? "tls.cert" : "tls.key", ERR_INVALID,
+                     "tls.cert and tls.key are set together or not at all", err);
+    if (c->tls_client_ca && !c->tls_cert)
+        return blame(root, file, "tls.client_ca", ERR_INVALID, "it does nothing without tls.cert and tls.key", err);
+    if (c->tls_client_ca && !c->tcp)
+        return blame(root, file, "tls.client_ca", ERR_INVALID, "it does nothing without listen.tcp", err);
+    c->unix_mode = c->unix_group ? 0660 : 0600;
+    if (!raw->unix_mode)
+        return 0;
+    unsigned long mode = strtoul(raw->unix_mode, &end, 8);
+    if (!*raw->unix_mode || *end || mode > 0777 || (mode & 0600) != 0600)
+        return blame(root, file, "listen.unix_mode", ERR_INVALID,
+                     "expected an octal mode such as 0660 that lets the owner read and write", err);
+    c->unix_mode = (unsigned)mode;
+    return 0;
 }
 
 static int pick_device(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
@@ -190,11 +226,7 @@ static int check_fixed(const struct raw *raw, const struct yaml_node *root, cons
 
 static int check(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
     struct config *c = &raw->c;
-    int rc = refuse(raw->tls, file, "tls", err);
-    if (!rc)
-        rc = refuse(raw->auth, file, "auth", err);
-    if (!rc)
-        rc = check_fixed(raw, root, file, err);
+    int rc = check_fixed(raw, root, file, err);
     if (!rc)
         rc = read_lists(raw, file, arena, err);
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
@@ -202,9 +234,11 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
         if (*addresses[i] && !strcmp(*addresses[i], "none"))
             *addresses[i] = NULL;
     if (!rc)
-        rc = check_address(root, file, "listen.tcp", c->tcp, err);
+        rc = check_access(raw, root, file, err);
     if (!rc)
-        rc = check_address(root, file, "http.listen", c->http, err);
+        rc = check_address(root, file, "listen.tcp", c, err);
+    if (!rc)
+        rc = check_address(root, file, "http.listen", c, err);
     if (!rc && !c->tcp && !c->unix_path)
         rc = err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
     if (!rc && raw->memory && strcmp(raw->memory, "auto") && (!str_to_bytes(raw->memory, &c->memory_bytes) || c->memory_bytes < 1))

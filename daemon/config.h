@@ -17,8 +17,12 @@ struct config_served {
 
 struct config {
     const char *unix_path, *tcp; /* NULL = none */
-    const char *http;            /* host:port, NULL = none */
-    const char *device;          /* "cpu", "cuda:N" */
+    const char *unix_group;      /* NULL = none */
+    unsigned unix_mode;
+    const char *tls_cert, *tls_key, *tls_client_ca; /* NULL = none; certificate and key come together */
+    const char *tokens_file;                        /* NULL = none */
+    const char *http;                               /* host:port, NULL = none */
+    const char *device;                             /* "cpu", "cuda:N" */
     int64_t cpu_threads;
     const char *data, *cache, *results, *database;
     bool local_paths;

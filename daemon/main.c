@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "daemon/config.h"
@@ -20,7 +21,7 @@ static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE ...] [--
                             "\n"
                             "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 
-enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2 };
+enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 
 struct arguments {
     const char *config, *overrides[MAX_OVERRIDES];
@@ -48,6 +49,15 @@ static struct arguments parse(int argc, char **argv) {
             a.bad = argv[i];
     }
     return a;
+}
+
+/* Each connection and open file takes a descriptor; the system's first limit (1024) is for programs that use select(). */
+static void raise_descriptors(void) {
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max < MAX_DESCRIPTORS ? limit.rlim_max : MAX_DESCRIPTORS;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 static int reload(void *ctx, struct arena *arena, struct config *ret, struct err *err) {
@@ -78,6 +88,7 @@ int main(int argc, char **argv) {
     struct arguments a = parse(argc, argv);
     device_share_processors(argv);
     signal(SIGPIPE, SIG_IGN);
+    raise_descriptors();
     if (a.version) {
         printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);
         return 0;

@@ -14,6 +14,7 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/access.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
@@ -32,6 +33,7 @@ struct daemon {
     uv_timer_t tick;
     struct rpc_server *rpc;
     struct http *http;
+    struct access access;
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
@@ -178,6 +180,7 @@ static void reload(struct daemon *d) {
     struct err err = {0};
     char text[800];
     arena_init(&arena, 8u << 20);
+    access_reload(&d->access, d->http);
     int rc = d->reload(d->reload_ctx, &arena, &config, &err);
     if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
@@ -186,7 +189,7 @@ static void reload(struct daemon *d) {
     if (rc)
         log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
     else
-        log_info("configuration reloaded: log and serve; other keys need a restart", NULL);
+        log_info("configuration reloaded: certificate, tokens, log and serve; other keys need a restart", NULL);
     arena_done(&arena);
 }
 
@@ -272,6 +275,7 @@ static void on_tick(uv_timer_t *timer) {
     look_at_verdict(d);
     take_reports(s);
     sessions_tick(s->sessions);
+    access_tick(&d->access, d->http);
     sched_tick(s->sched);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
@@ -369,8 +373,21 @@ static int open_watch(struct daemon *d, struct err *err) {
 }
 
 static int open_http(struct daemon *d, struct err *err) {
-    const struct http_state state = {&d->services.serving, d->services.watch};
+    const struct http_state state = {&d->services.serving, d->services.watch, d->access.auth, d->access.tls};
     return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;
+}
+
+/* Without tokens a listener on a loopback address trusts every user of this machine. */
+static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
+    const struct config *c = d->config;
+    rpc->auth = d->access.auth;
+    rpc->doors = (struct doors_config){.unix_path = c->unix_path,
+                                       .unix_group = c->unix_group,
+                                       .unix_mode = c->unix_mode,
+                                       .tcp = c->tcp,
+                                       .tls = d->access.tls,
+                                       .certificate = c->tls_client_ca != NULL,
+                                       .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
 static int open_parts(struct daemon *d, struct err *err) {
@@ -403,7 +420,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .ctx = d,
                                  .run = run_job,
                                  .interrupt = interrupt_job};
-    struct rpc_config rpc = {.unix_path = c->unix_path, .tcp = c->tcp, .methods = d->methods, .ctx = s, .observe = on_call_ended};
+    struct rpc_config rpc = {.methods = d->methods, .ctx = s, .observe = on_call_ended};
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
         d->stores[i].config.metrics = s->metrics;
@@ -422,7 +439,10 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = open_streams(d, err);
     if (!rc)
+        rc = access_open(&d->access, c, s->metrics, err);
+    if (!rc)
         rc = open_http(d, err);
+    describe_doors(d, &rpc);
     return rc ? rc : rpc_server_start(&d->loop, &rpc, &d->rpc, err);
 }
 
@@ -437,6 +457,7 @@ static void close_parts(struct daemon *d) {
     object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);
+    access_close(&d->access);
     if (d->cache_lock >= 0)
         close(d->cache_lock);
 }

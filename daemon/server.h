@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "daemon/config.h"
 #include "daemon/device/device_watch.h"
+#include "daemon/rpc/auth.h"
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
 
@@ -21,14 +22,18 @@ int server_run(const struct config *config, server_reload_fn *reload, void *relo
 extern const struct metric_family metrics_families[];
 extern const size_t metrics_family_count;
 
-/* HTTP on a thread of its own: /metrics, /healthz, /readyz and a status line at /. */
+/* HTTP on a thread of its own: /healthz and /readyz for everybody, /metrics and a status line at / for the role read. */
 struct http;
 /* What /readyz looks at; copied. */
 struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
+    struct auth *auth; /* who may read metrics */
+    struct tls *tls;   /* NULL: in the clear */
 };
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
+/* New connections get the present certificate. NULL is fine. */
+int http_renew(struct http *http, struct err *err);
 void http_stop(struct http *http);
 
 #endif

@@ -19,6 +19,10 @@ static const struct row {
 } rows[] = {
     {"--json", FLAG, AT(json), "", "one object a line, for programs", 0, 0},
     {"--endpoint", TEXT, AT(endpoint), "E", "unix:/path or host:port; default: environment BRR_ENDPOINT", 0, 0},
+    {"--tls-ca", TEXT, AT(tls_ca), "FILE", "CA behind the daemon's certificate: TLS for host:port; default BRR_TLS_CA", 0, 0},
+    {"--token-file", TEXT, AT(token_file), "FILE", "this client's token; default BRR_TOKEN_FILE", 0, 0},
+    {"--tls-cert", TEXT, AT(tls_cert), "FILE", "this client's certificate; default BRR_TLS_CERT", 0, 0},
+    {"--tls-key", TEXT, AT(tls_key), "FILE", "its private key; default BRR_TLS_KEY", 0, 0},
     {"--config", TEXT, AT(config), "FILE", "daemon.yaml, for store://NAME URLs", 0, 0},
     {"--region", TEXT, AT(region), "R", "of the bucket; default AWS_REGION, else us-east-1", 0, 0},
     {"--credentials", TEXT, AT(credentials), "FROM", "env, imds, file:PATH#profile or systemd:NAME; docs/stores.md", 0, 0},
@@ -52,6 +56,9 @@ static const struct row {
     {"--once", FLAG, AT(once), "", "print once and end", 0, 0},
     {"--interval", NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
     {"--events", FLAG, AT(events), "", "list every event with what became of it", 0, 0},
+    {"--host", LIST, AT(set), "NAME", "name or address of the daemon's machine; may be repeated", 0, 0},
+    {"--role", CHOICE, AT(role), "read|stream|submit|admin", "what the token allows; each role includes those before it", 0, 0},
+    {"--until", TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
     {"--montage", TEXT, AT(montage), "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...", 0, 0},
     {"--notch", NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60", 0, 60},
     {"--window", NUMBER, AT(window_s), "S", "seconds of a window", 1, 600},
@@ -62,7 +69,7 @@ static const struct row {
      0},
     {"--unlabeled", CHOICE, AT(unlabeled), "error|background|skip", "what recordings without labels are", 0, 0},
 };
-enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 2 };
+enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 6 };
 
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride) {
     const char *best = NULL;

@@ -14,6 +14,8 @@ struct arguments {
     int n_set;
     bool json, watch, follow, alarms, once, events;
     const char *name, *id_file, *endpoint;
+    const char *tls_ca, *token_file, *tls_cert, *tls_key;
+    const char *role, *until;
     const char *model, *output, *probabilities, *plot;
     const char *config, *region, *credentials; /* S3 endpoint of a store */
     bool path_style, anonymous, requester_pays;

@@ -30,6 +30,8 @@ int brrctl_set_error(struct brr_error *ret, int code, const char *text);
 int brrctl_keep_error(struct brr_error *ret, const struct err *err);
 /* Connects to --endpoint or BRR_ENDPOINT; NULL after printing the error. */
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit);
+/* The same with the error for the caller. */
+int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err);
 /* One unary call; returns the answer as a message (protobuf_c_message_free_unpacked), or NULL after printing the error. timeout_ms
  * 0 = 30 s. */
 struct brrctl_method {
@@ -97,6 +99,7 @@ int cmd_metrics(const struct arguments *o);
 int cmd_top(const struct arguments *o);
 int cmd_doctor(const struct arguments *o);
 int cmd_drain(const struct arguments *o);
+int cmd_tls(const struct arguments *o);
 int cmd_completion(const struct arguments *o);
 
 #endif

@@ -34,10 +34,16 @@ int brrctl_fail_call(const struct brr_error *err) {
     return exit_of(err->code);
 }
 
+int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err) {
+    const struct brr_connect_options options = {
+        .endpoint = o->endpoint, .tls_ca = o->tls_ca, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .token_file = o->token_file};
+    return brr_connect_with(&options, ret, err);
+}
+
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit) {
     brr_client *client = NULL;
     struct brr_error err;
-    if (brr_connect(o->endpoint, &client, &err))
+    if (brrctl_open(o, &client, &err))
         *ret_exit = brrctl_fail_call(&err);
     return client;
 }

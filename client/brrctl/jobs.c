@@ -226,7 +226,7 @@ static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__
     struct brr_error err;
     in.file = file;
     in.limit_only = true;
-    Brr__V1__ValidateResponse *out = brr_connect(o->endpoint, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    Brr__V1__ValidateResponse *out = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
     brr_disconnect(client);
     return out;
 }

@@ -92,6 +92,15 @@ static const struct command commands[] = {
     {"doctor", "", "", "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
      "Exit 1 when a line says FAIL.\nexample: brrctl doctor"},
     {"drain", "", "", "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0, "example: brrctl drain"},
+    {"tls", "init|renew|token|revoke|client DIR", "--host --role --name --until",
+     "a laboratory's own CA, certificates and tokens; works without a daemon", cmd_tls, 2, 2,
+     "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and this\n"
+     "                               machine's name, unless given\n"
+     "  renew DIR [--host NAME]...   another server.crt and server.key of the same CA; a running daemon takes them\n"
+     "  token DIR --role R --name N  add a token to the file `tokens` and print it, once; --until DATE limits it\n"
+     "  revoke DIR --name N          the tokens of this name hold no longer\n"
+     "  client DIR --name N          N.crt and N.key for --tls-cert and --tls-key, where the daemon has tls.client_ca\n"
+     "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example"},
     {"completion", "bash|zsh|fish", NULL, "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
     {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
@@ -112,7 +121,7 @@ static void print_columns(FILE *out, const char *left, int width, const char *ri
 
 static void print_usage(FILE *out) {
     char left[128];
-    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E]\n\n", out);
+    fputs("usage: brrctl COMMAND [ARGUMENTS] [--json] [--endpoint E] [--tls-ca F] [--token-file F]\n\n", out);
     for (int i = 0; i < N_COMMANDS; i++) {
         snprintf(left, sizeof left, "  %-11s %s", commands[i].name, commands[i].words);
         print_columns(out, left, COMMAND_WIDTH, commands[i].summary);

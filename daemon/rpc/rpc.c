@@ -1,7 +1,6 @@
 #include "daemon/rpc/rpc.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -13,14 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
+
+enum { MAX_CHAIN_BYTES = 64 * 1024 }; /* of a client's certificates */
 
 /* What a completion-queue event means. A tag is one outstanding operation of one call. */
 enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
@@ -39,6 +36,8 @@ struct answer {
 
 struct rpc_call {
     struct rpc_server *server;
+    const struct door *door;
+    struct auth_caller caller;
     const struct rpc_method *method;
     grpc_call *call;
     grpc_call_details details;
@@ -53,6 +52,7 @@ struct rpc_call {
     bool sending, receiving, held, full, finishing, status_sent, ended;
     bool half_closed; /* the client said so: nothing more is read */
     bool gone;        /* the client went away, as the loop knows it */
+    bool admitted;    /* the caller is known and may call the method */
     int code;
     struct err err;
     char reason[48];
@@ -61,7 +61,8 @@ struct rpc_call {
 };
 
 struct rpc_server {
-    grpc_server *server;
+    struct doors *doors;
+    int shutting; /* doors that are not shut yet, after stop */
     grpc_completion_queue *queue;
     uv_loop_t *loop;
     uv_async_t wake;
@@ -70,8 +71,6 @@ struct rpc_server {
     struct tag *head, *tail;
     bool drained, stopping;
     struct rpc_config config;
-    char unix_path[108];
-    int port;
     void (*done)(void *ctx);
     void *done_ctx;
 };
@@ -124,16 +123,17 @@ static bool start(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind
     return false;
 }
 
-static bool ask_for_call(struct rpc_server *s) {
+static bool ask_for_call(struct rpc_server *s, const struct door *door) {
     struct rpc_call *c = calloc(1, sizeof *c);
     if (!c)
         return false;
     c->server = s;
+    c->door = door;
     arena_init(&c->arena, 8u << 20);
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
     struct tag *tag = tag_new(s, TAG_NEW, c);
-    if (tag && grpc_server_request_call(s->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK)
+    if (tag && grpc_server_request_call(door->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK)
         return true;
     free(tag);
     free(c);
@@ -157,11 +157,12 @@ static void end_call(struct rpc_call *c) {
     c->ended = true;
     if (c->method->end)
         c->method->end(c);
-    if (c->server->config.observe) {
-        double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
-        c->server->config.observe(c->server->config.ctx, c->method->path, c->gone && !c->status_sent ? ERR_CANCELLED : c->code,
-                                  seconds);
-    }
+    const int code = c->gone && !c->status_sent ? ERR_CANCELLED : c->code;
+    const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
+    if (c->admitted)
+        auth_audit(&c->caller, c->method->path, c->method->role, err_name(code), seconds);
+    if (c->server->config.observe)
+        c->server->config.observe(c->server->config.ctx, c->method->path, code, seconds);
 }
 
 /* Free the call once its last operation has come back. */
@@ -248,12 +249,73 @@ static const struct rpc_method *find_method(const struct rpc_server *s, grpc_sli
     return NULL;
 }
 
+/* A property of the connection's TLS session, or an empty text. */
+static void append_property(const grpc_auth_context *context, const char *name, struct str *out) {
+    grpc_auth_property_iterator all = grpc_auth_context_find_properties_by_name(context, name);
+    const grpc_auth_property *p = grpc_auth_property_iterator_next(&all);
+    if (p)
+        str_append(out, p->value, p->value_length);
+}
+
+/* The client's certificate, then those behind it. */
+static void collect_chain(const struct rpc_call *c, struct str *out) {
+    grpc_auth_context *context = grpc_call_auth_context(c->call);
+    if (!context)
+        return;
+    append_property(context, GRPC_X509_PEM_CERT_PROPERTY_NAME, out);
+    append_property(context, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME, out);
+    grpc_auth_context_release(context);
+}
+
+static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal) {
+    struct auth *auth = c->server->config.auth;
+    auth_count_refusal(auth, &c->door->who, &c->caller, c->method ? c->method->path : "unknown", refusal);
+    rpc_refuse(c, refusal->err.code, &refusal->err, refusal->reason, 0);
+}
+
+/* Whether the caller is known and may call the method; else the call ends with the reason. */
+static bool admit(struct rpc_call *c) {
+    struct auth *auth = c->server->config.auth;
+    struct auth_request request = {.door = &c->door->who};
+    struct auth_refusal refusal;
+    struct str chain;
+    for (size_t i = 0; i < c->metadata.count; i++) {
+        const grpc_metadata *m = &c->metadata.metadata[i];
+        if (grpc_slice_str_cmp(m->key, "authorization") == 0) {
+            request.authorization = (const char *)GRPC_SLICE_START_PTR(m->value);
+            request.authorization_len = GRPC_SLICE_LENGTH(m->value);
+        }
+    }
+    str_init(&chain, MAX_CHAIN_BYTES);
+    if (c->door->who.certificate)
+        collect_chain(c, &chain);
+    request.chain = str_cstr(&chain);
+    request.chain_len = chain.len;
+    c->admitted = auth_identify(auth, &request, &c->caller, &refusal) &&
+                  (!c->method || auth_permits(&c->caller, c->method->role, c->method->path, &refusal));
+    str_done(&chain);
+    if (!c->admitted)
+        refuse_caller(c, &refusal);
+    else if (c->method && c->method->client_stream)
+        auth_audit(&c->caller, c->method->path, c->method->role, "begun", 0);
+    return c->admitted;
+}
+
+/* Ends a call whose token was revoked after it began. */
+static bool still_admitted(struct rpc_call *c) {
+    struct auth_refusal refusal;
+    if (c->finishing || c->ended || auth_still_valid(c->server->config.auth, &c->caller, &refusal))
+        return !c->finishing && !c->ended;
+    refuse_caller(c, &refusal);
+    return false;
+}
+
 static void on_new(struct rpc_call *c, bool ok) {
     struct rpc_server *s = c->server;
     if (!ok) /* the server is shutting down: this request was never matched */
         return;
     if (!s->stopping)
-        ask_for_call(s);
+        ask_for_call(s, c->door);
     c->start_ns = uv_hrtime();
     c->method = find_method(s, c->details.method);
     grpc_op closed = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER}, initial = {.op = GRPC_OP_SEND_INITIAL_METADATA};
@@ -261,6 +323,8 @@ static void on_new(struct rpc_call *c, bool ok) {
     if (!start(c, &closed, 1, TAG_CLOSED) || !start(c, &initial, 1, TAG_SEND))
         return;
     c->sending = true;
+    if (!admit(c))
+        return;
     if (!c->method) {
         char *path = grpc_slice_to_c_string(c->details.method);
         struct err err;
@@ -283,7 +347,7 @@ static void on_message(struct rpc_call *c, bool ok) {
         return;
     }
     size_t len = grpc_byte_buffer_length(buffer);
-    if (c->finishing || c->ended) {
+    if (!still_admitted(c)) {
         /* too late */
     } else if (len > c->method->max_message) {
         struct err err;
@@ -314,6 +378,13 @@ static void on_sent(struct rpc_call *c, bool ok) {
     }
 }
 
+/* Every door is shut: the drain thread ends once the queue is empty. */
+static void end_queue(struct rpc_server *s) {
+    doors_free(s->doors);
+    s->doors = NULL;
+    grpc_completion_queue_shutdown(s->queue);
+}
+
 static void on_tag(struct tag *tag) {
     struct rpc_call *c = tag->call;
     switch (tag->kind) {
@@ -334,9 +405,8 @@ static void on_tag(struct tag *tag) {
     case TAG_STATUS:
         break;
     case TAG_SHUTDOWN:
-        grpc_server_destroy(tag->server->server);
-        tag->server->server = NULL;
-        grpc_completion_queue_shutdown(tag->server->queue);
+        if (--tag->server->shutting == 0)
+            end_queue(tag->server);
         break;
     }
     free(tag);
@@ -349,8 +419,6 @@ static void on_closed(uv_handle_t *handle) {
     pthread_join(s->drain, NULL);
     grpc_completion_queue_destroy(s->queue);
     s->queue = NULL;
-    if (*s->unix_path)
-        unlink(s->unix_path);
     s->done(s->done_ctx);
 }
 
@@ -372,73 +440,9 @@ static void on_wake(uv_async_t *wake) {
 
 /* ---- server ---- */
 
-/* A socket file that nobody listens on is left over from a crash and removed; a live one belongs to another daemon. */
-static int clear_stale_socket(const char *path, struct err *err) {
-    struct stat st;
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : err_errno(err, errno, "cannot use the socket %s", path);
-    if (!S_ISSOCK(st.st_mode))
-        return err_set(err, ERR_PRECONDITION, "listen.unix %s exists and is no socket; remove it or choose another path", path);
-    if (!str_copy(addr.sun_path, sizeof addr.sun_path, path))
-        return err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int connected = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&addr, sizeof addr);
-    if (fd >= 0)
-        close(fd);
-    if (connected == 0)
-        return err_set(err, ERR_EXISTS, "another daemon serves %s; stop it, or set listen.unix to another path", path);
-    return unlink(path) < 0 && errno != ENOENT ? err_errno(err, errno, "cannot remove the stale socket %s", path) : 0;
-}
+static void on_never_started(uv_handle_t *wake) { rpc_server_free(wake->data); }
 
-static int bind_unix(struct rpc_server *s, grpc_server_credentials *creds, struct err *err) {
-    char address[128];
-    if (!str_copy(s->unix_path, sizeof s->unix_path, s->config.unix_path)) {
-        s->unix_path[0] = '\0';
-        return err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", s->config.unix_path);
-    }
-    int rc = clear_stale_socket(s->unix_path, err);
-    if (rc) {
-        s->unix_path[0] = '\0';
-        return rc;
-    }
-    str_format(address, sizeof address, "unix:%s", s->unix_path);
-    mode_t old = umask(0177);
-    int bound = grpc_server_add_http2_port(s->server, address, creds);
-    umask(old);
-    return bound ? 0
-                 : err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; does its directory exist and may this user write there?",
-                           s->unix_path);
-}
-
-static int bind_all(struct rpc_server *s, struct err *err) {
-    grpc_server_credentials *creds = grpc_insecure_server_credentials_create();
-    int rc = s->config.unix_path ? bind_unix(s, creds, err) : 0;
-    if (!rc && s->config.tcp) {
-        s->port = grpc_server_add_http2_port(s->server, s->config.tcp, creds);
-        if (!s->port)
-            rc = err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; is the port taken?", s->config.tcp);
-    }
-    grpc_server_credentials_release(creds);
-    return rc;
-}
-
-static grpc_server *make_server(void) {
-    static char so_reuseport[] = "grpc.so_reuseport", message[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
-    static char algorithms[] = "grpc.compression_enabled_algorithms_bitset",
-                ping[] = "grpc.http2.min_ping_interval_without_data_ms";
-    static char streams[] = GRPC_ARG_MAX_CONCURRENT_STREAMS, metadata[] = GRPC_ARG_MAX_METADATA_SIZE;
-    grpc_arg args[] = {
-        {.type = GRPC_ARG_INTEGER, .key = so_reuseport, .value.integer = 0},
-        {.type = GRPC_ARG_INTEGER, .key = message, .value.integer = RPC_DATA_BYTES + 64 * 1024},
-        {.type = GRPC_ARG_INTEGER, .key = algorithms, .value.integer = 1},
-        {.type = GRPC_ARG_INTEGER, .key = ping, .value.integer = 10000},
-        {.type = GRPC_ARG_INTEGER, .key = streams, .value.integer = 1024},
-        {.type = GRPC_ARG_INTEGER, .key = metadata, .value.integer = 16 * 1024},
-    };
-    grpc_channel_args all = {sizeof args / sizeof *args, args};
-    return grpc_server_create(&all, NULL);
-}
+static void on_door_opened(void *ctx, struct door *door) { ask_for_call(ctx, door); }
 
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err) {
     struct rpc_server *s = calloc(1, sizeof *s);
@@ -446,29 +450,30 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
         return err_set(err, ERR_EXHAUSTED, "out of memory for the RPC server");
     grpc_init();
     s->config = *config;
+    s->config.doors.max_message = RPC_DATA_BYTES + 64 * 1024;
+    s->config.doors.opened = on_door_opened;
+    s->config.doors.ctx = s;
     s->loop = loop;
     s->queue = grpc_completion_queue_create_for_next(NULL);
-    s->server = make_server();
     pthread_mutex_init(&s->lock, NULL);
-    grpc_server_register_completion_queue(s->server, s->queue, NULL);
-    int rc = bind_all(s, err);
-    if (!rc && uv_async_init(loop, &s->wake, on_wake))
-        rc = err_set(err, ERR_INTERNAL, "cannot wake the loop");
-    if (rc) { /* a server that never started shuts down at once */
-        grpc_server_shutdown_and_notify(s->server, s->queue, NULL);
-        grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-        grpc_server_destroy(s->server);
-        grpc_completion_queue_shutdown(s->queue);
-        grpc_completion_queue_destroy(s->queue);
+    s->wake.data = s;
+    if (uv_async_init(loop, &s->wake, on_wake)) {
         rpc_server_free(s);
+        return err_set(err, ERR_INTERNAL, "cannot wake the loop");
+    }
+    int rc = doors_open(loop, s->queue, &s->config.doors, &s->doors, err);
+    if (rc) {
+        uv_close((uv_handle_t *)&s->wake, on_never_started);
         return rc;
     }
-    s->wake.data = s;
-    grpc_server_start(s->server);
-    ask_for_call(s);
     pthread_create(&s->drain, NULL, drain_main, s);
     *ret = s;
     return 0;
+}
+
+static void *shutdown_tag(void *ctx, struct door *door) {
+    (void)door;
+    return tag_new(ctx, TAG_SHUTDOWN, NULL);
 }
 
 void rpc_server_stop(struct rpc_server *s, void (*done)(void *ctx), void *ctx) {
@@ -477,19 +482,24 @@ void rpc_server_stop(struct rpc_server *s, void (*done)(void *ctx), void *ctx) {
     s->stopping = true;
     s->done = done;
     s->done_ctx = ctx;
-    grpc_server_shutdown_and_notify(s->server, s->queue, tag_new(s, TAG_SHUTDOWN, NULL));
-    grpc_server_cancel_all_calls(s->server);
+    s->shutting = doors_shut(s->doors, shutdown_tag, s);
+    if (!s->shutting)
+        end_queue(s);
 }
 
 void rpc_server_free(struct rpc_server *s) {
     if (!s)
         return;
+    if (s->queue) { /* never started: nothing waits in it */
+        grpc_completion_queue_shutdown(s->queue);
+        grpc_completion_queue_destroy(s->queue);
+    }
     pthread_mutex_destroy(&s->lock);
     free(s);
     grpc_shutdown_blocking();
 }
 
-int rpc_server_port(const struct rpc_server *s) { return s->port; }
+int rpc_server_port(const struct rpc_server *s) { return doors_port(s->doors); }
 
 /* ---- what services use ---- */
 
@@ -497,11 +507,12 @@ void *rpc_context(const struct rpc_call *c) { return c->server->config.ctx; }
 struct arena *rpc_arena(struct rpc_call *c) {
     return &c->arena;
 }
+const struct auth_caller *rpc_caller(const struct rpc_call *c) { return &c->caller; }
 void *rpc_state(const struct rpc_call *c) { return c->state; }
 void rpc_set_state(struct rpc_call *c, void *state) { c->state = state; }
 
 bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
-    if (c->finishing || c->ended)
+    if (!still_admitted(c))
         return true;
     struct answer *a = calloc(1, sizeof *a);
     if (!a)

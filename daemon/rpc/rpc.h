@@ -1,4 +1,4 @@
-/* rpc: a gRPC server on the libuv loop; the one file of the daemon that knows grpc.
+/* rpc: gRPC calls on the libuv loop; with doors.c and tls.c, the only files of the daemon that know grpc.
  * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
  * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
  * Bounded: message sizes per method, RPC_SEND_MAX queued answers per call (a producer is told when there is room again). */
@@ -10,7 +10,8 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "trust/token.h"
+#include "daemon/rpc/auth.h"
+#include "daemon/rpc/doors.h"
 
 struct rpc_server;
 struct rpc_call;
@@ -35,8 +36,8 @@ struct rpc_method {
 };
 
 struct rpc_config {
-    const char *unix_path; /* or NULL; made with mode 0600 */
-    const char *tcp;       /* "127.0.0.1:PORT", or NULL */
+    struct doors_config doors; /* the listeners; max_message, opened and ctx are filled in */
+    struct auth *auth;         /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
     void *ctx; /* rpc_context() of every call */
@@ -53,6 +54,8 @@ int rpc_server_port(const struct rpc_server *server); /* TCP port bound, 0 = non
 
 void *rpc_context(const struct rpc_call *call);
 struct arena *rpc_arena(struct rpc_call *call);
+/* Who calls; known from the first message on. */
+const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);
 void rpc_set_state(struct rpc_call *call, void *state);
 /* Queue one answer. False when the queue is full afterwards: stop until `writable`. Ignored after the end. */

@@ -13,7 +13,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 
-enum { FILE_MAX = 1 << 20, LINE_WORDS = 5, FORBIDDEN_MODE = 0027 };
+enum { FILE_MAX = 1 << 20, LINE_WORDS = 5, FORBIDDEN_MODE = 0027, DAY_S = 24 * 3600 };
 
 struct tokens {
     struct token *items;
@@ -85,16 +85,27 @@ int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct 
     return rc;
 }
 
-/* "until=YYYY-MM-DD": the token is valid through that day (UTC). */
-static bool read_until(const char *word, int64_t *ret_ms) {
+/* The first moment after the day "YYYY-MM-DD" (UTC). */
+static bool read_day(const char *text, int64_t *ret_ms) {
     struct tm day = {0};
-    if (!str_starts(word, "until="))
-        return false;
-    const char *end = strptime(word + strlen("until="), "%Y-%m-%d", &day);
+    const char *end = strptime(text, "%Y-%m-%d", &day);
     if (!end || *end)
         return false;
-    *ret_ms = ((int64_t)timegm(&day) + 24 * 3600) * 1000;
+    *ret_ms = ((int64_t)timegm(&day) + DAY_S) * 1000;
     return true;
+}
+
+static bool read_until(const char *word, int64_t *ret_ms) {
+    return str_starts(word, "until=") && read_day(word + strlen("until="), ret_ms);
+}
+
+int token_check_request(const struct token_request *r, struct err *err) {
+    int64_t until_ms;
+    if (!role_parse(r->role))
+        return err_set(err, ERR_INVALID, "there is no role '%.40s'; expected read, stream, submit or admin", r->role);
+    if (r->until && !read_day(r->until, &until_ms))
+        return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
+    return token_check_name(r->name, err);
 }
 
 static int read_line(char *line, const char *path, int number, struct token *ret, struct err *err) {

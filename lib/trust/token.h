@@ -48,5 +48,10 @@ int token_digest(const void *text, size_t len, unsigned char ret[TOKEN_DIGEST], 
 int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct err *err);
 /* INVALID with what is allowed, unless the text may be a token's name. */
 int token_check_name(const char *name, struct err *err);
+/* What a line of the file is made of; until: "YYYY-MM-DD", the last day, or NULL. */
+struct token_request {
+    const char *role, *name, *until;
+};
+int token_check_request(const struct token_request *request, struct err *err);
 
 #endif

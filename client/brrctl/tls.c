@@ -1,0 +1,376 @@
+/* tls init|renew|token|revoke|client DIR: a laboratory's own certificate authority, certificates and tokens. Runs here, without a
+ * daemon. Keys and tokens are made with mode 0600; a token is shown once, and only its SHA-256 is kept. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "trust/certificate.h"
+#include "trust/token.h"
+
+enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 256, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
+
+/* ---- files ---- */
+
+static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
+    char path[PATH_SIZE];
+    mode_t before = umask(0077); /* never readable by others, not even while it is written */
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    if (!rc)
+        rc = fsio_write_atomic(path, text, strlen(text), err);
+    umask(before);
+    if (!rc && chmod(path, mode) < 0)
+        rc = err_errno(err, errno, "cannot set the mode of %s", path);
+    return rc;
+}
+
+static int get(const char *dir, const char *name, char **ret, struct err *err) {
+    char path[PATH_SIZE];
+    size_t len;
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    return rc ? rc : fsio_read(path, TEXT_MAX, ret, &len, err);
+}
+
+static int put_pair(const char *dir, const char *name, const struct certificate_pair *pair, struct err *err) {
+    char file[TOKEN_NAME_SIZE + 8];
+    str_format(file, sizeof file, "%s.key", name);
+    int rc = put(dir, file, pair->key, SECRET_MODE, err);
+    str_format(file, sizeof file, "%s.crt", name);
+    return rc ? rc : put(dir, file, pair->certificate, PUBLIC_MODE, err);
+}
+
+/* The CA of the directory, for certificates that it is to issue. */
+static int get_authority(const char *dir, struct certificate_pair *ret, struct err *err) {
+    struct certificate_pair ca = {0};
+    int rc = get(dir, "ca.crt", &ca.certificate, err);
+    if (!rc)
+        rc = get(dir, "ca.key", &ca.key, err);
+    if (rc) {
+        certificate_pair_done(&ca);
+        return err_wrap(err, "%s has no certificate authority; `brrctl tls init %s` makes one", dir, dir);
+    }
+    *ret = ca;
+    return 0;
+}
+
+/* ---- the file of tokens ---- */
+
+/* Adds a line by one write at the end: owner and mode of the file stay, and lines of two callers do not mix. */
+static int append_line(const char *dir, const char *line, struct err *err) {
+    char path[PATH_SIZE], last = '\n', text[LINE_SIZE + 2];
+    struct stat st;
+    int rc = fsio_join(path, sizeof path, dir, "tokens", err);
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "%s does not exist; `brrctl tls init %s` makes it", path, dir)
+                               : err_errno(err, errno, "cannot open %s", path);
+    if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
+        rc = err_errno(err, errno, "cannot read %s", path);
+    str_format(text, sizeof text, "%s%s", last == '\n' ? "" : "\n", line);
+    ssize_t n = rc ? 0 : write(fd, text, strlen(text));
+    if (!rc && (n != (ssize_t)strlen(text) || fsync(fd) < 0))
+        rc = err_errno(err, n >= 0 && n < (ssize_t)strlen(text) ? ENOSPC : errno, "cannot write %s", path);
+    if (close(fd) < 0 && !rc)
+        rc = err_errno(err, errno, "cannot write %s", path);
+    return rc;
+}
+
+/* A new token, and the file's line about it. */
+static int make_token(const struct token_request *request, char ret_token[TOKEN_SIZE], char ret_line[LINE_SIZE], struct err *err) {
+    char hex[TOKEN_HEX_SIZE];
+    int rc = token_check_request(request, err);
+    if (!rc)
+        rc = token_make(ret_token, hex, err);
+    if (!rc)
+        str_format(ret_line, LINE_SIZE, "%s %s %s%s%s\n", request->role, request->name, hex, request->until ? " until=" : "",
+                   request->until ? request->until : "");
+    return rc;
+}
+
+/* The text with the role of every line of this name replaced by `revoked`; gives the number of those lines. */
+static int revoke_lines(const char *text, const char *name, struct str *ret) {
+    int n = 0;
+    while (*text) {
+        size_t len = strcspn(text, "\n"), role = strspn(text, " \t"), word = strcspn(text + role, " \t\n");
+        size_t at = role + word + strspn(text + role + word, " \t");
+        size_t named = at < len ? strcspn(text + at, " \t\n") : 0;
+        bool one = text[role] != '#' && named == strlen(name) && !strncmp(text + at, name, named);
+        if (one)
+            str_puts(ret, "revoked ");
+        str_append(ret, text + (one ? at : 0), len - (one ? at : 0));
+        str_puts(ret, "\n");
+        text += len + (text[len] == '\n');
+        n += one;
+    }
+    return n;
+}
+
+/* ---- init and renew ---- */
+
+static int refuse_existing(const char *dir, struct err *err) {
+    static const char *const files[] = {"ca.crt", "ca.key", "server.crt", "server.key", "tokens", "admin.token"};
+    char path[PATH_SIZE];
+    int rc = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !rc; i++) {
+        rc = fsio_join(path, sizeof path, dir, files[i], err);
+        if (!rc && fsio_exists(path))
+            rc = err_set(err, ERR_EXISTS,
+                         "%s exists already; choose another directory, or `brrctl tls renew %s` for a new server certificate", path,
+                         dir);
+    }
+    return rc;
+}
+
+struct hosts {
+    const char *names[MAX_HOSTS];
+    size_t count;
+    char machine[256];
+};
+
+/* Those of --host; else localhost, 127.0.0.1 and this machine's name. */
+static void choose_hosts(const struct arguments *o, struct hosts *ret) {
+    *ret = (struct hosts){0};
+    for (int i = 0; i < o->n_set && i < MAX_HOSTS; i++)
+        ret->names[ret->count++] = o->set[i];
+    if (ret->count)
+        return;
+    ret->names[ret->count++] = "localhost";
+    ret->names[ret->count++] = "127.0.0.1";
+    if (!gethostname(ret->machine, sizeof ret->machine - 1) && *ret->machine && strcmp(ret->machine, "localhost"))
+        ret->names[ret->count++] = ret->machine;
+}
+
+static int issue_server(const char *dir, const struct certificate_pair *ca, const struct hosts *hosts, struct err *err) {
+    const struct certificate_request request = {
+        .name = "brrd", .hosts = hosts->names, .n_hosts = hosts->count, .days = CERTIFICATE_DAYS};
+    struct certificate_pair server;
+    int rc = certificate_issue(ca, &request, &server, err);
+    if (rc)
+        return rc;
+    rc = put_pair(dir, "server", &server, err);
+    certificate_pair_done(&server);
+    return rc;
+}
+
+static int put_first_token(const char *dir, struct err *err) {
+    const struct token_request request = {.role = "admin", .name = "admin"};
+    char token[TOKEN_SIZE], line[LINE_SIZE], text[TOKEN_SIZE + 2] = "";
+    int rc = make_token(&request, token, line, err);
+    if (rc)
+        return rc;
+    str_format(text, sizeof text, "%s\n", token);
+    rc = put(dir, "tokens", line, SECRET_MODE, err);
+    if (!rc)
+        rc = put(dir, "admin.token", text, SECRET_MODE, err);
+    explicit_bzero(token, sizeof token);
+    explicit_bzero(text, sizeof text);
+    return rc;
+}
+
+static int init(const char *dir, const struct hosts *hosts, struct err *err) {
+    struct certificate_pair ca = {0};
+    char name[64], machine[48] = "";
+    if (gethostname(machine, sizeof machine - 1))
+        machine[0] = '\0';
+    str_format(name, sizeof name, "brrd CA %s", machine);
+    int rc = refuse_existing(dir, err);
+    if (!rc)
+        rc = certificate_make_authority(name, &ca, err);
+    if (!rc)
+        rc = fsio_mkdirs(dir, err);
+    if (!rc)
+        rc = issue_server(dir, &ca, hosts, err);
+    if (!rc)
+        rc = put_first_token(dir, err);
+    if (!rc)
+        rc = put_pair(dir, "ca", &ca, err);
+    certificate_pair_done(&ca);
+    return rc;
+}
+
+static void print_server(const struct arguments *o, const struct hosts *hosts) {
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "directory", o->args[1]);
+        json_begin_array(w, "hosts");
+        for (size_t i = 0; i < hosts->count; i++)
+            json_put_str(w, NULL, hosts->names[i]);
+        json_end(w, ']');
+        json_put_i64(w, "days", CERTIFICATE_DAYS);
+        output_end(&out);
+        return;
+    }
+    printf("server.crt, server.key  for");
+    for (size_t i = 0; i < hosts->count; i++)
+        printf(" %s", hosts->names[i]);
+    printf(", valid for %d days\n", CERTIFICATE_DAYS);
+}
+
+static void print_next_steps(const char *dir) {
+    char full[PATH_SIZE];
+    if (fsio_absolute(full, sizeof full, dir, NULL))
+        str_copy(full, sizeof full, dir);
+    printf("ca.crt                  what clients need: --tls-ca\n"
+           "ca.key                  makes further certificates: keep it to yourself\n"
+           "tokens                  auth.tokens_file of the daemon: digests only\n"
+           "admin.token             one token of the role admin: --token-file\n"
+           "\n"
+           "daemon.yaml: listen: { tcp: \"0.0.0.0:7443\" }\n"
+           "             tls: { cert: %s/server.crt, key: %s/server.key }\n"
+           "             auth: { tokens_file: %s/tokens }\n",
+           full, full, full);
+}
+
+static int run_init(const struct arguments *o, struct err *err) {
+    struct hosts hosts;
+    choose_hosts(o, &hosts);
+    int rc = init(o->args[1], &hosts, err);
+    if (rc)
+        return rc;
+    print_server(o, &hosts);
+    if (!o->json)
+        print_next_steps(o->args[1]);
+    return 0;
+}
+
+static int run_renew(const struct arguments *o, struct err *err) {
+    struct hosts hosts;
+    struct certificate_pair ca;
+    choose_hosts(o, &hosts);
+    int rc = get_authority(o->args[1], &ca, err);
+    if (rc)
+        return rc;
+    rc = issue_server(o->args[1], &ca, &hosts, err);
+    certificate_pair_done(&ca);
+    if (!rc)
+        print_server(o, &hosts);
+    return rc;
+}
+
+/* ---- token, revoke, client ---- */
+
+static int need(const char *value, const char *verb, const char *option, struct err *err) {
+    return value ? 0 : err_set(err, ERR_INVALID, "tls %s needs %s", verb, option);
+}
+
+static int run_token(const struct arguments *o, struct err *err) {
+    const struct token_request request = {.role = o->role, .name = o->name, .until = o->until};
+    char token[TOKEN_SIZE], line[LINE_SIZE];
+    int rc = need(o->role, "token", "--role read|stream|submit|admin", err);
+    if (!rc)
+        rc = need(o->name, "token", "--name NAME", err);
+    if (!rc)
+        rc = make_token(&request, token, line, err);
+    if (!rc)
+        rc = append_line(o->args[1], line, err);
+    if (rc)
+        return rc;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "name", o->name);
+        json_put_str(w, "role", o->role);
+        json_put_str(w, "token", token);
+        output_end(&out);
+    } else {
+        puts(token);
+    }
+    explicit_bzero(token, sizeof token);
+    return 0;
+}
+
+/* The new text takes the file's place, with its mode, owner and group. */
+static int replace_tokens(const char *dir, const char *text, struct err *err) {
+    char path[PATH_SIZE];
+    struct stat st;
+    int rc = fsio_join(path, sizeof path, dir, "tokens", err);
+    if (!rc && stat(path, &st) < 0)
+        rc = err_errno(err, errno, "cannot open %s", path);
+    if (!rc)
+        rc = put(dir, "tokens", text, st.st_mode & 0777, err);
+    if (!rc && chown(path, st.st_uid, st.st_gid) < 0)
+        rc = err_errno(err, errno, "%s was changed, but its owner and group could not be kept; run this as root", path);
+    return rc;
+}
+
+static int run_revoke(const struct arguments *o, struct err *err) {
+    char *text = NULL;
+    struct str changed;
+    int rc = need(o->name, "revoke", "--name NAME", err);
+    if (!rc)
+        rc = get(o->args[1], "tokens", &text, err);
+    if (rc)
+        return rc;
+    str_init(&changed, 2 * TEXT_MAX);
+    int n = revoke_lines(text, o->name, &changed);
+    if (!n)
+        rc = err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], o->name);
+    else if (!str_ok(&changed))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
+    else
+        rc = replace_tokens(o->args[1], str_cstr(&changed), err);
+    if (!rc && o->json) {
+        struct output out;
+        json_put_i64(output_begin(&out), "revoked", n);
+        output_end(&out);
+    } else if (!rc) {
+        printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", o->name,
+               n == 1 ? "it" : "them");
+    }
+    str_done(&changed);
+    free(text);
+    return rc;
+}
+
+static int run_client(const struct arguments *o, struct err *err) {
+    struct certificate_pair ca, pair;
+    int rc = need(o->name, "client", "--name NAME", err);
+    if (!rc)
+        rc = token_check_name(o->name, err); /* it names files */
+    if (!rc && (!strcmp(o->name, "ca") || !strcmp(o->name, "server") || o->name[0] == '.'))
+        rc = err_set(err, ERR_INVALID, "'%s' cannot name a client: %s.key has another meaning here", o->name, o->name);
+    if (!rc)
+        rc = get_authority(o->args[1], &ca, err);
+    if (rc)
+        return rc;
+    const struct certificate_request request = {.name = o->name, .days = CERTIFICATE_DAYS};
+    rc = certificate_issue(&ca, &request, &pair, err);
+    certificate_pair_done(&ca);
+    if (rc)
+        return rc;
+    rc = put_pair(o->args[1], o->name, &pair, err);
+    certificate_pair_done(&pair);
+    if (!rc && o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "name", o->name);
+        json_put_i64(w, "days", CERTIFICATE_DAYS);
+        output_end(&out);
+    } else if (!rc) {
+        printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", o->name, o->name, CERTIFICATE_DAYS);
+    }
+    return rc;
+}
+
+int cmd_tls(const struct arguments *o) {
+    static const struct {
+        const char *name;
+        int (*run)(const struct arguments *o, struct err *err);
+    } verbs[] = {{"init", run_init}, {"renew", run_renew}, {"token", run_token}, {"revoke", run_revoke}, {"client", run_client}};
+    struct err err = {0};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (!strcmp(o->args[0], verbs[i].name))
+            return verbs[i].run(o, &err) ? brrctl_fail(&err) : 0;
+    fprintf(stderr, "brrctl: there is no `tls %s`; expected init, renew, token, revoke or client\n", o->args[0]);
+    return EXIT_USAGE;
+}

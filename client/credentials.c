@@ -1,0 +1,105 @@
+#include "client/credentials.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/conn.h"
+
+enum { PEM_MAX = 1 << 20, TOKEN_MAX = 4096, SECRET_FORBIDDEN = 0077 };
+
+/* The option, else the environment's value; NULL for an empty one. */
+static const char *choose(const char *option, const char *environment) {
+    const char *value = option ? option : environment;
+    return value && *value ? value : NULL;
+}
+
+static int keep(struct brr_error *ret, const struct err *err) {
+    char text[800];
+    return conn_error(ret, err->code, "%s", err_text(err, text, sizeof text));
+}
+
+static int read_text(const char *path, unsigned forbidden, char **ret, struct brr_error *ret_err) {
+    struct err err = {0};
+    size_t len;
+    int rc = fsio_check_mode(path, forbidden, &err);
+    if (!rc)
+        rc = fsio_read(path, PEM_MAX, ret, &len, &err);
+    return rc ? keep(ret_err, &err) : 0;
+}
+
+static void wipe(char *text) {
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+/* One token, blanks around it ignored. */
+static int read_token(const char *path, char **ret, struct brr_error *err) {
+    char *text = NULL;
+    int rc = read_text(path, SECRET_FORBIDDEN, &text, err);
+    if (rc)
+        return rc;
+    char *begin = text + strspn(text, " \t\r\n");
+    size_t len = strcspn(begin, " \t\r\n");
+    bool fine = len > 0 && len < TOKEN_MAX && !begin[len + strspn(begin + len, " \t\r\n")];
+    for (size_t i = 0; i < len && fine; i++)
+        fine = isgraph((unsigned char)begin[i]);
+    begin[len] = '\0';
+    size_t size = len + sizeof "Bearer ";
+    char *bearer = fine ? malloc(size) : NULL;
+    if (bearer)
+        str_format(bearer, size, "Bearer %s", begin);
+    wipe(text);
+    if (!fine)
+        return conn_error(err, BRR_INVALID, "%s holds no token; expected one word of printable characters", path);
+    if (!bearer)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a token");
+    *ret = bearer;
+    return 0;
+}
+
+static bool this_machine(const char *endpoint) {
+    return str_starts(endpoint, "unix:") || str_starts(endpoint, "127.") || str_starts(endpoint, "localhost:") ||
+           str_starts(endpoint, "[::1]:");
+}
+
+int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct brr_error *err) {
+    const bool local = str_starts(endpoint, "unix:");
+    const char *ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")), *token = choose(o->token_file, getenv("BRR_TOKEN_FILE"));
+    const char *cert = local ? NULL : choose(o->tls_cert, getenv("BRR_TLS_CERT")), *key = local ? NULL : choose(o->tls_key, getenv("BRR_TLS_KEY"));
+    struct credentials c = {0};
+    int rc = 0;
+    if (!cert != !key)
+        rc = conn_error(err, BRR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
+    else if (cert && !ca)
+        rc = conn_error(err, BRR_INVALID, "a client certificate needs TLS: give the daemon's CA with --tls-ca (BRR_TLS_CA)");
+    else if (token && !ca && !this_machine(endpoint))
+        rc = conn_error(err, BRR_INVALID,
+                        "the token would travel to %s in the clear; give the daemon's CA with --tls-ca (BRR_TLS_CA)", endpoint);
+    if (!rc && ca)
+        rc = read_text(ca, 0, &c.ca, err);
+    if (!rc && cert)
+        rc = read_text(cert, 0, &c.certificate, err);
+    if (!rc && key)
+        rc = read_text(key, SECRET_FORBIDDEN, &c.key, err);
+    if (!rc && token)
+        rc = read_token(token, &c.bearer, err);
+    if (rc) {
+        credentials_done(&c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void credentials_done(struct credentials *c) {
+    free(c->ca);
+    free(c->certificate);
+    wipe(c->key);
+    wipe(c->bearer);
+    *c = (struct credentials){0};
+}

@@ -1,0 +1,295 @@
+#include "daemon/rpc/auth.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+
+enum { CA_MAX = 1 << 20, LINES_A_SECOND = 10 };
+
+struct auth {
+    struct auth_config config;
+    pthread_rwlock_t lock; /* the tables and their generation */
+    struct tokens *tokens;
+    struct authorities *authorities;
+    uint64_t generation;
+    uint64_t stamps[2]; /* of the files, as they were read; loop thread */
+    pthread_mutex_t flood_lock;
+    int64_t second, lines, unsaid; /* refusals of the present second: written, and left out */
+};
+
+/* ---- files ---- */
+
+static int read_authorities(const char *path, struct authorities **ret, struct err *err) {
+    char *pem = NULL;
+    size_t len;
+    int rc = fsio_read(path, CA_MAX, &pem, &len, err);
+    if (!rc && (rc = authorities_read(pem, ret, err)))
+        err_wrap(err, "tls.client_ca %s cannot be used", path);
+    free(pem);
+    return rc;
+}
+
+static void stamp(const struct auth *a, uint64_t ret[2]) {
+    ret[0] = a->config.tokens_file ? fsio_stamp(a->config.tokens_file) : 0;
+    ret[1] = a->config.client_ca ? fsio_stamp(a->config.client_ca) : 0;
+}
+
+bool auth_changed(const struct auth *a) {
+    uint64_t now[2];
+    stamp(a, now);
+    return memcmp(now, a->stamps, sizeof now) != 0;
+}
+
+int auth_reload(struct auth *a, struct err *err) {
+    struct tokens *tokens = NULL, *old_tokens;
+    struct authorities *authorities = NULL, *old_authorities;
+    stamp(a, a->stamps); /* before reading: a change meanwhile is seen by the next look */
+    int rc = a->config.tokens_file ? tokens_read(a->config.tokens_file, a->tokens, &tokens, err) : 0;
+    if (!rc && a->config.client_ca)
+        rc = read_authorities(a->config.client_ca, &authorities, err);
+    if (rc) {
+        tokens_free(tokens);
+        return rc;
+    }
+    pthread_rwlock_wrlock(&a->lock);
+    old_tokens = a->tokens;
+    old_authorities = a->authorities;
+    a->tokens = tokens;
+    a->authorities = authorities;
+    a->generation++;
+    pthread_rwlock_unlock(&a->lock);
+    tokens_free(old_tokens);
+    authorities_free(old_authorities);
+    return 0;
+}
+
+int auth_new(const struct auth_config *config, struct auth **ret, struct err *err) {
+    static const char *const reasons[] = {"token_missing",       "token_malformed",        "token_unknown",
+                                          "token_revoked",       "token_expired",          "certificate_missing",
+                                          "certificate_expired", "certificate_foreign_ca", "certificate_invalid",
+                                          "role_too_small",      "tls_handshake"};
+    struct auth *a = calloc(1, sizeof *a);
+    if (!a)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the table of callers");
+    a->config = *config;
+    pthread_rwlock_init(&a->lock, NULL);
+    pthread_mutex_init(&a->flood_lock, NULL);
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        metrics_series(config->metrics, "brrd_auth_failures_total", reasons[i]);
+    int rc = auth_reload(a, err);
+    if (rc) {
+        auth_free(a);
+        return rc;
+    }
+    *ret = a;
+    return 0;
+}
+
+void auth_free(struct auth *a) {
+    if (!a)
+        return;
+    tokens_free(a->tokens);
+    authorities_free(a->authorities);
+    pthread_rwlock_destroy(&a->lock);
+    pthread_mutex_destroy(&a->flood_lock);
+    free(a);
+}
+
+bool auth_has_tokens(const struct auth *a) { return a->config.tokens_file != NULL; }
+
+/* ---- who ---- */
+
+static bool refuse(struct auth_refusal *ret, int code, const char *reason, const char *text) {
+    *ret = (struct auth_refusal){.reason = reason};
+    err_set(&ret->err, code, "%s", text);
+    return false;
+}
+
+static bool missing(const struct auth *a, struct auth_refusal *ret) {
+    return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MISSING",
+                  auth_has_tokens(a) ? "the call carries no token; send `authorization: Bearer TOKEN` (brrctl --token-file FILE or "
+                                       "BRR_TOKEN_FILE)"
+                                     : "this user may not use the socket, and no tokens are configured; join listen.unix_group, or "
+                                       "set auth.tokens_file");
+}
+
+/* The token's text in "Bearer TOKEN"; NULL when the header has another form. */
+static const char *bearer(const struct auth_request *r, size_t *ret_len) {
+    static const char scheme[] = "Bearer ";
+    size_t skip = strlen(scheme), len = r->authorization_len;
+    if (len <= skip || strncasecmp(r->authorization, scheme, skip) != 0)
+        return NULL;
+    while (skip < len && r->authorization[skip] == ' ')
+        skip++;
+    while (len > skip && isspace((unsigned char)r->authorization[len - 1]))
+        len--;
+    *ret_len = len - skip;
+    return *ret_len ? r->authorization + skip : NULL;
+}
+
+/* The caller's token by its digest. */
+static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
+    struct token found = {0};
+    pthread_rwlock_rdlock(&a->lock);
+    enum token_verdict verdict = a->tokens ? tokens_find(a->tokens, c->digest, clock_wall_ms(), &found) : TOKEN_UNKNOWN;
+    c->generation = a->generation;
+    pthread_rwlock_unlock(&a->lock);
+    if (verdict != TOKEN_UNKNOWN)
+        str_format(c->name, sizeof c->name, "token:%s", found.name);
+    switch (verdict) {
+    case TOKEN_VALID:
+        c->role = found.role;
+        return true;
+    case TOKEN_REVOKED:
+        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_REVOKED", "the token was revoked; ask the administrator for another one");
+    case TOKEN_EXPIRED:
+        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_EXPIRED", "the token has expired; ask the administrator for another one");
+    default:
+        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_UNKNOWN",
+                      "the daemon does not know this token; is it of another daemon, or cut short?");
+    }
+}
+
+static bool identify_by_token(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
+    size_t len = 0;
+    const char *token = bearer(r, &len);
+    if (!token)
+        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MALFORMED",
+                      "the metadata `authorization` has another form than `Bearer TOKEN`");
+    c->has_token = true;
+    c->own = false; /* the token is the identity */
+    if (token_digest(token, len, c->digest, &ret->err)) {
+        ret->reason = "INTERNAL";
+        return false;
+    }
+    return check_token(a, c, ret);
+}
+
+static bool check_certificate(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
+    char name[CERTIFICATE_NAME_SIZE] = "";
+    const char *why = "";
+    if (!r->chain || !r->chain_len)
+        return refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_MISSING",
+                      "this daemon asks for a client certificate; give --tls-cert and --tls-key");
+    pthread_rwlock_rdlock(&a->lock);
+    enum certificate_verdict verdict =
+        a->authorities ? authorities_verify(a->authorities, r->chain, r->chain_len, name, &why) : CERTIFICATE_INVALID;
+    pthread_rwlock_unlock(&a->lock);
+    for (char *p = name; *p; p++) /* the client's own words, for log fields */
+        *p = isgraph((unsigned char)*p) && *p != '"' && *p != '=' && *p != '\\' ? *p : '_';
+    str_format(c->name, sizeof c->name, "certificate:%s", name);
+    switch (verdict) {
+    case CERTIFICATE_VALID:
+        return true;
+    case CERTIFICATE_EXPIRED:
+        return refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_EXPIRED",
+                      "the client certificate has expired; `brrctl tls client DIR --name NAME` makes another one");
+    case CERTIFICATE_FOREIGN_CA:
+        return refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_FOREIGN_CA",
+                      "the client certificate comes from a CA that tls.client_ca does not list");
+    default:
+        refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_INVALID", "the client certificate cannot be used");
+        str_copy(ret->err.cause, sizeof ret->err.cause, why);
+        return false;
+    }
+}
+
+bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_caller *ret, struct auth_refusal *ret_refusal) {
+    char certificate[CERTIFICATE_NAME_SIZE + 16] = "";
+    *ret = (struct auth_caller){.listener = r->door->listener, .role = r->door->role, .own = r->door->own};
+    if (!strcmp(r->door->listener, "unix"))
+        str_format(ret->name, sizeof ret->name, "uid:%u", r->door->uid);
+    else
+        str_copy(ret->name, sizeof ret->name, ret->role ? "local" : "unknown");
+    if (r->door->certificate) {
+        if (!check_certificate(a, r, ret, ret_refusal))
+            return false;
+        str_format(certificate, sizeof certificate, ",%s", ret->name);
+    }
+    if (r->authorization && (auth_has_tokens(a) || !ret->role)) {
+        if (!auth_has_tokens(a))
+            return missing(a, ret_refusal);
+        if (!identify_by_token(a, r, ret, ret_refusal))
+            return false;
+    } else if (!ret->role) {
+        return missing(a, ret_refusal);
+    }
+    size_t len = strlen(ret->name);
+    if (ret->has_token)
+        str_copy(ret->name + len, sizeof ret->name - len, certificate);
+    return true;
+}
+
+bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
+    if (!c->has_token)
+        return true;
+    pthread_rwlock_rdlock(&a->lock);
+    bool same = c->generation == a->generation;
+    pthread_rwlock_unlock(&a->lock);
+    return same || check_token(a, c, ret);
+}
+
+bool auth_permits(const struct auth_caller *c, enum role needed, const char *method, struct auth_refusal *ret) {
+    if (c->role >= needed)
+        return true;
+    *ret = (struct auth_refusal){.reason = "ROLE_TOO_SMALL"};
+    err_set(&ret->err, ERR_DENIED, "%s needs the role %s; %s has the role %s", method, role_name(needed), c->name,
+            role_name(c->role));
+    return false;
+}
+
+/* ---- records ---- */
+
+/* Whether this second has room for another line; then how many were left out before it. */
+static bool line_allowed(struct auth *a, long long *ret_unsaid) {
+    int64_t second = clock_ms() / 1000;
+    pthread_mutex_lock(&a->flood_lock);
+    if (second != a->second) {
+        a->second = second;
+        a->lines = 0;
+    }
+    bool allowed = a->lines < LINES_A_SECOND;
+    *ret_unsaid = a->unsaid;
+    a->lines += allowed;
+    a->unsaid = allowed ? 0 : a->unsaid + 1;
+    pthread_mutex_unlock(&a->flood_lock);
+    return allowed;
+}
+
+static void count(struct auth *a, const char *reason) {
+    char label[48] = "";
+    str_copy(label, sizeof label, reason);
+    for (char *p = label; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    metric_add(metrics_series(a->config.metrics, "brrd_auth_failures_total", label), 1);
+}
+
+void auth_count_refusal(struct auth *a, const struct auth_door *door, const struct auth_caller *caller, const char *method,
+                        const struct auth_refusal *refusal) {
+    long long unsaid;
+    count(a, refusal->reason);
+    if (line_allowed(a, &unsaid))
+        log_warn("caller refused", "reason=%s principal=%s role=%s listener=%s method=%s unsaid=%lld cause=\"%s\"", refusal->reason,
+                 caller && *caller->name ? caller->name : "unknown", role_name(caller ? caller->role : ROLE_NONE), door->listener,
+                 method, unsaid, refusal->err.cause);
+}
+
+void auth_count_failure(struct auth *a, const char *reason, const char *detail) {
+    long long unsaid;
+    count(a, reason);
+    if (line_allowed(a, &unsaid))
+        log_warn("connection refused", "reason=%s unsaid=%lld cause=\"%s\"", reason, unsaid, detail);
+}
+
+void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, double seconds) {
+    log_write(needed > ROLE_READ ? LOG_INFO : LOG_DEBUG, "audit",
+              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f", caller->name, role_name(caller->role),
+              caller->listener, method, outcome, seconds);
+}

@@ -1,0 +1,167 @@
+#include "daemon/rpc/doors.h"
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/rpc/unix_door.h"
+
+/* A connection without a call ends after IDLE_MS; one that never gets as far as its first frame after HANDSHAKE_MS. */
+enum { HANDSHAKE_MS = 10 * 1000, IDLE_MS = 10 * 60 * 1000, ALIVE_MS = 60 * 1000, PING_FLOOR_MS = 10 * 1000 };
+enum { MAX_STREAMS = 1024, MAX_METADATA = 16 * 1024 };
+
+struct doors {
+    struct doors_config config;
+    grpc_completion_queue *queue;
+    grpc_server_credentials *plain;
+    struct unix_door *unix_door;
+    struct door *all[DOORS_MAX];
+    int count, port;
+    bool shut;
+};
+
+static grpc_server *make_server(int max_message) {
+    static char so_reuseport[] = "grpc.so_reuseport", message[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;
+    static char algorithms[] = "grpc.compression_enabled_algorithms_bitset",
+                ping[] = "grpc.http2.min_ping_interval_without_data_ms";
+    static char streams[] = GRPC_ARG_MAX_CONCURRENT_STREAMS, metadata[] = GRPC_ARG_MAX_METADATA_SIZE;
+    static char idle[] = GRPC_ARG_MAX_CONNECTION_IDLE_MS, alive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
+                handshake[] = GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS;
+    grpc_arg args[] = {
+        {.type = GRPC_ARG_INTEGER, .key = so_reuseport, .value.integer = 0},
+        {.type = GRPC_ARG_INTEGER, .key = message, .value.integer = max_message},
+        {.type = GRPC_ARG_INTEGER, .key = algorithms, .value.integer = 1},
+        {.type = GRPC_ARG_INTEGER, .key = ping, .value.integer = PING_FLOOR_MS},
+        {.type = GRPC_ARG_INTEGER, .key = streams, .value.integer = MAX_STREAMS},
+        {.type = GRPC_ARG_INTEGER, .key = metadata, .value.integer = MAX_METADATA},
+        {.type = GRPC_ARG_INTEGER, .key = idle, .value.integer = IDLE_MS},
+        {.type = GRPC_ARG_INTEGER, .key = alive, .value.integer = ALIVE_MS},
+        {.type = GRPC_ARG_INTEGER, .key = handshake, .value.integer = HANDSHAKE_MS},
+    };
+    grpc_channel_args all = {sizeof args / sizeof *args, args};
+    return grpc_server_create(&all, NULL);
+}
+
+/* Not started yet. NULL when there is no room. */
+static struct door *add_door(struct doors *d, const struct auth_door *who) {
+    struct door *door = d->count < DOORS_MAX ? calloc(1, sizeof *door) : NULL;
+    if (!door)
+        return NULL;
+    door->who = *who;
+    door->server = make_server(d->config.max_message);
+    grpc_server_register_completion_queue(door->server, d->queue, NULL);
+    return d->all[d->count++] = door;
+}
+
+static void begin(struct doors *d, struct door *door) {
+    grpc_server_start(door->server);
+    d->config.opened(d->config.ctx, door);
+}
+
+static struct door *door_of(struct doors *d, const struct unix_peer *peer) {
+    for (int i = 0; i < d->count; i++) {
+        const struct auth_door *who = &d->all[i]->who;
+        if (!strcmp(who->listener, "unix") && who->uid == peer->uid && who->role == peer->role)
+            return d->all[i];
+    }
+    struct door *door =
+        add_door(d, &(struct auth_door){.listener = "unix", .uid = peer->uid, .role = peer->role, .own = peer->own});
+    if (door)
+        begin(d, door);
+    return door;
+}
+
+static void on_connected(void *ctx, int fd, const struct unix_peer *peer) {
+    struct doors *d = ctx;
+    struct door *door = d->shut ? NULL : door_of(d, peer);
+    if (door) {
+        grpc_server_add_channel_from_fd(door->server, fd, d->plain);
+        return;
+    }
+    if (!d->shut)
+        log_error("a connection was turned away: more users than doors", "listener=unix uid=%u max=%d", peer->uid, DOORS_MAX);
+    close(fd);
+}
+
+static int open_tcp(struct doors *d, struct err *err) {
+    const struct doors_config *c = &d->config;
+    struct door *door = add_door(d, &(struct auth_door){.listener = "tcp", .role = c->tcp_role, .certificate = c->certificate});
+    if (!door)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", c->tcp);
+    grpc_server_credentials *creds = c->tls ? tls_credentials(c->tls) : d->plain;
+    d->port = creds ? grpc_server_add_http2_port(door->server, c->tcp, creds) : 0;
+    if (c->tls && creds)
+        grpc_server_credentials_release(creds);
+    return d->port ? 0
+                   : err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; is the port taken, and the address one of this machine?",
+                             c->tcp);
+}
+
+static int open_unix(uv_loop_t *loop, struct doors *d, struct err *err) {
+    const struct unix_door_config c = {.path = d->config.unix_path,
+                                       .group = d->config.unix_group,
+                                       .mode = d->config.unix_mode,
+                                       .connected = on_connected,
+                                       .ctx = d};
+    return unix_door_open(loop, &c, &d->unix_door, err);
+}
+
+/* A door that never opened shuts at once. */
+static void abandon(struct doors *d) {
+    for (int i = 0; i < d->count; i++) {
+        grpc_server_shutdown_and_notify(d->all[i]->server, d->queue, NULL);
+        grpc_completion_queue_next(d->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    }
+    doors_free(d);
+}
+
+int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors_config *config, struct doors **ret,
+               struct err *err) {
+    struct doors *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the listeners");
+    d->config = *config;
+    d->queue = queue;
+    d->plain = grpc_insecure_server_credentials_create();
+    int rc = config->tcp ? open_tcp(d, err) : 0;
+    if (!rc && config->unix_path)
+        rc = open_unix(loop, d, err);
+    if (rc) {
+        abandon(d);
+        return rc;
+    }
+    *ret = d;
+    for (int i = 0; i < d->count; i++)
+        begin(d, d->all[i]);
+    return 0;
+}
+
+int doors_port(const struct doors *d) { return d->port; }
+
+int doors_shut(struct doors *d, void *(*tag)(void *ctx, struct door *door), void *ctx) {
+    d->shut = true;
+    unix_door_close(d->unix_door);
+    d->unix_door = NULL;
+    for (int i = 0; i < d->count; i++) {
+        grpc_server_shutdown_and_notify(d->all[i]->server, d->queue, tag(ctx, d->all[i]));
+        grpc_server_cancel_all_calls(d->all[i]->server);
+    }
+    return d->count;
+}
+
+void doors_free(struct doors *d) {
+    if (!d)
+        return;
+    unix_door_close(d->unix_door);
+    for (int i = 0; i < d->count; i++) {
+        grpc_server_destroy(d->all[i]->server);
+        free(d->all[i]);
+    }
+    grpc_server_credentials_release(d->plain);
+    free(d);
+}

@@ -1,0 +1,153 @@
+#include "daemon/rpc/tls.h"
+
+#include <grpc/grpc_security.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+
+enum { PEM_MAX = 1 << 20, FORBIDDEN_MODE = 0027 };
+static const int64_t warn_before_ms = INT64_C(14) * 24 * 3600 * 1000;
+
+struct tls {
+    struct tls_config config;
+    pthread_mutex_t lock; /* the pair and its generations */
+    struct certificate_pair pair;
+    char *roots;                  /* names of CAs that clients are told; never NULL, since gRPC insists on it */
+    uint64_t generation, fetched; /* of the pair, and as gRPC has it */
+    uint64_t stamps[3];           /* of the files, as they were read; loop thread */
+};
+
+static void stamp(const struct tls *t, uint64_t ret[3]) {
+    ret[0] = fsio_stamp(t->config.cert);
+    ret[1] = fsio_stamp(t->config.key);
+    ret[2] = t->config.client_ca ? fsio_stamp(t->config.client_ca) : 0;
+}
+
+bool tls_changed(const struct tls *t) {
+    uint64_t now[3];
+    stamp(t, now);
+    return memcmp(now, t->stamps, sizeof now) != 0;
+}
+
+static int read_pair(const struct tls *t, struct certificate_pair *ret, int64_t *ret_until_ms, struct err *err) {
+    struct certificate_pair pair = {0};
+    size_t len;
+    int rc = fsio_check_mode(t->config.key, FORBIDDEN_MODE, err);
+    if (!rc)
+        rc = fsio_read(t->config.cert, PEM_MAX, &pair.certificate, &len, err);
+    if (!rc)
+        rc = fsio_read(t->config.key, PEM_MAX, &pair.key, &len, err);
+    if (!rc && (rc = certificate_check_pair(pair.certificate, pair.key, ret_until_ms, err)))
+        err_wrap(err, "tls.cert %s and tls.key %s cannot be used", t->config.cert, t->config.key);
+    if (rc) {
+        certificate_pair_done(&pair);
+        return rc;
+    }
+    *ret = pair;
+    return 0;
+}
+
+/* An expired certificate is used all the same: the unix socket and jobs go on, and clients say clearly what is wrong. */
+static void announce_end(const struct tls *t, int64_t until_ms) {
+    char day[32] = "";
+    struct tm tm;
+    time_t until = (time_t)(until_ms / 1000);
+    int64_t left = until_ms - clock_wall_ms();
+    metric_set(metrics_series(t->config.metrics, "brrd_tls_certificate_expiry_timestamp_seconds", ""), (double)until_ms / 1000);
+    if (!gmtime_r(&until, &tm) || !strftime(day, sizeof day, "%Y-%m-%d", &tm))
+        str_copy(day, sizeof day, "?");
+    if (left <= 0)
+        log_error("the daemon's certificate has expired: clients refuse it", "file=\"%s\" expired=%s fix=\"brrctl tls renew DIR\"",
+                  t->config.cert, day);
+    else if (left < warn_before_ms)
+        log_warn("the daemon's certificate expires soon", "file=\"%s\" expires=%s fix=\"brrctl tls renew DIR\"", t->config.cert,
+                 day);
+}
+
+int tls_reload(struct tls *t, struct err *err) {
+    struct certificate_pair pair, old;
+    char *roots = NULL, *old_roots;
+    size_t len;
+    int64_t until_ms = 0;
+    stamp(t, t->stamps); /* before reading: a change meanwhile is seen by the next look */
+    int rc = fsio_read(t->config.client_ca ? t->config.client_ca : t->config.cert, PEM_MAX, &roots, &len, err);
+    if (!rc)
+        rc = read_pair(t, &pair, &until_ms, err);
+    if (rc) {
+        free(roots);
+        return rc;
+    }
+    pthread_mutex_lock(&t->lock);
+    old = t->pair;
+    old_roots = t->roots;
+    t->pair = pair;
+    t->roots = roots;
+    t->generation++;
+    pthread_mutex_unlock(&t->lock);
+    certificate_pair_done(&old);
+    free(old_roots);
+    announce_end(t, until_ms);
+    return 0;
+}
+
+int tls_new(const struct tls_config *config, struct tls **ret, struct err *err) {
+    struct tls *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the daemon's certificate");
+    t->config = *config;
+    pthread_mutex_init(&t->lock, NULL);
+    int rc = tls_reload(t, err);
+    if (rc) {
+        tls_free(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+void tls_free(struct tls *t) {
+    if (!t)
+        return;
+    certificate_pair_done(&t->pair);
+    free(t->roots);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+int tls_pair(struct tls *t, struct certificate_pair *ret, struct err *err) {
+    pthread_mutex_lock(&t->lock);
+    struct certificate_pair copy = {strdup(t->pair.certificate), strdup(t->pair.key)};
+    pthread_mutex_unlock(&t->lock);
+    if (!copy.certificate || !copy.key) {
+        certificate_pair_done(&copy);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the daemon's certificate");
+    }
+    *ret = copy;
+    return 0;
+}
+
+/* gRPC asks at every handshake. It verifies no client: that is done call by call (rpc/auth.h), so that a refusal has a reason. */
+static grpc_ssl_certificate_config_reload_status fetch(void *ctx, grpc_ssl_server_certificate_config **ret) {
+    struct tls *t = ctx;
+    pthread_mutex_lock(&t->lock);
+    bool fresh = t->fetched != t->generation;
+    if (fresh) {
+        grpc_ssl_pem_key_cert_pair pair = {t->pair.key, t->pair.certificate};
+        *ret = grpc_ssl_server_certificate_config_create(t->roots, &pair, 1);
+        t->fetched = t->generation;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+}
+
+struct grpc_server_credentials *tls_credentials(struct tls *t) {
+    return grpc_ssl_server_credentials_create_with_options(grpc_ssl_server_credentials_create_options_using_config_fetcher(
+        t->config.client_ca ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, fetch,
+        t));
+}

@@ -1,0 +1,183 @@
+#include "daemon/rpc/unix_door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/log.h"
+#include "base/str.h"
+
+enum { GROUP_BUFFER = 64 * 1024, BACKLOG = 1024 };
+static const gid_t no_group = (gid_t)-1;
+
+struct unix_door {
+    uv_poll_t poll;
+    struct unix_door_config config;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    gid_t group;
+    int fd;
+    int reserve; /* given up for a moment to turn a connection away when descriptors have run out */
+};
+
+/* ---- who ---- */
+
+static bool in_groups(int fd, gid_t group) {
+    socklen_t len = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || errno != ERANGE || !len)
+        return false;
+    gid_t *groups = malloc(len);
+    bool member = false;
+    if (groups && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) == 0)
+        for (size_t i = 0; i < len / sizeof *groups; i++)
+            member = member || groups[i] == group;
+    free(groups);
+    return member;
+}
+
+static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *ret) {
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return false;
+    *ret = (struct unix_peer){.uid = peer.uid, .own = peer.uid == 0 || peer.uid == geteuid()};
+    if (ret->own)
+        ret->role = ROLE_ADMIN;
+    else if (d->group != no_group && (peer.gid == d->group || in_groups(fd, d->group)))
+        ret->role = ROLE_SUBMIT;
+    return true;
+}
+
+/* ---- connections ---- */
+
+/* No descriptor is left: the next connection is closed at once instead of waking the loop for ever. */
+static void turn_away(struct unix_door *d) {
+    log_error("a connection was turned away: no file descriptor is left", "listener=unix fix=\"raise LimitNOFILE\"");
+    close(d->reserve);
+    int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    d->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events) {
+    struct unix_door *d = poll->data;
+    struct unix_peer peer;
+    (void)status, (void)events;
+    for (;;) {
+        int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE)
+                turn_away(d);
+            return;
+        }
+        if (look_at_peer(d, fd, &peer))
+            d->config.connected(d->config.ctx, fd, &peer);
+        else
+            close(fd);
+    }
+}
+
+/* ---- the socket ---- */
+
+static int clear_stale(const struct sockaddr_un *addr, struct err *err) {
+    const char *path = addr->sun_path;
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : err_errno(err, errno, "cannot use the socket %s", path);
+    if (!S_ISSOCK(st.st_mode))
+        return err_set(err, ERR_PRECONDITION, "listen.unix %s exists and is no socket; remove it or choose another path", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int connected = fd < 0 ? -1 : connect(fd, (const struct sockaddr *)addr, sizeof *addr);
+    if (fd >= 0)
+        close(fd);
+    if (connected == 0)
+        return err_set(err, ERR_EXISTS, "another daemon serves %s; stop it, or set listen.unix to another path", path);
+    return unlink(path) < 0 && errno != ENOENT ? err_errno(err, errno, "cannot remove the stale socket %s", path) : 0;
+}
+
+static int find_group(const char *name, gid_t *ret, struct err *err) {
+    struct group entry, *found = NULL;
+    char buffer[GROUP_BUFFER];
+    int64_t number;
+    if (!getgrnam_r(name, &entry, buffer, sizeof buffer, &found) && found)
+        *ret = found->gr_gid;
+    else if (str_to_i64(name, &number) && number >= 0 && number < UINT32_MAX)
+        *ret = (gid_t)number;
+    else
+        return err_set(err, ERR_NOT_FOUND, "listen.unix_group: there is no group '%.100s'; make it with groupadd", name);
+    return 0;
+}
+
+/* The socket file is made for its owner alone; group and mode follow. */
+static int bind_path(struct unix_door *d, struct err *err) {
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int rc = 0;
+    str_copy(addr.sun_path, sizeof addr.sun_path, d->path);
+    if ((rc = clear_stale(&addr, err)))
+        return rc;
+    if (fchmod(d->fd, 0600) < 0 || bind(d->fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+        return err_errno(err, errno, "cannot listen on %s; does its directory exist and may this user write there?", d->path);
+    if (d->group != no_group && chown(d->path, (uid_t)-1, d->group) < 0)
+        rc = err_errno(err, errno, "cannot give %s to the group %s; the daemon's user must be a member (SupplementaryGroups=%s)",
+                       d->path, d->config.group, d->config.group);
+    else if (chmod(d->path, d->config.mode) < 0)
+        rc = err_errno(err, errno, "cannot set the mode of %s", d->path);
+    else if (listen(d->fd, BACKLOG) < 0)
+        rc = err_errno(err, errno, "cannot listen on %s", d->path);
+    if (rc)
+        unlink(d->path);
+    return rc;
+}
+
+static void release(struct unix_door *d) {
+    if (d->fd >= 0)
+        close(d->fd);
+    if (d->reserve >= 0)
+        close(d->reserve);
+    free(d);
+}
+
+int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struct unix_door **ret, struct err *err) {
+    struct unix_door *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the socket %s", config->path);
+    *d = (struct unix_door){.config = *config, .group = no_group, .fd = -1, .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    int rc = str_copy(d->path, sizeof d->path, config->path)
+                 ? 0
+                 : err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", config->path);
+    if (!rc && config->group)
+        rc = find_group(config->group, &d->group, err);
+    if (!rc && (d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+        rc = err_errno(err, errno, "cannot make the socket %s", config->path);
+    if (!rc)
+        rc = bind_path(d, err);
+    if (!rc && uv_poll_init(loop, &d->poll, d->fd)) {
+        unlink(d->path);
+        rc = err_set(err, ERR_INTERNAL, "cannot watch the socket %s", config->path);
+    }
+    if (rc) {
+        release(d);
+        return rc;
+    }
+    d->poll.data = d;
+    uv_poll_start(&d->poll, UV_READABLE, on_readable);
+    *ret = d;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *handle) { release(handle->data); }
+
+void unix_door_close(struct unix_door *d) {
+    if (!d)
+        return;
+    unlink(d->path);
+    uv_close((uv_handle_t *)&d->poll, on_closed);
+}
