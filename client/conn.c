@@ -289,6 +289,38 @@ static bool locked(const char *endpoint) {
     return str_starts(endpoint, "unix:") && access(endpoint + strlen("unix:"), W_OK) && errno == EACCES;
 }
 
+/* Why no connection came about, in words that help. `text` is the transport's. */
+static int no_connection(const struct conn_call *c, const char *text, struct brr_error *err) {
+    const bool handshake = strstr(text, "handshake failed") != NULL;
+    if (locked(c->endpoint))
+        return conn_error(err, BRR_DENIED,
+                          "this user may not use %s; run this with sudo, as the daemon's user, or as a member of listen.unix_group",
+                          c->endpoint);
+    if (handshake && strstr(text, "verify failed"))
+        return conn_error(
+            err, BRR_UNAVAILABLE,
+            "the certificate of the daemon at %s cannot be trusted: it has expired, or the CA given with --tls-ca is of "
+            "another daemon",
+            c->endpoint);
+    if (strstr(text, "is not in peer certificate") || strstr(text, "Hostname Verification"))
+        return conn_error(
+            err, BRR_UNAVAILABLE,
+            "the certificate of the daemon is not for the host of %s; use a name it holds, or add this one with `brrctl "
+            "tls renew DIR --host NAME`",
+            c->endpoint);
+    if (handshake && strstr(text, "wrong version"))
+        return conn_error(err, BRR_UNAVAILABLE, "what answers at %s does not speak TLS; leave --tls-ca out, or check the port",
+                          c->endpoint);
+    if (handshake)
+        return conn_error(err, BRR_UNAVAILABLE, "the TLS handshake with %s failed", c->endpoint);
+    if (!c->secure && !str_starts(c->endpoint, "unix:") && strstr(text, "Socket closed"))
+        return conn_error(err, BRR_UNAVAILABLE,
+                          "what answers at %s closed the connection at once; if it is a daemon with TLS, give its CA with --tls-ca",
+                          c->endpoint);
+    return conn_error(err, BRR_UNAVAILABLE,
+                      "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
+}
+
 int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     int code = -(int)c->status;
     if (!code || !err)
@@ -297,16 +329,11 @@ int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     conn_error(err, code, "%s", *text ? text : err_name(code));
     read_detail(c, err);
     if (code == BRR_UNAVAILABLE && !*err->reason) { /* not the daemon's word but the transport's */
-        bool never = strstr(text, "failed to connect") != NULL;
-        if (never && locked(c->endpoint))
-            code = conn_error(err, BRR_DENIED, "%s lets only the daemon's user and root in; run this with sudo or as that user",
-                              c->endpoint);
+        if (strstr(text, "failed to connect"))
+            code = no_connection(c, text, err);
         else
-            conn_error(err, code,
-                       never ? "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT"
-                             : "the connection to the daemon at %s was lost",
-                       c->endpoint);
-        str_copy(err->cause, sizeof err->cause, never ? "" : text);
+            conn_error(err, code, "the connection to the daemon at %s was lost", c->endpoint);
+        str_copy(err->cause, sizeof err->cause, strstr(err->message, "no daemon") || code == BRR_DENIED ? "" : text);
     } else if (code == BRR_DEADLINE && !*err->reason) {
         conn_error(err, code, "the daemon at %s gave no answer in time", c->endpoint);
     }

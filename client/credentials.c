@@ -69,8 +69,10 @@ static bool this_machine(const char *endpoint) {
 
 int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct brr_error *err) {
     const bool local = str_starts(endpoint, "unix:");
-    const char *ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")), *token = choose(o->token_file, getenv("BRR_TOKEN_FILE"));
-    const char *cert = local ? NULL : choose(o->tls_cert, getenv("BRR_TLS_CERT")), *key = local ? NULL : choose(o->tls_key, getenv("BRR_TLS_KEY"));
+    const char *ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")),
+               *token = choose(o->token_file, getenv("BRR_TOKEN_FILE"));
+    const char *cert = local ? NULL : choose(o->tls_cert, getenv("BRR_TLS_CERT")),
+               *key = local ? NULL : choose(o->tls_key, getenv("BRR_TLS_KEY"));
     struct credentials c = {0};
     int rc = 0;
     if (!cert != !key)
@@ -82,6 +84,8 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
                         "the token would travel to %s in the clear; give the daemon's CA with --tls-ca (BRR_TLS_CA)", endpoint);
     if (!rc && ca)
         rc = read_text(ca, 0, &c.ca, err);
+    if (!rc && !strstr(c.ca ? c.ca : "", "-----BEGIN ") && ca)
+        rc = conn_error(err, BRR_INVALID, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
     if (!rc && cert)
         rc = read_text(cert, 0, &c.certificate, err);
     if (!rc && key)

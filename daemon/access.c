@@ -1,6 +1,7 @@
 #include "daemon/access.h"
 
 #include "base/log.h"
+#include "daemon/rpc/doors.h"
 #include "daemon/server.h"
 
 int access_open(struct access *a, const struct config *c, struct metrics *metrics, struct err *err) {
@@ -10,6 +11,8 @@ int access_open(struct access *a, const struct config *c, struct metrics *metric
     int rc = auth_new(&auth, &a->auth, err);
     if (!rc && c->tls_cert)
         rc = tls_new(&tls, &a->tls, err);
+    if (!rc)
+        doors_watch_transport(a->auth);
     if (!rc && c->tcp && !c->tokens_file)
         log_warn("every user of this machine has the role admin on listen.tcp", "listen.tcp=%s fix=\"set auth.tokens_file\"",
                  c->tcp);
@@ -17,6 +20,7 @@ int access_open(struct access *a, const struct config *c, struct metrics *metric
 }
 
 void access_close(struct access *a) {
+    doors_watch_transport(NULL);
     tls_free(a->tls);
     auth_free(a->auth);
 }

@@ -110,6 +110,11 @@ static const struct row *find_row(const char *word, size_t len, const char *take
     return NULL;
 }
 
+bool arguments_takes_value(const char *word) {
+    const struct row *r = find_row(word, strlen(word), "");
+    return r && r->kind != FLAG;
+}
+
 static bool unknown(const char *command, const char *word, const char *takes) {
     const char *names[N_ROWS];
     int n = 0;

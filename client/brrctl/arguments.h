@@ -28,6 +28,8 @@ struct arguments {
  * False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret);
 void arguments_done(struct arguments *a);
+/* Whether the word is an option whose value is the next word. */
+bool arguments_takes_value(const char *word);
 /* Calls visit for each option of `takes` and for the common options; value is "" for a flag. */
 typedef void arguments_visit_fn(void *ctx, const char *name, const char *value, const char *help);
 void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx);

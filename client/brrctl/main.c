@@ -1,5 +1,6 @@
 /* brrctl: the command line of brrd. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/brrctl/brrctl.h"
@@ -189,8 +190,22 @@ static int unknown_command(const char *word) {
 /* What was printed is part of what was done. */
 static int done(int code) { return output_arrived() || code ? code : EXIT_FAILED; }
 
+/* Options before the command are moved behind it: "brrctl --json jobs" is "brrctl jobs --json". */
+static bool command_first(int argc, char **argv) {
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && !is_help(argv[at]))
+        at += arguments_takes_value(argv[at]) ? 2 : 1;
+    if (at >= argc || at == 1)
+        return at < argc;
+    char *command = argv[at];
+    memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof *argv);
+    argv[1] = command;
+    return true;
+}
+
 int main(int argc, char **argv) {
-    if (argc < 2) {
+    setenv("GRPC_VERBOSITY", "NONE", 0); /* errors are said once, by the command */
+    if (!command_first(argc, argv)) {
         print_usage(stderr);
         return EXIT_USAGE;
     }

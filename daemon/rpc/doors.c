@@ -3,6 +3,8 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +17,9 @@
 enum { HANDSHAKE_MS = 10 * 1000, IDLE_MS = 10 * 60 * 1000, ALIVE_MS = 60 * 1000, PING_FLOOR_MS = 10 * 1000 };
 enum { MAX_STREAMS = 1024, MAX_METADATA = 16 * 1024 };
 
+/* Whom failed handshakes are reported to: gRPC calls its log function without a context. */
+static struct auth *_Atomic transport_auth;
+
 struct doors {
     struct doors_config config;
     grpc_completion_queue *queue;
@@ -24,6 +29,20 @@ struct doors {
     int count, port;
     bool shut;
 };
+
+/* Any thread of gRPC. */
+static void on_transport_line(gpr_log_func_args *line) {
+    struct auth *auth = atomic_load(&transport_auth);
+    if (auth && strstr(line->message, "andshake failed"))
+        auth_count_failure(auth, "tls_handshake", line->message);
+    else if (line->severity == GPR_LOG_SEVERITY_ERROR)
+        log_warn("transport", "cause=\"%s\"", line->message);
+}
+
+void doors_watch_transport(struct auth *auth) {
+    atomic_store(&transport_auth, auth);
+    gpr_set_log_function(auth ? on_transport_line : NULL);
+}
 
 static grpc_server *make_server(int max_message) {
     static char so_reuseport[] = "grpc.so_reuseport", message[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH;

@@ -42,5 +42,8 @@ int doors_port(const struct doors *doors);
 int doors_shut(struct doors *doors, void *(*tag)(void *ctx, struct door *door), void *ctx);
 /* After that; also the gRPC servers go. NULL is fine. */
 void doors_free(struct doors *doors);
+/* From now on gRPC's own lines go to the log, and failed TLS handshakes to auth; process-wide, as gRPC has it. NULL before auth
+ * goes. */
+void doors_watch_transport(struct auth *auth);
 
 #endif
