@@ -200,8 +200,8 @@ struct eltwise_args {
 };
 int op_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err);
 
-/* Where a training stands: all that differs from one micro-batch to the next while addresses, shapes and the other arguments stay.
- * Ops take it by device memory, so that recorded work runs on at another place. */
+/* The position of a training: every value that changes from one micro-batch to the next while addresses, shapes and the other
+ * arguments stay the same. Ops read it from device memory, so that recorded work can run at another position. */
 struct train_place {
     uint32_t step;                               /* dropout's */
     float loss_scale;                            /* of op_loss */
@@ -297,7 +297,7 @@ int op_windows(struct stream *s, const struct windows_args *a, struct err *err);
 
 /* ---- post-processing ------------------------------------------------------------------------------------------- */
 
-/* What a sample of a trace is. MASK_GAP: nothing is known of it; it ends a segment as the trace's own ends do. */
+/* The state of a trace's sample. MASK_GAP: no value; it ends a segment as the trace's ends do. */
 enum { MASK_OFF, MASK_ON, MASK_GAP };
 
 /* A latch along each row of probabilities p (R,T) F32, NaN = gap: on at the sample that completes min_onset samples p ≥ on[r] in a

@@ -1,4 +1,4 @@
-/* cpu: the CPU backend's inside: its op table, scratch memory and instruction-set clones. Internal to kernels/cpu. */
+/* cpu: the CPU backend's internals: its op table, scratch memory and instruction-set variants. Internal to kernels/cpu. */
 #ifndef BRR_KERNELS_CPU_CPU_H
 #define BRR_KERNELS_CPU_CPU_H
 #include <stddef.h>

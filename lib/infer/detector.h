@@ -1,5 +1,5 @@
 /* detector: a loaded model, immutable and shared by any number of timelines (infer/timeline.h), on one device. Runs waiting windows
- * of many timelines in batches; on the CPU a result never depends on what else is in the batch. One thread (the device's). */
+ * of many timelines in batches; on the CPU a result does not depend on the other windows of its batch. The device's thread. */
 #ifndef BRR_INFER_DETECTOR_H
 #define BRR_INFER_DETECTOR_H
 #include "infer/modelfile.h"
@@ -18,13 +18,13 @@ struct detector_info {
 };
 /* Loads a model file. max_batch windows per call. */
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, struct detector **ret, struct err *err);
-/* Over a net that somebody else owns (validation inside training); the net must outlive it. */
+/* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);
-void detector_close(struct detector *d); /* NULL is fine; its timelines must be gone */
+void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
 const struct detector_info *detector_info(const struct detector *d);
 
-/* Run at most max_windows waiting windows (0 = all) of the timelines, in their order. Sets each sink in motion. */
+/* Runs at most max_windows waiting windows (0 = all) of the timelines, in order, and calls their sinks. */
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err);
 

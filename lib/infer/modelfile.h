@@ -1,8 +1,8 @@
-/* modelfile: the configuration that travels inside a model file's metadata, so that a checkpoint alone is enough to detect with:
- * network, montage and filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"),
- * `brr.model`, `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior`
- * (numbers), `brr.manifest`; of a model that was trained from another one `brr.init_from_sha256` (of that file) and, where it lay
- * in a store, `brr.init_from` (its URL). Any thread. */
+/* modelfile: the configuration in a model file's metadata, so that a checkpoint alone is enough for detection: network, montage and
+ * filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"), `brr.model`,
+ * `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior` (numbers),
+ * `brr.manifest`; for a fine-tuned model `brr.init_from_sha256` (of the first model's file) and, if it came from a store,
+ * `brr.init_from` (its URL). Any thread. */
 #ifndef BRR_INFER_MODELFILE_H
 #define BRR_INFER_MODELFILE_H
 #include <stdint.h>
@@ -27,13 +27,13 @@ struct modelfile {
     char init_from[MODELFILE_TEXT + 256], init_from_sha256[65]; /* "" = none */
 };
 
-/* Copy of a frontend configuration whose text the modelfile owns. INVALID when the montage is too long. */
+/* Copies a frontend configuration whose text the modelfile then owns. INVALID when the montage is too long. */
 int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err);
-/* The net's parameters with this metadata; ema (device) replaces the parameters when not NULL. */
+/* Saves the net's parameters with this metadata; ema (device) replaces the parameters when not NULL. */
 struct stream;
 int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
                    char ret_sha256[65], struct err *err);
-/* Metadata only. INVALID when the file is no model of this kind. */
+/* Reads the metadata only. INVALID when the file is not a model of this kind. */
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
 
 #endif

@@ -1,10 +1,10 @@
-/* timeline: one recording or live stream under a model: raw chunks in; record trace, events and alarms out. Detect, validation
- * and the Stream RPC are all this one path, and everything it gives out is a pure function of the samples, so streamed equals
- * offline to the bit for chunks of any size. Pull style: the owner of the device takes windows and hands probabilities back.
- * Record trace: mean over all windows of the grid that cover a sample, summed in order of start, given out when the last of them is
- * done. Alarm trace: every alarm_hop the newest window ends there and gives its newest alarm_hop samples at once; where it is a
- * window of the grid, one pass serves both. The first alarm windows of a segment are padded on the left. In memory: two windows of
- * samples, the newest push, and TIMELINE_MAX_PENDING windows to be run. One thread at a time. */
+/* timeline: one recording or live stream under a model: raw chunks in; record trace, events and alarms out. Detection, validation
+ * and the Stream RPC all use it. All outputs are a pure function of the samples, so streamed equals offline to the bit for chunks
+ * of any size. The owner of the device takes windows and returns probabilities. Record trace: mean over all windows of the grid
+ * that cover a sample, summed in order of start, emitted when the last of them is done. Alarm trace: every alarm_hop the newest
+ * window ends there and its newest alarm_hop samples are emitted at once; where it is a window of the grid, one pass serves both.
+ * The first alarm windows of a segment are padded on the left. In memory: two windows of samples, the newest push, and
+ * TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #ifndef BRR_INFER_TIMELINE_H
 #define BRR_INFER_TIMELINE_H
 #include <stdbool.h>
@@ -36,28 +36,27 @@ struct timeline_sink {
 
 int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
                  const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err);
-/* Over samples that are filtered already (a recording that is ready); they are fed as windows are taken. The recording must outlive
- * it. */
+/* Over filtered samples (a loaded recording); they are fed as windows are taken. The recording must outlive the timeline. */
 int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
                         const struct timeline_sink *sink, struct timeline **ret, struct err *err);
 void timeline_free(struct timeline *t);
 /* Indices into source->labels of the channels to push, in order. */
 int timeline_sources(const struct timeline *t, const int **ret_indices);
-/* Raw µV, channel-major over the used channels, any n. EXHAUSTED when more than TIMELINE_MAX_PENDING windows of earlier pushes
- * wait: run them, then push the same samples again. Any other error ends the timeline. */
+/* Pushes raw µV, channel-major over the used channels, any n. EXHAUSTED when more than TIMELINE_MAX_PENDING windows of earlier
+ * pushes wait: run them, then push the same samples again. Any other error ends the timeline. */
 int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct err *err);
 int timeline_gap(struct timeline *t, int64_t missing, struct err *err);
-/* The source ended; the last windows become ready. After they are completed everything has been given out. */
+/* Ends the source; the last windows become ready. After they are completed all outputs have been emitted. */
 int timeline_finish(struct timeline *t, struct err *err);
-/* Whether a window waits to be taken (feeds a cached recording on). */
+/* True if a window waits to be taken (feeds a cached recording on). */
 bool timeline_ready(struct timeline *t, struct err *err);
-/* The next waiting window into x (T,C); false when none. */
+/* Copies the next waiting window into x (T,C); false when there is none. */
 bool timeline_take(struct timeline *t, float *x);
 /* Probabilities (T) of the oldest taken window. */
 int timeline_complete(struct timeline *t, const float *p, struct err *err);
-/* All given out, after finish. */
+/* True if all outputs have been emitted, after finish. */
 bool timeline_done(const struct timeline *t);
-/* An error of an earlier call (kept), or 0. */
+/* The first error of an earlier call, or 0. */
 int timeline_status(const struct timeline *t, struct err *err);
 int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
 int64_t timeline_windows(const struct timeline *t); /* windows completed */

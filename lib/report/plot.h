@@ -1,6 +1,6 @@
-/* plot: pictures (SVG) that a person can read at a glance: a recording with probability, events and reference over time, and the
- * course of a training. Memory is bounded whatever the length of the recording: a trace keeps minimum, maximum and mean of each
- * column. Nothing from file headers but what the caller passes is drawn. One thread per object. */
+/* plot: pictures (SVG) of results: a recording with probability, events and reference over time, and the course of a training.
+ * Memory is bounded for recordings of any length: a trace keeps minimum, maximum and mean of each column. Only values passed by the
+ * caller are drawn, nothing from file headers. One thread per object. */
 #ifndef BRR_REPORT_PLOT_H
 #define BRR_REPORT_PLOT_H
 #include <stdbool.h>
@@ -19,7 +19,7 @@ struct plot_trace {
     int64_t count[PLOT_COLUMNS];
 };
 void plot_trace_init(struct plot_trace *t, const char *name, double duration_s, double rate_hz);
-/* n samples from index `first` on, in any order of calls. NaN and samples outside the duration are left out. */
+/* Adds n samples from index `first` on, in any order of calls. NaN and samples outside the duration are ignored. */
 void plot_trace_add(struct plot_trace *t, int64_t first, const float *values, int64_t n);
 
 struct plot_span {
@@ -34,11 +34,11 @@ struct plot_recording {
     double on, off;                       /* thresholds; 0 = not drawn */
     const struct plot_span *detected, *reference;
     int n_detected, n_reference;
-    bool has_reference;     /* the recording is labelled: draw its row even when there is no seizure */
-    const double *alarms_s; /* when alarms went on */
+    bool has_reference;     /* the recording is labelled: draws the reference row even without a seizure */
+    const double *alarms_s; /* times at which alarms turned on */
     int n_alarms;
 };
-/* Atomic. INVALID for a duration that is not positive or lists that are too long. */
+/* Writes atomically. INVALID for a duration that is not positive or lists that are too long. */
 int plot_recording(const char *path, const struct plot_recording *r, struct err *err);
 
 struct plot_point {
@@ -46,7 +46,7 @@ struct plot_point {
 };
 struct plot_curve {
     const char *name;
-    const struct plot_point *points; /* ascending x; not finite y are left out */
+    const struct plot_point *points; /* ascending x; points with a non-finite y are skipped */
     int n;
 };
 /* Losses over steps (left axis, from 0) and scores between 0 and 1 over steps (right axis). best_step < 0: no mark. */

@@ -1,7 +1,7 @@
-/* score: detection scores as the field defines them, per recording and over recordings, in absolute time and true hours.
- * Every result names its definition and version. Pure arithmetic; any thread.
- * SzCORE event and sample scores: timescoring semantics with the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap =
- * hit, hypothesis touching no reference = false alarm). taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
+/* score: detection scores by the field's definitions, per recording and over recordings, in absolute time and true hours. Every
+ * result names its definition and version. Pure arithmetic; any thread. SzCORE event and sample scores: timescoring semantics with
+ * the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap = hit, hypothesis touching no reference = false alarm).
+ * taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
 #ifndef BRR_REPORT_SCORE_H
 #define BRR_REPORT_SCORE_H
 #include <stdint.h>
@@ -32,8 +32,8 @@ struct score {
 enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCORE_KINDS };
 const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
 
-/* Counts of one recording. Events in any order; those beyond the duration are cut in event and sample. INVALID: a duration that is
- * not positive, an event that ends before its onset or is not finite. */
+/* Counts of one recording. Events in any order; `event` and `sample` cut events at the duration. INVALID: a duration that is not
+ * positive, an event that ends before its onset or is not finite. */
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
 void score_counts_add(struct score_counts *to, const struct score_counts *c);
 void score_from_counts(const struct score_counts *counts, struct score *ret);

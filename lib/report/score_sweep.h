@@ -1,8 +1,8 @@
-/* score_sweep: thresholds tried for real. Every candidate goes through the whole post-processing (model/events.h) on whole
+/* score_sweep: evaluation of many thresholds. Every candidate goes through the whole post-processing (model/events.h) on whole
  * probability traces and is scored in absolute time (report/score.h); nothing is interpolated between candidates, because false
- * alarms are not monotone in the threshold (low thresholds fuse events). They are tried many at a time on a device
- * (model/finder.h), on the thread of its stream. Also what alarms are judged by: their delay and their own false alarms; this and
- * the rest is pure arithmetic. Definitions: docs/scores.md. */
+ * alarms are not monotone in the threshold (low thresholds fuse events). Many candidates are evaluated at a time on a device
+ * (model/finder.h), on the thread of its stream. Also the scores of alarms: their delay and their false alarms. Definitions:
+ * docs/scores.md. */
 #ifndef BRR_REPORT_SCORE_SWEEP_H
 #define BRR_REPORT_SCORE_SWEEP_H
 #include "model/finder.h"
@@ -15,7 +15,7 @@ enum {
     SCORE_MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS
 };
 
-/* A whole recording: its record trace and its reference. */
+/* A recording: its record trace and its reference. */
 struct score_trace {
     const char *name, *subject;
     const float *p; /* n probabilities at 256 Hz from time 0, NaN in gaps */
@@ -30,20 +30,20 @@ struct score_trace {
  * the probabilities inside references. *ret_n is 0 when every probability is missing. */
 int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err);
 
-/* One pair of thresholds and what it gives, pooled over the recordings. */
+/* One pair of thresholds and its scores, pooled over the recordings. */
 struct score_point {
     double on, off;
     struct score scores[SCORE_KINDS];
 };
-/* Scores what was found in a trace, and adds it to the sums. */
+/* Scores the events found in a trace and adds the counts to the sums. */
 int score_apply(const struct score_trace *trace, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
                 struct err *err);
 
 struct score_search {
-    const struct events_config *base; /* everything but on and off */
-    int candidates;                   /* on thresholds to try */
+    const struct events_config *base; /* all settings except on and off */
+    int candidates;                   /* on thresholds to evaluate */
     double off_ratios[SCORE_MAX_RATIOS];
-    int n_off_ratios; /* off = ratio·on, each tried */
+    int n_off_ratios; /* each off = ratio·on */
 };
 void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75 */
 
@@ -51,29 +51,29 @@ struct sweep_progress;
 struct score_sweep {
     struct score_point *points; /* malloc'd, by off ratio, then ascending on */
     int n;
-    /* Best SzCORE event sensitivity of any point with at most 10, 5, 2.5 and 1 false alarms per 24 h; 0 when no point keeps the
-     * limit; NaN without references. */
+    /* Best SzCORE event sensitivity of any point with at most 10, 5, 2.5 and 1 false alarms per 24 h; 0 when no point stays within
+     * the limit; NaN without references. */
     double sensitivity_at[SCORE_LIMITS];
-    struct sweep_progress *progress; /* NULL when all is tried */
+    struct sweep_progress *progress; /* NULL when all pairs are evaluated */
 };
 extern const double score_limits_fa_per_24h[SCORE_LIMITS];
-/* Chooses the pairs: ret->points with on and off, and no scores yet. The traces must stay until all is tried. */
+/* Chooses the pairs: ret->points with on and off and without scores. The traces are borrowed until all pairs are evaluated. */
 int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct stream *s,
                       struct score_sweep *ret, struct err *err);
-/* Tries some pairs on one trace; *ret_done: the scores and sensitivities stand. */
+/* Evaluates some pairs on one trace; *ret_done: scores and sensitivities are complete. */
 int score_sweep_step(struct score_sweep *s, bool *ret_done, struct err *err);
-void score_sweep_sensitivities(struct score_sweep *s); /* fills sensitivity_at from the points */
+void score_sweep_sensitivities(struct score_sweep *s); /* computes sensitivity_at from the points */
 void score_sweep_done(struct score_sweep *s);
 void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const char *key);
-/* How far below the best an event F1 of this many seizures may be by chance: 0.1·√(10/n), at most 0.1; about one standard error of
- * a rate near 0.9. */
+/* The tolerance for chance: how far below the best an event F1 over this many seizures still counts as equal: 0.1·√(10/n), at most
+ * 0.1; about one standard error of a rate near 0.9. */
 double score_f1_chance(double seizures);
-/* Index of the point to use: of those whose event F1 is the best but for chance and whose sample F1 is not far from it either, the
- * one with the highest `on` (docs/scores.md); −1 when no point finds anything. target_fa_per_24h: 0 = none; else
- * points above it (in whole false alarms, rounded up) lose against any point within it that finds something. */
+/* Returns the index of the point to use: among the points whose event F1 is within the tolerance of the best and whose sample F1 is
+ * close to the best of those, the one with the highest `on` (docs/scores.md); −1 when no point finds an event. target_fa_per_24h: 0
+ * = none; otherwise points above it (in whole false alarms, rounded up) are used only if no point within it finds an event. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 
-/* Alarms of one recording. at_s: when the alarm was given in recording time, which is the end of the window that raised it. */
+/* Alarms of one recording. at_s: recording time of the alarm, the end of the window that raised it. */
 struct score_alarms {
     const char *name;
     double duration_s;

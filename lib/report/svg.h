@@ -1,5 +1,4 @@
-/* svg: writing SVG text for run/plot: escaped text, shapes in tenths of a pixel, nice axis steps. Knows nothing of what is drawn.
- * One thread per object. */
+/* svg: writes SVG text for report/plot: escaped text, shapes in tenths of a pixel, round axis steps. One thread per object. */
 #ifndef BRR_REPORT_SVG_H
 #define BRR_REPORT_SVG_H
 #include <stdint.h>
@@ -12,17 +11,17 @@ enum { SVG_MAX_BYTES = 64 << 20 };
 struct svg {
     struct str out;
 };
-/* Opens the document: white ground, sans-serif. label describes the picture to people who do not see it. */
+/* Opens the document: white ground, sans-serif. label is the text alternative of the picture. */
 void svg_open(struct svg *g, double width, double height, const char *label);
 /* Closes it and writes the file (atomic). Always frees g. */
 int svg_save(struct svg *g, const char *path, struct err *err);
 
-/* Text content with markup escaped; what is no valid UTF-8 or a control character becomes '?'. */
+/* Text content with markup escaped; invalid UTF-8 and control characters become '?'. */
 void svg_escape(struct svg *g, const char *text);
 /* class: "title" "muted" "name" "tick"; anchor: "start" "middle" "end". */
 void svg_text(struct svg *g, double x, double y, const char *class, const char *anchor, const char *text);
 void svg_line(struct svg *g, double x1, double y1, double x2, double y2, const char *class);
-/* At least 1.5 wide, so that short things stay visible; tip (NULL = none) is shown when pointed at. */
+/* At least 1.5 wide, so that short events stay visible; tip (NULL = none) is a tooltip. */
 struct svg_box {
     double x, y, width, height;
 };
@@ -40,9 +39,9 @@ void svg_path_line(struct svg_path *p, double x, double y);
 void svg_path_shut(struct svg_path *p); /* back to the last move */
 void svg_path_close(struct svg_path *p);
 
-/* The step of 1, 2 or 5 times a power of ten that cuts range into at most `most` parts. */
+/* The step of 1, 2 or 5 times a power of ten that divides range into at most `most` parts. */
 double svg_step(double range, int most);
-/* The same for seconds: steps of the clock. */
+/* The same for seconds, with steps of the clock. */
 double svg_time_step(double seconds, int most);
 /* "1:02:03", "12:30", or "1:02:03.5" below a second's step. */
 void svg_time(char *buf, unsigned long size, double seconds, double step);

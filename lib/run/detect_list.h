@@ -1,6 +1,6 @@
-/* detect_list: recordings.jsonl in the folder of a detect job: a line for each recording that is done or cannot be, in the order
- * they ended while the job runs and in that of their paths when it is over; their events files lie in events/ beside it. What the
- * job goes on from after a stop, and what its results are read from. A list belongs to one thread. */
+/* detect_list: recordings.jsonl in the folder of a detect job: one line per recording that is done or failed, in order of
+ * completion while the job runs and in path order when it has ended; the events files are in events/ beside it. A job resumes from
+ * it, and its results are read from it. A list belongs to one thread. */
 #ifndef BRR_RUN_DETECT_LIST_H
 #define BRR_RUN_DETECT_LIST_H
 #include <stdbool.h>
@@ -15,27 +15,28 @@ enum { DETECT_LIST_PATH = 4096, DETECT_LIST_LINE = 32 << 10 };
 struct detect_row {
     char recording[DETECT_LIST_PATH]; /* relative to data.source */
     char error[800];                  /* "" = done */
-    char key[65], model[65];          /* what its events were made from: recording_key, SHA-256 of the model file */
+    char key[65], model[65];          /* the inputs of its events: recording_key, SHA-256 of the model file */
     double duration_s, seizure_s;
     int64_t events;
 };
 
-/* A line without its end; DATA_LOSS when no list has such a line. */
+/* Parses a line without its end; DATA_LOSS for an invalid line. */
 int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct err *err);
 /* DIR/events/<name of its events file>; RANGE when it does not fit `size`. */
 int detect_events_path(const char *directory, const char *recording, char *ret, size_t size, struct err *err);
 
-/* Every whole line of the list at path; a last one that was cut, and a missing file, count for nothing. visit's error ends it. */
+/* Visits every complete line of the list at path; a truncated last line and a missing file are ignored. An error of visit ends it.
+ */
 typedef int detect_row_fn(void *ctx, const struct detect_row *row, struct err *err);
 int detect_list_read(const char *path, detect_row_fn *visit, void *ctx, struct err *err);
 
-/* A list that is being written. Begin leaves the file as it is and drops a cut last line; add makes one more line durable. */
+/* A list being written. Begin keeps the file and drops a truncated last line; add appends one line durably. */
 struct detect_list;
 int detect_list_begin(const char *path, struct detect_list **ret, struct err *err);
 int detect_list_add(struct detect_list *list, const struct detect_row *row, struct err *err);
-void detect_list_end(struct detect_list *list); /* NULL is fine */
+void detect_list_end(struct detect_list *list); /* takes NULL */
 
-/* The whole list anew, replaced atomically: row i is given by `row`. */
+/* Replaces the whole list atomically: `row` returns row i. */
 typedef void detect_list_row_fn(void *ctx, int64_t i, struct detect_row *ret);
 int detect_list_write(const char *path, int64_t n, detect_list_row_fn *row, void *ctx, struct err *err);
 
