@@ -27,14 +27,17 @@ struct http {
 /* Whether new work is taken, and a line about it. */
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
-    bool serving = atomic_load(http->state.serving);
+    bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
         str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->mend);
+    else if (!writable)
+        str_puts(body,
+                 "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");
     else
         str_puts(body, "ready\n");
-    return serving && !bad;
+    return serving && !bad && writable;
 }
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {

@@ -39,8 +39,9 @@ struct daemon {
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool drain_wanted, stopping, rpc_stopped, lost, held;
-    char running[JOB_ID_SIZE];               /* job whose training gauges are shown */
-    int64_t running_steps, first_step_of_ms; /* start of the attempt whose first step was seen */
+    char running[JOB_ID_SIZE];                                 /* job whose training gauges are shown */
+    int64_t running_steps, first_step_of_ms;                   /* start of the attempt whose first step was seen */
+    char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
 
 static struct metric *series(struct services *s, const char *name, const char *labels) {
@@ -55,6 +56,8 @@ static void count_jobs(struct services *s) {
         metric_set(series(s, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
     metric_set(series(s, "brrd_jobs_paused", "cache_full"), sched_paused(s->sched));
     metric_set(series(s, "brrd_ready", "cache"), !sched_paused(s->sched));
+    metric_set(series(s, "brrd_ready", "database"), sched_writable(s->sched));
+    atomic_store(&s->writable, sched_writable(s->sched));
 }
 
 static void drop_train_gauges(struct daemon *d) {
@@ -373,7 +376,11 @@ static int open_watch(struct daemon *d, struct err *err) {
 }
 
 static int open_http(struct daemon *d, struct err *err) {
-    const struct http_state state = {&d->services.serving, d->services.watch, d->access.auth, d->access.tls};
+    const struct http_state state = {.serving = &d->services.serving,
+                                     .watch = d->services.watch,
+                                     .writable = &d->services.writable,
+                                     .auth = d->access.auth,
+                                     .tls = d->access.tls};
     return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;
 }
 
@@ -388,6 +395,22 @@ static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
                                        .tls = d->access.tls,
                                        .certificate = c->tls_client_ca != NULL,
                                        .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
+}
+
+/* What runs jobs: "cpu: AMD …" and "brrd 0.1.0 (1a2b3c), driver 580.1, grpc 1.51.1, …". */
+static void describe_build(struct daemon *d) {
+    const struct services *s = &d->services;
+    struct device_info info;
+    struct str text;
+    worker_device(s->worker, &info);
+    str_format(d->device, sizeof d->device, "%s: %s", info.name, info.description);
+    str_init(&text, sizeof d->versions - 1);
+    str_printf(&text, "brrd %s (%s)", s->version, s->revision);
+    for (size_t i = 0; i < s->n_libraries; i++)
+        if (strcmp(s->libraries[i].version, "absent") != 0)
+            str_printf(&text, ", %s %s", s->libraries[i].name, s->libraries[i].version);
+    str_copy(d->versions, sizeof d->versions, str_cstr(&text));
+    str_done(&text);
 }
 
 static int open_parts(struct daemon *d, struct err *err) {
@@ -434,6 +457,10 @@ static int open_parts(struct daemon *d, struct err *err) {
         rc = db_open(c->database, &s->db, err);
     sched.db = s->db;
     sched.worker = s->worker;
+    if (!rc)
+        describe_build(d);
+    sched.device = d->device;
+    sched.versions = d->versions;
     if (!rc)
         rc = sched_open(&sched, &s->sched, err);
     if (!rc)

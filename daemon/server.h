@@ -28,6 +28,7 @@ struct http;
 struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
+    const atomic_bool *writable; /* the job database */
     struct auth *auth; /* who may read metrics */
     struct tls *tls;   /* NULL: in the clear */
 };

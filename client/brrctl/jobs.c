@@ -17,6 +17,30 @@ static bool ended(const Brr__V1__Job *job) {
            job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED || job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED;
 }
 
+static void put_record(struct json_writer *w, const Brr__V1__Job *job) {
+    json_put_i64(w, "created_ms", job->created_ms);
+    json_put_i64(w, "started_ms", job->started_ms);
+    json_put_i64(w, "finished_ms", job->finished_ms);
+    json_put_i64(w, "attempts", job->attempts);
+    json_put_i64(w, "restarts", job->restarts);
+    json_put_i64(w, "crashes", job->crashes);
+    json_put_i64(w, "retry_ms", job->retry_ms);
+    json_put_str(w, "device", job->device);
+    json_put_str(w, "versions", job->versions);
+    json_put_str(w, "directory", job->directory);
+    json_put_str(w, "last_checkpoint", *job->last_checkpoint ? job->last_checkpoint : NULL);
+    if (!job->file)
+        return;
+    json_begin_object(w, "file");
+    json_put_str(w, "name", job->file->name);
+    json_put_str(w, "yaml", job->file->yaml);
+    json_begin_array(w, "overrides");
+    for (size_t i = 0; i < job->file->n_overrides; i++)
+        json_put_str(w, NULL, job->file->overrides[i]);
+    json_end(w, ']');
+    json_end(w, '}');
+}
+
 static void print_json(const Brr__V1__Job *job) {
     struct output out;
     struct json_writer *w = output_begin(&out);
@@ -34,6 +58,7 @@ static void print_json(const Brr__V1__Job *job) {
     }
     json_put_i64(w, "queue_position", job->queue_position);
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
+    put_record(w, job);
     output_end(&out);
 }
 
@@ -97,10 +122,15 @@ static void print_details(const Brr__V1__Job *job) {
     print_time("started", job->started_ms);
     print_time("ended", job->finished_ms);
     if (job->attempts > 0)
-        printf("%-11s %d, restarts after faults %d\n", "attempts", job->attempts, job->restarts);
+        printf("%-11s %d; restarts after faults %d, after crashes of the daemon %d\n", "attempts", job->attempts,
+               job->restarts - job->crashes, job->crashes);
+    print_time("waits until", job->retry_ms);
     if (job->energy_joules > 0)
         printf("%-11s %.0f J\n", "energy", job->energy_joules);
     print_text("device", job->device);
+    print_text("versions", job->versions);
+    if (job->file)
+        print_text("job file", job->file->name);
     print_text("folder", job->directory);
     print_text("checkpoint", job->checkpoint);
     if (*job->result_json)

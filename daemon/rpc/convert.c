@@ -130,6 +130,10 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->last_checkpoint = (char *)(uintptr_t)job->last;
     m->result_json = job->result ? job->result : m->result_json;
     m->directory = (char *)(uintptr_t)job->directory;
+    m->crashes = job->crashes;
+    m->retry_ms = job->retry_ms;
+    m->device = (char *)(uintptr_t)job->device;
+    m->versions = (char *)(uintptr_t)job->versions;
     m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;
     m->progress = progress_of(arena, &job->progress);
     return m->progress ? m : NULL;

@@ -18,6 +18,12 @@ struct watch {
 
 static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
 
+static void fail_memory(struct rpc_call *call) {
+    struct err err;
+    err_set(&err, ERR_EXHAUSTED, "out of memory describing a job");
+    fail(call, &err);
+}
+
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     return convert_job(rpc_arena(call), job, sched_position(services_of(call)->sched, job));
 }
@@ -26,6 +32,8 @@ static void answer_job(struct rpc_call *call, const struct job *job) {
     Brr__V1__Job *m = message_of(call, job);
     if (m)
         convert_answer(call, &m->base);
+    else
+        fail_memory(call);
 }
 
 struct notices {
@@ -78,11 +86,32 @@ static const struct job *find(struct rpc_call *call, const char *id) {
     return job;
 }
 
+/* The job file with its overrides, as it would be submitted again. NULL when the arena is full. */
+static Brr__V1__JobFile *file_of(struct arena *arena, const struct job *job) {
+    Brr__V1__JobFile *m = arena_alloc(arena, sizeof *m);
+    char *rest = arena_strdup(arena, job->overrides);
+    size_t max = 1;
+    for (const char *p = job->overrides; *p; p++)
+        max += *p == '\n';
+    if (!m || !rest)
+        return NULL;
+    brr__v1__job_file__init(m);
+    m->yaml = job->yaml;
+    m->name = job->file;
+    m->overrides = arena_alloc(arena, max * sizeof *m->overrides);
+    while (m->overrides && rest && *rest)
+        m->overrides[m->n_overrides++] = strsep(&rest, "\n");
+    return m->overrides ? m : NULL;
+}
+
 static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__GetJobRequest *in = convert_unpack(call, &brr__v1__get_job_request__descriptor, data, len);
     const struct job *job = in ? find(call, in->id) : NULL;
-    if (job)
-        answer_job(call, job);
+    Brr__V1__Job *m = job ? message_of(call, job) : NULL;
+    if (m && (m->file = file_of(rpc_arena(call), job)))
+        convert_answer(call, &m->base);
+    else if (job)
+        fail_memory(call);
 }
 
 static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {

@@ -48,6 +48,12 @@ def start(d, path, model, *options, stdin=subprocess.DEVNULL):
     return subprocess.Popen(command(d, path, model, *options), env=d.env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def files_of(d, recording):
+    """What such a stream of standard input wrote, as bytes, under the recording's name."""
+    with open(f"{d.dir}/f.tsv", "rb") as f:
+        return f.read().replace(b"stdin", os.path.basename(recording).encode()), numpy.load(f"{d.dir}/f.npy").tobytes()
+
+
 class Edf:
     """A file as header and records, to be written piece by piece."""
 

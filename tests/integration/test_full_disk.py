@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """A results volume that fills up ends a job with one clear error; checkpoints before it stay whole, the daemon stays up, and the job
-goes on once there is room. A full cache volume pauses a job, which goes on by itself. Needs a mount namespace (root, or user namespaces)."""
+goes on once there is room. A full cache volume pauses a job, which goes on by itself. A full
+volume of the job database refuses new jobs and turns readiness. Needs a mount namespace (root, or user namespaces)."""
 import hashlib
 import os
 import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 from daemon import MINI, Daemon, make_corpus, temporary
@@ -135,13 +137,44 @@ def cache_volume_of_a_bucket(tmp):
         assert d.stop() == 0
 
 
+def readyz(d):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=10) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+def database_volume(tmp, source):
+    """Nothing is acknowledged that cannot be written, nothing starts, readiness says so, and all goes on once there is room."""
+    d = SmallDisks(f"{tmp}/d", {"db": 4096}, [f"jobs.database={tmp}/d/db/jobs.sqlite"]).start()
+    sets = [*MINI, source, "data.validation_fraction=0", "training.max_steps=2"]
+    code, first, err = d.submit(*sets)
+    assert code == 0 and readyz(d)[0] == 200, err
+    filler = leave_room(d.inside(f"{tmp}/d/db"), 0)
+    for _ in range(1000):  # until what the file has already is used up too
+        code, _, err = d.submit(*sets, watch=False)
+        if code:
+            break
+    assert code and "free some space" in err and "jobs.sqlite" in err, err
+    assert soon(lambda: readyz(d)[0] == 503) and "job database cannot be written" in readyz(d)[1]
+    assert soon(lambda: metric(d, 'brrd_ready{component="database"}') == 0)
+    assert d.ctl("version")[0] == 0 and d.job(first["job"])["state"] == "succeeded", "the daemon stays up"
+    os.unlink(filler)
+    assert soon(lambda: readyz(d)[0] == 200) and metric(d, 'brrd_ready{component="database"}') == 1
+    code, last, err = d.submit(*sets, watch=False)
+    assert code == 0, err
+    d.ctl("cancel", last["job"])
+    assert d.stop() == 0
+
+
 def main():
     with temporary() as tmp:
         os.makedirs(f"{tmp}/probe")
         if not namespaces_work(f"{tmp}/probe"):
             print("skipped: no mount namespaces here, so no small file system can be made")
             return 77
-        for name in ("a", "b", "c"):
+        for name in ("a", "b", "c", "d"):
             os.makedirs(f"{tmp}/{name}")
         make_corpus(f"{tmp}/eeg", seed=9)
         source = f"data.source=file://{tmp}/eeg"
@@ -149,6 +182,8 @@ def main():
         print("full results volume: one error, earlier checkpoints whole, resumed after room was made")
         cache_volume(tmp, source)
         cache_volume_of_a_bucket(tmp)
+        database_volume(tmp, source)
+        print("full database volume: refused, not ready, and on again when there is room")
         print("full cache volume: the job waits, and goes on when there is room; the daemon is well meanwhile")
     return 0
 
