@@ -29,8 +29,8 @@ struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
     const atomic_bool *writable; /* the job database */
-    struct auth *auth; /* who may read metrics */
-    struct tls *tls;   /* NULL: in the clear */
+    struct auth *auth;           /* who may read metrics */
+    struct tls *tls;             /* NULL: in the clear */
 };
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
 /* New connections get the present certificate. NULL is fine. */

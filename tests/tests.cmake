@@ -11,7 +11,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c $
 set(ground_floor_tests err arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
-set(daemon_tests test_device_watch test_db test_jobdb test_sched) # what stands on the daemon's own folders
+set(daemon_tests test_device_watch test_db test_jobdb test_sched test_worker) # what stands on the daemon's own folders
 add_custom_target(unit_programs) # all that carries the label unit
 foreach(source ${unit_tests})
   get_filename_component(name ${source} NAME_WE)
@@ -35,6 +35,8 @@ foreach(source ${unit_tests})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "unit;${folder}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_DYNAMIC=true") # a dynamic team must not leave parts of a result out
 endforeach()
+
+target_link_options(test_worker PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data

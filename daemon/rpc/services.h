@@ -34,7 +34,7 @@ struct services {
     struct watch *watches;             /* open Watch calls, svc_jobs.c */
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* as SIGTERM does */
-    atomic_bool serving, writable; /* writable: the database */
+    atomic_bool serving, writable;     /* writable: the database */
     int64_t start_ms;
     const char *version, *revision, *notice;
     struct service_library libraries[SERVICES_MAX_LIBRARIES];

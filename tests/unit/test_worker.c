@@ -1,0 +1,116 @@
+/* worker: the end of a job is reported whatever happens to memory meanwhile, and jobs run one at a time. The device is the CPU. */
+#include "daemon/jobs/worker.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "unit/temp_dir.h"
+
+/* Where no report can be made: calloc fails for its size (the linker's --wrap). */
+enum { ENOUGH, NONE_ON_THE_WORKER, NONE };
+static atomic_int memory;
+static pthread_t own_thread;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) {
+    int short_of = atomic_load(&memory);
+    bool fails = short_of == NONE || (short_of == NONE_ON_THE_WORKER && !pthread_equal(pthread_self(), own_thread));
+    return fails && size == sizeof(struct worker_report) ? NULL : __real_calloc(n, size);
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
+
+static void wake(void *ctx) {
+    (void)ctx;
+    pthread_mutex_lock(&lock);
+    pthread_cond_signal(&told);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The report of the job's end, or NULL when none comes for a minute. */
+static struct worker_report *wait_for_end(struct worker *w) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    int late = 0;
+    pthread_mutex_lock(&lock);
+    while (!late) {
+        for (struct worker_report *r; (r = worker_take(w)); worker_report_free(r))
+            if (r->message.kind == WORKER_DONE) {
+                pthread_mutex_unlock(&lock);
+                return r;
+            }
+        late = pthread_cond_timedwait(&told, &lock, &until);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static struct worker *start(void **state) {
+    struct worker *w = NULL;
+    struct err err;
+    const struct worker_config config = {
+        .device = "cpu", .threads = 1, .source = {.cache_dir = in_dir(state, "cache")}, .default_wall_clock_ms = -1, .wake = wake};
+    if (worker_start(&config, &w, &err))
+        fail_msg("%s", err.message);
+    return w;
+}
+
+/* A training on a folder without recordings: it ends by an error of its own. */
+static struct job *make_job(void **state) {
+    struct job *job = job_new();
+    assert_non_null(job);
+    str_copy(job->id, sizeof job->id, "train-1");
+    job->yaml = strdup("kind: train\ndata:\n  source: .\nmodel:\n  preset: tiny\n");
+    job->file = strdup("t.yaml");
+    job->overrides = strdup("");
+    job->request_id = strdup("");
+    str_copy(job->directory, sizeof job->directory, in_dir(state, "job"));
+    str_copy(job->data_root, sizeof job->data_root, in_dir(state, "data"));
+    assert_int_equal(fsio_mkdirs(job->directory, NULL), 0);
+    assert_int_equal(fsio_mkdirs(job->data_root, NULL), 0);
+    return job;
+}
+
+static void the_end_is_reported_when_memory_is_short(void **state) {
+    struct worker *w = start(state);
+    struct job *job = make_job(state);
+    struct err err;
+    own_thread = pthread_self();
+    atomic_store(&memory, NONE_ON_THE_WORKER);
+    assert_int_equal(worker_run(w, job, &err), 0);
+    struct worker_report *r = wait_for_end(w);
+    atomic_store(&memory, ENOUGH);
+    assert_non_null(r);
+    assert_string_equal(r->job_id, "train-1");
+    assert_int_not_equal(r->rc, 0);
+    assert_true(*r->err.message != '\0');
+    worker_report_free(r);
+    assert_int_equal(worker_run(w, job, &err), 0); /* and the device is free again */
+    worker_report_free(wait_for_end(w));
+    worker_stop(w);
+    job_free(job);
+}
+
+static void a_job_whose_end_could_not_be_told_does_not_begin(void **state) {
+    struct worker *w = start(state);
+    struct job *job = make_job(state);
+    struct err err;
+    atomic_store(&memory, NONE);
+    assert_int_equal(worker_run(w, job, &err), ERR_EXHAUSTED);
+    atomic_store(&memory, ENOUGH);
+    assert_int_equal(worker_run(w, job, &err), 0); /* nothing of it is left */
+    worker_report_free(wait_for_end(w));
+    worker_stop(w);
+    job_free(job);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(the_end_is_reported_when_memory_is_short),
+        in_temp_dir(a_job_whose_end_could_not_be_told_does_not_begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
