@@ -107,6 +107,12 @@ static void on_job_log(void *ctx, const struct job *job, const char *level, cons
     log_write(strcmp(level, "info") ? LOG_WARN : LOG_INFO, text, "job=%s", job->id);
 }
 
+/* Paths outside the configured ones are for the daemon itself, and for its own user and root on the unix socket. */
+static void on_caller(void *ctx, const struct auth_caller *caller) {
+    struct services *s = ctx;
+    s->places.local_paths = s->local_paths && (!caller || caller->own);
+}
+
 static void on_call_ended(void *ctx, const char *path, int code, double seconds) {
     struct services *s = ctx;
     char labels[256];
@@ -417,6 +423,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
     int rc = prepare_paths(d, err);
+    s->local_paths = c->local_paths;
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,
                                 .local_paths = c->local_paths,
@@ -443,7 +450,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .ctx = d,
                                  .run = run_job,
                                  .interrupt = interrupt_job};
-    struct rpc_config rpc = {.methods = d->methods, .ctx = s, .observe = on_call_ended};
+    struct rpc_config rpc = {.methods = d->methods, .ctx = s, .enter = on_caller, .observe = on_call_ended};
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
         d->stores[i].config.metrics = s->metrics;

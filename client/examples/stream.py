@@ -55,6 +55,20 @@ def read_edf(path):
     return [labels[i] for i in chosen], per_record[0] / seconds, [rows[i] for i in chosen]
 
 
+def connect():
+    """A channel to BRR_ENDPOINT: TLS with the CA of BRR_TLS_CA, and the token of BRR_TOKEN_FILE with every call."""
+    endpoint = os.environ.get("BRR_ENDPOINT", "unix:/run/brrd/brrd.sock")
+    if endpoint.startswith("unix:") or not os.environ.get("BRR_TLS_CA"):
+        return grpc.insecure_channel(endpoint)
+    with open(os.environ["BRR_TLS_CA"], "rb") as f:
+        credentials = grpc.ssl_channel_credentials(f.read())
+    if os.environ.get("BRR_TOKEN_FILE"):
+        with open(os.environ["BRR_TOKEN_FILE"], encoding="ascii") as f:
+            token = grpc.access_token_call_credentials(f.read().strip())
+        credentials = grpc.composite_channel_credentials(credentials, token)
+    return grpc.secure_channel(endpoint, credentials)
+
+
 def requests(pb, recording, model, chunk):
     """Open, then every sample once; grpcio pulls the next message when the daemon has room for it."""
     labels, rate, rows = recording
@@ -73,8 +87,7 @@ def main():
     except (OSError, ValueError, IndexError, ZeroDivisionError, struct.error) as error:
         sys.exit(f"stream.py: {sys.argv[1]} is no plain EDF file that can be read ({error})")
     keep, common, pb, stubs = load_messages()
-    endpoint = os.environ.get("BRR_ENDPOINT", "unix:/run/brrd/brrd.sock")
-    with keep, grpc.insecure_channel(endpoint) as channel:
+    with keep, connect() as channel:
         chunk = int(sys.argv[3]) if len(sys.argv) == 4 else 2048
         try:
             for m in stubs.StreamStub(channel).Run(requests(pb, recording, sys.argv[2], chunk)):

@@ -44,8 +44,9 @@ static int local_source(const struct places *p, const char *source, char path[40
         rc = fsio_absolute(data, sizeof data, p->data_dir, err);
     if (!rc && !p->local_paths && !within(path, data))
         rc = err_set(err, ERR_DENIED,
-                     "data.source file://%s lies outside paths.data (%s); put the data there, or set local_paths: true", source,
-                     data);
+                     "data.source file://%s lies outside paths.data (%s); put the data there, or name it as the daemon's user with "
+                     "local_paths: true",
+                     source, data);
     return rc;
 }
 
@@ -92,8 +93,8 @@ int places_model_file(const struct places *p, const char *ref, char path[4096], 
     }
     if (!p->local_paths && !lies_in(real, p->results_dir) && !lies_in(real, p->data_dir))
         return err_set(err, ERR_DENIED,
-                       "model %s lies outside paths.results and paths.data; put it there, upload it, or set "
-                       "local_paths: true",
+                       "model %s lies outside paths.results and paths.data; put it there, upload it, or name it "
+                       "as the daemon's user with local_paths: true",
                        path);
     if (!resolved)
         return err_set(err, ERR_NOT_FOUND, "there is no model file %s", path);

@@ -7,7 +7,7 @@
 /* Borrowed by whoever it is given to. */
 struct places {
     const char *data_dir, *results_dir; /* paths.data, paths.results */
-    bool local_paths;                   /* paths anywhere else may be opened too */
+    bool local_paths;                   /* paths anywhere else may be opened too, by the caller whom the daemon works for now */
     const struct source_store *stores;
     int n_stores;
 };

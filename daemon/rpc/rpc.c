@@ -336,6 +336,11 @@ static void on_new(struct rpc_call *c, bool ok) {
     receive(c);
 }
 
+static void enter(const struct rpc_call *c, const struct auth_caller *caller) {
+    if (c->server->config.enter)
+        c->server->config.enter(c->server->config.ctx, caller);
+}
+
 static void on_message(struct rpc_call *c, bool ok) {
     c->receiving = false;
     grpc_byte_buffer *buffer = c->received;
@@ -357,7 +362,9 @@ static void on_message(struct rpc_call *c, bool ok) {
         grpc_byte_buffer_reader reader;
         grpc_byte_buffer_reader_init(&reader, buffer);
         grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+        enter(c, &c->caller);
         c->method->message(c, GRPC_SLICE_START_PTR(all), GRPC_SLICE_LENGTH(all));
+        enter(c, NULL);
         grpc_slice_unref(all);
         grpc_byte_buffer_reader_destroy(&reader);
     }

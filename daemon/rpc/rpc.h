@@ -41,6 +41,8 @@ struct rpc_config {
     const struct rpc_method *const *methods;
     size_t n_methods;
     void *ctx; /* rpc_context() of every call */
+    /* A handler works for this caller until it is told NULL; may be NULL. */
+    void (*enter)(void *ctx, const struct auth_caller *caller);
     /* A call ended with this status (a word of err_name), for logs and metrics; may be NULL. */
     void (*observe)(void *ctx, const char *path, int code, double seconds);
 };

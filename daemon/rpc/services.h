@@ -28,6 +28,7 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;
+    bool local_paths; /* the configuration's; places holds what the present caller may open */
     struct places places;
     struct source_config source;       /* stores, and the cache of what lies in them */
     int leasings;                      /* models on their way from stores to streams */

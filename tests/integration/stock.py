@@ -18,12 +18,12 @@ def compile_protos(directory):
 
 
 class Stock:
-    """messages as .jobs, .stream, .checkpoints, .admin; stubs by service name."""
+    """endpoint: an address, or a channel; messages as .jobs, .stream, .checkpoints, .admin; stubs by service name."""
 
     def __init__(self, endpoint, directory):
         os.makedirs(directory, exist_ok=True)
         compile_protos(directory)
-        self.channel = grpc.insecure_channel(endpoint)
+        self.channel = grpc.insecure_channel(endpoint) if isinstance(endpoint, str) else endpoint
         for module, services in (("jobs", ["Jobs"]), ("stream", ["Stream"]), ("checkpoints", ["Checkpoints", "Models"]), ("admin", ["Admin", "Metrics"])):
             setattr(self, module, importlib.import_module(f"brr.v1.{module}_pb2"))
             stubs = importlib.import_module(f"brr.v1.{module}_pb2_grpc")

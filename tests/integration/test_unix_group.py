@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Who may do what on the unix socket: the daemon's own user and root are admin, members of listen.unix_group may submit, others are kept
 out by the mode, or need a token; local files are for the daemon's user and root alone. Needs root, to run brrctl as other users."""
+import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
 
-from daemon import BIN, Daemon, make_corpus, temporary
+from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
 from secured import secret_file, tls
 
 GROUP, USER = 60, 65534  # games, nobody
-SUBMIT = ["kind: train", "name: group", "data:", "  source: file://{}", "model: {{ preset: tiny }}", "training: {{ max_steps: 1 }}"]
 
 
 def as_user(d, command, groups="--clear-groups", env=None):
@@ -61,7 +61,26 @@ def group(tmp):
     assert code == 1 and f"uid:{USER} has the role submit [ROLE_TOO_SMALL]" in err, err
     for _ in range(20):  # many users and connections, one after the other: each keeps its own role
         assert as_user(d, ["unload", "none"], member)[0] == 1 and d.ctl("unload", "none")[0] == 3
+    local_paths(d, member)
     assert d.stop() == 0
+
+
+def local_paths(d, member):
+    """demo.yaml has local_paths: true: for root, not for a member of the group, who may name what lies under paths.data."""
+    make_corpus(f"{d.dir}/eeg", seed=3, patients=2)
+    os.symlink(f"{d.dir}/eeg", f"{d.dir}/data/eeg")
+    shutil.copy(f"{SOURCE}/configs/tiny.yaml", f"{d.dir}/bin")
+    command = ["submit", f"{d.dir}/bin/tiny.yaml", "--json", "--set", "training.max_steps=1"]
+    outside, inside = ["--set", f"data.source=file://{d.dir}/eeg"], ["--set", f"data.source=file://{d.dir}/data/eeg"]
+    code, _, err = as_user(d, command + outside, member)
+    assert code == 1 and "outside paths.data" in err and "local_paths" in err, err
+    code, _, err = as_user(d, ["load", "m", f"{SOURCE}/README.md"], member)
+    assert code == 1, err
+    for run, sets in ((lambda c: as_user(d, c, member), inside), (lambda c: d.ctl(*c), outside)):
+        code, out, err = run(command + sets)
+        assert code == 0, err
+        assert d.ctl("cancel", json.loads(out)["job"])[0] == 0
+    assert f"principal=uid:{USER} role=submit listener=unix method=/brr.v1.Jobs/Submit outcome=ok" in d.read_log()
 
 
 def open_to_all(tmp):

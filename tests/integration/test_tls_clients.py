@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Stock clients through TLS with tokens: brrctl, the examples and python3-grpcio stream and get what they get over the unix socket; health
+and reflection; a live stream ends when its token is revoked; a real Prometheus scrapes over HTTPS with a bearer token."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+
+import grpc
+import numpy
+
+from daemon import BIN, SOURCE, free_port, temporary
+from secured import secret_file, tls
+from stock import Stock
+from stream_fixture import load_example, streaming_daemon, trace
+from test_reflection import Reflection
+
+
+class Lab:
+    """A CA with a token file for each role, and the daemon's keys for them."""
+
+    def __init__(self, tmp):
+        self.dir, self.port = f"{tmp}/tls", free_port()
+        tls("init", self.dir)
+        self.tokens = {}
+        for role in ("read", "stream"):
+            self.tokens[role] = tls("token", self.dir, "--role", role, "--name", role).strip()
+            secret_file(f"{tmp}/{role}.token", self.tokens[role])
+        self.sets = [f"listen.tcp=127.0.0.1:{self.port}", f"tls.cert={self.dir}/server.crt", f"tls.key={self.dir}/server.key",
+                     f"auth.tokens_file={self.dir}/tokens"]
+        self.env = {"BRR_ENDPOINT": f"127.0.0.1:{self.port}", "BRR_TLS_CA": f"{self.dir}/ca.crt", "BRR_TOKEN_FILE": f"{tmp}/stream.token"}
+
+    def channel(self, role):
+        with open(f"{self.dir}/ca.crt", "rb") as f:
+            secure = grpc.ssl_channel_credentials(f.read())
+        credentials = grpc.composite_channel_credentials(secure, grpc.access_token_call_credentials(self.tokens[role]))
+        return grpc.secure_channel(f"localhost:{self.port}", credentials)
+
+
+def streams(d, lab, recording, model):
+    """The same bytes as over the unix socket, from brrctl, the Python example and the C example."""
+    events, probabilities, _ = trace(d, recording, model)
+    inside = d.env
+    d.env = {**d.env, **lab.env}
+    secured = trace(d, recording, model)
+    assert secured[0] == events and numpy.array_equal(secured[1], probabilities, equal_nan=True)
+    d.env = inside
+    env = {**os.environ, **lab.env, "BRR_PROTO": f"{SOURCE}/proto"}
+    python = subprocess.run([sys.executable, f"{SOURCE}/client/examples/stream.py", recording, model], env=env, capture_output=True, text=True,
+                            timeout=120, check=False)
+    assert python.returncode == 0 and len(python.stdout.splitlines()) == len(events.splitlines()) - 1 > 0, (python.stdout, python.stderr)
+    labels, rate, rows = load_example().read_edf(recording)
+    frames = numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows]).T.tobytes()
+    program = os.path.join(os.path.dirname(BIN), "examples", "example_stream")
+    c = subprocess.run([program, model, str(rate), ",".join(labels)], env=env, input=frames, capture_output=True, timeout=120, check=False)
+    assert c.returncode == 0 and c.stdout.decode() == python.stdout, (c.stdout, c.stderr)
+
+
+def stock(d, lab, recording, model):
+    c = Stock(lab.channel("stream"), f"{d.dir}/stubs")
+    assert c.Admin.Version(c.admin.VersionRequest()).version
+    assert c.refused(c.Jobs.Cancel, c.jobs.CancelJobRequest(id="x"))[1] == "PERMISSION_DENIED"
+    check = lab.channel("read").unary_unary("/grpc.health.v1.Health/Check")
+    assert check(b"", timeout=20) == b"\x08\x01", "SERVING"
+    reflection = Reflection(lab.channel("read"), "v1", d.dir)
+    (answer,) = reflection.ask({"list_services": "*"})
+    assert "brr.v1.Stream" in [s.name for s in answer.list_services_response.service]
+    detail, code, _ = c.refused(Stock(lab.channel("read"), f"{d.dir}/stubs").Stream.Run, iter([]))
+    assert code == "PERMISSION_DENIED" and detail.reason == "ROLE_TOO_SMALL", detail
+    with open(f"{lab.dir}/ca.crt", "rb") as f:
+        bare = grpc.secure_channel(f"localhost:{lab.port}", grpc.ssl_channel_credentials(f.read()))
+    detail, code, text = c.refused(Stock(bare, f"{d.dir}/stubs").Admin.Version, c.admin.VersionRequest())
+    assert code == "UNAUTHENTICATED" and detail.reason == "TOKEN_MISSING" and "token" in text, (detail, text)
+    revoked_while_live(c, lab, recording, model)
+
+
+def revoked_while_live(c, lab, recording, model):
+    labels, rate, rows = load_example().read_edf(recording)
+    x = numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows])
+    revoked = []
+
+    def messages():
+        s, at = c.stream, 0
+        yield s.ClientMessage(open=s.Open(model=model, channels=labels, rate_hz=rate, format=s.SAMPLE_FORMAT_F32_UV))
+        deadline = time.time() + 60
+        while time.time() < deadline:
+            part = x[:, at % 2560:at % 2560 + 256]
+            yield s.ClientMessage(chunk=s.Chunk(first_sample=at, samples=256, data=part.tobytes()))
+            at += 256
+            time.sleep(0.02)
+            if at > 2560 and not revoked:
+                revoked.append(tls("revoke", lab.dir, "--name", "stream"))
+
+    detail, code, _ = c.refused(c.Stream.Run, messages())
+    assert revoked and code == "UNAUTHENTICATED" and detail.reason == "TOKEN_REVOKED", (revoked, code, detail)
+
+
+def prometheus(d, lab, tmp):
+    port = free_port()
+    with open(f"{tmp}/prometheus.yml", "w", encoding="utf-8") as f:
+        json.dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [
+            {"job_name": name, "scheme": "https", "tls_config": {"ca_file": f"{lab.dir}/ca.crt"}, "authorization": {"credentials": token},
+             "static_configs": [{"targets": [f"localhost:{d.port}"]}]} for name, token in (("good", lab.tokens["read"]), ("bad", "brr_wrong"))]}, f)
+    with open(f"{tmp}/prometheus.log", "wb") as log:
+        process = subprocess.Popen(["prometheus", f"--config.file={tmp}/prometheus.yml", f"--storage.tsdb.path={tmp}/tsdb",
+                                    f"--web.listen-address=127.0.0.1:{port}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def ask(query):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={query}", timeout=20) as answer:
+                return {r["metric"]["job"]: float(r["value"][1]) for r in json.load(answer)["data"]["result"]}
+        except OSError:
+            return {}
+
+    try:
+        deadline = time.time() + 60
+        while ask("up") != {"good": 1, "bad": 0}:
+            assert time.time() < deadline and process.poll() is None, open(f"{tmp}/prometheus.log", encoding="utf-8").read()
+            time.sleep(0.2)
+        assert ask("brrd_stream_seizure_events_total")["good"] >= 1 and "bad" not in ask("brrd_build_info")
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def main():
+    with temporary() as tmp:
+        lab = Lab(tmp)
+        with streaming_daemon(extra=lab.sets) as (d, recording, model):
+            model = shutil.copy(model, f"{d.dir}/data/model.safetensors")  # where callers from elsewhere may name it
+            streams(d, lab, recording, model)
+            prometheus(d, lab, tmp)
+            stock(d, lab, recording, model)
+            assert all(token not in d.read_log() for token in lab.tokens.values())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
