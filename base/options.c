@@ -6,16 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/str.h"
 
 enum { LIST_MAX = 100000 };
 
 struct reading {
-    const struct option_table *table;
+    const struct option_part *parts;
+    size_t n_parts;
     const char *file;
     struct arena *arena;
-    void *target;
     struct err *err;
 };
 
@@ -48,7 +47,12 @@ static const char *type_name(const struct option *o) {
     case OPTION_F64:
         return "a number";
     case OPTION_STRING:
+    case OPTION_SOURCE:
         return "text";
+    case OPTION_PATH:
+        return "a file";
+    case OPTION_MODEL:
+        return "a model";
     case OPTION_DURATION:
         return "a duration like 90s, 15m or 24h";
     case OPTION_BYTES:
@@ -161,6 +165,9 @@ static int read_scalar(struct reading *r, const struct option *o, const struct y
         return bad_value(r, o, node);
     switch (o->type) {
     case OPTION_STRING:
+    case OPTION_PATH:
+    case OPTION_MODEL:
+    case OPTION_SOURCE:
         *(const char **)out = null ? NULL : text;
         return 0;
     case OPTION_BOOL:
@@ -196,8 +203,8 @@ static int read_scalar(struct reading *r, const struct option *o, const struct y
     }
 }
 
-static int read_value(struct reading *r, const struct option *o, const struct yaml_node *node) {
-    void *out = (char *)r->target + o->offset;
+static int read_value(struct reading *r, const struct option *o, void *target, const struct yaml_node *node) {
+    void *out = (char *)target + o->offset;
     switch (o->type) {
     case OPTION_NOTICE:
         return 0;
@@ -213,18 +220,22 @@ static int read_value(struct reading *r, const struct option *o, const struct ya
     }
 }
 
-static const struct option *row_named(const struct option_table *table, const char *name) {
-    for (size_t i = 0; i < table->count; i++)
-        if (!strcmp(table->rows[i].name, name))
-            return &table->rows[i];
-    return NULL;
+static bool is_row(const struct option_part *parts, size_t n_parts, const char *name) {
+    for (size_t p = 0; p < n_parts; p++)
+        for (size_t i = 0; i < parts[p].table->count; i++)
+            if (!strcmp(parts[p].table->rows[i].name, name))
+                return true;
+    return false;
 }
 
-static bool is_group(const struct option_table *table, const char *name) {
+bool options_known(const struct option_part *parts, size_t n_parts, const char *name) {
     size_t len = strlen(name);
-    for (size_t i = 0; i < table->count; i++)
-        if (!strncmp(table->rows[i].name, name, len) && table->rows[i].name[len] == '.')
-            return true;
+    for (size_t p = 0; p < n_parts; p++)
+        for (size_t i = 0; i < parts[p].table->count; i++) {
+            const char *row = parts[p].table->rows[i].name;
+            if (!strncmp(row, name, len) && (row[len] == '.' || !row[len]))
+                return true;
+        }
     return false;
 }
 
@@ -236,23 +247,29 @@ static int distance_to(const char *candidate, const char *name) {
     return misplaced && distance > 2 ? 2 : distance;
 }
 
-static int unknown_key(struct reading *r, const struct yaml_node *node, const char *name) {
-    char nearest[192] = "";
-    int best = INT_MAX;
-    for (size_t i = 0; i < r->table->count; i++) {
-        const char *row = r->table->rows[i].name;
+/* The row or group of rows of the table that is nearest to `name`, when it is nearer than *best. */
+static void look_for_nearest(const struct option_table *table, const char *name, int *best, char nearest[192]) {
+    for (size_t i = 0; i < table->count; i++) {
+        const char *row = table->rows[i].name;
         for (const char *dot = row; dot;) { /* "data", then "data.split", then "data.split.train" */
             char candidate[192];
             dot = strchr(dot + (dot != row), '.');
             if (!str_format(candidate, sizeof candidate, "%.*s", dot ? (int)(dot - row) : (int)strlen(row), row))
                 break;
             int distance = distance_to(candidate, name);
-            if (distance < best) {
-                best = distance;
-                str_copy(nearest, sizeof nearest, candidate);
+            if (distance < *best) {
+                *best = distance;
+                str_copy(nearest, 192, candidate);
             }
         }
     }
+}
+
+static int unknown_key(struct reading *r, const struct yaml_node *node, const char *name) {
+    char nearest[192] = "";
+    int best = INT_MAX;
+    for (size_t p = 0; p < r->n_parts; p++)
+        look_for_nearest(r->parts[p].table, name, &best, nearest);
     if (!*nearest || 2 * (size_t)best > strlen(name)) /* near to nothing: a file of another kind? */
         return options_error(node, r->file, r->err,
                              "unknown key '%.100s'; `brrctl keys` lists those of a job file, `brrd --help-config` the daemon's",
@@ -266,9 +283,9 @@ static int check_keys(struct reading *r, const struct yaml_node *mapping, const 
         char name[192];
         if (!str_format(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", n->key))
             return unknown_key(r, n, n->key);
-        if (row_named(r->table, name))
+        if (is_row(r->parts, r->n_parts, name))
             continue;
-        if (!is_group(r->table, name))
+        if (!options_known(r->parts, r->n_parts, name))
             return unknown_key(r, n, name);
         if (n->type == YAML_SCALAR && yaml_is_null(n))
             continue;
@@ -281,11 +298,11 @@ static int check_keys(struct reading *r, const struct yaml_node *mapping, const 
     return 0;
 }
 
-static int read_default(struct reading *r, const struct option *o) {
+static int read_default(struct reading *r, const struct option *o, void *target) {
     if (o->type == OPTION_NOTICE)
         return 0;
     if (o->type == OPTION_NODE) {
-        *(const struct yaml_node **)(void *)((char *)r->target + o->offset) = NULL;
+        *(const struct yaml_node **)(void *)((char *)target + o->offset) = NULL;
         return 0;
     }
     if (!o->fallback)
@@ -296,24 +313,36 @@ static int read_default(struct reading *r, const struct option *o) {
         if (rc)
             return rc;
     }
-    return read_value(r, o, node);
+    return read_value(r, o, target, node);
 }
 
-int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
-                 void *target, struct err *err) {
-    struct reading r = {table, file, arena, target, err};
-    if (root->type != YAML_MAPPING)
-        return options_error(root, file, err, "expected keys and values");
-    int rc = check_keys(&r, root, "");
-    for (size_t i = 0; !rc && i < table->count; i++) {
-        const struct option *o = &table->rows[i];
+static int read_part(struct reading *r, const struct option_part *part, const struct yaml_node *root) {
+    int rc = 0;
+    for (size_t i = 0; !rc && i < part->table->count; i++) {
+        const struct option *o = &part->table->rows[i];
         const struct yaml_node *node = yaml_path(root, o->name);
         bool nullable = o->type == OPTION_DURATION || o->type == OPTION_BYTES;
         if (node && yaml_is_null(node) && (!nullable || !o->fallback))
             node = NULL;
-        rc = node ? read_value(&r, o, node) : read_default(&r, o);
+        rc = node ? read_value(r, o, part->target, node) : read_default(r, o, part->target);
     }
     return rc;
+}
+
+int options_read_parts(const struct option_part *parts, size_t n_parts, const struct yaml_node *root, const char *file,
+                       struct arena *arena, struct err *err) {
+    struct reading r = {parts, n_parts, file, arena, err};
+    if (root->type != YAML_MAPPING)
+        return options_error(root, file, err, "expected keys and values");
+    int rc = check_keys(&r, root, "");
+    for (size_t p = 0; !rc && p < n_parts; p++)
+        rc = read_part(&r, &parts[p], root);
+    return rc;
+}
+
+int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
+                 void *target, struct err *err) {
+    return options_read_parts(&(struct option_part){table, target}, 1, root, file, arena, err);
 }
 
 void options_notices(const struct option_table *table, const struct yaml_node *root,
@@ -346,25 +375,11 @@ void options_print(const struct option_table *table, FILE *out) {
     }
 }
 
-void options_print_json(const struct option_table *table, FILE *out) {
-    struct json_writer w;
-    struct str line;
-    str_init(&line, 1 << 16);
-    for (size_t i = 0; i < table->count; i++) {
-        const struct option *o = &table->rows[i];
-        char accepts[400];
-        if (o->type == OPTION_NOTICE)
-            continue;
-        str_clear(&line);
-        json_writer_init(&w, &line);
-        json_begin_object(&w, NULL);
-        json_put_str(&w, "key", o->name);
-        json_put_str(&w, "accepts", accepts_text(o, accepts, sizeof accepts));
-        json_put_bool(&w, "required", !default_text(o));
-        json_put_str(&w, "default", default_text(o));
-        json_put_str(&w, "meaning", o->help);
-        json_end(&w, '}');
-        fprintf(out, "%s\n", str_cstr(&line));
-    }
-    str_done(&line);
+void options_put_json(const struct option *o, struct json_writer *w) {
+    char accepts[400];
+    json_put_str(w, "key", o->name);
+    json_put_str(w, "accepts", accepts_text(o, accepts, sizeof accepts));
+    json_put_bool(w, "required", !default_text(o));
+    json_put_str(w, "default", default_text(o));
+    json_put_str(w, "meaning", o->help);
 }

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/yaml.h"
 
 enum option_type {
@@ -16,6 +17,9 @@ enum option_type {
     OPTION_I64,      /* int64_t, min..max */
     OPTION_F64,      /* double, min..max */
     OPTION_STRING,   /* const char * in the arena; NULL where the default is null */
+    OPTION_PATH,     /* the same, naming a local file or the URL of an object */
+    OPTION_MODEL,    /* the same, naming a model: a job, a served name, a local file or the URL of an object */
+    OPTION_SOURCE,   /* the same, naming where recordings are: a store's URL, a file:// folder or a prefix */
     OPTION_ENUM,     /* int: index into choices "a|b|c" */
     OPTION_DURATION, /* int64_t milliseconds; "none" and null → -1 */
     OPTION_BYTES,    /* int64_t bytes; "none" and null → -1 */
@@ -50,18 +54,30 @@ struct option_table {
     size_t count;
 };
 
-/* Fill *target from defaults and tree. Strings and lists live in the arena. A null value means the default, except for durations
- * and sizes (-1); so a string is NULL only where its default is "null". A required key that is null is missing. */
+/* Several tables that make up one file, each with a target of its own. */
+struct option_part {
+    const struct option_table *table;
+    void *target;
+};
+
+/* Fill the targets from defaults and tree. Strings and lists live in the arena. A null value means the default, except for
+ * durations and sizes (-1); so a string is NULL only where its default is "null". A required key that is null is missing. */
+int options_read_parts(const struct option_part *parts, size_t n_parts, const struct yaml_node *root, const char *file,
+                       struct arena *arena, struct err *err);
+/* The same of one table. */
 int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,
                  void *target, struct err *err);
+/* True if a row has this name, or names that begin with it and a dot. */
+bool options_known(const struct option_part *parts, size_t n_parts, const char *name);
 /* Calls visit for each NOTICE key present in the tree. */
 void options_notices(const struct option_table *table, const struct yaml_node *root,
                      void (*visit)(void *ctx, const char *key, const char *help), void *ctx);
 /* Error at a node, for owners of OPTION_NODE subtrees: "file:line:col: message". */
 int options_error(const struct yaml_node *node, const char *file, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* The table for people, and for programs one JSON object a line: name, what it accepts, default, help. */
+/* The table for people; NOTICE rows are left out. */
 void options_print(const struct option_table *table, FILE *out);
-void options_print_json(const struct option_table *table, FILE *out);
+/* Members of an open object for programs: key, accepts, required, default, meaning. */
+void options_put_json(const struct option *row, struct json_writer *w);
 
 #endif

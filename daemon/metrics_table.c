@@ -1,11 +1,11 @@
-/* The families of /metrics: one row each; HELP and TYPE are always printed. Names are part of the interface. */
+/* The families of /metrics that the daemon feeds, one row each; those of the kinds of job stand in their rows (run/kind.h). HELP
+ * and TYPE are always printed. Names are part of the interface. */
 #include "daemon/server.h"
 
 static const double rpc_buckets[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30};
 static const double compute_buckets[] = {.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2};
 static const double lag_buckets[] = {.01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60};
 static const double batch_buckets[] = {1, 2, 4, 8, 16, 32, 64};
-static const double step_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5};
 static const double run_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 43200, 86400, 172800};
 
 #define BUCKETS(b) b, sizeof b / sizeof *b
@@ -26,13 +26,6 @@ const struct metric_family metrics_families[] = {
     {"brrd_jobs_finished_total", METRIC_COUNTER, "Jobs ended by outcome.", "outcome", NULL, 0},
     {"brrd_job_run_duration_seconds", METRIC_HISTOGRAM, "Wall time of ended attempts.", "outcome", BUCKETS(run_buckets)},
     {"brrd_job_energy_joules_total", METRIC_COUNTER, "Drawn by the device while attempts of jobs ran.", "kind", NULL, 0},
-    {"brrd_train_step_duration_seconds", METRIC_HISTOGRAM, "Duration of optimizer steps.", "", BUCKETS(step_buckets)},
-    {"brrd_train_steps_total", METRIC_COUNTER, "Optimizer steps.", "", NULL, 0},
-    {"brrd_train_time_to_first_step_seconds", METRIC_HISTOGRAM,
-     "From the start of an attempt, data to be fetched included, to its first optimizer step.", "", BUCKETS(run_buckets)},
-    {"brrd_train_loss", METRIC_GAUGE, "Running loss of the job that trains.", "job_id", NULL, 0},
-    {"brrd_train_learning_rate", METRIC_GAUGE, "Learning rate of the job that trains.", "job_id", NULL, 0},
-    {"brrd_train_gradient_norm", METRIC_GAUGE, "Gradient norm of the job that trains.", "job_id", NULL, 0},
     {"brrd_cache_requests_total", METRIC_COUNTER, "Objects of buckets that jobs wanted: in the cache, or fetched.", "result", NULL,
      0},
     {"brrd_cache_evictions_total", METRIC_COUNTER, "Objects that left the cache to make room.", "reason", NULL, 0},

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/access.h"
+#include "daemon/jobs/job_metrics.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
@@ -39,8 +40,8 @@ struct daemon {
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool drain_wanted, stopping, rpc_stopped, lost, held;
-    char running[JOB_ID_SIZE];                                 /* job whose training gauges are shown */
-    int64_t running_steps, first_step_of_ms;                   /* start of the attempt whose first step was seen */
+    struct metric_family *families; /* of /metrics: the daemon's and those of the kinds */
+    struct job_metrics job_metrics;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
 
@@ -60,42 +61,14 @@ static void count_jobs(struct services *s) {
     atomic_store(&s->writable, sched_writable(s->sched));
 }
 
-static void drop_train_gauges(struct daemon *d) {
-    metrics_drop(d->services.metrics, "brrd_train_loss", d->running);
-    metrics_drop(d->services.metrics, "brrd_train_learning_rate", d->running);
-    metrics_drop(d->services.metrics, "brrd_train_gradient_norm", d->running);
-    d->running[0] = '\0';
-}
-
 static void on_job_changed(void *ctx, const struct job *job) {
     struct daemon *d = ctx;
     struct services *s = &d->services;
-    const struct task_progress *p = &job->progress;
-    if (job->state == JOB_RUNNING && p->step > 0) {
-        if (strcmp(d->running, job->id)) {
-            str_copy(d->running, sizeof d->running, job->id);
-            d->running_steps = p->step - 1;
-        }
-        metric_set(series(s, "brrd_train_loss", job->id), p->loss);
-        metric_set(series(s, "brrd_train_learning_rate", job->id), p->learning_rate);
-        metric_set(series(s, "brrd_train_gradient_norm", job->id), p->gradient_norm);
-        if (p->windows > 0 && d->first_step_of_ms != job->started_ms) {
-            d->first_step_of_ms = job->started_ms;
-            metric_observe(series(s, "brrd_train_time_to_first_step_seconds", ""),
-                           (double)(clock_wall_ms() - job->started_ms) / 1000);
-        }
-        if (p->step > d->running_steps) {
-            metric_add(series(s, "brrd_train_steps_total", ""), (double)(p->step - d->running_steps));
-            metric_observe(series(s, "brrd_train_step_duration_seconds", ""), p->step_s);
-            d->running_steps = p->step;
-        }
-    }
+    job_metrics_follow(&d->job_metrics, job);
     if (job_is_over(job->state)) {
         const char *outcome = job_state_name(job->state);
         metric_add(series(s, "brrd_jobs_finished_total", outcome), 1);
         metric_observe(series(s, "brrd_job_run_duration_seconds", outcome), (double)(job->finished_ms - job->started_ms) / 1000);
-        if (!strcmp(d->running, job->id))
-            drop_train_gauges(d);
     }
     if (job->state == JOB_QUEUED && !job->attempts && !*job->reason)
         metric_add(series(s, "brrd_jobs_submitted_total", job->kind), 1);
@@ -219,7 +192,7 @@ static void look_for_loss(struct daemon *d) {
     worker_device(d->services.worker, &info);
     d->lost = true;
     log_error("the device is lost to this process after a fault: ending, to be started again", "device=%s job=%s exit=%d",
-              info.name, *d->running ? d->running : "none", SERVER_DEVICE_LOST);
+              info.name, *d->job_metrics.job ? d->job_metrics.job : "none", SERVER_DEVICE_LOST);
     begin_stop(d);
 }
 
@@ -562,7 +535,10 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     d->services.revision = versions_revision();
     d->services.notice = BRR_NOTICE;
     d->services.n_libraries = versions_list(d->services.libraries, SERVICES_MAX_LIBRARIES);
-    d->services.metrics = metrics_new(metrics_families, metrics_family_count, MAX_SERIES);
+    size_t n_families = 0;
+    d->families = job_metrics_families(metrics_families, metrics_family_count, &n_families);
+    d->services.metrics = d->families ? metrics_new(d->families, n_families, MAX_SERIES) : NULL;
+    d->job_metrics.metrics = d->services.metrics;
     uv_loop_init(&d->loop);
     start_handles(d);
     int rc = d->services.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
@@ -576,6 +552,7 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     close_parts(d);
     uv_loop_close(&d->loop);
     metrics_free(d->services.metrics);
+    free(d->families);
     if (!rc)
         log_info("stopped", NULL);
     if (!rc && d->lost)

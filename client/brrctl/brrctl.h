@@ -54,7 +54,7 @@ char *brrctl_ref(const char *ref, char *buf, size_t size);
 /* Reads the job file args[0] with --set and --name. */
 struct brrctl_job_file {
     Brr__V1__JobFile message;
-    char *text, *overrides[ARGUMENTS_MAX_SET + 8];
+    char *text, *overrides[ARGUMENTS_MAX_SET + 16];
 };
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/brrctl/brrctl.h"
+#include "run/jobfile.h"
 
 static void print_name(void *ctx, const char *name, const char *value, const char *help) {
     (void)value;
@@ -13,6 +14,9 @@ static void print_name(void *ctx, const char *name, const char *value, const cha
 /* The verbs that a command's first word is one of ("ls|get|put [FILE] URL"), with spaces between them. */
 static void print_verbs(const struct command *c) {
     size_t len = strcspn(c->words, " ");
+    if (!strcmp(c->words, "[KIND]"))
+        for (int k = 0; k < task_kind_count; k++)
+            printf("%s%s", k ? " " : "", task_kinds[k]->name);
     if (!memchr(c->words, '|', len) || *c->words < 'a')
         return; /* FILE|-: no words to choose from */
     for (size_t i = 0; i < len; i++)

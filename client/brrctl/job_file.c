@@ -7,61 +7,90 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
+#include "run/jobfile.h"
 
 enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 
-/* Keys whose value may be a local path; `scheme`: only behind file://, a plain word means something else. */
-static const struct {
-    const char *key;
-    bool scheme;
-} path_keys[] = {{"data.source", true}, {"model.init_from", false}, {"evaluate.checkpoint", false}, {"detect.model", false}};
-
-/* The value as an absolute path, or false when it is none that this machine should complete. */
-static bool complete(const char *value, bool scheme, const char *dir, char *buf, size_t size) {
+/* The value as an absolute path, or false when this machine has nothing to complete: only file:// names a local data.source, and a
+ * plain word may be the name of a model. */
+static bool complete(const char *value, enum option_type type, const char *dir, char *buf, size_t size) {
     const char *path = str_starts(value, "file://") ? value + 7 : value;
     char joined[PATH_SIZE];
-    if ((scheme && path == value) || !*path || *path == '/' || str_starts(path, "job:") || strstr(path, "://"))
+    if ((type == OPTION_SOURCE && path == value) || !*path || *path == '/' || str_starts(path, "job:") || strstr(path, "://"))
         return false;
-    if (!scheme && path == value && !strchr(path, '/') && !str_ends(path, ".safetensors"))
+    if (type == OPTION_MODEL && path == value && !strchr(path, '/') && !str_ends(path, ".safetensors"))
         return false; /* a served or uploaded name */
     if (fsio_join(joined, sizeof joined, dir, path, NULL) || fsio_absolute(buf, size, joined, NULL))
         return false;
     return true;
 }
 
-/* "KEY=VALUE" with an absolute path where VALUE is a relative one, else a copy. */
-static char *absolute_override(const char *assignment) {
+static bool may_be_path(const struct option *row) {
+    return row && (row->type == OPTION_PATH || row->type == OPTION_MODEL || row->type == OPTION_SOURCE);
+}
+
+/* "KEY=/absolute/path" of a relative one, malloc'd; NULL: nothing to complete. */
+static char *assignment_of(const struct option *row, const char *value, const char *dir) {
     char path[PATH_SIZE], *out = NULL;
-    for (size_t i = 0; i < sizeof path_keys / sizeof *path_keys; i++) {
-        size_t len = strlen(path_keys[i].key);
-        if (strncmp(assignment, path_keys[i].key, len) || assignment[len] != '=')
-            continue;
-        if (complete(assignment + len + 1, path_keys[i].scheme, ".", path, sizeof path) &&
-            asprintf(&out, "%s=%s%s", path_keys[i].key, path_keys[i].scheme ? "file://" : "", path) >= 0)
+    if (!complete(value, row->type, dir, path, sizeof path) ||
+        asprintf(&out, "%s=%s%s", row->name, row->type == OPTION_SOURCE ? "file://" : "", path) < 0)
+        return NULL;
+    return out;
+}
+
+/* "KEY=VALUE" with an absolute path where VALUE is a relative one, else a copy. */
+static char *absolute_override(const struct task_kind *kind, const char *assignment) {
+    const char *equals = strchr(assignment, '=');
+    char key[128];
+    if (equals && str_format(key, sizeof key, "%.*s", (int)(equals - assignment), assignment)) {
+        const struct option *row = jobfile_key(kind, key);
+        char *out = may_be_path(row) ? assignment_of(row, equals + 1, ".") : NULL;
+        if (out)
             return out;
     }
     return strdup(assignment);
 }
 
-/* Relative paths inside the file become overrides in front of the others. What is wrong with the file is the daemon's to say. */
-static void complete_file_paths(struct brrctl_job_file *f, const char *file, size_t len) {
-    struct arena arena;
-    struct yaml_node *root = NULL;
-    char dir[PATH_SIZE], path[PATH_SIZE], *text = NULL;
-    arena_init(&arena, ARENA_MAX);
+/* Relative paths inside the file become overrides in front of the others. */
+static void complete_file_paths(struct brrctl_job_file *f, const struct task_kind *kind, const struct yaml_node *root,
+                                const char *file) {
+    const struct option_table *tables[JOBFILE_MAX_TABLES];
+    char dir[PATH_SIZE];
     str_copy(dir, sizeof dir, file);
     char *slash = strrchr(dir, '/');
     str_copy(slash ? slash : dir, slash ? 1 : sizeof dir, slash ? "" : ".");
     if (slash == dir)
         str_copy(dir, sizeof dir, "/");
-    if (!yaml_parse(&arena, f->text, len, file, &root, NULL))
-        for (size_t i = 0; i < sizeof path_keys / sizeof *path_keys; i++) {
-            const struct yaml_node *node = yaml_path(root, path_keys[i].key);
-            if (node && node->type == YAML_SCALAR && !yaml_is_null(node) &&
-                complete(node->text, path_keys[i].scheme, dir, path, sizeof path) &&
-                asprintf(&text, "%s=%s%s", path_keys[i].key, path_keys[i].scheme ? "file://" : "", path) >= 0)
-                f->overrides[f->message.n_overrides++] = text;
+    int n = jobfile_tables(kind, tables);
+    for (int t = 0; t < n; t++)
+        for (size_t i = 0; i < tables[t]->count; i++) {
+            const struct option *row = &tables[t]->rows[i];
+            const struct yaml_node *node = may_be_path(row) ? yaml_path(root, row->name) : NULL;
+            bool text = node && node->type == YAML_SCALAR && !yaml_is_null(node);
+            char *out = text && f->message.n_overrides < JOBFILE_MAX_REFS ? assignment_of(row, node->text, dir) : NULL;
+            if (out)
+                f->overrides[f->message.n_overrides++] = out;
         }
+}
+
+/* The kind that the file and --set say; NULL: the daemon will say what is wrong. */
+static const struct task_kind *kind_of(struct arena *arena, struct yaml_node *root, const struct arguments *o) {
+    for (int i = 0; i < o->n_set; i++)
+        if (str_starts(o->set[i], "kind=") && yaml_set(arena, root, o->set[i], NULL))
+            return NULL;
+    const struct yaml_node *node = yaml_path(root, "kind");
+    return node && node->type == YAML_SCALAR ? task_kind_find(node->text) : NULL;
+}
+
+static void add_overrides(struct brrctl_job_file *f, size_t len, const struct arguments *o) {
+    struct arena arena;
+    struct yaml_node *root = NULL;
+    arena_init(&arena, ARENA_MAX);
+    const struct task_kind *kind = yaml_parse(&arena, f->text, len, o->args[0], &root, NULL) ? NULL : kind_of(&arena, root, o);
+    if (kind)
+        complete_file_paths(f, kind, root, o->args[0]);
+    for (int i = 0; i < o->n_set; i++)
+        f->overrides[f->message.n_overrides++] = kind ? absolute_override(kind, o->set[i]) : strdup(o->set[i]);
     arena_done(&arena);
 }
 
@@ -85,9 +114,7 @@ int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, s
         brrctl_job_file_done(f);
         return rc;
     }
-    complete_file_paths(f, o->args[0], len);
-    for (int i = 0; i < o->n_set; i++)
-        f->overrides[f->message.n_overrides++] = absolute_override(o->set[i]);
+    add_overrides(f, len, o);
     char *name = NULL;
     if (o->name && asprintf(&name, "name=%s", o->name) >= 0)
         f->overrides[f->message.n_overrides++] = name;

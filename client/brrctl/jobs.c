@@ -9,6 +9,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "run/kind.h"
 
 enum { ESTIMATE_MS = 20 * 1000 };
 
@@ -147,28 +148,54 @@ struct watching {
     int exit;
 };
 
+/* What else is known: the running loss, the pace, the kind's own figures, how long it will take. */
+static void put_figures(struct str *line, const Brr__V1__Progress *p) {
+    char eta[32];
+    if (!isnan(p->loss))
+        str_printf(line, "  loss %.4f", p->loss);
+    if (!isnan(p->windows_per_second))
+        str_printf(line, "  %.1f windows/s", p->windows_per_second);
+    for (size_t i = 0; i < p->n_figures; i++)
+        str_printf(line, "  %s %.4g", p->figures[i]->name, p->figures[i]->value);
+    if (!isnan(p->eta_s))
+        str_printf(line, "  left %s", output_duration(p->eta_s, eta, sizeof eta));
+}
+
+/* A phase counts files or recordings (total), or it is the job's steps. */
 static void draw(struct watching *w, const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = job->progress;
-    bool training = !strcmp(p->phase, "train");
-    int64_t at = training ? p->step : p->done, of = training ? p->steps : p->total;
+    bool steps = !p->total && p->steps;
+    int64_t at = steps ? p->step : p->done, of = steps ? p->steps : p->total;
     double share = of ? (double)at / (double)of : 0;
-    char line[256], bar[OUTPUT_BAR_SIZE], eta[32];
+    char bar[OUTPUT_BAR_SIZE];
+    struct str line;
+    str_init(&line, 255);
     output_bar(share, bar);
-    output_duration(p->eta_s, eta, sizeof eta);
-    if (training)
-        str_format(line, sizeof line, "%-8s %s %lld/%lld  loss %.4f  %.1f windows/s  left %s", p->phase, bar, (long long)at,
-                   (long long)of, p->loss, p->windows_per_second, eta);
-    else
-        str_format(line, sizeof line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar,
-                   (long long)at, (long long)of);
+    str_printf(&line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar, (long long)at,
+               (long long)of);
+    if (steps)
+        put_figures(&line, p);
     if (w->terminal) {
-        output_progress(w->out, line);
-    } else if (strcmp(w->phase, p->phase) || (training && p->step / 20 != w->shown_step / 20)) {
-        fprintf(w->out, "%s\n", line);
+        output_progress(w->out, str_cstr(&line));
+    } else if (strcmp(w->phase, p->phase) || (steps && p->step / 20 != w->shown_step / 20)) {
+        fprintf(w->out, "%s\n", str_cstr(&line));
         fflush(w->out);
     }
+    str_done(&line);
     str_copy(w->phase, sizeof w->phase, p->phase);
     w->shown_step = p->step;
+}
+
+/* The result in a few words, as its kind puts them; "" when there is none. */
+static const char *summary_of(const Brr__V1__Job *job, char buf[200]) {
+    const struct task_kind *kind = task_kind_find(job->kind);
+    struct json *result = NULL;
+    *buf = '\0';
+    if (kind && kind->summary && *job->result_json &&
+        !json_parse(job->result_json, strlen(job->result_json), "result", &result, NULL))
+        kind->summary(result, buf, 200);
+    json_free(result);
+    return buf;
 }
 
 static void print_end(struct watching *w, const Brr__V1__Job *job) {
@@ -186,8 +213,10 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
         output_end(&out);
         return;
     }
+    char summary[200];
+    const char *said = *job->reason ? job->reason : summary_of(job, summary);
     output_clear();
-    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *said ? ": " : "", said);
     print_result(job->result_json);
     print_text("folder", job->directory);
     print_text("checkpoint", job->checkpoint);

@@ -18,9 +18,9 @@ static const struct command commands[] = {
     {"validate", "FILE", "--set --name", "what a job would need, before it runs", cmd_validate, 1, 1,
      "Memory, steps and a time estimate from a short measurement of the device. Exit 1 when it does not fit.\n"
      "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8"},
-    {"keys", "", "", "every key of a job file; works without a daemon", cmd_keys, 0, 0,
-     "What each key means, what it accepts and its default; docs/jobs.md holds the same as tables.\n"
-     "example: brrctl keys | grep -A1 data.balance"},
+    {"keys", "[KIND]", "", "the kinds of job and every key of their files; works without a daemon", cmd_keys, 0, 1,
+     "What each key means, what it accepts and its default, of one kind or of all; docs/jobs.md holds the same as tables.\n"
+     "example: brrctl keys train | grep -A1 data.balance"},
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
     {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,

@@ -1,4 +1,4 @@
-/* validate FILE: what a job would need and mean, before it runs. keys: what a job file may say. */
+/* validate FILE: what a job would need and mean, before it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,6 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "run/jobfile.h"
 
 enum { VALIDATE_MS = 300 * 1000 };
 
@@ -82,9 +81,4 @@ int cmd_validate(const struct arguments *o) {
         print_text(v, o->args[0]);
     brr__v1__validate_response__free_unpacked(v, NULL);
     return fits ? 0 : EXIT_FAILED;
-}
-
-int cmd_keys(const struct arguments *o) {
-    jobfile_print_keys(stdout, o->json);
-    return 0;
 }

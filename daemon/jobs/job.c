@@ -6,6 +6,8 @@
 
 #include "base/str.h"
 
+enum { OVERRIDES_BYTES = 1 << 20 };
+
 static const struct {
     const char *name;
     bool resumable;
@@ -71,6 +73,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
         job->attempts++;
         job->started_ms = now_ms;
         job->finished_ms = 0;
+        job->progress.step_s = NAN; /* no step of this attempt yet */
     }
     if (job_is_over(to))
         job->finished_ms = now_ms;
@@ -80,6 +83,51 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     job->paused_ms = job->retry_ms = 0;
     str_copy(job->reason, sizeof job->reason, reason);
     return 0;
+}
+
+char *job_overrides(const char *array, const char *const *more, int n) {
+    struct json *old = NULL;
+    struct json_writer w;
+    struct str s;
+    if (array && json_parse(array, strlen(array), "overrides", &old, NULL))
+        return NULL;
+    str_init(&s, OVERRIDES_BYTES);
+    json_writer_init(&w, &s);
+    json_begin_array(&w, NULL);
+    for (size_t i = 0; i < json_count(old); i++)
+        json_put_str(&w, NULL, json_str(json_at(old, i), ""));
+    for (int i = 0; i < n; i++)
+        json_put_str(&w, NULL, more[i]);
+    json_end(&w, ']');
+    json_free(old);
+    char *text = str_take(&s);
+    str_done(&s);
+    return text;
+}
+
+char *job_overrides_of_lines(const char *text) {
+    char *array = job_overrides(NULL, NULL, 0), *lines = strdup(text), *rest = lines;
+    while (array && rest && *rest) {
+        const char *line = strsep(&rest, "\n");
+        char *longer = job_overrides(array, &line, 1);
+        free(array);
+        array = longer;
+    }
+    free(lines);
+    return array;
+}
+
+int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret,
+              struct err *err) {
+    const char *items[JOBFILE_MAX_OVERRIDES + 1]; /* one too many is jobfile_parse's to refuse */
+    struct json *array = NULL;
+    int n = 0, rc = json_parse(overrides, strlen(overrides), "overrides", &array, err);
+    for (size_t i = 0; !rc && i < json_count(array) && n <= JOBFILE_MAX_OVERRIDES; i++)
+        items[n++] = json_str(json_at(array, i), "");
+    if (!rc)
+        rc = jobfile_parse(yaml, file, items, n, arena, ret, err);
+    json_free(array);
+    return rc;
 }
 
 void job_summary(const struct job *job, struct json_writer *w, const char *key) {

@@ -32,7 +32,7 @@ enum job_wish { JOB_WISH_NONE, JOB_WISH_CANCEL, JOB_WISH_SHUTDOWN };
 
 struct job {
     char id[JOB_ID_SIZE];          /* [a-z0-9-]+ */
-    char *yaml, *file, *overrides; /* the job file; overrides joined by newlines */
+    char *yaml, *file, *overrides; /* the job file; overrides: a JSON array of "a.b=value" */
     char *request_id;              /* of the client, or "" */
     char kind[16], name[96];
     int64_t priority;
@@ -66,6 +66,12 @@ bool job_is_active(enum job_state state); /* preparing, running, checkpointing *
 bool job_may_resume(enum job_state state);
 /* The one place where states change. PRECONDITION names both states when there is no such transition. reason may be "". */
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
+/* The array of overrides that holds those of `array` (NULL: none) and n further ones; malloc'd, NULL when out of memory. */
+char *job_overrides(const char *array, const char *const *more, int n);
+/* The array of overrides that earlier versions kept joined by newlines. */
+char *job_overrides_of_lines(const char *text);
+/* The job file of a text and an array of overrides. INVALID, EXHAUSTED. */
+int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret, struct err *err);
 /* The object that ends `brrctl submit --watch --json`. */
 void job_summary(const struct job *job, struct json_writer *w, const char *key);
 

@@ -18,7 +18,7 @@
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
  * can be evicted. */
-enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
+enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000, JOB_FILE_BYTES = 16 << 20 };
 /* Before a restart that is charged; the first of these doubles with each one that brought no checkpoint. */
 enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 
@@ -181,39 +181,38 @@ int sched_paused(const struct sched *s) {
     return n;
 }
 
-static char *join_lines(const char *first, const char *const *lines, int n) {
-    struct str s;
-    str_init(&s, 1 << 20);
-    str_puts(&s, first);
-    for (int i = 0; i < n; i++)
-        str_printf(&s, "%s%s", s.len ? "\n" : "", lines[i]);
-    char *text = str_take(&s);
-    str_done(&s);
-    return text;
+int sched_resolve_ref(const struct sched *s, const struct jobfile_ref *ref, char path[4096], struct err *err) {
+    const struct source_store *store;
+    const char *object;
+    if (model_fetch_is_url(ref->value)) { /* fetched when the job runs */
+        *path = '\0';
+        return model_fetch_locate(s->config.places->stores, s->config.places->n_stores, ref->value, &store, &object, err);
+    }
+    if (ref->type == OPTION_PATH)
+        return places_file(s->config.places, ref->key, ref->value, path, err);
+    int rc = s->config.resolve_model(s->config.ctx, ref->value, path, err);
+    return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
 
-/* What the job file calls a model becomes the path it means now, as a further override; the URL of an object stays. */
-static int pin_model(struct sched *s, struct job *job, const char *key, const char *ref, struct err *err) {
+/* What the job file calls a model or a file becomes the path it means now, as a further override; the URL of an object stays. */
+static int pin_refs(struct sched *s, struct job *job, const struct jobfile *file, struct err *err) {
+    struct jobfile_ref refs[JOBFILE_MAX_REFS];
     char path[4096], assignment[4200];
-    if (!ref)
-        return 0;
-    if (model_fetch_is_url(ref)) { /* fetched when the job runs */
-        const struct source_store *store;
-        const char *object;
-        return model_fetch_locate(s->config.places->stores, s->config.places->n_stores, ref, &store, &object, err);
-    }
-    int rc = s->config.resolve_model(s->config.ctx, ref, path, err);
-    if (rc)
-        return err_wrap(err, "%s", key);
-    if (strpbrk(path, "\"\\\n") || !str_format(assignment, sizeof assignment, "%s=\"%s\"", key, path))
-        return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: quotes, backslashes or line ends in it", key, path);
     const char *line = assignment;
-    char *joined = join_lines(job->overrides, &line, 1);
-    if (!joined)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    free(job->overrides);
-    job->overrides = joined;
-    return 0;
+    int n = jobfile_refs(file, refs), rc = 0;
+    for (int i = 0; i < n && !(rc = sched_resolve_ref(s, &refs[i], path, err)); i++) {
+        if (!*path)
+            continue;
+        if (strpbrk(path, "\"\\\n") || !str_format(assignment, sizeof assignment, "%s=\"%s\"", refs[i].key, path))
+            return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: quotes, backslashes or line ends in it", refs[i].key,
+                           path);
+        char *more = job_overrides(job->overrides, &line, 1);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+        free(job->overrides);
+        job->overrides = more;
+    }
+    return rc;
 }
 
 /* name-of-kind, date and sequence: readable, unique in this database. */
@@ -229,11 +228,11 @@ static void make_id(struct job *job) {
 static int fill_job(struct sched *s, struct job *job, const struct sched_request *r, const struct jobfile *file, struct err *err) {
     job->created_ms = wall_ms(s);
     job->priority = file->priority;
-    str_copy(job->kind, sizeof job->kind, file->kind_name);
+    str_copy(job->kind, sizeof job->kind, file->kind->name);
     str_copy(job->name, sizeof job->name, file->name);
     job->yaml = strdup(r->yaml);
     job->file = strdup(r->file);
-    job->overrides = join_lines("", r->overrides, r->n_overrides);
+    job->overrides = job_overrides(NULL, r->overrides, r->n_overrides);
     job->request_id = strdup(r->request_id);
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
@@ -243,13 +242,9 @@ static int fill_job(struct sched *s, struct job *job, const struct sched_request
         source_find(s->config.places->stores, s->config.places->n_stores, file->checkpoint.upload + strlen("store://"), &store,
                     &prefix, err))
         return err_wrap(err, "checkpoint.upload");
-    int rc = places_source(s->config.places, file, job->data_root, sizeof job->data_root, err);
+    int rc = file->data ? places_source(s->config.places, file, job->data_root, sizeof job->data_root, err) : 0;
     if (!rc)
-        rc = pin_model(s, job, "evaluate.checkpoint", file->evaluate.checkpoint, err);
-    if (!rc)
-        rc = pin_model(s, job, "model.init_from", file->init_from, err);
-    if (!rc)
-        rc = pin_model(s, job, "detect.model", file->detect.model, err);
+        rc = pin_refs(s, job, file, err);
     return rc;
 }
 
@@ -314,12 +309,10 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
         return err_set(err, ERR_EXHAUSTED,
                        "the daemon keeps %d jobs already, the most it can; set jobs.keep_finished, so that old jobs are forgotten",
                        s->count);
-    arena_init(&arena, 16u << 20);
+    arena_init(&arena, JOB_FILE_BYTES);
     struct job *job = job_new();
     int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err)
                  : err_set(err, ERR_EXHAUSTED, "out of memory");
-    if (!rc && !task_kind_find(file.kind_name))
-        rc = err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", r->file, file.kind_name);
     if (!rc)
         rc = fill_job(s, job, r, &file, err);
     if (!rc)
@@ -366,6 +359,26 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
     return rc;
 }
 
+/* The job's overrides with further ones of limits.*, which together are a job file that can be read. */
+static int join_limits(const struct job *job, const char *const *overrides, int n, char **ret, struct err *err) {
+    struct arena arena;
+    struct jobfile file;
+    for (int i = 0; i < n; i++)
+        if (!str_starts(overrides[i], "limits."))
+            return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume", overrides[i]);
+    char *joined = job_overrides(job->overrides, overrides, n);
+    if (!joined)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    arena_init(&arena, JOB_FILE_BYTES);
+    int rc = job_parse(job->yaml, job->file, joined, &arena, &file, err);
+    arena_done(&arena);
+    if (rc)
+        free(joined);
+    else
+        *ret = joined;
+    return rc;
+}
+
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err) {
     struct job *job = NULL;
     int rc = find(s, id, &job, err);
@@ -374,13 +387,10 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     if (!job_may_resume(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s is %s; only interrupted, failed and cancelled jobs resume", id,
                        job_state_name(job->state));
-    for (int i = 0; i < n; i++)
-        if (!str_starts(overrides[i], "limits."))
-            return err_set(err, ERR_INVALID, "%s: only limits.* may change on resume", overrides[i]);
-    char *joined = join_lines(job->overrides, overrides, n);
-    if (!joined)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
     const struct job before = *job;
+    char *joined = NULL;
+    if ((rc = join_limits(job, overrides, n, &joined, err)))
+        return rc;
     job->overrides = joined;
     job->restarts = job->crashes = job->stalled = 0;
     if ((rc = move_asked(s, job, JOB_QUEUED, "resumed", err))) {
@@ -407,16 +417,6 @@ static void append_log(struct sched *s, const struct job *job, const char *level
     }
     if (s->config.logged)
         s->config.logged(s->config.ctx, job, level, text);
-}
-
-/* limits.* of a job file, read again: they decide what happens after a stop. */
-static bool read_limits(const struct job *job, struct arena *arena, struct jobfile *file) {
-    const char *overrides[256];
-    char *text = arena_strdup(arena, job->overrides), *rest = text;
-    int n = 0;
-    while (n < 256 && rest && *rest)
-        overrides[n++] = strsep(&rest, "\n");
-    return jobfile_parse(job->yaml, job->file, overrides, n, arena, file, NULL) == 0;
 }
 
 /* Its data do not fit on the volume of the cache now: to the queue, no restart charged. What it fetched stays in the cache. */
@@ -451,7 +451,7 @@ static int64_t restart_limit(const struct job *job) {
     struct arena arena;
     struct jobfile file;
     arena_init(&arena, 16u << 20);
-    int64_t limit = read_limits(job, &arena, &file) ? file.limits.restarts : 0;
+    int64_t limit = job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL) ? 0 : file.limits.restarts;
     arena_done(&arena);
     return limit;
 }
@@ -507,10 +507,6 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
 
 static void finish_running(struct sched *s, struct worker_report *r) {
     struct job *job = s->running;
-    struct arena arena;
-    struct jobfile file = {.limits = {.restarts = 0}};
-    arena_init(&arena, 16u << 20);
-    read_limits(job, &arena, &file);
     s->running = NULL;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
@@ -522,15 +518,14 @@ static void finish_running(struct sched *s, struct worker_report *r) {
     } else if (job->wish == JOB_WISH_CANCEL) { /* whatever else ended it */
         move(s, job, JOB_CANCELLED, "cancelled");
     } else if (!was_stopped(s, job, r)) {
-        fail_running(s, job, r, file.limits.restarts);
+        fail_running(s, job, r, r->limits.restarts);
     } else if (r->stopped == WORKER_STOP_TIME_LIMIT) {
         move(s, job, JOB_INTERRUPTED, "time_limit");
-        if (file.limits.auto_resume && r->has_checkpoint)
+        if (r->limits.auto_resume && r->has_checkpoint)
             move(s, job, JOB_QUEUED, "time_limit: resuming");
     } else {
         move(s, job, JOB_QUEUED, "daemon_stopped");
     }
-    arena_done(&arena);
 }
 
 /* New, or one that the task found when it began and announces again, in case a crash came before its record. */

@@ -67,5 +67,7 @@ void sched_hold(struct sched *s, const char *why);
 bool sched_writable(const struct sched *s); /* false: the database could not be written, and nothing starts */
 int sched_paused(const struct sched *s);    /* jobs that wait for room on the cache volume */
 bool sched_idle(const struct sched *s);     /* nothing runs */
+/* The file that the job names by a key, resolved; "" for the URL of an object, which is fetched when the job runs. */
+int sched_resolve_ref(const struct sched *s, const struct jobfile_ref *ref, char path[4096], struct err *err);
 
 #endif

@@ -196,19 +196,8 @@ static int on_model(void *ctx, const char *url, struct task_model *ret, struct e
     return 0;
 }
 
-static int parse_order(const struct order *o, struct arena *arena, struct jobfile *job, struct err *err) {
-    const char *overrides[256];
-    char *text = arena_strdup(arena, o->overrides), *rest = text;
-    int n = 0;
-    for (char *line; n < 256 && rest && *rest;) {
-        line = strsep(&rest, "\n");
-        overrides[n++] = line;
-    }
-    return jobfile_parse(o->yaml, o->file, overrides, n, arena, job, err);
-}
-
 /* Steps until the task is done, fails or must stop. */
-static int drive(struct worker *w, const struct jobfile *job, const struct task_kind *kind, void *task, int64_t start_ms,
+static int drive(struct worker *w, const struct jobfile *job, const struct task_work *work, void *task, int64_t start_ms,
                  struct err *err) {
     int64_t limit = job->limits.wall_clock_ms > 0 ? job->limits.wall_clock_ms : w->config.default_wall_clock_ms;
     int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
@@ -217,19 +206,20 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     w->checkpoint_ms = clock_ms();
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
         serve_streams(w);
-        rc = kind->step(task, &status, err);
+        rc = work->step(task, &status, err);
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
         if (limit > 0 && status == TASK_MORE && now - start_ms >= limit - margin)
             worker_interrupt(w, WORKER_STOP_TIME_LIMIT);
-        if (!rc && status == TASK_MORE && now - w->checkpoint_ms >= job->checkpoint.every_ms) {
-            rc = kind->checkpoint(task, err);
+        if (!rc && status == TASK_MORE && work->checkpoint && job->checkpoint.every_ms > 0 &&
+            now - w->checkpoint_ms >= job->checkpoint.every_ms) {
+            rc = work->checkpoint(task, err);
             w->checkpoint_ms = clock_ms();
         }
     }
     int stop = atomic_load(&w->stop);
-    if (!rc && status == TASK_MORE && (stop == WORKER_STOP_TIME_LIMIT || stop == WORKER_STOP_SHUTDOWN))
-        rc = kind->checkpoint(task, err);
+    if (!rc && status == TASK_MORE && work->checkpoint && (stop == WORKER_STOP_TIME_LIMIT || stop == WORKER_STOP_SHUTDOWN))
+        rc = work->checkpoint(task, err);
     if (!rc && status == TASK_DONE)
         atomic_store(&w->stop, WORKER_STOP_NONE);
     return rc;
@@ -266,12 +256,12 @@ static double spent(struct worker *w, const struct device_health *before, const 
 }
 
 /* The result object, into the report of the end. */
-static int take_result(struct worker *w, const struct task_kind *kind, void *task, struct err *err) {
+static int take_result(struct worker *w, const struct task_work *work, void *task, struct err *err) {
     struct str text;
     struct json_writer json;
     str_init(&text, MAX_RESULT);
     json_writer_init(&json, &text);
-    kind->result(task, &json, NULL);
+    work->result(task, &json, NULL);
     bool whole = str_ok(&text) && text.len;
     w->order->done->text = whole ? str_take(&text) : NULL;
     str_done(&text);
@@ -305,28 +295,26 @@ static void run_order(struct worker *w) {
                            .log = on_log,
                            .checkpoint = on_checkpoint,
                            .model = on_model};
-    int rc = parse_order(w->order, &arena, &job, &err);
-    const struct task_kind *kind = rc ? NULL : task_kind_find(job.kind_name);
-    if (!rc && !kind)
-        rc = err_set(&err, ERR_UNSUPPORTED, "kind '%s' is unsupported yet", job.kind_name);
+    int rc = job_parse(w->order->yaml, w->order->file, w->order->overrides, &arena, &job, &err);
+    const struct task_work *work = rc ? NULL : task_work_of(job.kind);
     w->preparing = true;
     if (!rc)
         rc = open_upload(w, &job, &err);
     if (!rc)
         rc = source_open(&w->config.source, &job, &env, &source, &err);
     if (!rc)
-        rc = kind->open(&job, &env, &task, &err);
+        rc = work->open(&job, &env, &task, &err);
     w->preparing = false;
     if (rc)
         (void)err_in_cache(&err); /* indexes and windows; of results there is nothing yet */
     if (!rc) {
         post(w, report_new(w, WORKER_RUNNING));
-        rc = drive(w, &job, kind, task, start_ms, &err);
+        rc = drive(w, &job, work, task, start_ms, &err);
     }
     if (!rc && atomic_load(&w->stop) == WORKER_STOP_NONE)
-        rc = take_result(w, kind, task, &err);
-    if (kind)
-        kind->close(task);
+        rc = take_result(w, work, task, &err);
+    if (work)
+        work->close(task);
     finish_upload(w);
     source_close(source);
     model_lease_drop(&w->lease);
@@ -336,7 +324,9 @@ static void run_order(struct worker *w) {
     r->err = err;
     r->stopped = (enum worker_stop)atomic_load(&w->stop);
     r->has_checkpoint = w->has_checkpoint;
-    r->energy_j = kind ? spent(w, &before, kind->name) : NAN;
+    r->energy_j = work ? spent(w, &before, job.kind->name) : NAN;
+    if (work)
+        r->limits = job.limits;
     w->job = NULL;
     arena_done(&arena);
     atomic_store(&w->busy, false);

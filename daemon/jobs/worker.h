@@ -28,7 +28,8 @@ struct worker_report {
     int rc;
     enum worker_stop stopped;
     bool has_checkpoint;
-    double energy_j; /* DONE: drawn by the device meanwhile; NaN when it does not tell */
+    struct jobfile_limits limits; /* DONE: of the job file; zeros when it could not be read */
+    double energy_j;              /* DONE: drawn by the device meanwhile; NaN when it does not tell */
     struct err err;
 };
 void worker_report_free(struct worker_report *r);

@@ -13,7 +13,7 @@ static bool within(const char *path, const char *dir) {
 }
 
 /* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
-static int below(const char *dir, const char *prefix, char path[4096], struct err *err) {
+static int below(const char *dir, const char *key, const char *prefix, char path[4096], struct err *err) {
     char root[4096], joined[4096];
     int rc = fsio_absolute(root, sizeof root, dir, err);
     if (!rc)
@@ -21,7 +21,7 @@ static int below(const char *dir, const char *prefix, char path[4096], struct er
     if (!rc)
         rc = fsio_absolute(path, 4096, joined, err);
     if (!rc && !within(path, root))
-        rc = err_set(err, ERR_DENIED, "data.source %s leads out of %s", prefix, root);
+        rc = err_set(err, ERR_DENIED, "%s: %s leads out of %s", key, prefix, root);
     return rc;
 }
 
@@ -31,45 +31,53 @@ static int store_source(const struct places *p, const char *name, bool or_file, 
     int rc = source_find(p->stores, p->n_stores, name, &store, &prefix, err);
     if (rc)
         return rc;
-    if (store->dir &&
-        ((rc = below(store->dir, *prefix ? prefix : ".", path, err)) || !or_file || fsio_is_dir(path) || !fsio_exists(path)))
+    if (store->dir && ((rc = below(store->dir, "data.source", *prefix ? prefix : ".", path, err)) || !or_file ||
+                       fsio_is_dir(path) || !fsio_exists(path)))
         return rc;
     return str_format(path, 4096, "store://%s", name) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
 }
 
-static int local_source(const struct places *p, const char *source, char path[4096], struct err *err) {
+static int local(const struct places *p, const char *key, const char *source, char path[4096], struct err *err) {
     char data[4096];
     int rc = fsio_absolute(path, 4096, source, err);
     if (!rc)
         rc = fsio_absolute(data, sizeof data, p->data_dir, err);
     if (!rc && !p->local_paths && !within(path, data))
         rc = err_set(err, ERR_DENIED,
-                     "data.source file://%s lies outside paths.data (%s); put the data there, or name it as the daemon's user with "
+                     "%s: file://%s lies outside paths.data (%s); put the data there, or name it as the daemon's user with "
                      "local_paths: true",
-                     source, data);
+                     key, source, data);
     return rc;
 }
 
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
-    const char *source = job->data.source;
+    const char *source = job->data->source;
     char path[4096];
     int rc;
     if (str_starts(source, "store://"))
-        rc = store_source(p, source + 8, job->kind == JOB_KIND_DETECT, path, err);
+        rc = store_source(p, source + 8, job->kind->recordings == KIND_RECORDINGS_OR_ONE, path, err);
     else if (str_starts(source, "file://"))
-        rc = local_source(p, source + 7, path, err);
+        rc = local(p, "data.source", source + 7, path, err);
     else if (strstr(source, "://"))
         rc = err_set(err, ERR_INVALID,
                      "data.source: '%.200s' has an unknown scheme; expected store://NAME/prefix of the daemon's stores, "
                      "file:///folder, or a folder below paths.data",
                      source);
     else
-        rc = below(p->data_dir, source, path, err);
+        rc = below(p->data_dir, "data.source", source, path, err);
     if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
         rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read%s%s", path,
                      *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
     if (!rc && !str_copy(buf, size, path))
         rc = err_set(err, ERR_RANGE, "data.source is too long");
+    return rc;
+}
+
+int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err) {
+    bool url = str_starts(ref, "file://");
+    int rc = url || *ref == '/' ? local(p, key, url ? ref + 7 : ref, path, err) : below(p->data_dir, key, ref, path, err);
+    if (!rc && (fsio_is_dir(path) || !fsio_exists(path)))
+        rc = err_set(err, ERR_NOT_FOUND, "%s: %s is no file that the daemon can read", key, path);
     return rc;
 }
 

@@ -15,6 +15,9 @@ struct places {
 /* The job's data.source as an absolute directory; or "store://NAME/prefix" when it lies in a bucket, or is one file of a store that
  * a detect job names (both are fetched when the job runs). INVALID, DENIED, NOT_FOUND or RANGE say why not. */
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err);
+/* The file that a job names by a key: an absolute path or file:// URL, or a path below the data directory; path has 4096 bytes.
+ * DENIED outside the data directory unless local_paths; NOT_FOUND. */
+int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err);
 /* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
  * data directory unless local_paths; NOT_FOUND. */
 int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err);

@@ -65,9 +65,9 @@ static int fetch_first(struct source *s, const struct source_config *config, con
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
-                                         .or_recording = job->kind == JOB_KIND_DETECT,
+                                         .or_recording = job->kind->recordings == KIND_RECORDINGS_OR_ONE,
                                          .directory = s->root,
-                                         .max_recordings = job->data.max_files,
+                                         .max_recordings = job->data->max_files,
                                          .head_bytes = HEAD_BYTES};
     if (!rc)
         rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
@@ -82,7 +82,7 @@ static int fetch_first(struct source *s, const struct source_config *config, con
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err) {
     *ret = NULL;
-    if (!str_starts(env->data_root, "store://"))
+    if (!job->data || !str_starts(env->data_root, "store://"))
         return 0;
     struct source *s = calloc(1, sizeof *s);
     if (!s)

@@ -2,7 +2,7 @@
 #ifndef BRR_DAEMON_MODELS_SOURCE_H
 #define BRR_DAEMON_MODELS_SOURCE_H
 #include "daemon/models/object_cache.h"
-#include "run/jobfile.h"
+#include "run/job_data.h"
 #include "run/task.h"
 #include "store/store.h"
 

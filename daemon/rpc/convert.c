@@ -84,6 +84,21 @@ void convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
     rpc_finish(call, 0, NULL);
 }
 
+/* The kind's own figures; false when out of memory. */
+static bool put_figures(struct arena *arena, const struct task_progress *p, Brr__V1__Progress *m) {
+    m->figures = arena_alloc(arena, TASK_MAX_FIGURES * sizeof *m->figures);
+    for (int i = 0; m->figures && i < TASK_MAX_FIGURES && *p->figures[i].name; i++) {
+        Brr__V1__Figure *f = m->figures[i] = arena_alloc(arena, sizeof *f);
+        if (!f)
+            return false;
+        brr__v1__figure__init(f);
+        f->name = (char *)(uintptr_t)p->figures[i].name;
+        f->value = p->figures[i].value;
+        m->n_figures++;
+    }
+    return m->figures != NULL;
+}
+
 static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_progress *p) {
     Brr__V1__Progress *m = arena_alloc(arena, sizeof *m);
     if (!m)
@@ -106,7 +121,7 @@ static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_pro
     m->total = p->total;
     m->nonfinite_steps = p->nonfinite_steps;
     m->validation_loss = p->validation_loss;
-    return m;
+    return put_figures(arena, p, m) ? m : NULL;
 }
 
 Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position) {

@@ -6,15 +6,20 @@
 
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "daemon/models/model_fetch.h"
 #include "daemon/models/model_lease.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
-#include "infer/modelfile.h"
 #include "run/estimate.h"
-#include "store/safetensors.h"
+#include "run/task.h"
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24 };
+
+/* A file that the job names, and where it is: a path, or an object that is held while it is looked at. */
+struct named_file {
+    struct jobfile_ref ref;
+    char path[LIVE_PATH];
+    struct model_lease lease;
+};
 
 struct validate {
     uv_work_t work;
@@ -23,9 +28,9 @@ struct validate {
     struct jobfile job;
     struct estimate_config config;
     struct estimate estimate;
-    char model_path[LIVE_PATH]; /* detect: a model that is no object; of an object what it says of itself is read at once */
-    struct modelfile model;
-    bool model_read;
+    struct named_file named[JOBFILE_MAX_REFS];
+    int n_named;
+    struct estimate_file files[JOBFILE_MAX_REFS]; /* those at hand */
     int64_t default_wall_clock_ms;
     bool limit_only; /* the limit alone is asked about */
     char data_root[4096], device[32];
@@ -46,127 +51,63 @@ static void notice(void *ctx, const char *text) {
         v->n_notices++;
 }
 
-static void fact(struct validate *v, const char *key, const char *value) {
+static void fact(void *ctx, const char *key, const char *value) {
+    struct validate *v = ctx;
     Brr__V1__Pair *p = &v->pairs[v->n_facts];
-    if (v->n_facts == MAX_FACTS || !value)
+    if (v->n_facts == MAX_FACTS)
         return;
     brr__v1__pair__init(p);
-    p->key = (char *)(uintptr_t)key;
-    p->value = (char *)(uintptr_t)value;
-    v->facts[v->n_facts++] = p;
+    p->key = arena_strdup(&v->arena, key);
+    p->value = arena_strdup(&v->arena, value);
+    if (p->key && p->value)
+        v->facts[v->n_facts++] = p;
 }
 
-static void train_facts(struct validate *v) {
-    const struct jobfile *job = &v->job;
-    const struct seizure_config *m = &job->model;
-    const struct estimate *e = &v->estimate;
-    struct arena *a = &v->arena;
-    fact(v, "model",
-         arena_printf(a, "%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers", seizure_preset_name(m), m->encoder_channels[0],
-                      m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks, m->mamba_layers,
-                      m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2"));
-    fact(v, "batch",
-         arena_printf(a, "%lld windows of %g s, %lld at a time", (long long)job->training.batch_size, job->data.window_s,
-                      (long long)job->training.micro_batch_size));
-    if (v->config.data_root) {
-        fact(v, "data", v->config.data_root);
-        fact(v, "hours", arena_printf(a, "%.2f", e->hours));
-        fact(v, "seizures", arena_printf(a, "%lld", (long long)e->seizures));
-        if (e->unreadable)
-            fact(v, "cannot be used", arena_printf(a, "%lld recordings; the job will list them", (long long)e->unreadable));
-    }
-    if (e->windows_per_epoch)
-        fact(v, "an epoch",
-             arena_printf(a, "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)e->steps_per_epoch));
-}
-
-/* The models that a job may name. */
-struct named_model {
-    const char *key, *ref;
-    bool any_tensors; /* of any file of tensors, else a model with its metadata */
-};
-enum { MAX_NAMED = 3 };
-static int named_models(const struct jobfile *job, struct named_model ret[MAX_NAMED]) {
-    ret[0] = (struct named_model){"evaluate.checkpoint", job->evaluate.checkpoint, false};
-    ret[1] = (struct named_model){"model.init_from", job->init_from, true};
-    ret[2] = (struct named_model){"detect.model", job->detect.model, false};
-    return MAX_NAMED;
-}
-
-/* A model in a store: there, whole, and a model. A store that does not answer now may do so when the job runs. */
-static int look_at_object(struct validate *v, const struct named_model *m, struct err *err) {
-    struct model_lease lease = {0};
-    struct safetensors *tensors = NULL;
+/* Fetches an object, unless it is in the cache. A store that does not answer now may do so when the job runs. */
+static int lease_object(struct validate *v, struct named_file *f, struct err *err) {
     struct err why = {0};
-    int rc = model_lease_take(&v->source, m->ref, &v->stop, &lease, &why);
-    if (rc == ERR_UNAVAILABLE || why.room != ERR_ROOM_ENOUGH) {
-        char text[800];
-        notice(v, arena_printf(&v->arena, "%s cannot be looked at now: %s", m->key, err_text(&why, text, sizeof text)));
+    char text[800], line[1000];
+    int rc = model_lease_take(&v->source, f->ref.value, &v->stop, &f->lease, &why);
+    if (rc == ERR_UNAVAILABLE || (rc && why.room != ERR_ROOM_ENOUGH)) {
+        str_format(line, sizeof line, "%s cannot be looked at now: %s", f->ref.key, err_text(&why, text, sizeof text));
+        notice(v, line);
         return 0;
-    }
-    if (!rc) {
-        rc = m->any_tensors ? safetensors_open(lease.path, &tensors, &why) : modelfile_read(lease.path, &v->model, &why);
-        if (rc)
-            err_wrap(&why, "model %.200s cannot be used", m->ref);
-        else
-            fact(v, m->key, arena_printf(&v->arena, "%s, SHA-256 %s", m->ref, lease.sha256));
-        v->model_read = !rc && !m->any_tensors;
-        safetensors_close(tensors);
-        model_lease_drop(&lease);
     }
     if (rc && err)
         *err = why;
-    return rc;
-}
-
-static int look_at_objects(struct validate *v, struct err *err) {
-    struct named_model models[MAX_NAMED];
-    int n = named_models(&v->job, models), rc = 0;
-    for (int i = 0; i < n && !rc; i++)
-        if (models[i].ref && model_fetch_is_url(models[i].ref))
-            rc = look_at_object(v, &models[i], err);
-    return rc;
-}
-
-/* Without a model that can be looked at now there is nothing to say. */
-static void look_at_detect(struct validate *v) {
-    struct arena *a = &v->arena;
-    const struct estimate *e = &v->estimate;
-    if (*v->model_path && !modelfile_read(v->model_path, &v->model, &v->err))
-        v->model_read = true;
-    if (!v->model_read || v->err.code || estimate_detect(&v->config, &v->model, &v->estimate, &v->err))
-        return;
-    fact(v, "montage", v->model.montage);
-    if (!v->config.data_root)
-        return;
-    fact(v, "data", v->config.data_root);
-    fact(v, "hours", arena_printf(a, "%.2f", e->hours));
-    if (e->unreadable)
-        fact(v, "cannot be used", arena_printf(a, "%lld recordings; the job will list them", (long long)e->unreadable));
+    if (rc)
+        return rc;
+    str_copy(f->path, sizeof f->path, f->lease.path);
+    estimate_fact(&v->config, f->ref.key, "%.200s, SHA-256 %s", f->ref.value, f->lease.sha256);
+    return 0;
 }
 
 static void work(uv_work_t *request) {
     struct validate *v = request->data;
+    const struct task_work *kind = task_work_of(v->job.kind);
     char text[400];
-    if (v->job.kind == JOB_KIND_DETECT) {
-        if (!look_at_objects(v, &v->err))
-            look_at_detect(v);
-        return;
+    int rc = 0;
+    for (int i = 0; i < v->n_named && !rc && !v->limit_only; i++) {
+        struct named_file *f = &v->named[i];
+        if (!*f->path)
+            rc = lease_object(v, f, &v->err);
+        if (*f->path)
+            v->files[v->config.n_files++] = (struct estimate_file){f->ref.key, f->ref.value, f->path};
     }
-    if ((!v->limit_only && look_at_objects(v, &v->err)) || v->job.kind != JOB_KIND_TRAIN ||
-        estimate_train(&v->config, &v->estimate, &v->err))
-        return;
-    train_facts(v);
+    if (!rc && kind->estimate)
+        rc = kind->estimate(&v->config, &v->estimate, &v->err);
+    for (int i = 0; i < v->n_named; i++)
+        model_lease_drop(&v->named[i].lease);
     if (v->limit_only)
         v->n_notices = 0;
-    if (estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
+    if (!rc && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
 
 static void answer(struct validate *v) {
     const struct estimate *e = &v->estimate;
     Brr__V1__ValidateResponse out = BRR__V1__VALIDATE_RESPONSE__INIT;
-    out.kind = (char *)(uintptr_t)v->job.kind_name;
+    out.kind = (char *)(uintptr_t)v->job.kind->name;
     out.notices = v->notices;
     out.n_notices = v->n_notices;
     out.device = v->device;
@@ -202,40 +143,38 @@ static void done(uv_work_t *request, int status) {
     release(v);
 }
 
-/* What Submit would say of the models that are named. */
+/* What Submit would say of the files that are named. */
 static int resolve_named(struct validate *v, struct err *err) {
-    struct services *s = services_of(v->call);
-    struct named_model models[MAX_NAMED];
-    char path[LIVE_PATH], label[LIVE_NAME];
-    const struct source_store *store;
-    const char *object;
-    int n = named_models(&v->job, models), rc = 0;
-    for (int i = 0; i < n && !rc; i++) {
-        const char *ref = models[i].ref;
-        if (!ref)
-            continue;
-        rc = model_fetch_is_url(ref) ? model_fetch_locate(s->source.stores, s->source.n_stores, ref, &store, &object, err)
-                                     : models_resolve(s->models, ref, path, label, err);
-        if (rc && !model_fetch_is_url(ref))
-            err_wrap(err, "%s", models[i].key);
-        else if (!rc && ref == v->job.detect.model && !model_fetch_is_url(ref))
-            str_copy(v->model_path, sizeof v->model_path, path);
+    struct jobfile_ref refs[JOBFILE_MAX_REFS];
+    int rc = 0;
+    v->n_named = jobfile_refs(&v->job, refs);
+    for (int i = 0; i < v->n_named && !rc; i++) {
+        v->named[i].ref = refs[i];
+        rc = sched_resolve_ref(services_of(v->call)->sched, &refs[i], v->named[i].path, err);
     }
     return rc;
 }
 
-/* The job file and where its data are; data that is not at hand is a notice, not a failure. */
+/* Where the recordings are; that they are not at hand is a notice, not a failure. */
+static void find_data(struct validate *v) {
+    struct err why;
+    if (!v->job.data)
+        return;
+    int rc = places_source(&services_of(v->call)->places, &v->job, v->data_root, sizeof v->data_root, &why);
+    if (!rc && str_starts(v->data_root, "store://"))
+        rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
+    if (rc)
+        notice(v, why.message);
+    else
+        v->config.data_root = v->data_root;
+}
+
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
     struct services *s = services_of(v->call);
     struct device_info device;
-    struct err why;
     const char *name = *in->name ? in->name : "job.yaml";
     int rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err);
-    if (rc)
-        return rc;
-    if (!task_kind_find(v->job.kind_name))
-        return err_set(err, ERR_UNSUPPORTED, "%s: kind '%s' is unsupported yet", name, v->job.kind_name);
-    if ((rc = resolve_named(v, err)))
+    if (rc || (rc = resolve_named(v, err)))
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);
@@ -245,20 +184,14 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .device = v->device,
                                          .threads = device.threads,
                                          .memory_limit_bytes = worker_memory_limit(s->worker),
-                                         .measure = true};
-    if (v->job.kind == JOB_KIND_TRAIN && !device.has_bf16 && jobfile_precision(&v->job, &device) == DTYPE_BF16) {
-        notice(v, "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
-        v->job.training.precision = JOB_PRECISION_FP32;
-    }
+                                         .measure = true,
+                                         .files = v->files,
+                                         .ctx = v,
+                                         .fact = fact,
+                                         .notice = notice};
     v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
-    rc = places_source(&s->places, &v->job, v->data_root, sizeof v->data_root, &why);
-    if (!rc && str_starts(v->data_root, "store://"))
-        rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
-    if (!rc)
-        v->config.data_root = v->data_root;
-    else
-        notice(v, why.message);
-    if (!sched_idle(s->sched))
+    find_data(v);
+    if (task_work_of(v->job.kind)->estimates_time && !sched_idle(s->sched))
         notice(v, "a job runs now: the time of a step was measured beside it");
     return 0;
 }
@@ -266,7 +199,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
 /* Whether it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
 static bool limit_matters(const struct validate *v) {
     bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
-    return limited && v->job.kind == JOB_KIND_TRAIN && sched_idle(services_of(v->call)->sched);
+    return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->call)->sched);
 }
 
 static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {

@@ -12,7 +12,9 @@
 #include "data/loader.h"
 #include "data/manifest.h"
 #include "infer/timeline.h"
+#include "run/detect_kind.h"
 #include "run/detect_list.h"
+#include "run/estimate.h"
 #include "run/task.h"
 #include "store/mirror.h"
 
@@ -172,7 +174,7 @@ static int begin(struct detect *d, struct err *err) {
              (long long)d->failed);
     rc = detect_list_begin(d->list_path, &d->list, err);
     if (!rc)
-        rc = loader_start(recordings, d->n_queue, (int)d->job->data.loader_workers, &d->loader, err);
+        rc = loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);
     free(recordings);
     return rc;
 }
@@ -188,7 +190,7 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     if (!rc)
         rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
     if (!rc)
-        rc = task_open_detector(env, job->detect.model, BATCH, &d->detector, err);
+        rc = task_open_detector(env, ((const struct detect_config *)job->config)->model, BATCH, &d->detector, err);
     if (!rc)
         rc = open_data(d, err);
     if (!rc)
@@ -292,7 +294,7 @@ static int finish_recording(struct detect *d, struct err *err) {
 static bool is_its_own(const struct detect *d, const struct err *why) {
     bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
                why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
-    return own && !d->job->data.fail_on_bad_file && !(d->env.mirror && mirror_failure(d->env.mirror, NULL));
+    return own && !d->job->data->fail_on_bad_file && !(d->env.mirror && mirror_failure(d->env.mirror, NULL));
 }
 
 /* Its samples turned out not to be usable. */
@@ -360,17 +362,10 @@ static int detect_step(void *task, enum task_status *ret, struct err *err) {
     return rc;
 }
 
-/* What is done is durable already. */
-static int detect_checkpoint(void *task, struct err *err) {
-    (void)task;
-    (void)err;
-    return 0;
-}
-
 static void detect_result(void *task, struct json_writer *w, const char *key) {
     struct detect *d = task;
     json_begin_object(w, key);
-    json_put_str(w, "source", d->job->data.source);
+    json_put_str(w, "source", d->job->data->source);
     json_put_str(w, "model_sha256", detector_info(d->detector)->sha256);
     json_put_i64(w, "recordings", d->done);
     json_put_i64(w, "failed", d->failed);
@@ -380,7 +375,10 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_end(w, '}');
 }
 
-const struct task_kind *task_detect(void) {
-    static const struct task_kind kind = {"detect", detect_open, detect_step, detect_checkpoint, detect_result, detect_close};
-    return &kind;
-}
+const struct task_work work_detect = {
+    .open = detect_open,
+    .step = detect_step,
+    .result = detect_result,
+    .close = detect_close,
+    .estimate = estimate_detect,
+};

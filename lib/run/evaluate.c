@@ -7,6 +7,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "base/yaml.h"
+#include "run/estimate.h"
 #include "run/evaluate_report.h"
 #include "store/mirror.h"
 
@@ -15,14 +16,14 @@ enum { BATCH = 8 };
 /* Entries of the wanted part: all, or the folder train, dev or eval. */
 static int choose(struct evaluate *e, struct err *err) {
     static const char *const names[] = {"all", "train", "dev", "eval"};
-    const char *split = names[e->job->evaluate.split];
+    const char *split = names[e->config->split];
     int64_t n = manifest_count(e->manifest), chosen = 0, seizures = 0;
     struct recording_info info;
     if (!(e->role = calloc((size_t)n + 1, 1)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
     for (int64_t i = 0; i < n; i++) {
         const struct manifest_entry *entry = manifest_entry(e->manifest, i);
-        e->role[i] = entry->recording && (!e->job->evaluate.split || !strcmp(entry->split, split));
+        e->role[i] = entry->recording && (!e->config->split || !strcmp(entry->split, split));
         chosen += e->role[i];
         if (!e->role[i])
             continue;
@@ -46,22 +47,22 @@ static int open_data(struct evaluate *e, struct err *err) {
 
 static int begin(struct evaluate *e, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
-    int64_t hop = (int64_t)llround(e->job->evaluate.alarm_hop_s * FRONTEND_RATE_HZ);
+    int64_t hop = (int64_t)llround(e->config->alarm_hop_s * FRONTEND_RATE_HZ);
     bool asked = yaml_path(e->job->root, "evaluate.alarm_hop_s");
     if (hop && file->hop % hop && asked)
         return err_set(err, ERR_INVALID,
                        "%s: evaluate.alarm_hop_s %g does not divide the model's hop of %g s; expected a divisor of it, or 0 for no "
                        "alarms; without the key it is the model's",
-                       e->job->file, e->job->evaluate.alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
+                       e->job->file, e->config->alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
     hop = hop && file->hop % hop ? file->hop : hop;
     struct evaluation_config config = {.detector = e->detector,
                                        .stream = e->stream,
                                        .manifest = e->manifest,
                                        .role = e->role,
                                        .wanted = 1,
-                                       .events = yaml_path(e->job->root, "events") ? e->job->events : file->events,
+                                       .events = file->events,
                                        .sweep = true,
-                                       .workers = (int)e->job->data.loader_workers,
+                                       .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop};
     return evaluation_start(&config, &e->evaluation, err);
@@ -87,13 +88,14 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     if (!e)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     e->job = job;
+    e->config = job->config;
     e->env = *env;
     task_progress_init(&e->progress);
     int rc = fsio_remove_temporaries(env->directory, err);
     if (!rc)
         rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
     if (!rc)
-        rc = task_open_detector(env, job->evaluate.checkpoint, BATCH, &e->detector, err);
+        rc = task_open_detector(env, e->config->checkpoint, BATCH, &e->detector, err);
     if (!rc)
         rc = open_data(e, err);
     if (!rc)
@@ -125,12 +127,6 @@ static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
     return rc;
 }
 
-static int evaluate_checkpoint(void *task, struct err *err) {
-    (void)task;
-    (void)err;
-    return 0;
-}
-
 static void put_score(struct json_writer *w, const struct score *s) {
     json_put_f64(w, "event_f1", s->f1);
     json_put_f64(w, "event_sensitivity", s->sensitivity);
@@ -155,8 +151,10 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_end(w, '}');
 }
 
-const struct task_kind *task_evaluate(void) {
-    static const struct task_kind kind = {"evaluate",          evaluate_open,   evaluate_step,
-                                          evaluate_checkpoint, evaluate_result, evaluate_close};
-    return &kind;
-}
+const struct task_work work_evaluate = {
+    .open = evaluate_open,
+    .step = evaluate_step,
+    .result = evaluate_result,
+    .close = evaluate_close,
+    .estimate = estimate_evaluate,
+};

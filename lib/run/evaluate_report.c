@@ -167,7 +167,7 @@ int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {
     struct evaluation_recording r;
     evaluation_recording(e->evaluation, index, &r);
     int rc = write_events(e, &r, err);
-    if (!rc && index < e->job->evaluate.plots)
+    if (!rc && index < e->config->plots)
         rc = write_plot(e, &r, err);
     return rc;
 }
@@ -205,8 +205,8 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     const struct detector_info *info = detector_info(e->detector);
     json_put_str(w, "kind", "evaluation");
     json_put_str(w, "definition", SCORE_DEFINITION);
-    if (task_model_is_url(e->job->evaluate.checkpoint))
-        json_put_str(w, "model", e->job->evaluate.checkpoint);
+    if (task_model_is_url(e->config->checkpoint))
+        json_put_str(w, "model", e->config->checkpoint);
     json_put_str(w, "model_sha256", info->sha256);
     json_put_i64(w, "model_step", info->file.step);
     json_put_str(w, "montage", info->file.montage);
@@ -214,7 +214,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     json_put_f64(w, "auroc", e->found.auroc);
     json_put_f64(w, "loss", e->found.loss);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
-    if (e->job->evaluate.alarm_hop_s > 0)
+    if (e->config->alarm_hop_s > 0)
         score_alarm_report_json(&e->found.alarms, w, "alarms");
 }
 

@@ -2,11 +2,13 @@
  * lib/run. */
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
+#include "run/evaluate_kind.h"
 #include "run/evaluation.h"
 #include "run/task.h"
 
 struct evaluate {
     const struct jobfile *job;
+    const struct evaluate_config *config;
     struct task_env env;
     struct stream *stream;
     struct manifest *manifest;

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "infer/detector.h"
 #include "infer/modelfile.h"
+#include "run/job_data.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 
@@ -25,12 +26,11 @@ void task_progress_init(struct task_progress *p) {
                                 .step_s = NAN};
 }
 
-const struct task_kind *task_kind_find(const char *name) {
-    const struct task_kind *kinds[] = {task_train(), task_evaluate(), task_detect()};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i]->name, name))
-            return kinds[i];
-    return NULL;
+const struct task_work *task_work_of(const struct task_kind *kind) {
+    int i = 0;
+    while (task_kinds[i] != kind)
+        i++;
+    return task_works[i];
 }
 
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
@@ -66,12 +66,12 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .frontend = file->frontend,
                                      .window = file->model.window,
                                      .hop = file->hop,
-                                     .labels = job->data.labels,
-                                     .unlabeled = job->data.unlabeled,
-                                     .fail_on_bad_file = job->data.fail_on_bad_file,
-                                     .workers = (int)job->data.loader_workers,
-                                     .max_files = job->data.max_files,
-                                     .rebuild = job->data.rebuild};
+                                     .labels = job->data->labels,
+                                     .unlabeled = job->data->unlabeled,
+                                     .fail_on_bad_file = job->data->fail_on_bad_file,
+                                     .workers = (int)job->data->loader_workers,
+                                     .max_files = job->data->max_files,
+                                     .rebuild = job->data->rebuild};
     config.frontend.montage = file->montage;
     return config;
 }

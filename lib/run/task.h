@@ -13,6 +13,8 @@
 #include "kernels/device.h"
 #include "run/jobfile.h"
 
+enum { TASK_MAX_FIGURES = 6 };
+
 /* What a task tells about itself; fixed size, copied whole. NaN = unknown. */
 struct task_progress {
     char phase[24]; /* "cache" "train" "validate" "evaluate" "detect" */
@@ -22,12 +24,18 @@ struct task_progress {
     double metric;
     char metric_name[32];
     int64_t nonfinite_steps;
-    double step_s;   /* duration of the newest step */
-    int64_t windows; /* windows trained on by this attempt */
+    double step_s; /* duration of the newest step */
+    struct {       /* further figures of the kind, in the order people see them; name "" ends them */
+        char name[24];
+        double value;
+    } figures[TASK_MAX_FIGURES];
 };
 
 /* Nothing known yet. */
 void task_progress_init(struct task_progress *p);
+
+struct estimate_config;
+struct estimate;
 
 enum task_level { TASK_INFO, TASK_WARN, TASK_ERROR };
 
@@ -52,7 +60,7 @@ struct task_env {
     struct device *device;
     const char *directory;      /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
     const char *cache_dir;      /* window cache volume */
-    const char *data_root;      /* absolute directory that jobfile_data_root resolved; already confined by the owner */
+    const char *data_root;      /* absolute directory with the recordings; already confined by the owner */
     struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
@@ -68,24 +76,27 @@ struct task_env {
 
 enum task_status { TASK_MORE, TASK_DONE };
 
-/* One row per job kind. */
-struct task_kind {
-    const char *name; /* "train" "evaluate" "detect" */
-    /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left. */
+/* What a kind does: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the driving thread. */
+struct task_work {
+    /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left.
+     * job->config is the kind's configuration; job outlives the task. */
     int (*open)(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err);
     /* One slice of work. */
     int (*step)(void *task, enum task_status *ret, struct err *err);
     /* Make the present state durable (model and state file). Also called just before the time limit and on SIGTERM;
-     * validate: run a validation that is due first. */
+     * validate: run a validation that is due first. NULL: each step leaves what it did durable. */
     int (*checkpoint)(void *task, struct err *err);
     /* The result object of a finished task, one JSON object. */
     void (*result)(void *task, struct json_writer *w, const char *key);
     void (*close)(void *task); /* NULL is fine */
+    /* What such a job would need and take (estimate.h). Any thread; opens the device for itself. NULL: nothing is known. */
+    int (*estimate)(const struct estimate_config *config, struct estimate *ret, struct err *err);
+    bool estimates_time; /* estimate measures how long the job takes: its time limit is checked when it is submitted */
 };
-const struct task_kind *task_train(void);
-const struct task_kind *task_evaluate(void);
-const struct task_kind *task_detect(void);
-const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
+
+/* All rows, beside those of task_kinds. */
+extern const struct task_work *const task_works[];
+const struct task_work *task_work_of(const struct task_kind *kind);
 
 /* ---- for tasks: what they tell their owner, and what they open ---- */
 

@@ -11,6 +11,7 @@
 #include "run/estimate.h"
 #include "run/train_checkpoint.h"
 #include "run/train_course.h"
+#include "run/train_estimate.h"
 #include "run/train_validate.h"
 #include "store/mirror.h"
 
@@ -22,8 +23,8 @@ enum {
 };
 
 static int open_manifest(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
-    struct manifest_config config = task_manifest_config(job, &t->env, &t->file);
+    const struct train_config *job = t->job;
+    struct manifest_config config = task_manifest_config(t->jobfile, &t->env, &t->file);
     int rc = task_open_manifest(&t->env, &t->progress, &config, &t->manifest, err);
     if (rc)
         return rc;
@@ -50,7 +51,7 @@ static int open_manifest(struct train *t, struct err *err) {
 
 /* Schedule and loss weights that follow from the data. */
 static int plan_schedule(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
+    const struct train_config *job = t->job;
     struct balance_counts found, used;
     double ratio = 0;
     int64_t windows = sampler_epoch_windows(t->sampler);
@@ -75,7 +76,7 @@ static int plan_schedule(struct train *t, struct err *err) {
 
 static int check_memory(struct train *t, const struct seizure_options *options, struct err *err) {
     int64_t limit = t->env.memory_limit_bytes, need = 0, largest = 0;
-    int rc = estimate_memory(t->job, options->precision, limit, &need, &largest, err);
+    int rc = train_memory(t->job, options->precision, limit, &need, &largest, err);
     if (rc || !limit || need <= limit)
         return rc;
     return err_set(err, ERR_EXHAUSTED,
@@ -85,11 +86,11 @@ static int check_memory(struct train *t, const struct seizure_options *options, 
 }
 
 static int open_net(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
+    const struct train_config *job = t->job;
     struct device_info device;
     device_describe(t->env.device, &device);
     struct seizure_options options = {
-        .max_batch = (int)job->training.micro_batch_size, .training = true, .precision = jobfile_precision(job, &device)};
+        .max_batch = (int)job->training.micro_batch_size, .training = true, .precision = train_precision(job, &device)};
     struct optim_config optim = {
         .learning_rate = job->training.learning_rate,
         .weight_decay = job->training.weight_decay,
@@ -172,7 +173,7 @@ static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
     device_describe(t->env.device, &device);
     int rc = device_probe(device.name, &device, err);
     if (!rc)
-        rc = estimate_memory(t->job, jobfile_precision(t->job, &device), 0, &need, &largest, err);
+        rc = train_memory(t->job, train_precision(t->job, &device), 0, &need, &largest, err);
     int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
     *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;
     return rc;
@@ -206,7 +207,7 @@ static int start_arrival(struct train *t, struct err *err) {
 }
 
 static int start_feed(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
+    const struct train_config *job = t->job;
     struct feed_config config = {
         .recordings = {.device = t->env.device,
                        .manifest = t->manifest,
@@ -263,10 +264,10 @@ static void train_close(void *task) {
 }
 
 static int prepare(struct train *t, struct err *err) {
-    const struct jobfile *job = t->job;
+    const struct train_config *job = t->job;
     struct frontend_config frontend;
     bool found = false;
-    jobfile_frontend(job, &frontend);
+    job_data_frontend(&job->data, &frontend);
     t->file.model = job->model;
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
@@ -293,10 +294,12 @@ static int prepare(struct train *t, struct err *err) {
     return rc ? rc : start_feed(t, err);
 }
 
-static int train_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+static int train_open(const struct jobfile *jobfile, const struct task_env *env, void **ret_task, struct err *err) {
     struct train *t = calloc(1, sizeof *t);
     if (!t)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a training task");
+    const struct train_config *job = jobfile->config;
+    t->jobfile = jobfile;
     t->job = job;
     t->env = *env;
     t->started_s = clock_s();
@@ -327,7 +330,6 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     p->learning_rate = r->learning_rate;
     p->gradient_norm = r->gradient_norm;
     p->step_s = step_s;
-    p->windows += t->job->training.batch_size;
     if (t->first_step_s > 0) { /* the first one waits for data and prepares kernels: no measure of the others */
         t->trained_s += step_s;
         t->timed_steps++;
@@ -448,7 +450,7 @@ static int save(struct train *t, struct err *err) {
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
-    const struct jobfile *job = t->job;
+    const struct train_config *job = t->job;
     bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
     t->file.events = r->events;
@@ -541,7 +543,12 @@ static void train_result(void *task, struct json_writer *w, const char *key) {
     json_end(w, '}');
 }
 
-const struct task_kind *task_train(void) {
-    static const struct task_kind kind = {"train", train_open, train_step, train_checkpoint, train_result, train_close};
-    return &kind;
-}
+const struct task_work work_train = {
+    .open = train_open,
+    .step = train_step,
+    .checkpoint = train_checkpoint,
+    .result = train_result,
+    .close = train_close,
+    .estimate = estimate_train,
+    .estimates_time = true,
+};

@@ -143,7 +143,7 @@ static void sweep(const struct train *t) {
         free(steps.items);
         return;
     }
-    size_t keep = (size_t)t->job->checkpoint.keep;
+    size_t keep = (size_t)t->jobfile->checkpoint.keep;
     int64_t oldest = steps.count > keep ? steps.items[keep - 1] : 0;
     DIR *d = open_folder(t);
     for (struct dirent *e; d && (e = readdir(d));) {

@@ -120,7 +120,7 @@ static int draw(struct train *t, struct err *err) {
         curve[i] = (struct plot_curve){curves[i].name, series[i].points, series[i].n};
     str_format(subtitle, sizeof subtitle, "%lld of %lld steps, montage %s", (long long)t->at.step, (long long)t->total_steps,
                t->job->data.montage);
-    struct plot_training plot = {.title = t->job->name,
+    struct plot_training plot = {.title = t->jobfile->name,
                                  .subtitle = subtitle,
                                  .losses = curve,
                                  .scores = curve + EVENT_F1,

@@ -11,6 +11,7 @@
 #include "run/feed.h"
 #include "run/step.h"
 #include "run/task.h"
+#include "run/train_kind.h"
 
 enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
 
@@ -32,7 +33,8 @@ struct train_counters {
 };
 
 struct train {
-    const struct jobfile *job;
+    const struct train_config *job;
+    const struct jobfile *jobfile;
     struct task_env env;
     struct stream *stream;
     struct manifest *manifest;

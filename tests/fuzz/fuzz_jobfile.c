@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "run/jobfile.h"
+#include "kernels/device.h"
+#include "run/train_kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,22 +18,36 @@ static void on_notice(void *ctx, const char *text) {
         abort();
 }
 
-static void check(const struct jobfile *job) {
+static void check_train(const struct train_config *c) {
     const struct device_info cpu = {.name = "cpu"};
+    if (!c->data.labels || !c->data.unlabeled || !c->data.montage || !c->preset || !c->training.stop_metric)
+        abort();
+    if (c->model.window % 16 || c->model.window < 16 || !(c->data.hop_s > 0) || !(c->data.hop_s <= c->data.window_s))
+        abort();
+    if (seizure_config_check(&c->model, NULL) || events_config_check(&c->events, NULL))
+        abort();
+    if (c->training.micro_batch_size < 1 || c->training.batch_size % c->training.micro_batch_size)
+        abort();
+    (void)train_precision(c, &cpu);
+}
+
+static void check(const struct jobfile *job) {
+    struct jobfile_ref refs[JOBFILE_MAX_REFS];
     size_t told = 0;
-    if (!job->file || !job->yaml || !job->root || !job->kind_name || !job->name || !job->data.source || !job->data.labels ||
-        !job->data.unlabeled || !job->data.montage || !job->preset || !job->training.stop_metric)
+    int n = jobfile_refs(job, refs);
+    if (!job->file || !job->yaml || !job->root || !job->kind || !job->name || !job->config || !job->data || !job->data->source)
         abort();
-    if (strcmp(job->kind_name, "train") && strcmp(job->kind_name, "evaluate"))
-        abort();
-    if (job->model.window % 16 || job->model.window < 16 || !(job->data.hop_s > 0) || !(job->data.hop_s <= job->data.window_s))
-        abort();
-    if (seizure_config_check(&job->model, NULL) || events_config_check(&job->events, NULL))
-        abort();
-    if (job->training.micro_batch_size < 1 || job->training.batch_size % job->training.micro_batch_size)
+    for (const char *c = job->name; *c; c++)
+        if ((unsigned char)*c < ' ')
+            abort();
+    for (int i = 0; i < n; i++)
+        if (!refs[i].key || !refs[i].value)
+            abort();
+    if (!strcmp(job->kind->name, "train"))
+        check_train(job->config);
+    else if (!n || job->checkpoint.every_ms) /* a model is required, and they have no checkpoints */
         abort();
     jobfile_notices(job, on_notice, &told);
-    (void)jobfile_precision(job, &cpu);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -10,6 +10,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "run/job_data.h"
 #include "run/task.h"
 #include "store/mirror.h"
 
@@ -41,25 +42,24 @@ static bool stopped(int64_t stop_after) {
 }
 
 static int run(const struct jobfile *job, const struct task_env *env, int64_t stop_after, struct err *err) {
-    const struct task_kind *kind = task_kind_find(job->kind_name);
+    const struct task_work *work = task_work_of(job->kind);
     void *task = NULL;
     enum task_status status = TASK_MORE;
-    int rc = kind ? kind->open(job, env, &task, err) : err_set(err, ERR_UNSUPPORTED, "kind %s", job->kind_name);
+    int rc = work->open(job, env, &task, err);
     while (!rc && status == TASK_MORE && !stopped(stop_after))
-        rc = kind->step(task, &status, err);
+        rc = work->step(task, &status, err);
     if (!rc && status == TASK_MORE)
-        rc = kind->checkpoint(task, err);
+        rc = work->checkpoint ? work->checkpoint(task, err) : 0;
     if (!rc) {
         struct str out;
         struct json_writer w;
         str_init(&out, 65536);
         json_writer_init(&w, &out);
-        kind->result(task, &w, NULL);
+        work->result(task, &w, NULL);
         printf("result %s\n", str_cstr(&out));
         str_done(&out);
     }
-    if (kind)
-        kind->close(task);
+    work->close(task);
     return rc;
 }
 
@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
     if (!rc)
         rc = device_open(device ? device : "cpu", 0, &dev, &err);
     if (!rc) {
-        const char *root = str_starts(job.data.source, "file://") ? job.data.source + 7 : job.data.source;
+        const char *root = str_starts(job.data->source, "file://") ? job.data->source + 7 : job.data->source;
         struct task_env env = {.device = dev,
                                .directory = argv[2],
                                .cache_dir = argv[3],

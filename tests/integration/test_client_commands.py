@@ -49,11 +49,16 @@ def check_usage(d):
     assert d.ctl("completion", "bash", "--json")[0] == 2
     keys = {k["key"]: k for k in lines(d, "keys")}
     assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
+    assert keys["data.source"]["kinds"] == ["train", "evaluate", "detect"] and keys["detect.model"]["kinds"] == ["detect"], keys
+    own = {k["key"] for k in lines(d, "keys", "detect")}
+    assert own == {k for k, row in keys.items() if "detect" in row["kinds"]} and "training.seed" not in own, own
+    code, out, err = d.ctl("keys", "nothing")
+    assert code == 2 and "expected train, evaluate or detect" in err and not out, err
     for shell in ("bash", "zsh", "fish"):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
-            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("help dat", "dataset"), ("completion z", "zsh"),
+            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("help dat", "dataset"), ("completion z", "zsh"), ("keys ev", "evaluate"),
                                    ("submit /dev/nul", "/dev/null")):
                 asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD=2; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)

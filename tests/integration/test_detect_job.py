@@ -240,7 +240,7 @@ def check_wrong_arguments(d, model):
     for key, word in (("data.labels=auto", "does nothing"), ("data.unlabeled=skip", "does nothing"), ("evaluate.plots=2", "does nothing"),
                       ("data.resident=on", "does nothing"), ("data.validation_fraction=0.1", "does nothing"), ("limits.auto_resume=true", "does nothing"),
                       ("events.on=0.5", "from its model"), ("data.montage=bipolar-18", "from its model"), ("training.epochs=2", "from its model"),
-                      ("checkpoint.every=1m", "from its model"), ("detect.model=null", "needs detect.model")):
+                      ("checkpoint.every=1m", "from its model"), ("detect.model=null", "detect.model is missing")):
         code, _, err = d.ctl("submit", f"{d.dir}/detect.yaml", "--set", key)
         assert code == 1 and word in err, (key, code, err)
     code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set", f"detect.model={model}")

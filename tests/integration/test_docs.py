@@ -2,6 +2,7 @@
 """The tables of the pages are those of the programs: every key of a job file with its default in docs/jobs.md, every key of the
 daemon in configs/daemon.yaml, every metric in docs/operations.md, and every BRR_ variable that is read in one of two tables."""
 import glob
+import json
 import os
 import re
 import subprocess
@@ -45,12 +46,15 @@ def yaml_keys(page):
 
 
 class Pages(unittest.TestCase):
-    def test_every_job_key_stands_once_with_its_default(self):
+    def test_every_job_key_stands_once_as_the_program_knows_it(self):
+        said = subprocess.run([f"{BIN}/brrctl", "keys", "--json"], check=True, capture_output=True, text=True).stdout.splitlines()
+        keys = [json.loads(line) for line in said]
+        kinds = sorted({kind for key in keys for kind in key["kinds"]})
+        want = [(key["key"], "all" if sorted(key["kinds"]) == kinds else ", ".join(key["kinds"]), "required" if key["required"] else key["default"],
+                 key["accepts"].replace("|", ", "), key["meaning"]) for key in keys]
         lines = [line for line in text("docs/jobs.md").splitlines() if re.match(r"\| [a-z0-9_.]+ \|", line)]
-        table = [tuple(c.strip() for c in line.split("|")[1:3]) for line in lines]
-        table = [row for row in table if row[0] != "key"]
-        self.assertEqual(len(table), len(dict(table)))
-        self.assertEqual(dict(table), printed("brrctl", "keys"))
+        table = [tuple(c.strip() for c in line.strip("| ").split(" | ")) for line in lines]
+        self.assertEqual(sorted(row for row in table if row[0] != "key"), sorted(want))
 
     def test_every_key_of_the_daemon_stands_once_in_its_commented_file(self):
         known = set(printed("brrd", "--help-config"))
@@ -59,9 +63,10 @@ class Pages(unittest.TestCase):
         self.assertEqual(sorted(found), sorted(known))
 
     def test_every_metric_stands_once(self):
-        built = re.findall(r'\{"(brrd_\w+)", METRIC_', text("daemon/metrics_table.c"))
+        tables = ["daemon/metrics_table.c", *sorted(os.path.relpath(path, SOURCE) for path in glob.glob(f"{SOURCE}/lib/run/*.c"))]
+        built = [name for table in tables for name in re.findall(r'\{"(brrd_\w+)", METRIC_', text(table))]
         self.assertGreater(len(built), 30)
-        self.assertEqual(rows("docs/operations.md", r"brrd_\w+"), built)
+        self.assertEqual(sorted(rows("docs/operations.md", r"brrd_\w+")), sorted(built))
 
     def test_the_exit_codes_of_the_help_are_those_of_the_page(self):
         said = subprocess.run([f"{BIN}/brrctl", "help"], check=True, capture_output=True, text=True).stdout

@@ -22,7 +22,7 @@ static struct job *make_job(int64_t sequence, enum job_state state) {
     job->state = state;
     job->yaml = strdup("kind: train\nname: 'a \"quoted\" one'\n");
     job->file = strdup("a.yaml");
-    job->overrides = strdup("x=1\ny=2");
+    job->overrides = strdup("[\"x=1\",\"y=2\"]");
     job->request_id = strdup("");
     return job;
 }
@@ -227,7 +227,8 @@ static void a_database_of_the_first_version_is_read_and_extended(void **state) {
         "created_ms INTEGER, started_ms INTEGER, finished_ms INTEGER, attempts INTEGER, restarts INTEGER, directory TEXT, "
         "data_root "
         "TEXT, yaml TEXT, file TEXT, overrides TEXT, request_id TEXT, result TEXT, best TEXT, last TEXT)",
-        "INSERT INTO jobs VALUES('train-9', 9, 'train', 'n', 0, 'succeeded', '', 1, 2, 3, 1, 2, '/d', '/e', 'y', 'f', '', '', "
+        "INSERT INTO jobs VALUES('train-9', 9, 'train', 'n', 0, 'succeeded', '', 1, 2, 3, 1, 2, '/d', '/e', 'y', 'f', "
+        "'x=1' || char(10) || 'y=2', '', "
         "'{}', "
         "'/b', '/l')",
         "CREATE TABLE pins(job_id TEXT, step INTEGER, PRIMARY KEY(job_id, step))"};
@@ -243,6 +244,7 @@ static void a_database_of_the_first_version_is_read_and_extended(void **state) {
     assert_int_equal(l.n, 1);
     assert_true(l.jobs[0]->restarts == 2 && l.jobs[0]->crashes == 0 && l.jobs[0]->wish == JOB_WISH_NONE);
     assert_string_equal(l.jobs[0]->versions, "");
+    assert_string_equal(l.jobs[0]->overrides, "[\"x=1\",\"y=2\"]"); /* they were lines */
     str_copy(l.jobs[0]->device, sizeof l.jobs[0]->device, "cpu");
     assert_int_equal(jobdb_save(db, l.jobs[0], NULL), 0);
     assert_true(next_number(db) == 10);

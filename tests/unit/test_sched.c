@@ -137,7 +137,8 @@ static const struct job *started(struct rig *rig) {
 }
 
 static void report_end(struct rig *rig, int rc, enum worker_stop stopped, const char *result) {
-    struct worker_report r = {.message.kind = WORKER_DONE, .rc = rc, .stopped = stopped, .energy_j = (double)NAN};
+    struct worker_report r = {
+        .message.kind = WORKER_DONE, .rc = rc, .stopped = stopped, .energy_j = (double)NAN, .limits.restarts = 2};
     str_copy(r.job_id, sizeof r.job_id, rig->running);
     if (rc)
         err_set(&r.err, rc, "it went wrong");

@@ -1,0 +1,33 @@
+#include "run/detect_kind.h"
+
+#include "base/str.h"
+
+#define C(field) offsetof(struct detect_config, field)
+
+static const struct option rows[] = {
+    {"detect.model", OPTION_MODEL, C(model), NULL, 0, 0, NULL,
+     "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
+};
+static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};
+
+static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
+    struct detect_config *c = job->config;
+    return job_data_read(job, &c->data, arena, err);
+}
+
+static void summarise(const struct json *result, char *buf, size_t size) {
+    str_format(buf, size, "%lld events in %lld recordings", (long long)json_i64(json_get(result, "events"), 0),
+               (long long)json_i64(json_get(result, "recordings"), 0));
+}
+
+const struct task_kind kind_detect = {
+    .name = "detect",
+    .help = "finds seizures in recordings with a model, an events file for each",
+    .keys = keys,
+    .recordings = KIND_RECORDINGS_OR_ONE,
+    .fixed = "model, windows, filters and thresholds come from its model",
+    .config_bytes = sizeof(struct detect_config),
+    .config = read_config,
+    .summary = summarise,
+};

@@ -1,0 +1,11 @@
+/* detect_kind: what a detect job asks for: the configuration that its keys are read into. Any thread. */
+#ifndef BRR_RUN_DETECT_KIND_H
+#define BRR_RUN_DETECT_KIND_H
+#include "run/job_data.h"
+
+struct detect_config {
+    struct job_data data;
+    const char *model; /* resolved to a path by the owner unless it is a URL */
+};
+
+#endif

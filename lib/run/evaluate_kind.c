@@ -1,0 +1,42 @@
+#include "run/evaluate_kind.h"
+
+#include <math.h>
+
+#include "base/str.h"
+
+#define C(field) offsetof(struct evaluate_config, field)
+
+static const struct option rows[] = {
+    {"evaluate.checkpoint", OPTION_MODEL, C(checkpoint), NULL, 0, 0, NULL,
+     "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
+    {"evaluate.split", OPTION_ENUM, C(split), "all", 0, 0, "all|train|dev|eval", "recordings below this folder, or all"},
+    {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
+     "alarms are scored too, decided this often (as often as windows begin, where 5 does not divide that and nothing is said); 0 = "
+     "not"},
+    {"evaluate.plots", OPTION_I64, C(plots), "20", 0, 100000, NULL, "recordings that get a picture (SVG)"},
+};
+static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct kind_keys keys[] = {
+    {&job_data_source_keys, C(data)}, {&job_data_label_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};
+
+static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
+    struct evaluate_config *c = job->config;
+    return job_data_read(job, &c->data, arena, err);
+}
+
+static void summarise(const struct json *result, char *buf, size_t size) {
+    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings",
+               json_f64(json_get(result, "event_f1"), NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN),
+               (long long)json_i64(json_get(result, "recordings"), 0));
+}
+
+const struct task_kind kind_evaluate = {
+    .name = "evaluate",
+    .help = "scores a model against labelled recordings",
+    .keys = keys,
+    .recordings = KIND_RECORDINGS,
+    .fixed = "model, windows, filters and thresholds come from its checkpoint",
+    .config_bytes = sizeof(struct evaluate_config),
+    .config = read_config,
+    .summary = summarise,
+};

@@ -1,0 +1,14 @@
+/* evaluate_kind: what an evaluate job asks for: the configuration that its keys are read into. Any thread. */
+#ifndef BRR_RUN_EVALUATE_KIND_H
+#define BRR_RUN_EVALUATE_KIND_H
+#include "run/job_data.h"
+
+struct evaluate_config {
+    struct job_data data;
+    const char *checkpoint; /* the model, resolved to a path by the owner unless it is a URL */
+    int split;              /* "all|train|dev|eval" */
+    double alarm_hop_s;
+    int64_t plots;
+};
+
+#endif

@@ -1,0 +1,149 @@
+#include "run/job_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+#define D(field) offsetof(struct job_data, field)
+#define TABLE(row)                                                                                                                 \
+    { row, sizeof(row) / sizeof *(row) }
+
+static const struct option source_rows[] = {
+    {"data.source", OPTION_SOURCE, D(source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
+    {"data.on_bad_file", OPTION_ENUM, D(fail_on_bad_file), "report", 0, 0, "report|fail",
+     "a file that cannot be used: list it, or stop"},
+    {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "rate of the model (fixed)"},
+    {"data.loader_workers", OPTION_I64, D(loader_workers), "4", 1, 64, NULL, "reader threads"},
+    {"data.max_files", OPTION_I64, D(max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
+    {"data.num_workers", OPTION_I64, D(written.num_workers), "-1", -1, 64, NULL, "older name of data.loader_workers"},
+    {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned where the device has a use for it"},
+    {"data.persistent_workers", OPTION_NOTICE, 0, "null", 0, 0, NULL, "readers always persist"},
+    {"data.prefetch_factor", OPTION_NOTICE, 0, "null", 0, 0, NULL, "the prefetch ring sizes itself"},
+};
+const struct option_table job_data_source_keys = TABLE(source_rows);
+
+static const struct option label_rows[] = {
+    {"data.labels", OPTION_STRING, D(labels), "auto", 0, 0, NULL,
+     "auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
+    {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL, "recordings without labels: error, background, skip"},
+};
+const struct option_table job_data_label_keys = TABLE(label_rows);
+
+static const struct option window_rows[] = {
+    {"data.montage", OPTION_NODE, D(written.montage), "null", 0, 0, NULL,
+     "referential-19 (default), bipolar-18, or a list of channel labels"},
+    {"data.window_s", OPTION_F64, D(window_s), "60", 8, 120, NULL, "window; its samples must be divisible by 16"},
+    {"data.hop_s", OPTION_F64, D(hop_s), "10", 0.0625, 120, NULL, "distance of window starts"},
+    {"data.notch_hz", OPTION_F64, D(notch_hz), "60", 0, 60, NULL, "mains notch: 0 (off), 50 or 60"},
+    {"data.bandpass_hz", OPTION_F64S, D(bandpass_hz), "[0.5, 120]", 0.05, 127, NULL, "band-pass edges"},
+    {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL, "gaps up to this are held and masked; longer ones split"},
+};
+const struct option_table job_data_window_keys = TABLE(window_rows);
+
+static const struct option sample_rows[] = {
+    {"data.split.train", OPTION_STRINGS, D(split_train), "[]", 0, 0, NULL, "patients to train on (default: all others)"},
+    {"data.split.validation", OPTION_STRINGS, D(split_validation), "[]", 0, 0, NULL, "patients to validate on"},
+    {"data.split.official", OPTION_BOOL, D(official_split), "false", 0, 0, NULL, "TUSZ: train/ to train, dev/ to validate"},
+    {"data.validation_fraction", OPTION_F64, D(validation_fraction), "0.2", 0, 0.5, NULL, "share of patients held out"},
+    {"data.balance.full", OPTION_F64, D(balance_full), "0.3", 0, 100, NULL, "windows all seizure, per partial window"},
+    {"data.balance.none", OPTION_F64, D(balance_none), "2.5", 0, 100, NULL, "background windows, per partial window"},
+    {"data.balance.redraw_each_epoch", OPTION_BOOL, D(redraw_each_epoch), "true", 0, 0, NULL, "draw other background every epoch"},
+    {"data.resident", OPTION_ENUM, D(resident), "auto", 0, 0, "auto|on|off",
+     "recordings in device memory: auto = on a GPU where they fit, on = or refuse the job"},
+};
+const struct option_table job_data_sample_keys = TABLE(sample_rows);
+
+/* A scalar name or a list of labels → the frontend's form. */
+static int read_montage(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
+    const struct yaml_node *node = data->written.montage;
+    if (!node || yaml_is_null(node)) {
+        data->montage = "referential-19";
+        return 0;
+    }
+    if (node->type == YAML_SCALAR) {
+        if (strcmp(node->text, "referential-19") && strcmp(node->text, "bipolar-18"))
+            return options_error(node, job->file, err,
+                                 "data.montage is '%s'; expected referential-19, bipolar-18 or a list of labels", node->text);
+        data->montage = node->text;
+        return 0;
+    }
+    if (node->type != YAML_SEQUENCE || !node->child)
+        return options_error(node, job->file, err, "data.montage: expected a name or a list of channel labels");
+    const char *text = "custom:";
+    for (const struct yaml_node *item = node->child; item; item = item->next) {
+        if (item->type != YAML_SCALAR || strchr(item->text, ','))
+            return options_error(item, job->file, err, "data.montage: a label must be plain text without commas");
+        text = arena_printf(arena, "%s%s%s", text, item == node->child ? "" : ",", item->text);
+        if (!text)
+            return err_set(err, ERR_EXHAUSTED, "%s: data.montage is too long", job->file);
+    }
+    data->montage = text;
+    return 0;
+}
+
+static bool env_is_one(const char *name) {
+    const char *value = getenv(name);
+    return value && !strcmp(value, "1");
+}
+
+static bool listed(const char *text, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(text, names[i]))
+            return true;
+    return false;
+}
+
+static int check_labels(const struct jobfile *job, const struct job_data *data, struct err *err) {
+    static const char *const formats[] = {"auto", "tusz-csv", "tusz-csv_bi", "bids-tsv", "chbmit-summary", "edf-annotations"};
+    static const char *const unlabeled[] = {"error", "background", "skip"};
+    if (!listed(data->labels, formats, sizeof formats / sizeof *formats))
+        return err_set(err, ERR_INVALID,
+                       "%s: data.labels is '%s'; expected auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary or "
+                       "edf-annotations",
+                       job->file, data->labels);
+    if (!listed(data->unlabeled, unlabeled, sizeof unlabeled / sizeof *unlabeled))
+        return err_set(err, ERR_INVALID, "%s: data.unlabeled is '%s'; expected error, background or skip", job->file,
+                       data->unlabeled);
+    return 0;
+}
+
+static int check_windows(const struct jobfile *job, const struct job_data *data, struct err *err) {
+    double samples = data->window_s * FRONTEND_RATE_HZ, hop = data->hop_s * FRONTEND_RATE_HZ;
+    if (samples != floor(samples) || fmod(samples, 16) != 0)
+        return err_set(err, ERR_INVALID, "%s: data.window_s %g is %g samples at 256 Hz; they must be divisible by 16", job->file,
+                       data->window_s, samples);
+    if (hop != floor(hop) || hop > samples)
+        return err_set(err, ERR_INVALID, "%s: data.hop_s %g must be a whole number of 1/256 s and at most data.window_s", job->file,
+                       data->hop_s);
+    if (data->notch_hz != 0 && data->notch_hz != 50 && data->notch_hz != 60)
+        return err_set(err, ERR_INVALID, "%s: data.notch_hz is %g; expected 0, 50 or 60", job->file, data->notch_hz);
+    if (data->bandpass_hz.count != 2 || data->bandpass_hz.items[0] >= data->bandpass_hz.items[1])
+        return err_set(err, ERR_INVALID, "%s: data.bandpass_hz must be two rising frequencies, like [0.5, 120]", job->file);
+    return 0;
+}
+
+int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
+    int rc = 0;
+    if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
+        return rc;
+    if (data->labels && (rc = check_labels(job, data, err)))
+        return rc;
+    if (data->written.num_workers > 0) {
+        data->loader_workers = data->written.num_workers;
+        jobfile_note(job, "data.num_workers is read as data.loader_workers");
+    }
+    data->rebuild = env_is_one("BRR_FORCE_MANIFEST_REBUILD") || env_is_one("BGB_FORCE_MANIFEST_REBUILD");
+    job->data = data;
+    return 0;
+}
+
+void job_data_frontend(const struct job_data *data, struct frontend_config *ret) {
+    *ret = (struct frontend_config){
+        .montage = data->montage,
+        .notch_hz = data->notch_hz,
+        .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
+        .fill_gap_s = data->fill_gap_s,
+    };
+}

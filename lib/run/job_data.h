@@ -1,0 +1,36 @@
+/* job_data: the keys data.* that kinds of job share, and what they mean. A kind names the tables that it has a use for and calls
+ * job_data_read from its config function. Any thread. */
+#ifndef BRR_RUN_JOB_DATA_H
+#define BRR_RUN_JOB_DATA_H
+#include "data/frontend.h"
+#include "run/jobfile.h"
+
+struct job_data {
+    const char *source, *labels, *unlabeled;
+    const char *montage; /* frontend_config form */
+    int fail_on_bad_file;
+    bool official_split, redraw_each_epoch, rebuild;
+    struct option_list split_train, split_validation;
+    double window_s, hop_s, notch_hz, fill_gap_s, validation_fraction, balance_full, balance_none;
+    struct option_numbers bandpass_hz;
+    int64_t loader_workers, max_files;
+    int resident; /* enum feed_residence */
+    struct {      /* as written, for job_data_read */
+        const struct yaml_node *montage;
+        double sampling_rate_hz;
+        int64_t num_workers;
+    } written;
+};
+
+extern const struct option_table job_data_source_keys; /* which recordings, and how many readers */
+extern const struct option_table job_data_label_keys;  /* where their labels stand */
+extern const struct option_table job_data_window_keys; /* montage, filters, windows */
+extern const struct option_table job_data_sample_keys; /* who trains, who validates, which windows */
+
+/* Checks what the tables read into *data, fills in what follows from it, and makes it the job's data. Values of tables that the
+ * kind does not name stay as they are. */
+int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err);
+/* How recordings are read; strings are the job's. Needs job_data_window_keys. */
+void job_data_frontend(const struct job_data *data, struct frontend_config *ret);
+
+#endif

@@ -1,0 +1,261 @@
+/* What a train job would need: memory from the plan, steps from the headers and labels of the recordings (no cache is built),
+ * seconds from a short measurement of the device. */
+#include "run/train_estimate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "data/edf.h"
+#include "data/labels.h"
+#include "data/sampler.h"
+#include "run/estimate.h"
+#include "run/step.h"
+#include "store/safetensors.h"
+
+enum { MEASURED_STEPS = 2 };
+
+/* ---- memory ---- */
+
+int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
+                 struct err *err) {
+    struct seizure_options options = {.training = true, .precision = precision};
+    struct seizure_memory m;
+    *ret_largest = 0;
+    for (int64_t b = job->training.batch_size; b > 0; b--) {
+        bool asked = b == job->training.micro_batch_size;
+        if (job->training.batch_size % b || (*ret_largest && !asked))
+            continue;
+        options.max_batch = (int)b;
+        int rc = seizure_memory(&job->model, &options, &m, err);
+        if (rc)
+            return rc;
+        int64_t bytes = m.total + 2 * m.parameters; /* the optimizer's moments */
+        if (asked)
+            *ret_bytes = bytes;
+        if (!*ret_largest && (!limit || bytes <= limit))
+            *ret_largest = b;
+    }
+    return 0;
+}
+
+/* ---- data ---- */
+
+struct survey {
+    const struct train_config *job;
+    const char *data_root;
+    int64_t recordings, unreadable, seizures;
+    double hours;
+    struct balance_counts windows;
+};
+
+static void count_windows(struct survey *s, int64_t samples, const struct labels *labels) {
+    const struct train_config *job = s->job;
+    int64_t hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ), window = job->model.window;
+    struct window_span segment = {0, samples}, *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
+    int64_t n = window_grid(&segment, 1, window, hop, NULL);
+    if (!seizures)
+        return;
+    for (size_t i = 0; i < labels->n_runs; i++)
+        seizures[i] = (struct window_span){(int64_t)llround(labels->runs[i].onset_s * FRONTEND_RATE_HZ),
+                                           (int64_t)llround(labels->runs[i].end_s * FRONTEND_RATE_HZ)};
+    struct recording_info info = {
+        .samples = samples, .segments = &segment, .n_segments = 1, .seizures = seizures, .n_seizures = (int)labels->n_runs};
+    for (int64_t i = 0; i < n; i++) {
+        struct window_count count = manifest_count_window(&info, i * hop, window);
+        if (2 * count.valid < window)
+            continue;
+        s->windows.partial += count.class == WINDOW_PARTIAL;
+        s->windows.full += count.class == WINDOW_FULL;
+        s->windows.none += count.class == WINDOW_NONE;
+    }
+    free(seizures);
+}
+
+/* Header and labels of one file; a file that cannot be used is counted, as training would leave it out. */
+static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+    struct survey *s = ctx;
+    const struct train_config *job = s->job;
+    char path[4096];
+    struct edf *edf = NULL;
+    struct labels labels;
+    (void)size_bytes;
+    if (!edf_named(relative_path) || (job->data.max_files && s->recordings >= job->data.max_files))
+        return 0;
+    int rc = fsio_join(path, sizeof path, s->data_root, relative_path, err);
+    if (rc)
+        return rc;
+    s->recordings++;
+    if (edf_open(path, &edf, NULL)) {
+        s->unreadable++;
+        return 0;
+    }
+    double seconds = edf_info(edf)->duration_s;
+    if (labels_load(path, job->data.labels, edf, &labels, NULL)) {
+        s->unreadable++;
+    } else {
+        if (labels.source == LABELS_NONE && strcmp(job->data.unlabeled, "background") != 0) {
+            s->unreadable++;
+        } else {
+            s->hours += seconds / 3600;
+            s->seizures += (int64_t)labels.n_runs;
+            count_windows(s, (int64_t)llround(seconds * FRONTEND_RATE_HZ), &labels);
+        }
+        labels_done(&labels);
+    }
+    edf_close(edf);
+    return 0;
+}
+
+/* Which patients validate is drawn when the job runs; their share of the windows is close to their share of patients. */
+static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
+    const struct train_config *job = c->job->config;
+    struct survey s = {.job = job, .data_root = c->data_root};
+    struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
+    struct balance_counts used;
+    int rc = fsio_walk(c->data_root, look_at, &s, err);
+    if (rc)
+        return rc;
+    balance_plan(&s.windows, &balance, &used);
+    e->recordings = s.recordings;
+    e->windows_per_epoch = (int64_t)llround((double)(used.partial + used.full + used.none) * (1 - job->data.validation_fraction));
+    int64_t steps = e->windows_per_epoch / job->training.batch_size;
+    e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;
+    estimate_data_facts(c, s.hours, s.unreadable);
+    estimate_fact(c, "seizures", "%lld", (long long)s.seizures);
+    if (e->windows_per_epoch)
+        estimate_fact(c, "an epoch", "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)steps);
+    return 0;
+}
+
+/* ---- time ---- */
+
+struct trial {
+    struct device *device;
+    struct stream *stream;
+    struct seizure_net *net;
+    struct optim optim;
+    struct step *work;
+    void *x, *labels;
+    int32_t *valid;
+    int64_t batch;
+};
+
+static int open_trial(const struct estimate_config *c, const struct train_config *job, struct trial *t, struct err *err) {
+    const struct seizure_config *model = &job->model;
+    struct device_info info;
+    struct optim_config optim = {.learning_rate = 1e-6, .total_steps = 100, .constant = true};
+    int rc = device_open(c->device, c->threads, &t->device, err);
+    if (rc)
+        return rc;
+    device_describe(t->device, &info);
+    struct seizure_options options = {.max_batch = (int)t->batch, .training = true, .precision = train_precision(job, &info)};
+    struct step_config work = {.optim = &t->optim, .rows = (int)t->batch, .seed = 1, .alpha = 0.5f, .gamma = 2, .pos_weight = 1};
+    size_t n = (size_t)t->batch * (size_t)model->window;
+    t->valid = calloc((size_t)t->batch, sizeof *t->valid);
+    if (!t->valid)
+        return err_set(err, ERR_EXHAUSTED, "out of memory measuring a step");
+    if ((rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err)) ||
+        (rc = seizure_new(t->device, model, &options, &t->net, err)) || (rc = seizure_init(t->net, t->stream, 1, 0.1, err)) ||
+        (rc = optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err)) ||
+        (rc = device_alloc(t->device, n * (size_t)model->in_channels * sizeof(float), &t->x, err)))
+        return rc;
+    work.net = t->net;
+    rc = device_alloc(t->device, n, &t->labels, err);
+    return rc ? rc : step_new(t->device, &work, &t->work, err);
+}
+
+static void close_trial(struct trial *t) {
+    step_free(t->work);
+    optim_done(&t->optim);
+    device_free(t->device, t->x);
+    device_free(t->device, t->labels);
+    seizure_free(t->net);
+    stream_close(t->stream);
+    device_close(t->device);
+    free(t->valid);
+}
+
+/* A whole step over zeros: the same arithmetic as with data. */
+static int one_step(const struct seizure_config *model, struct trial *t, int64_t step, struct err *err) {
+    struct step_input input = {.x = tensor_3d(t->x, DTYPE_F32, t->batch, model->window, model->in_channels),
+                               .labels = tensor_2d(t->labels, DTYPE_U8, t->batch, model->window),
+                               .valid = t->valid,
+                               .step = step,
+                               .loss_scale = 1,
+                               .first = true,
+                               .last = true};
+    struct step_result result;
+    int rc = step_queue(t->work, t->stream, &input, err);
+    return rc ? rc : step_wait(t->work, t->stream, &result, err);
+}
+
+/* On the CPU the time of a step is that of its windows, so one window is measured. */
+static int measure(const struct estimate_config *c, const struct train_config *job, struct estimate *e, struct err *err) {
+    bool cpu = !strcmp(c->device, "cpu");
+    struct trial t = {.batch = cpu ? 1 : job->training.micro_batch_size};
+    double best = INFINITY;
+    int rc = open_trial(c, job, &t, err);
+    for (int64_t i = 0; !rc && i <= MEASURED_STEPS; i++) { /* the first warms up */
+        double start = clock_s();
+        if (!(rc = one_step(&job->model, &t, i, err)) && i)
+            best = fmin(best, clock_s() - start);
+    }
+    close_trial(&t);
+    if (!rc)
+        e->seconds_per_step = best * (double)(job->training.batch_size / t.batch);
+    return rc;
+}
+
+/* Any file of tensors may be the beginning; whether their shapes fit is seen when the job runs. */
+static int look_at_origin(const struct estimate_config *c, struct err *err) {
+    const struct estimate_file *origin = estimate_file(c, "model.init_from");
+    struct safetensors *tensors = NULL;
+    if (!origin)
+        return 0;
+    int rc = safetensors_open(origin->path, &tensors, err);
+    safetensors_close(tensors);
+    return rc ? err_wrap(err, "model %.200s cannot be used", origin->ref) : 0;
+}
+
+static void tell_model(const struct estimate_config *c, const struct train_config *job) {
+    const struct seizure_config *m = &job->model;
+    estimate_fact(c, "model", "%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers", seizure_preset_name(m),
+                  m->encoder_channels[0], m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks,
+                  m->mamba_layers, m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
+    estimate_fact(c, "batch", "%lld windows of %g s, %lld at a time", (long long)job->training.batch_size, job->data.window_s,
+                  (long long)job->training.micro_batch_size);
+}
+
+int estimate_train(const struct estimate_config *c, struct estimate *ret, struct err *err) {
+    struct train_config job = *(const struct train_config *)c->job->config;
+    struct device_info infos[17], *device = NULL;
+    int n = device_list(infos, 17);
+    *ret = (struct estimate){0};
+    for (int i = 0; i < n; i++)
+        if (!strcmp(infos[i].name, c->device))
+            device = &infos[i];
+    if (!device)
+        return err_set(err, ERR_UNSUPPORTED, "device %s is not usable here", c->device);
+    if (!device->has_bf16 && train_precision(&job, device) == DTYPE_BF16) {
+        c->notice(c->ctx,
+                  "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
+        job.training.precision = TRAIN_PRECISION_FP32;
+    }
+    int rc = look_at_origin(c, err);
+    if (rc)
+        return rc;
+    tell_model(c, &job);
+    ret->parameters = seizure_parameter_count(&job.model);
+    ret->steps = job.training.max_steps;
+    rc = train_memory(&job, train_precision(&job, device), c->memory_limit_bytes, &ret->memory_bytes, &ret->largest_micro_batch,
+                      err);
+    if (!rc && c->data_root)
+        rc = plan_steps(c, ret, err);
+    if (!rc && c->measure && ret->largest_micro_batch)
+        rc = measure(c, &job, ret, err);
+    ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    return rc;
+}

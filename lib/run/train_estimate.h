@@ -1,0 +1,11 @@
+/* train_estimate: the device memory of training. Any thread. */
+#ifndef BRR_RUN_TRAIN_ESTIMATE_H
+#define BRR_RUN_TRAIN_ESTIMATE_H
+#include "run/train_kind.h"
+
+/* Bytes a train job takes on the device (optimizer included), and the largest training.micro_batch_size within `limit` (0 = no
+ * limit): a divisor of training.batch_size, or 0 when none fits. */
+int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
+                 struct err *err);
+
+#endif
