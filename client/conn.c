@@ -293,9 +293,10 @@ static bool locked(const char *endpoint) {
 static int no_connection(const struct conn_call *c, const char *text, struct brr_error *err) {
     const bool handshake = strstr(text, "handshake failed") != NULL;
     if (locked(c->endpoint))
-        return conn_error(err, BRR_DENIED,
-                          "this user may not use %s; run this with sudo, as the daemon's user, or as a member of listen.unix_group",
-                          c->endpoint);
+        return conn_error(
+            err, BRR_DENIED,
+            "%s lets only the daemon's user, root and members of listen.unix_group in; run this with sudo or as one of them",
+            c->endpoint);
     if (handshake && strstr(text, "verify failed"))
         return conn_error(
             err, BRR_UNAVAILABLE,

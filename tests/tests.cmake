@@ -41,6 +41,8 @@ target_link_options(test_worker PRIVATE -Wl,--wrap=calloc) # memory runs short w
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data
 set(fuzz_floor_proto brr_daemon)
+set(fuzz_floor_tokens brr_trust)
+set(fuzz_floor_certificate brr_trust)
 foreach(source ${fuzz_targets})
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "^fuzz_" "" short ${name})

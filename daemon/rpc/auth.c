@@ -30,7 +30,9 @@ static int read_authorities(const char *path, struct authorities **ret, struct e
     char *pem = NULL;
     size_t len;
     int rc = fsio_read(path, CA_MAX, &pem, &len, err);
-    if (!rc && (rc = authorities_read(pem, ret, err)))
+    if (!rc)
+        rc = authorities_read(pem, ret, err);
+    if (rc)
         err_wrap(err, "tls.client_ca %s cannot be used", path);
     free(pem);
     return rc;
@@ -52,6 +54,8 @@ int auth_reload(struct auth *a, struct err *err) {
     struct authorities *authorities = NULL, *old_authorities;
     stamp(a, a->stamps); /* before reading: a change meanwhile is seen by the next look */
     int rc = a->config.tokens_file ? tokens_read(a->config.tokens_file, a->tokens, &tokens, err) : 0;
+    if (rc)
+        err_wrap(err, "auth.tokens_file cannot be used");
     if (!rc && a->config.client_ca)
         rc = read_authorities(a->config.client_ca, &authorities, err);
     if (rc) {

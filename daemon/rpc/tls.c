@@ -43,9 +43,10 @@ static int read_pair(const struct tls *t, struct certificate_pair *ret, int64_t 
         rc = fsio_read(t->config.cert, PEM_MAX, &pair.certificate, &len, err);
     if (!rc)
         rc = fsio_read(t->config.key, PEM_MAX, &pair.key, &len, err);
-    if (!rc && (rc = certificate_check_pair(pair.certificate, pair.key, ret_until_ms, err)))
-        err_wrap(err, "tls.cert %s and tls.key %s cannot be used", t->config.cert, t->config.key);
+    if (!rc)
+        rc = certificate_check_pair(pair.certificate, pair.key, ret_until_ms, err);
     if (rc) {
+        err_wrap(err, "tls.cert %s and tls.key %s cannot be used", t->config.cert, t->config.key);
         certificate_pair_done(&pair);
         return rc;
     }

@@ -185,17 +185,9 @@ static int read_all(struct tokens *t, char *text, const char *path, struct err *
     return rc;
 }
 
-int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
-    char *text = NULL;
-    size_t len;
-    int rc = fsio_check_mode(path, FORBIDDEN_MODE, err);
-    if (!rc)
-        rc = fsio_read(path, FILE_MAX, &text, &len, err);
-    if (rc)
-        return rc;
+int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
     struct tokens *t = calloc(1, sizeof *t);
-    rc = t ? read_all(t, text, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-    free(text);
+    int rc = t ? read_all(t, text, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
     if (rc) {
         tokens_free(t);
         return rc;
@@ -203,6 +195,18 @@ int tokens_read(const char *path, const struct tokens *previous, struct tokens *
     keep_revoked(t, previous, path);
     *ret = t;
     return 0;
+}
+
+int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
+    char *text = NULL;
+    size_t len;
+    int rc = fsio_check_mode(path, FORBIDDEN_MODE, err);
+    if (!rc)
+        rc = fsio_read(path, FILE_MAX, &text, &len, err);
+    if (!rc)
+        rc = tokens_parse(text, path, previous, ret, err);
+    free(text);
+    return rc;
 }
 
 void tokens_free(struct tokens *t) {

@@ -34,6 +34,8 @@ struct tokens;
 /* Reads the file. Errors name the line, and DENIED a file that others may change or read, with the fix. `previous` may be NULL: its
  * tokens that the file no longer lists are known as revoked. */
 int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
+/* The same of a text, which is changed; path: where it stands, for errors. */
+int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
 void tokens_free(struct tokens *tokens);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);

@@ -191,6 +191,30 @@ def audit(d):
         assert re.search(wanted % line, log), (line, log)
 
 
+def bad_files_at_start(tmp):
+    """brrd names the key and the fix, and does not start."""
+    lab = f"{tmp}/tls"
+    with open(f"{tmp}/empty", "w", encoding="utf-8"):
+        pass
+    bad = {(f"auth.tokens_file={tmp}/none",): ("auth.tokens_file", "No such file"), (f"tls.key={tmp}/none",): ("tls.key", "No such file"),
+           (f"tls.cert={tmp}/empty",): ("tls.cert", "PEM"), (f"tls.key={lab}/ca.key",): ("tls.key", "does not belong to the certificate"),
+           (f"tls.client_ca={tmp}/empty",): ("tls.client_ca", "PEM")}
+    for sets, words in bad.items():
+        check_start(tmp, sets, words)
+    for name, mode, fix in (("server.key", 0o604, "chmod 600"), ("tokens", 0o666, "chmod 640")):
+        os.chmod(f"{lab}/{name}", mode)
+        check_start(tmp, (), (name, fix))
+        os.chmod(f"{lab}/{name}", 0o600)
+
+
+def check_start(tmp, sets, words):
+    os.makedirs(f"{tmp}/bad", exist_ok=True)
+    d = Secured(tmp, sets, roles=())
+    d.dir, d.socket = f"{tmp}/bad", f"{tmp}/bad/s.sock"
+    r = subprocess.run(d.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert r.returncode == 1 and all(word in r.stderr for word in words), (sets, r.returncode, r.stderr)
+
+
 def nothing_secret(d, said):
     outputs = {"log": d.read_log(), "metrics": d.ctl("metrics")[1], "doctor": "".join(d.ctl("doctor")[1:]), "said": said,
                "check": subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, check=False).stdout}
@@ -219,6 +243,7 @@ def main():
         said = "".join(d.as_role("wrong", "jobs")[1:])
         nothing_secret(d, said)
         assert d.stop() == 0
+        bad_files_at_start(tmp)
     with temporary() as tmp:
         d = client_certificates(tmp)
         nothing_secret(d, "")
