@@ -3,9 +3,21 @@
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A driver exits 77 to be shown as skipped (data that only some machines have).
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
-# Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them.
+# Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `seeded`
+# for what draws its cases from test_seed (tests/seed.h, seed.py), which `./dev test --fresh` repeats.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED) # the one that sees Debian packages
+
+# After so many seconds a test counts as hung: many times what it needs alone, because a machine may be busy with other work.
+set(test_timeout 1800)
+function(seeded_label source ret) # ";seeded", or nothing
+  file(STRINGS ${source} draws REGEX "test_seed\\(|fixture_setup")
+  if(draws)
+    set(${ret} ";seeded" PARENT_SCOPE)
+  else()
+    set(${ret} "" PARENT_SCOPE)
+  endif()
+endfunction()
 
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
 set(ground_floor_tests err arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
@@ -32,7 +44,8 @@ foreach(source ${unit_tests})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(unit_programs ${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "unit;${folder}"
+  seeded_label(${source} seeded)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "unit;${folder}${seeded}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_DYNAMIC=true") # a dynamic team must not leave parts of a result out
 endforeach()
 
@@ -61,7 +74,7 @@ foreach(source ${fuzz_targets})
   set_target_properties(replay_${short} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(unit_programs replay_${short})
   add_test(NAME replay_${short} COMMAND replay_${short} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${short})
-  set_tests_properties(replay_${short} PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
+  set_tests_properties(replay_${short} PROPERTIES TIMEOUT ${test_timeout} LABELS "unit;fuzz")
 endforeach()
 
 # What the drivers of tests/golden and tests/integration run: one program per C file, in the tests folder of the build.
@@ -83,7 +96,8 @@ foreach(source ${driver_tests})
     set(folder driver) # Python beside the C tests: not run under the sanitizers
   endif()
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${source})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS ${folder}
+  seeded_label(${source} seeded)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "${folder}${seeded}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
 
@@ -96,7 +110,7 @@ foreach(source ${gpu_tests})
   target_link_libraries(${name} PRIVATE brr_run)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS gpu
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS gpu # seeds: the emulated ones below
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
 endforeach()
 find_program(BRR_CXX NAMES g++)
@@ -148,7 +162,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     COMMAND ${BRR_CXX} -o ${emulator_test} ${test_object} ${checked_objects} $<TARGET_OBJECTS:brr_emulated_base>)
   add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library} ${checked_library} ${emulator_test})
   add_test(NAME test_emulator COMMAND ${emulator_test})
-  set_tests_properties(test_emulator PROPERTIES TIMEOUT 120 LABELS emulated)
+  set_tests_properties(test_emulator PROPERTIES TIMEOUT ${test_timeout} LABELS "emulated;seeded")
   # A management library with scripted answers, and one of an old driver; the emulated backend loads whichever comes first.
   foreach(kind nvml nvml_old)
     add_library(fake_${kind} SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/nvml.c)
@@ -160,14 +174,14 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     target_include_directories(test_${kind} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     set_target_properties(test_${kind} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME emulated_${kind} COMMAND test_${kind})
-    set_tests_properties(emulated_${kind} PROPERTIES TIMEOUT 60 LABELS emulated
+    set_tests_properties(emulated_${kind} PROPERTIES TIMEOUT ${test_timeout} LABELS emulated
       ENVIRONMENT "BRR_CUDA_LIBRARY=${emulated_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/${kind}")
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
   foreach(name test_scan_conv test_scan_reference test_op_windows test_op_masks test_ops_vs_cpu test_network_vs_cpu test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
-    set_tests_properties(emulated_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS emulated
+    set_tests_properties(emulated_${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded" # the order of threads too
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
   endforeach()
 endif()

@@ -16,7 +16,9 @@ except ImportError:
     print("skipped: PyTorch is not installed (Debian: apt-get install python3-torch)")
     sys.exit(77)
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+from seed import test_seed  # noqa: E402
 from torch_seizure import Net, decays, loss_sum, read_safetensors, write_safetensors  # noqa: E402
 
 DRIVER = pathlib.Path(os.environ.get("BRR_BUILD_DIR", "build")) / "tests" / "golden_net"
@@ -219,7 +221,7 @@ def run_case(directory, name, seed):
 
 
 def main():
-    seed = int(os.environ.get("BRR_TEST_SEED", time.time_ns() % 1_000_000))
+    seed = test_seed()
     print("seed", seed)
     for name in sys.argv[1:] or CASES:
         with tempfile.TemporaryDirectory() as directory:

@@ -6,10 +6,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import szcore_reference
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+import szcore_reference  # noqa: E402
+from seed import test_seed  # noqa: E402
 
 DATA_SETS = 400
 
@@ -70,7 +71,7 @@ def differences(path, want, got):
 
 
 def main():
-    seed = int(os.environ.get("BRR_TEST_SEED", time.time_ns() % 1000000))
+    seed = test_seed()
     rng = random.Random(seed)
     data_sets = [random_data_set(rng) for _ in range(DATA_SETS)]
     driver = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "score_driver")

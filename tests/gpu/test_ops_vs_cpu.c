@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/rng.h"
 #include "gpu_cases_table.h"
+#include "tests/seed.h"
 
 struct machine {
     struct device *device;
@@ -184,9 +184,9 @@ int main(int argc, char **argv) {
     struct machine cpu = {0}, gpu = {0};
     struct err err = {0};
     struct device_info info;
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : test_seed();
     if (device_open("cuda:0", 0, &gpu.device, &err)) {
-        printf("skipped: %s\n", err.message);
+        printf("skipped: no GPU: %s\n", err.message);
         return 77;
     }
     if (stream_open(gpu.device, STREAM_NORMAL, &gpu.stream, &err) || !open_machine(&cpu, "cpu", &err)) {

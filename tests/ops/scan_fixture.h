@@ -11,12 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "kernels/op.h"
+#include "seed.h"
 
 struct fixture {
     struct device *device;
@@ -52,9 +51,7 @@ static inline void fixture_threads(int threads) {
 
 static inline int fixture_setup(void **state) {
     (void)state;
-    const char *seed = getenv("BRR_TEST_SEED");
-    fixture.seed = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) ^ (uint64_t)getpid() << 20;
-    fixture.state = fixture.seed;
+    fixture.state = fixture.seed = test_seed();
     print_message("seed %llu (BRR_TEST_SEED repeats it)\n", (unsigned long long)fixture.seed);
     fixture_threads(2);
     return 0;

@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
 #include "kernels/op.h"
 #include "model/finder.h"
+#include "seed.h"
 
 enum { MOST = 20000, ROWS = 3 };
 
@@ -123,7 +123,7 @@ static void compute(const struct events_config *c, const struct events_config *r
 static void masks_are_those_of_the_rules_sample_by_sample(void **state) {
     (void)state;
     struct rng rng;
-    uint64_t seed = (uint64_t)time(NULL);
+    uint64_t seed = test_seed();
     int64_t on = 0;
     rng_init(&rng, seed, 1, 0);
     for (int round = 0; round < rounds; round++) {
@@ -153,7 +153,7 @@ static void a_finder_finds_the_events_of_the_whole_rule(void **state) {
     (void)state;
     struct rng rng;
     struct finder *f = NULL;
-    uint64_t seed = (uint64_t)time(NULL);
+    uint64_t seed = test_seed();
     int64_t found = 0;
     rng_init(&rng, seed, 2, 0);
     ok(finder_new(stream, &f, &err));

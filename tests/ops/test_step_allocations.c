@@ -14,6 +14,7 @@
 #include "kernels/op.h"
 #include "model/seizure.h"
 #include "nn/optim.h"
+#include "skip.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -157,14 +158,12 @@ static int train(struct world *w, struct err *err) {
 static void check(int (*pass)(struct world *w, struct err *err), enum dtype precision) {
 #ifdef SANITIZED
     (void)pass, (void)precision;
-    skip();
+    skip_because("a sanitizer allocates on its own account");
 #endif
     struct device_info info;
     assert_int_equal(device_list(&info, 1), 1);
-    if (precision == DTYPE_BF16 && !info.has_bf16) {
-        print_message("skipped: this CPU has no bf16 arithmetic\n");
-        skip();
-    }
+    if (precision == DTYPE_BF16 && !info.has_bf16)
+        skip_because("this CPU has no bf16 arithmetic");
     struct world w;
     struct err err = {0};
     int64_t bytes, allocations, more_bytes, more;

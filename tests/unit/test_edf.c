@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "data/edf.h"
 #include "data/edf_decode.h"
+#include "skip.h"
 #include "unit/edf_fixture.h"
 
 static void plain_file_is_read_to_the_digit(void **state) {
@@ -480,7 +481,7 @@ static void every_real_file_opens_but_the_malformed_ones(void **state) {
     (void)state;
     struct tally tally = {.dir = eeg_dir()};
     if (!tally.dir)
-        skip();
+        skip_because(SKIP_NO_EEG);
     struct err err = {0};
     assert_int_equal(fsio_walk(tally.dir, try_file, &tally, &err), 0);
     assert_int_equal(tally.refused, 2);

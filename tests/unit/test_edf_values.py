@@ -197,7 +197,7 @@ class EdfValues(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not FOLDER.is_dir() or not os.path.exists(DUMP):
-        print("the optional EEG folder (BRR_EEG_DIR) or test_edf is not there; skipped")
+    if not FOLDER.is_dir():
+        print("skipped: no EEG recordings (BRR_EEG_DIR)")
         sys.exit(77)
     unittest.main()

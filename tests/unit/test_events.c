@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
 #include "model/events.h"
+#include "seed.h"
 
 enum { MAX_SAMPLES = 200000, MAX_EVENTS = 4096, ROUNDS = 3000 };
 static uint64_t seed;
@@ -358,9 +358,7 @@ static void alarm_switches_the_moment_the_rule_holds(void **state) {
 }
 
 int main(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    seed = getenv("BRR_TEST_SEED") ? strtoull(getenv("BRR_TEST_SEED"), NULL, 10) : (uint64_t)now.tv_nsec;
+    seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
         cmocka_unit_test(nan_gaps_split_events),

@@ -13,6 +13,7 @@
 #include "base/fsio.h"
 #include "data/edf.h"
 #include "data/labels.h"
+#include "skip.h"
 #include "unit/edf_writer.h"
 
 struct place {
@@ -354,7 +355,7 @@ static void real_label_files_are_read(void **state) {
     (void)state;
     const char *dir = getenv("BRR_EEG_DIR") ? getenv("BRR_EEG_DIR") : BRR_SOURCE_DIR "/../shared/eeg";
     if (!fsio_is_dir(dir))
-        skip();
+        skip_because(SKIP_NO_EEG);
     char path[512];
     struct labels l;
     struct err err = {0};

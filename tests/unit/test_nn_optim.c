@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/rng.h"
 #include "nn/optim.h"
+#include "seed.h"
 
 enum { WEIGHTS = 53, PLAIN = 7, STEPS = 12 };
 
@@ -20,17 +20,13 @@ struct fixture {
     struct param_set set;
     struct optim optim;
     struct rng rng;
-    uint64_t seed;
     const struct param *w, *b;
 };
 
 static struct err err;
 
 static void setup(struct fixture *f, const struct optim_config *config) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    f->seed = getenv("BRR_TEST_SEED") ? strtoull(getenv("BRR_TEST_SEED"), NULL, 10) : (uint64_t)now.tv_nsec;
-    rng_init(&f->rng, f->seed, RNG_SYNTH, 0);
+    rng_init(&f->rng, test_seed(), RNG_SYNTH, 0);
     assert_int_equal(device_open("cpu", 1, &f->dev, &err), 0);
     assert_int_equal(stream_open(f->dev, STREAM_NORMAL, &f->s, &err), 0);
     param_set_init(&f->set);

@@ -1,5 +1,5 @@
 /* The signer beside libcurl's own (CURLOPT_AWS_SIGV4): both sign the same request, and the whole Authorization must be the same.
- * Fresh random requests in every run; the seed is printed, and `test_s3_sigv4_libcurl SEED` runs them again.
+ * Random requests; the seed is printed.
  *
  * libcurl 7.88 signs path and query as they are sent. What is compared here is therefore sent in canonical form, but escaped by
  * curl_easy_escape and sorted by this file, not by the code under test. Not comparable, because libcurl 7.88 does it otherwise than
@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "unit/cmocka_all.h"
 
 #include "base/str.h"
+#include "seed.h"
 #include "store/digest.h"
 #include "store/sigv4.h"
 
@@ -336,12 +336,8 @@ static void the_whole_authorization_equals_libcurls(void **state) {
     assert_true(with_body >= CASES / 20 && with_odd_path >= CASES / 10); /* the cases are worth something */
 }
 
-int main(int argc, char **argv) {
+int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_whole_authorization_equals_libcurls)};
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-        return 1;
-    if (argc > 1)
-        seed = strtoull(argv[1], NULL, 10);
-    state_of_random = seed;
+    state_of_random = seed = test_seed();
     return cmocka_run_group_tests(tests, open_listener, close_listener);
 }

@@ -12,6 +12,7 @@
 #include "data/loader.h"
 #include "data/recording.h"
 #include "eeg_fixture.h"
+#include "skip.h"
 #include "store/mirror.h"
 
 static char folder[4096], cache[4200];
@@ -121,7 +122,7 @@ static void the_plan_says_what_real_files_hold(void **state) {
     char base[4096], path[4500];
     int planned = 0;
     if (!fixture_real("", base, sizeof base))
-        skip();
+        skip_because(SKIP_NO_EEG);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         snprintf(path, sizeof path, "%s%s", base, parts[i]);
         DIR *dir = opendir(path);
@@ -245,7 +246,7 @@ static void real_files_give_the_same_through_a_mirror(void **state) {
     char base[4096], source[4300], path[4600];
     int same = 0, heads = 0;
     if (!fixture_real("", base, sizeof base))
-        skip();
+        skip_because(SKIP_NO_EEG);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct mirrored s;
         snprintf(source, sizeof source, "%s%s", base, parts[i]);

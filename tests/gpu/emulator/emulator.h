@@ -14,7 +14,8 @@
 extern std::recursive_mutex emulator_gate;
 extern cudaError_t emulator_fault; /* stays once it has happened */
 
-/* A number below n by chance; BRR_EMULATED_SEED repeats a run that has one host thread. Under the gate. */
+/* A random number below n; the same numbers in each run that has one host thread, unless BRR_TEST_SEED names another seed. Under
+ * the gate. */
 uint64_t emulator_chance(uint64_t n);
 /* The program did what no GPU forgives or what it would forgive only now and then: says so, with the seed, and ends it. */
 [[noreturn]] void emulator_die(const char *format, ...) __attribute__((format(printf, 1, 2)));

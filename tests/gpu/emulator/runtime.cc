@@ -3,24 +3,17 @@
 #include "emulator.h"
 
 #include "kernels/cuda/cudnn.cuh"
+#include "tests/seed.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 cudaError_t emulator_fault;
 
-static uint64_t seed_of_run(void) {
-    const char *wanted = getenv("BRR_EMULATED_SEED");
-    uint32_t seed = 0;
-    if (!wanted && getrandom(&seed, sizeof seed, 0) != sizeof seed)
-        seed = (uint32_t)getpid();
-    return wanted ? strtoull(wanted, NULL, 10) : seed;
-}
-static const uint64_t seed = seed_of_run();
+static const uint64_t seed = test_seed();
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
 uint64_t emulator_chance(uint64_t n) {
@@ -36,7 +29,7 @@ void emulator_die(const char *format, ...) {
     va_start(args, format);
     fputs("emulator: ", stderr);
     vfprintf(stderr, format, args);
-    fprintf(stderr, " (BRR_EMULATED_SEED=%llu)\n", (unsigned long long)seed);
+    fprintf(stderr, " (BRR_TEST_SEED=%llu)\n", (unsigned long long)seed);
     va_end(args);
     fflush(stderr);
     _exit(2);
