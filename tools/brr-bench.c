@@ -137,6 +137,28 @@ static int run_case(const struct bench_case *c, const struct bench_context *x, c
     return 0;
 }
 
+/* The processor as "model name", family, model and stepping: a virtual machine often hides the name, the numbers tell the design.
+ */
+static void put_cpu(struct json_writer *j) {
+    static const char *const keys[][2] = {
+        {"model name", "cpu_model"}, {"cpu family", "cpu_family"}, {"model\t", "cpu_model_number"}, {"stepping", "cpu_stepping"}};
+    char line[256];
+    unsigned seen = 0;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++) {
+            char *value = strncmp(line, keys[i][0], strlen(keys[i][0])) ? NULL : strchr(line, ':');
+            if (!value || seen >> i & 1)
+                continue;
+            seen |= 1u << i;
+            value += 1 + strspn(value + 1, " \t");
+            value[strcspn(value, "\n")] = '\0';
+            json_put_str(j, keys[i][1], value);
+        }
+    if (f)
+        fclose(f);
+}
+
 /* The machine and its rates, as the first line and in the file. */
 static void put_machine(struct report *r, const struct device_info *info, const struct bench_rates *rates) {
     struct utsname os = {0};
@@ -146,13 +168,18 @@ static void put_machine(struct report *r, const struct device_info *info, const 
     uname(&os);
     if (gmtime_r(&now, &tm))
         strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 %.0f GFLOP/s", info->description, rates->bytes * 1e-9,
-           rates->exponentials * 1e-9, rates->flops * 1e-9, rates->flops_bf16 * 1e-9);
+    printf("# %s; copy %.1f GB/s, exp %.1f G/s, fp32 %.0f GFLOP/s, bf16 ", info->description, rates->bytes * 1e-9,
+           rates->exponentials * 1e-9, rates->flops * 1e-9);
+    if (rates->bf16_instruction)
+        printf("%.0f GFLOP/s (%s)", rates->flops_bf16 * 1e-9, rates->bf16_instruction);
+    else
+        printf("none");
     if (rates->host_bytes > 0)
         printf(", from the host %.1f GB/s", rates->host_bytes * 1e-9);
     printf("\n");
     struct json_writer *j = &r->writer;
     json_put_str(j, "machine", info->description);
+    put_cpu(j);
     json_put_str(j, "os", os.release);
     json_put_str(j, "commit", BRR_REVISION);
     json_put_str(j, "time", day);
@@ -162,6 +189,8 @@ static void put_machine(struct report *r, const struct device_info *info, const 
     json_put_f64(j, "gexp", rates->exponentials * 1e-9);
     json_put_f64(j, "gflops_f32", rates->flops * 1e-9);
     json_put_f64(j, "gflops_bf16", rates->flops_bf16 * 1e-9);
+    if (rates->bf16_instruction)
+        json_put_str(j, "bf16_instruction", rates->bf16_instruction);
     json_begin_array(j, "results");
 }
 

@@ -42,7 +42,10 @@ def main():
             check(len(cells) == len(COLUMNS) and cells[0] == "norm" and all(float(c) > 0 for c in cells[5:10]), f"line {line}")
         data = json.loads(first.read_text())
         check([r["case"] for r in data["results"]] == ["layer fwd", "layer bwd"], "the file has other cases than the lines")
-        check(all(data[k] for k in ("machine", "commit", "time", "copy_gbps", "gflops_f32")), "the file does not name its machine")
+        check(all(data[k] for k in ("machine", "cpu_model", "cpu_family", "commit", "time", "copy_gbps", "gflops_f32")),
+              "the file does not name its machine")
+        check((data["gflops_bf16"] > 0) == ("bf16_instruction" in data) == ("GFLOP/s (" in lines[0]),
+              "a bf16 rate stands without the instruction that it was measured with")
         check(sum('"bench"' in line for line in first.read_text().splitlines()) == 2, "not one line per case")
         worse = run("--filter", "norm layer", "--compare", scaled(first, directory / "fast.json", 1e-3))
         check(worse.returncode == 1 and "further from their floors" in worse.stderr, "a regression was not reported")

@@ -59,7 +59,8 @@ void bench_memory_done(struct bench_memory *m, struct device *dev);
  * operations per second (bf16 0 where the processor has no such instruction). About a second. */
 struct bench_rates {
     double bytes, exponentials, flops, flops_bf16;
-    double host_bytes; /* between pinned host memory and a device's own; 0 where there is only one memory */
+    double host_bytes;            /* between pinned host memory and a device's own; 0 where there is only one memory */
+    const char *bf16_instruction; /* static text: what the bf16 rate was measured with; NULL where there is none */
 };
 struct bench_rates bench_measure_rates(int threads);
 /* The same of a device that computes beside its caller; exponentials stay 0, unknown. */

@@ -72,7 +72,7 @@ int bench_device_rates(const struct bench_context *x, struct bench_rates *ret, s
     bool large = info.total_bytes >= (int64_t)16 << 30; /* else it is emulated, or small */
     struct copy copy = {.bytes = large ? (size_t)2 << 30 : (size_t)info.total_bytes / 64};
     double seconds = 1;
-    *ret = (struct bench_rates){0};
+    *ret = (struct bench_rates){.bf16_instruction = "matrix product"};
     int rc = device_alloc(x->device, copy.bytes, &copy.from, err);
     if (!rc)
         rc = device_alloc(x->device, copy.bytes, &copy.to, err);

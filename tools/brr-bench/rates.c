@@ -4,8 +4,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define HAVE_BF16_PROBE 1
 #endif
+#include <oneapi/dnnl/dnnl.h>
 
 #include "base/clock.h"
 #include "bench.h"
@@ -51,9 +51,9 @@ static double copy_rate(int threads) {
     return 2.0 * COPY_BYTES / seconds;
 }
 
-#ifdef HAVE_BF16_PROBE
+#if defined(__x86_64__)
 /* Twelve independent chains of bf16 dot products: 64 operations each. */
-__attribute__((target("avx512f,avx512bf16"))) static float probe_bf16(int64_t rounds) {
+__attribute__((target("avx512f,avx512bf16"))) static float probe_avx512(int64_t rounds) {
     __m512 sum[12];
     __m512i ones = _mm512_set1_epi32(0x3f803f80);
     for (int i = 0; i < 12; i++)
@@ -69,22 +69,72 @@ __attribute__((target("avx512f,avx512bf16"))) static float probe_bf16(int64_t ro
     return _mm512_reduce_add_ps(all);
 }
 
-static double bf16_rate(int threads) {
+/* Operand of LDTILECFG: eight tiles of 16 rows of 64 bytes. */
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* Four independent chains of products of tiles, (16,32) times (32,16) each: two operations for each of 16·16·32 pairs. */
+__attribute__((target("amx-tile,amx-bf16"))) static float probe_amx(int64_t rounds) {
+    struct tile_config config = {.palette = 1};
+    uint16_t ones[16 * 32];
+    float sums[16 * 16];
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = 16;
+    }
+    for (int i = 0; i < 16 * 32; i++)
+        ones[i] = 0x3f80;
+    __asm__ volatile("" : : "r"(&config), "r"(ones) : "memory"); /* the intrinsics do not say that they read them */
+    _tile_loadconfig(&config);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, ones, 64);
+    _tile_loadd(5, ones, 64);
+    _tile_loadd(6, ones, 64);
+    _tile_loadd(7, ones, 64);
+    for (int64_t r = 0; r < rounds; r++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, 64);
+    _tile_release();
+    return sums[0];
+}
+
+/* The widest bf16 instruction that oneDNN uses here. oneDNN has also asked the kernel for the tiles when it names AMX. */
+static double bf16_rate(int threads, const char **ret_instruction) {
     struct device_info info;
-    bool has = device_list(&info, 1) == 1 && info.has_bf16;
-    return has ? 12 * 64 * best(probe_bf16, threads) : 0;
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    *ret_instruction = NULL;
+    if (device_list(&info, 1) != 1 || !info.has_bf16)
+        return 0;
+    if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) {
+        *ret_instruction = "amx_bf16";
+        return 4.0 * 16 * 16 * 32 * 2 * best(probe_amx, threads);
+    }
+    *ret_instruction = "avx512_bf16";
+    return 12 * 64 * best(probe_avx512, threads);
 }
 #else
-static double bf16_rate(int threads) {
+static double bf16_rate(int threads, const char **ret_instruction) {
     (void)threads;
+    *ret_instruction = NULL;
     return 0;
 }
 #endif
 
 struct bench_rates bench_measure_rates(int threads) {
     const struct scan_kernels *kernels = scan_kernels();
-    return (struct bench_rates){.bytes = copy_rate(threads),
+    struct bench_rates rates = {.bytes = copy_rate(threads),
                                 .exponentials = 8 * kernels->lanes * best(kernels->probe_exponentials, threads),
-                                .flops = 24 * kernels->lanes * best(kernels->probe_multiply_adds, threads),
-                                .flops_bf16 = bf16_rate(threads)};
+                                .flops = 24 * kernels->lanes * best(kernels->probe_multiply_adds, threads)};
+    rates.flops_bf16 = bf16_rate(threads, &rates.bf16_instruction);
+    return rates;
 }
