@@ -130,25 +130,6 @@ static double loss_along(struct fixture *f, const struct param *p, const float *
     return loss_of(f, f->kind, false);
 }
 
-enum { MAX_RELUS = 64 };
-
-/* The ConvBlocks that end in a ReLU, in the order in which they run. */
-static int relu_blocks(struct seizure_net *net, struct conv_block **ret) {
-    int n = 0;
-    ret[n++] = &net->stem;
-    for (int i = 0; i < STAGES; i++)
-        for (int k = 0; k < 2; k++)
-            ret[n++] = &net->encoder[i].conv[k];
-    for (int i = 0; i < net->config.rescnn_blocks; i++)
-        for (int k = 0; k < RESCNN_BRANCHES; k++)
-            ret[n++] = &net->rescnn[i].branch[k];
-    for (int i = 0; i < STAGES; i++)
-        for (int k = 0; k < 2; k++)
-            ret[n++] = &net->decoder[i].conv[k];
-    assert_true(n <= MAX_RELUS);
-    return n;
-}
-
 static uint64_t add_pattern(uint64_t hash, const struct tensor *y) { /* FNV-1a */
     for (int64_t r = 0; r < tensor_rows(y); r++)
         for (int64_t c = 0; c < y->dim[2]; c++)
@@ -156,19 +137,21 @@ static uint64_t add_pattern(uint64_t hash, const struct tensor *y) { /* FNV-1a *
     return hash;
 }
 
-/* Which units of all ReLUs let the last training pass through, as a hash: two equal ones have no kink between them. */
-static uint64_t relu_pattern(struct seizure_net *net) {
-    struct conv_block *blocks[MAX_RELUS];
-    uint64_t hash = 0xcbf29ce484222325;
-    int n = relu_blocks(net, blocks);
-    for (int i = 0; i < n; i++)
-        hash = add_pattern(hash, &blocks[i]->y);
-    for (int i = 0; i < net->config.rescnn_blocks; i++)
+/* Which units of all ReLUs let the last training pass through, as a hash: between two equal ones there is no kink. */
+static uint64_t relu_pattern(const struct seizure_net *net) {
+    uint64_t hash = add_pattern(0xcbf29ce484222325, &net->stem.y);
+    for (int i = 0; i < STAGES; i++)
+        for (int k = 0; k < 2; k++)
+            hash = add_pattern(add_pattern(hash, &net->encoder[i].conv[k].y), &net->decoder[i].conv[k].y);
+    for (int i = 0; i < net->config.rescnn_blocks; i++) {
+        for (int k = 0; k < RESCNN_BRANCHES; k++)
+            hash = add_pattern(hash, &net->rescnn[i].branch[k].y);
         hash = add_pattern(hash, &net->rescnn[i].y);
+    }
     return hash;
 }
 
-/* The shift that keeps the nearest of v[i] + shift furthest from zero, with values on both sides of it. */
+/* The shift of at most 0.8 that keeps the nearest of v[i] + shift furthest from zero. */
 static double widest_shift(const double *v, int64_t n) {
     double best = 0, widest = -1;
     for (int k = -400; k <= 400; k++) {
@@ -183,26 +166,60 @@ static double widest_shift(const double *v, int64_t n) {
     return best;
 }
 
-/* Moves the biases of the batch norms so that every ReLU's zero lies in a gap between the values that reach it: finite differences
- * then have room for steps that turn no unit on or off. */
-static void part_the_kinks(struct fixture *f) {
-    struct conv_block *blocks[MAX_RELUS];
+/* Moves the bias of a ConvBlock's norm so that no value lies near its ReLU's zero. */
+static void part_block(struct fixture *f, const struct conv_block *b) {
     struct param_set *set = seizure_params(f->net);
-    int n = relu_blocks(f->net, blocks);
-    for (int i = 0; i < n; i++) {
-        const struct conv_block *b = blocks[i];
-        loss_of(f, f->kind, false);
-        int64_t rows = tensor_rows(&b->u), channels = b->u.dim[2];
-        double *v = malloc((size_t)rows * sizeof *v);
-        for (int64_t c = 0; c < channels; c++) {
-            const float *mean = b->mean.data, *rstd = b->rstd.data, *u = b->u.data;
-            for (int64_t r = 0; r < rows; r++)
-                v[r] = ((double)u[r * b->u.ld + c] - (double)mean[c]) * (double)rstd[c] * (double)set->data[b->bn_w->offset + c];
-            set->data[b->bn_b->offset + c] = (float)widest_shift(v, rows);
-        }
-        free(v);
-        seizure_touch(f->net);
+    int64_t rows = tensor_rows(&b->u);
+    double *v = malloc((size_t)rows * sizeof *v);
+    const float *mean = b->mean.data, *rstd = b->rstd.data, *u = b->u.data;
+    loss_of(f, f->kind, false);
+    for (int64_t c = 0; c < b->u.dim[2]; c++) {
+        for (int64_t r = 0; r < rows; r++)
+            v[r] = ((double)u[r * b->u.ld + c] - (double)mean[c]) * (double)rstd[c] * (double)set->data[b->bn_w->offset + c];
+        set->data[b->bn_b->offset + c] = (float)widest_shift(v, rows);
     }
+    free(v);
+    seizure_touch(f->net);
+}
+
+/* The same for relu(dropout(fuse) + x) of a ResCNN block: x_bias moves x, which is all there is where a channel was dropped;
+ * without it the bias of the fusing norm is moved, for the rest. */
+static void part_residual(struct fixture *f, const struct rescnn *l, const struct param *x_bias) {
+    float *data = seizure_params(f->net)->data;
+    int64_t rows = tensor_rows(&l->y), n;
+    double *v = malloc((size_t)rows * sizeof *v), kept = 1 - (double)f->config.dropout;
+    loss_of(f, f->kind, false);
+    for (int64_t c = 0; c < l->y.dim[2]; c++) {
+        float *bias = &data[(x_bias ? x_bias : l->fuse.bn_b)->offset + c];
+        n = 0;
+        for (int64_t r = 0; r < rows; r++) {
+            double x = ((const float *)l->x.data)[r * l->x.ld + c], fused = ((const float *)l->fuse.y.data)[r * l->fuse.y.ld + c];
+            if (x_bias)
+                v[n++] = x - (double)*bias;
+            else if (fused != 0)
+                v[n++] = (x + fused) * kept - (double)*bias;
+        }
+        *bias = (float)widest_shift(v, n);
+    }
+    free(v);
+    seizure_touch(f->net);
+}
+
+/* Finite differences have room for steps that turn no unit on or off when each ReLU's zero lies in a gap between the values that
+ * reach it. */
+static void part_the_kinks(struct fixture *f) {
+    struct seizure_net *net = f->net;
+    assert_int_equal(net->config.rescnn_blocks, 1);
+    loss_of(f, f->kind, false);
+    part_block(f, &net->stem);
+    for (int i = 0; i < 2 * STAGES; i++)
+        part_block(f, &net->encoder[i / 2].conv[i % 2]);
+    part_residual(f, net->rescnn, net->encoder[STAGES - 1].down.b);
+    for (int k = 0; k < RESCNN_BRANCHES; k++)
+        part_block(f, &net->rescnn->branch[k]);
+    part_residual(f, net->rescnn, NULL);
+    for (int i = 0; i < 2 * STAGES; i++)
+        part_block(f, &net->decoder[i / 2].conv[i % 2]);
 }
 
 /* How much rounding moves the loss: twice the most that it does in twelve steps that are too small for curvature. */
