@@ -12,6 +12,7 @@ import time
 
 BIN = os.environ["BRR_BIN"]
 SOURCE = os.environ["BRR_SOURCE_DIR"]
+PATIENCE = 600  # seconds after which what should have happened counts as never: a machine may be busy with other work
 
 # A network small enough to train in seconds, on 16 s windows.
 MINI = [
@@ -45,7 +46,7 @@ class Daemon:
         self.log = open(os.path.join(self.dir, "brrd.log"), "ab")
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         atexit.register(self.kill)  # a test that fails leaves nothing behind
-        deadline = time.time() + 20
+        deadline = time.time() + PATIENCE
         while time.time() < deadline:
             if self.ctl("version")[0] == 0:
                 return self
@@ -62,9 +63,9 @@ class Daemon:
 
     def stop(self):
         self.process.terminate()
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=PATIENCE)
 
-    def ctl(self, *args, timeout=300):
+    def ctl(self, *args, timeout=PATIENCE):
         r = subprocess.run([f"{BIN}/brrctl", *args], env=self.env, capture_output=True, text=True, timeout=timeout)
         return r.returncode, r.stdout, r.stderr
 
@@ -73,7 +74,7 @@ class Daemon:
         assert code == 0, err
         return json.loads(out)
 
-    def wait(self, job_id, condition, timeout=300):
+    def wait(self, job_id, condition, timeout=PATIENCE):
         deadline = time.time() + timeout
         while time.time() < deadline:
             job = self.job(job_id)
@@ -82,7 +83,7 @@ class Daemon:
             time.sleep(0.05)
         raise AssertionError(f"{job_id} never got there: {job}\n{self.read_log()}")
 
-    def submit(self, *sets, watch=True, file=None, timeout=300):
+    def submit(self, *sets, watch=True, file=None, timeout=PATIENCE):
         args = ["submit", file or f"{SOURCE}/configs/tiny.yaml", "--json"] + (["--watch"] if watch else [])
         code, out, err = self.ctl(*args, *[a for s in sets for a in ("--set", s)], timeout=timeout)
         last = json.loads(out.splitlines()[-1]) if out.strip() else None

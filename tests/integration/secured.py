@@ -6,7 +6,7 @@ import time
 import urllib.request
 import ssl
 
-from daemon import BIN, Daemon, free_port
+from daemon import BIN, PATIENCE, Daemon, free_port
 
 ROLES = ("read", "stream", "submit", "admin")
 
@@ -14,7 +14,7 @@ ROLES = ("read", "stream", "submit", "admin")
 def tls(*args, fails=False):
     """`brrctl tls …`, without any daemon; its output, or with fails=True its error."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("BRR_") or k == "BRR_BIN"}
-    r = subprocess.run([f"{BIN}/brrctl", "tls", *args], env=env, capture_output=True, text=True, timeout=60)
+    r = subprocess.run([f"{BIN}/brrctl", "tls", *args], env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert (r.returncode != 0) == fails, (args, r.returncode, r.stdout, r.stderr)
     return r.stderr if fails else r.stdout
 
@@ -54,7 +54,7 @@ class Secured(Daemon):
         env = {**os.environ, "BRR_ENDPOINT": f"127.0.0.1:{self.tcp}", "BRR_TLS_CA": ca or f"{self.ca}/ca.crt", **(env or {})}
         if name:
             env["BRR_TOKEN_FILE"] = self.token_file(name)
-        r = subprocess.run([f"{BIN}/brrctl", *command], env=env, capture_output=True, text=True, timeout=120)
+        r = subprocess.run([f"{BIN}/brrctl", *command], env=env, capture_output=True, text=True, timeout=PATIENCE)
         return r.returncode, r.stdout, r.stderr
 
     def refused(self, name, *command, env=None):
@@ -66,7 +66,7 @@ class Secured(Daemon):
     def scrape(self, path="/metrics", token=None):
         context = ssl.create_default_context(cafile=f"{self.ca}/ca.crt")
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", headers={"Authorization": f"Bearer {token}"} if token else {})
-        return urllib.request.urlopen(request, context=context, timeout=20).read().decode()
+        return urllib.request.urlopen(request, context=context, timeout=PATIENCE).read().decode()
 
     def failures(self):
         """brrd_auth_failures_total by reason, over the unix socket."""
@@ -75,7 +75,7 @@ class Secured(Daemon):
         return {json.loads(line)["labels"].split('"')[1]: json.loads(line)["value"] for line in out.splitlines()}
 
     def until(self, condition, what):
-        deadline = time.time() + 30
+        deadline = time.time() + PATIENCE
         while not condition():
             assert time.time() < deadline, f"{what}: {self.read_log()}"
             time.sleep(0.05)

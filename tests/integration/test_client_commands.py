@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 
-from daemon import BIN, SOURCE, make_corpus
+from daemon import BIN, PATIENCE, SOURCE, make_corpus
 from stream_fixture import streaming_daemon
 
 
@@ -101,7 +101,7 @@ def check_output(d):
             r = subprocess.run([f"{BIN}/brrctl", *args], env=d.env, stdout=full, stderr=subprocess.PIPE, text=True)
         assert r.returncode == 1 and "standard output cannot be written" in r.stderr, (args, r)
     r = subprocess.run(["bash", "-c", f"{BIN}/brrctl metrics --watch --interval 0.1 | head -1; exit ${{PIPESTATUS[0]}}"], env=d.env, capture_output=True,
-                       text=True, timeout=60)
+                       text=True, timeout=PATIENCE)
     assert r.returncode == 128 + 13 and len(r.stdout.splitlines()) == 1 and not r.stderr, r
 
 
@@ -273,7 +273,7 @@ def main():
         os.chdir(cwd)
         code, out, err = d.ctl("drain")
         assert code == 0, err
-        assert d.process.wait(timeout=30) == 0
+        assert d.process.wait(timeout=PATIENCE) == 0
         d.start()
     return 0
 

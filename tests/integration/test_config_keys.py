@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, MINI, SOURCE, Daemon, free_port, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, free_port, make_corpus, temporary
 from stream_fixture import Edf, start, streaming_daemon
 
 REFUSED = {
@@ -24,7 +24,7 @@ ACCEPTED = ["limits.resume_ttl=120s", "limits.message_control=256KiB", "limits.m
 
 def check_config(*sets):
     args = [a for s in sets for a in ("--set", s)]
-    r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--check-config", *args], capture_output=True, text=True, timeout=30)
+    r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--check-config", *args], capture_output=True, text=True, timeout=PATIENCE)
     return r.returncode, r.stderr
 
 
@@ -62,7 +62,7 @@ def jobs():
         ended = d.wait(first, lambda job: job["state"] == "interrupted")
         assert ended["reason"] == "time_limit", ended
         assert d.ctl("cancel", second)[0] == 0
-        deadline = time.time() + 20
+        deadline = time.time() + PATIENCE
         while d.ctl("jobs", "--json")[1].strip():
             assert time.time() < deadline, "jobs.keep_finished: " + d.ctl("jobs")[1]
             time.sleep(0.2)
@@ -85,7 +85,7 @@ def streams():
         assert b"as it comes" in process.stdout.readline()
         code, _, err = d.ctl("stream", recording, "--model", model)
         assert code == 1 and "limits.sessions" in err, (code, err)
-        assert process.wait(timeout=30) == 1, "limits.session_idle"
+        assert process.wait(timeout=PATIENCE) == 1, "limits.session_idle"
         assert b"limits.session_idle" in process.stderr.read()
         process.stdin.close()
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, SOURCE, Daemon, make_corpus
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus
 from fake_s3 import FakeS3
 from stream_fixture import streaming_daemon
 from test_store_arrival import upload
@@ -97,7 +97,7 @@ def check_killed(d, model, want):
     before = set(glob.glob(f"{d.dir}/results/jobs/*"))
     process = subprocess.Popen([f"{BIN}/brrctl", "detect", "store://disk/long", "--model", model, "--out", f"{d.dir}/killed", "--id-file", f"{d.dir}/id"],
                                env=d.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline, listed = time.time() + 120, 0
+    deadline, listed = time.time() + PATIENCE, 0
     while listed < 2:
         assert time.time() < deadline and process.poll() is None, (process.poll(), d.read_log())
         time.sleep(0.01)
@@ -106,7 +106,7 @@ def check_killed(d, model, want):
                 with open(f"{path}/recordings.jsonl") as f:
                     listed = f.read().count("\n")
     d.kill()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     with open(f"{d.dir}/id") as f:
         job = f.read().strip()
     assert process.returncode == 4 and f"detect job:{job} --output" in err, (process.returncode, err)
@@ -202,7 +202,7 @@ def check_bad_samples(s3, d, night, model):
     with open(f"{d.dir}/late.yaml", "w") as f:
         f.write("kind: detect\ndata: { source: store://disk/late, loader_workers: 1 }\ndetect: { model: ./model.safetensors }\n")
     assert d.ctl("submit", f"{d.dir}/late.yaml")[0] == 0
-    deadline, found = time.time() + 60, []
+    deadline, found = time.time() + PATIENCE, []
     while not found:  # all headers are read
         assert time.time() < deadline, d.read_log()
         found = [p for p in set(glob.glob(f"{d.dir}/results/jobs/*")) - before if os.path.exists(f"{p}/recordings.jsonl")]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 
 EMULATED = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "libbrr_cuda_emulated.so")
 DEVICE_LOST = 70
@@ -27,7 +27,7 @@ def check_fault(tmp):
     code, job, err = daemon.submit(f"data.source=file://{tmp}/eeg", *MINI, "training.max_steps=2", "training.precision=fp32",
                                    "limits.restarts=3", watch=False)
     assert code == 0, err
-    assert daemon.process.wait(timeout=120) == DEVICE_LOST, daemon.read_log()
+    assert daemon.process.wait(timeout=PATIENCE) == DEVICE_LOST, daemon.read_log()
     assert "cudaErrorIllegalAddress" in daemon.read_log() and "lost" in daemon.read_log(), daemon.read_log()
     daemon = start(tmp, {}, "devices=[cpu]")
     done = daemon.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
@@ -52,7 +52,7 @@ def check_drivers(tmp):
     assert daemon.stop() == 0
     environment = {**os.environ, "BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_DRIVER": "12080"}
     refused = Daemon(tmp, ["devices=[cuda:0]"])
-    r = subprocess.run(refused.command(), env=environment, capture_output=True, text=True, timeout=60)
+    r = subprocess.run(refused.command(), env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "install driver 580 or newer" in r.stderr, r.stderr
     daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED})
     code, text = doctor(daemon)
@@ -66,7 +66,7 @@ def check_library_of_another_build(tmp):
     code = "unsigned long brr_cuda_layout(void) { return 1; } const void *brr_cuda_backend(void) { return brr_cuda_backend; }"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", other, "-"], input=code, text=True, check=True)
     command = Daemon(tmp, ["devices=[cuda:0]"]).command()
-    r = subprocess.run(command, env={**os.environ, "BRR_CUDA_LIBRARY": other}, capture_output=True, text=True, timeout=60)
+    r = subprocess.run(command, env={**os.environ, "BRR_CUDA_LIBRARY": other}, capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "belongs to another build" in r.stderr, r.stderr
 
 

@@ -11,7 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 EMULATED = os.path.join(BUILD, "tests", "libbrr_cuda_emulated.so")
@@ -43,7 +43,7 @@ class Machine:
 
 def fetch(daemon, path):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -80,7 +80,7 @@ def serves(daemon):
     """grpc.health.v1 of the daemon: SERVING is 1, NOT_SERVING 2."""
     import grpc
     with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
-        return channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10) == b"\x08\x01"
+        return channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=PATIENCE) == b"\x08\x01"
 
 
 def check_energy(machine, daemon):

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 from fake_s3 import FakeS3
 
 RESULTS_KIB = 600  # the network's pair of model and state has about 200 KiB
@@ -62,7 +62,7 @@ def results_volume(tmp, source):
     assert code == 0, err
     job = d.wait(end["job"], lambda j: j["state"] in ("succeeded", "failed", "running"))
     log = ""
-    deadline = time.time() + 60
+    deadline = time.time() + PATIENCE
     while "resumed at step" not in log and time.time() < deadline:
         log = d.ctl("logs", end["job"])[1]
         time.sleep(0.1)
@@ -81,12 +81,12 @@ def leave_room(path, kib):
 
 
 def metric(d, line):
-    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=10) as r:
+    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=PATIENCE) as r:
         return float(re.search("^" + re.escape(line) + r" (\S+)$", r.read().decode(), re.M)[1])
 
 
 def soon(condition):
-    deadline = time.time() + 30
+    deadline = time.time() + PATIENCE
     while not condition() and time.time() < deadline:
         time.sleep(0.1)
     return condition()
@@ -96,19 +96,19 @@ def paused_and_on_again(d, filler, sets):
     """A job that needs more room on the cache volume than there is waits, the daemon goes on, and so does the job when there is room."""
     code, last, err = d.submit(*sets, "training.max_steps=2", "limits.restarts=0", watch=False)
     assert code == 0, err
-    job = d.wait(last["job"], lambda j: j["reason"].startswith("cache_full: ") or j["state"] in ("failed", "succeeded"), timeout=60)
+    job = d.wait(last["job"], lambda j: j["reason"].startswith("cache_full: ") or j["state"] in ("failed", "succeeded"), timeout=PATIENCE)
     assert job["state"] == "queued", job
     for words in ("goes on by itself", "No space left", "free some space", f"{d.dir}/cache"):
         assert words in job["reason"], job["reason"]
     assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 1) and metric(d, 'brrd_ready{component="cache"}') == 0
-    assert urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=10).status == 200, "the daemon itself is well"
+    assert urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz", timeout=PATIENCE).status == 200, "the daemon itself is well"
     code, out, _ = d.ctl("doctor")
     assert code != 0 and "wait for room" in out, out
     assert "cache_full: " in d.ctl("logs", last["job"])[1]
     time.sleep(4)
     assert d.job(last["job"])["state"] == "queued", "nothing changed: nothing to try"
     os.unlink(filler)
-    job = d.wait(last["job"], lambda j: j["state"] in ("failed", "succeeded"), timeout=120)
+    job = d.wait(last["job"], lambda j: j["state"] in ("failed", "succeeded"), timeout=PATIENCE)
     assert job["state"] == "succeeded", (job, d.read_log())
     assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 0) and metric(d, 'brrd_ready{component="cache"}') == 1
 

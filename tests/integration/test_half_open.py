@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 
-from daemon import temporary
+from daemon import PATIENCE, temporary
 from secured import Secured
 
 CONNECTIONS = 1000
@@ -51,7 +51,7 @@ def main():
         starts = [b"", first[:len(first) // 2], b"GET / HTTP/1.1\r\n", first]
         connections = []
         for i in range(CONNECTIONS):
-            s = socket.create_connection(("127.0.0.1", d.tcp), timeout=20)
+            s = socket.create_connection(("127.0.0.1", d.tcp), timeout=PATIENCE)
             s.sendall(starts[i % len(starts)])
             connections.append(s)
             if i % 250 == 249:

@@ -9,7 +9,7 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
-from daemon import SOURCE, Daemon, temporary
+from daemon import PATIENCE, SOURCE, Daemon, temporary
 
 NOT_FOUND, INVALID = grpc.StatusCode.NOT_FOUND.value[0], grpc.StatusCode.INVALID_ARGUMENT.value[0]
 
@@ -52,7 +52,7 @@ class Reflection:
     def ask(self, *questions):
         """Many requests on one stream; their answers."""
         requests = [self.Request(host="here", **q) for q in questions]
-        answers = list(self.call(iter(requests), timeout=60))
+        answers = list(self.call(iter(requests), timeout=PATIENCE))
         assert len(answers) == len(requests)
         for request, answer in zip(requests, answers):
             assert answer.original_request == request and answer.valid_host == "here", answer
@@ -96,7 +96,7 @@ def check_served(channel, pool, services):
         for method in pool.FindServiceByName(service).methods:
             path = f"/{service}/{method.name}"
             try:
-                list(channel.stream_stream(path)(iter([b"\xff"]), timeout=30))
+                list(channel.stream_stream(path)(iter([b"\xff"]), timeout=PATIENCE))
                 raise AssertionError(f"{path} took bytes that are no message")
             except grpc.RpcError as e:
                 assert e.code() == grpc.StatusCode.INVALID_ARGUMENT, (path, e)
@@ -107,7 +107,7 @@ def call_version(channel, pool):
     method = pool.FindServiceByName("brr.v1.Admin").FindMethodByName("Version")
     request, response = (message_class(pool, t.full_name) for t in (method.input_type, method.output_type))
     call = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}", request.SerializeToString, response.FromString)
-    answer = call(request(), timeout=30)
+    answer = call(request(), timeout=PATIENCE)
     assert re.match(r"\d+\.\d+", answer.version), answer
 
 

@@ -9,7 +9,7 @@ import urllib.request
 
 import numpy as np
 
-from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 from stock import Stock
 
 SECONDS, RATE = 70, 256
@@ -126,7 +126,7 @@ def admin(c, d):
     assert lint.returncode == 0 and not lint.stderr, lint.stderr.decode()
     assert b"brrd_train_steps_total" in text and b"brrd_stream_sessions_opened_total" in text
     assert "checkpoints" in c.Admin.Drain(a.DrainRequest()).message
-    assert d.process.wait(timeout=30) == 0, "drained daemons exit by themselves"
+    assert d.process.wait(timeout=PATIENCE) == 0, "drained daemons exit by themselves"
 
 
 def main():

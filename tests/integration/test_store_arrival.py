@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from daemon import MINI, SOURCE, make_corpus, temporary, tensors
+from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary, tensors
 from fake_s3 import FakeS3, Fault
 from stream_fixture import streaming_daemon, trace
 
@@ -33,7 +33,7 @@ def begin(s3, d, prefix, *sets):
     s3.sent.clear()
     code, job, err = d.submit(*SETS, f"data.source=store://bucket/{prefix}", *sets, watch=False)
     assert code == 0, err
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while d.job(job["job"])["step"] < 1:
         assert time.monotonic() < deadline, (d.job(job["job"]), s3.inside, d.read_log())
         sent, opened = len(s3.sent), s3.doors

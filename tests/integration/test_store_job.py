@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.request
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 from fake_s3 import FakeS3, Fault
 
 SETS = MINI + ["data.source=store://bucket/corpus", "training.max_steps=2", "training.validate_every=2"]
@@ -27,7 +27,7 @@ def fetched(s3):
 
 def scrape(daemon):
     """Series of brrd_s3_… by name and labels; promtool must have nothing to say where it is installed."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}/metrics", timeout=10) as r:
+    with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}/metrics", timeout=PATIENCE) as r:
         text = r.read()
     if shutil.which("promtool"):
         lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)

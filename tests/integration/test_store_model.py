@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, MINI, SOURCE, free_port, tensors
+from daemon import BIN, MINI, PATIENCE, SOURCE, free_port, tensors
 from fake_s3 import FakeS3, Fault
 from stream_fixture import command, streaming_daemon, trace
 
@@ -80,7 +80,7 @@ def check_replaced(s3, d, other):
         s3.objects["open/" + key] = original
         job = d.submit(*sets, f"model.init_from={url}", "training.max_steps=40", watch=False)[1]["job"]
         folder = f"{d.dir}/results/jobs/{job}/checkpoints"
-        deadline = time.time() + 60
+        deadline = time.time() + PATIENCE
         while not (os.path.isdir(folder) and any(n.endswith(".state.safetensors") for n in os.listdir(folder))):
             assert time.time() < deadline and d.job(job)["state"] != "succeeded", d.job(job)
             time.sleep(0.02)
@@ -139,7 +139,7 @@ def check_streams(s3, d, recording, model, quiet):
     s3.faults = [Fault("HEAD", "open/slow.safetensors", "stall", 1000)]
     slow = [subprocess.Popen(command(d, recording, "store://bucket/slow.safetensors"), env=d.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             for _ in range(3)]
-    deadline = time.time() + 20
+    deadline = time.time() + PATIENCE
     while len(asked(s3, "HEAD", "slow.safetensors")) < 3:
         assert time.time() < deadline, "they never asked"
         time.sleep(0.05)

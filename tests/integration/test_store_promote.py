@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, MINI, Daemon, free_port, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, Daemon, free_port, make_corpus, temporary
 from fake_s3 import FakeS3, Fault
 
 SETS = MINI + ["data.source=store://bucket/corpus", "training.max_steps=2", "training.validate_every=2", "checkpoint.upload=store://bucket/models"]
@@ -111,7 +111,7 @@ def check_patience(tmp, s3, daemon, key):
     for process in (third, slow):
         process.kill()
         process.communicate()
-    text = down.communicate(timeout=120)[1]
+    text = down.communicate(timeout=PATIENCE)[1]
     assert down.returncode in (1, 4) and f"store://down/{key}" in text, (down.returncode, text)
     until(lambda: files(tmp) == before and all(f"model={name} error" in daemon.read_log() for name in ("slow", "third", "fallen")))
     s3.faults = []
@@ -150,7 +150,7 @@ def main():
         until(lambda: len([r for r in s3.requests if r[0] == "HEAD"]) > len(CONFIGURED))
         began = time.time()
         assert daemon.stop() == 0 and time.time() - began < 5, "a fetch under way does not keep the daemon from ending"
-        assert slow.wait(timeout=10) != 0
+        assert slow.wait(timeout=PATIENCE) != 0
     return 0
 
 

@@ -6,7 +6,7 @@ import time
 
 import numpy
 
-from daemon import BIN
+from daemon import BIN, PATIENCE
 from stream_fixture import RATE, endpoint, load_example, messages, streaming_daemon, trace
 
 SHORT = 20 * RATE  # samples of the short piece
@@ -105,7 +105,7 @@ def check_killed_client(d, recording, model, want):
     client = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", model, "--realtime", "1", "--json"], env=d.env,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     open_streams = lambda: [line for line in d.ctl("metrics", "brrd_stream_sessions")[1].splitlines() if line.startswith("brrd_stream_sessions ")]
-    deadline = time.time() + 10
+    deadline = time.time() + PATIENCE
     while open_streams() != ["brrd_stream_sessions 1"] and time.time() < deadline:
         time.sleep(0.1)
     assert client.poll() is None and open_streams() == ["brrd_stream_sessions 1"], open_streams()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, SOURCE, temporary
+from daemon import BIN, PATIENCE, SOURCE, temporary
 from secured import Secured, openssl, secret_file, tls
 
 
@@ -96,13 +96,13 @@ def wrong_servers(d, tmp):
 
 def serial(d):
     context = ssl.create_default_context(cafile=f"{d.ca}/ca.crt")
-    with socket.create_connection(("127.0.0.1", d.tcp), timeout=20) as s, context.wrap_socket(s, server_hostname="localhost") as t:
+    with socket.create_connection(("127.0.0.1", d.tcp), timeout=PATIENCE) as s, context.wrap_socket(s, server_hostname="localhost") as t:
         return t.getpeercert()["serialNumber"]
 
 
 def http_serial(d):
     context = ssl.create_default_context(cafile=f"{d.ca}/ca.crt")
-    with socket.create_connection(("127.0.0.1", d.port), timeout=20) as s, context.wrap_socket(s, server_hostname="localhost") as t:
+    with socket.create_connection(("127.0.0.1", d.port), timeout=PATIENCE) as s, context.wrap_socket(s, server_hostname="localhost") as t:
         return t.getpeercert()["serialNumber"]
 
 
@@ -137,7 +137,7 @@ def reload_while_connected(d):
     d.process.send_signal(1)
     d.until(lambda: d.read_log().count('what="certificate"') > before, "SIGHUP")
     tls("revoke", d.ca, "--name", "submit")
-    assert watch.wait(timeout=30) == 1, "a live call ends when its token is revoked"
+    assert watch.wait(timeout=PATIENCE) == 1, "a live call ends when its token is revoked"
     assert "[TOKEN_REVOKED]" in watch.stderr.read()
 
 

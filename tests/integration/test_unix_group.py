@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 
-from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 from secured import secret_file, tls
 
 GROUP, USER = 60, 65534  # games, nobody
@@ -17,7 +17,7 @@ GROUP, USER = 60, 65534  # games, nobody
 def as_user(d, command, groups="--clear-groups", env=None):
     """brrctl run by an ordinary user; (code, stdout, stderr)."""
     r = subprocess.run(["setpriv", f"--reuid={USER}", f"--regid={USER}", groups, f"{d.dir}/bin/brrctl", *command],
-                       env={**d.env, "LD_LIBRARY_PATH": f"{d.dir}/bin", **(env or {})}, capture_output=True, text=True, timeout=60, cwd="/", check=False)
+                       env={**d.env, "LD_LIBRARY_PATH": f"{d.dir}/bin", **(env or {})}, capture_output=True, text=True, timeout=PATIENCE, cwd="/", check=False)
     return r.returncode, r.stdout, r.stderr
 
 
@@ -95,7 +95,7 @@ def open_to_all(tmp):
     assert as_user(d, ["version"], env={"BRR_TOKEN_FILE": f"{tmp}/guest.token"})[0] == 0
     assert as_user(d, ["drain"], env={"BRR_TOKEN_FILE": f"{tmp}/guest.token"})[0] == 1
     assert d.ctl("drain")[0] == 0
-    assert d.process.wait(timeout=30) == 0
+    assert d.process.wait(timeout=PATIENCE) == 0
 
 
 def main():

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 
 
 def expect(text, *words):
@@ -63,12 +63,12 @@ def main():
         expect(end["reason"], "edf")
 
         second = Daemon(tmp, [f"listen.unix={tmp}/other.sock", f"jobs.database={tmp}/other.sqlite"])
-        r = subprocess.run(second.command(), capture_output=True, text=True, timeout=30)
+        r = subprocess.run(second.command(), capture_output=True, text=True, timeout=PATIENCE)
         assert r.returncode == 1
         expect(r.stderr, "cache", str(d.process.pid))
 
         r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--set", "devices=[cuda:0]", "--set", f"listen.unix={tmp}/c.sock",
-                            "--set", f"paths.cache={tmp}/c", "--set", f"paths.results={tmp}/r"], capture_output=True, text=True, timeout=30)
+                            "--set", f"paths.cache={tmp}/c", "--set", f"paths.results={tmp}/r"], capture_output=True, text=True, timeout=PATIENCE)
         assert r.returncode == 1
         expect(r.stderr, "cuda")
 
