@@ -42,7 +42,7 @@ def functions(code):
         while depth and i < len(code):
             depth += (code[i] == "{") - (code[i] == "}")
             i += 1
-        yield m.group(1), parameters(m.group(2)), start, code.count("\n", 0, i) + 1 - start + 1
+        yield m.group(1), m.group(2), start, code.count("\n", 0, i) + 1 - start + 1
 
 
 def check(path):
@@ -63,13 +63,13 @@ def check(path):
         for m in pattern.finditer(code):
             if not allowed:
                 yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)}() is banned here"
-    for name, count, start, length in functions(code):
+    for name, arguments, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"
         product = path.startswith(("base/", "lib/", "kernels/", "client/", "daemon/")) and not path.endswith(INNER_LOOPS)
-        err_last = 1 if re.search(r"struct err \*\w+\s*$", "".join(re.findall(rf"\b{name}\s*\(([^;{{}}]*)\)", code)[:1])) else 0
-        if product and count - err_last > PARAMETERS and name not in FOREIGN_SIGNATURES:
-            yield f"{path}:{start}: {name}() takes {count - err_last} parameters besides err; at most {PARAMETERS}"
+        count = parameters(arguments) - bool(re.search(r"struct err \*\w+\s*$", arguments))
+        if product and count > PARAMETERS and name not in FOREIGN_SIGNATURES:
+            yield f"{path}:{start}: {name}() takes {count} parameters besides err; at most {PARAMETERS}"
 
 
 def main():
