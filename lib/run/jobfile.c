@@ -14,7 +14,8 @@ static const struct option job_rows[] = {
     {"priority", OPTION_I64, J(priority), "5", 0, 9, NULL, "0 (last) to 9 (first)"},
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
      "one attempt: checkpoint and stop before it"},
-    {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL, "restarts after faults"},
+    {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
+     "restarts after faults, and after deaths of the daemon while the job ran"},
 };
 static const struct option checkpoint_rows[] = {
     {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue again after the time limit"},

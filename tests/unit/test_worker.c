@@ -65,7 +65,7 @@ static struct job *make_job(void **state) {
     str_copy(job->id, sizeof job->id, "train-1");
     job->yaml = strdup("kind: train\ndata:\n  source: .\nmodel:\n  preset: tiny\n");
     job->file = strdup("t.yaml");
-    job->overrides = strdup("");
+    job->overrides = strdup("[]");
     job->request_id = strdup("");
     str_copy(job->directory, sizeof job->directory, in_dir(state, "job"));
     str_copy(job->data_root, sizeof job->data_root, in_dir(state, "data"));
