@@ -402,6 +402,107 @@ static void a_lock_has_one_holder_and_names_it(void **state) {
     assert_int_equal(fsio_free_bytes(in_dir(state, "none")), -1);
 }
 
+static void a_file_open_to_others_is_denied_with_the_chmod_that_closes_it(void **state) {
+    const char *path = in_dir(state, "key");
+    struct err err = {0};
+    put_file(path, "k", 1);
+    static const struct {
+        mode_t mode;
+        unsigned forbidden;
+        const char *says; /* NULL: accepted */
+    } cases[] = {{0600, 0077, NULL},   {0400, 0077, NULL},         {0640, 0077, "mode 0640"}, {0640, 0007, NULL},
+                 {0604, 0077, "0604"}, {0777, 0022, "chmod 755 "}, {0664, 0077, "chmod 600 "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(chmod(path, cases[i].mode), 0);
+        assert_int_equal(fsio_check_mode(path, cases[i].forbidden, &err), cases[i].says ? ERR_DENIED : 0);
+        if (cases[i].says && (!strstr(err.message, cases[i].says) || !strstr(err.message, path)))
+            fail_msg("'%s' does not say '%s'", err.message, cases[i].says);
+    }
+    assert_int_equal(fsio_check_mode(in_dir(state, "none"), 0077, &err), ERR_NOT_FOUND);
+}
+
+static void a_stamp_changes_with_the_file(void **state) {
+    const char *path = in_dir(state, "f");
+    assert_int_equal(fsio_stamp(path), 0);
+    put_file(path, "abc", 3);
+    uint64_t first = fsio_stamp(path);
+    assert_int_not_equal(first, 0);
+    assert_true(fsio_stamp(path) == first);
+    put_file(path, "abc", 3); /* another file of the same content */
+    uint64_t replaced = fsio_stamp(path);
+    assert_true(replaced != first);
+    assert_int_equal(truncate(path, 2), 0);
+    assert_true(fsio_stamp(path) != replaced);
+    struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}}, older[2] = {{1000000000, 0}, {1000000000, 1}};
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    uint64_t at = fsio_stamp(path);
+    assert_int_equal(utimensat(AT_FDCWD, path, older, 0), 0);
+    assert_true(fsio_stamp(path) != at);
+}
+
+static void a_directory_is_made_above_a_file_and_anew_only_once(void **state) {
+    struct err err = {0};
+    assert_int_equal(fsio_mkdirs_above(in_dir(state, "a/b/file"), &err), 0);
+    assert_true(fsio_is_dir(in_dir(state, "a/b")) && !fsio_exists(in_dir(state, "a/b/file")));
+    assert_int_equal(fsio_mkdirs_above("/top", &err), 0);
+    assert_int_equal(fsio_mkdirs_above("here", &err), 0);
+    assert_int_equal(fsio_mkdir_new(in_dir(state, "a/new"), &err), 0);
+    assert_true(fsio_is_dir(in_dir(state, "a/new")));
+    assert_int_equal(fsio_mkdir_new(in_dir(state, "a/new"), &err), ERR_EXISTS);
+    assert_non_null(strstr(err.message, "a/new"));
+    assert_int_equal(fsio_mkdir_new(in_dir(state, "none/new"), &err), ERR_NOT_FOUND);
+    put_file(in_dir(state, "plain"), "x", 1);
+    assert_int_not_equal(fsio_mkdirs_above(in_dir(state, "plain/x/y"), &err), 0);
+    assert_non_null(strstr(err.message, "plain"));
+}
+
+static void paths_that_are_too_long_are_errors_everywhere(void **state) {
+    (void)state;
+    char path[6000], out[64];
+    struct fsio_writer w;
+    struct err err = {0};
+    memset(path, 'a', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(fsio_writer_open(&w, path, &err), ERR_RANGE);
+    assert_int_equal(fsio_mkdirs(path, &err), ERR_INVALID);
+    assert_int_equal(fsio_mkdirs_above(path, &err), ERR_RANGE);
+    assert_int_equal(fsio_absolute(out, sizeof out, path, &err), ERR_RANGE);
+    assert_non_null(strstr(err.message, "path too long"));
+    assert_int_equal(fsio_join(out, sizeof out, path, "x", &err), ERR_RANGE);
+}
+
+static void what_cannot_be_read_or_removed_is_named(void **state) {
+    struct err err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    assert_int_not_equal(fsio_read("/proc/self/mem", 1 << 20, &text, &len, &err), 0); /* nothing is mapped at address 0 */
+    assert_non_null(strstr(err.message, "cannot read /proc/self/mem"));
+    assert_null(text);
+    put_file(in_dir(state, "plain"), "x", 1);
+    assert_int_not_equal(fsio_remove_tree(in_dir(state, "plain/below"), &err), 0);
+    assert_non_null(strstr(err.message, "plain/below"));
+    assert_int_equal(fsio_remove_tree("/proc/self/task", &err) == 0, 0);
+    assert_int_not_equal(fsio_lock(in_dir(state, "none/lock"), &(int){0}, &err), 0);
+    assert_non_null(strstr(err.message, "cannot open lock"));
+}
+
+static void a_map_keeps_its_bytes_however_it_is_read(void **state) {
+    struct fsio_map map, empty;
+    put_file(in_dir(state, "m"), "0123456789", 10);
+    put_file(in_dir(state, "e"), "", 0);
+    assert_int_equal(fsio_map_open(&map, in_dir(state, "m"), NULL), 0);
+    assert_int_equal(fsio_map_open(&empty, in_dir(state, "e"), NULL), 0);
+    for (int scattered = 1; scattered >= 0; scattered--) {
+        fsio_map_scattered(&map, scattered);
+        fsio_map_scattered(&empty, scattered);
+        assert_memory_equal(map.data, "0123456789", 10);
+    }
+    fsio_map_close(&map);
+    fsio_map_close(&empty);
+    assert_null(map.data);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_file_reads_whole_and_terminated_within_its_bound),
@@ -423,6 +524,12 @@ int main(void) {
         in_temp_dir(a_walk_visits_files_sorted_and_not_through_linked_directories),
         in_temp_dir(a_map_shows_the_file_and_refuses_what_is_none),
         in_temp_dir(a_lock_has_one_holder_and_names_it),
+        in_temp_dir(a_file_open_to_others_is_denied_with_the_chmod_that_closes_it),
+        in_temp_dir(a_stamp_changes_with_the_file),
+        in_temp_dir(a_directory_is_made_above_a_file_and_anew_only_once),
+        cmocka_unit_test(paths_that_are_too_long_are_errors_everywhere),
+        in_temp_dir(what_cannot_be_read_or_removed_is_named),
+        in_temp_dir(a_map_keeps_its_bytes_however_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "unit/cmocka_all.h"
 
+#include "base/json.h"
 #include "base/options.h"
 #include "base/str.h"
 
@@ -256,6 +257,34 @@ static void a_full_arena_is_an_error_not_a_crash(void **state) {
     arena_done(&small);
 }
 
+static void programs_get_each_row_as_json(void **state) {
+    (void)state;
+    for (size_t i = 0; i < table.count; i++) {
+        const struct option *o = &rows[i];
+        struct json *j = NULL;
+        struct json_writer w;
+        struct str text;
+        if (o->type == OPTION_NOTICE)
+            continue;
+        str_init(&text, 4096);
+        json_writer_init(&w, &text);
+        json_begin_object(&w, NULL);
+        options_put_json(o, &w);
+        json_end(&w, '}');
+        assert_int_equal(json_parse(str_cstr(&text), text.len, "row", &j, NULL), 0);
+        bool required = !strcmp(o->name, "name");
+        assert_string_equal(json_str(json_get(j, "key"), ""), o->name);
+        assert_string_equal(json_str(json_get(j, "meaning"), ""), o->help);
+        assert_true(json_bool(json_get(j, "required"), !required) == required);
+        assert_int_equal(json_kind(json_get(j, "default")) == JSON_KIND_NULL, required);
+        assert_true(*json_str(json_get(j, "accepts"), "") != '\0');
+        if (o->type == OPTION_ENUM)
+            assert_non_null(strstr(json_str(json_get(j, "accepts"), ""), "blue"));
+        json_free(j);
+        str_done(&text);
+    }
+}
+
 #define in_arena(test) cmocka_unit_test_setup_teardown(test, make_arena, free_arena)
 
 int main(void) {
@@ -270,6 +299,7 @@ int main(void) {
         in_arena(old_keys_are_accepted_and_reported),
         in_arena(the_printed_table_has_every_key_with_default_and_range),
         in_arena(a_full_arena_is_an_error_not_a_crash),
+        cmocka_unit_test(programs_get_each_row_as_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -398,6 +398,137 @@ static void alarms_have_a_delay_and_their_own_false_alarms(void **state) {
     assert_true(isnan(r.delay_p50_s) && isnan(r.sensitivity));
 }
 
+static struct json *parsed(struct str *text) {
+    struct json *root = NULL;
+    struct err err = {0};
+    if (json_parse(str_cstr(text), text->len, "scores", &root, &err))
+        fail_msg("%s in %s", err.message, str_cstr(text));
+    str_done(text);
+    return root;
+}
+
+static double value_at(const struct json *j, const char *a, const char *b, const char *c) {
+    return json_f64(json_get(json_get(json_get(j, a), b), c), -1);
+}
+
+static void a_report_says_definition_hours_and_every_score(void **state) {
+    (void)state;
+    const struct score_event seizure[] = {{100, 130}}, wrong[] = {{600, 630}};
+    const struct score_recording recs[] = {{"a1", "a", 3600, seizure, seizure, 1, 1}, {"b1", "b", 7200, seizure, wrong, 1, 1}};
+    struct score_report r;
+    struct str text;
+    struct json_writer w;
+    assert_int_equal(score_all(recs, 2, &r, NULL), 0);
+    str_init(&text, 1 << 16);
+    json_writer_init(&w, &text);
+    score_report_json(&r, &w);
+    struct json *j = parsed(&text);
+    assert_string_equal(json_str(json_get(j, "definition"), ""), SCORE_DEFINITION);
+    assert_true(json_f64(json_get(j, "hours"), 0) == 3);
+    static const char *const kinds[] = {"event", "sample", "any_overlap", "taes"};
+    for (int k = 0; k < SCORE_KINDS; k++) {
+        assert_string_equal(score_kind_name((enum score_kind)k), kinds[k]);
+        assert_true(value_at(j, "pooled", kinds[k], "sensitivity") == r.pooled[k].sensitivity);
+        assert_true(value_at(j, "pooled", kinds[k], "fp") == r.pooled[k].counts.fp);
+        assert_true(value_at(j, "subject_mean", kinds[k], "f1") == r.subject_mean[k].f1);
+        assert_true(value_at(json_get(j, "per_subject"), "a", kinds[k], "f1") == 1);
+        assert_true(value_at(json_get(j, "per_subject"), "b", kinds[k], "tp") == 0);
+    }
+    json_free(j);
+    score_report_done(&r);
+}
+
+static void a_sweep_is_written_with_all_its_points(void **state) {
+    (void)state;
+    float *p = make_trace();
+    struct score_trace traces[] = {{"empty", "s", NULL, 0, 10, NULL, 0}, {"r", "s", p, HOUR, 3600, two_seizures, 2}};
+    struct events_config base;
+    struct score_search search;
+    struct score_sweep s;
+    struct str text;
+    struct json_writer w;
+    bool done = false;
+    events_config_default(&base);
+    score_search_default(&search, &base);
+    sweep_all(traces, 2, &search, &s);
+    assert_int_equal(score_sweep_step(&s, &done, NULL), 0); /* when all is tried there is nothing to do */
+    assert_true(done);
+    str_init(&text, 1 << 20);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    score_sweep_json(&s, &w, "sweep");
+    json_end(&w, '}');
+    struct json *root = parsed(&text);
+    const struct json *j = json_get(root, "sweep"), *points = json_get(j, "points");
+    assert_true(json_f64(json_get(json_get(j, "sensitivity_at_fa_per_24h"), "2.5"), -1) == 0.5);
+    assert_int_equal(json_count(points), s.n);
+    for (int i = 0; i < s.n; i++) {
+        const struct json *point = json_at(points, (size_t)i);
+        const struct score *e = &s.points[i].scores[SCORE_EVENT];
+        assert_true(json_f64(json_get(point, "on"), -1) == s.points[i].on);
+        assert_true(json_f64(json_get(point, "off"), -1) == s.points[i].off);
+        assert_true(json_f64(json_get(point, "sensitivity"), -1) == e->sensitivity);
+        assert_true(json_f64(json_get(point, "false_alarms_per_24h"), -1) == e->false_alarms_per_24h);
+    }
+    json_free(root);
+    score_sweep_done(&s);
+    free(p);
+}
+
+static void sweeps_out_of_their_limits_are_errors(void **state) {
+    (void)state;
+    struct events_config base;
+    struct score_search search;
+    struct score_sweep s = {0};
+    struct err err = {0};
+    double on[SCORE_MAX_CANDIDATES + 1];
+    int n = -1;
+    events_config_default(&base);
+    const int counts[] = {-1, 1, SCORE_MAX_CANDIDATES + 1};
+    for (int i = 0; i < 3; i++) {
+        score_search_default(&search, &base);
+        search.candidates = counts[i];
+        assert_int_equal(score_candidates(NULL, 0, counts[i], on, &n, &err), ERR_INVALID);
+        assert_int_equal(score_sweep_begin(NULL, 0, &search, NULL, &s, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, "expected 2 to 64"));
+    }
+    const int ratios[] = {0, SCORE_MAX_RATIOS + 1};
+    for (int i = 0; i < 2; i++) {
+        score_search_default(&search, &base);
+        search.n_off_ratios = ratios[i];
+        assert_int_equal(score_sweep_begin(NULL, 0, &search, NULL, &s, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, "expected 1 to 8"));
+    }
+    assert_int_equal(n, -1);
+    assert_int_equal(score_sweep_best(&s, 0), -1);
+}
+
+static void alarms_are_written_with_their_delays(void **state) {
+    (void)state;
+    const struct score_event ref[] = {{100, 160}, {1000, 1060}};
+    const double at[] = {110, 500};
+    const struct score_alarms rec = {"a", 43200, ref, at, 2, 2};
+    struct score_alarm_report r;
+    struct str text;
+    struct json_writer w;
+    assert_int_equal(score_alarms(&rec, 1, &r, NULL), 0);
+    str_init(&text, 1 << 16);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    score_alarm_report_json(&r, &w, "alarms");
+    json_end(&w, '}');
+    struct json *root = parsed(&text);
+    static const struct {
+        const char *key;
+        double want;
+    } values[] = {{"references", 2},           {"alarmed", 1},      {"alarms", 2},
+                  {"false_alarms", 1},         {"hours", 12},       {"sensitivity", 0.5},
+                  {"false_alarms_per_24h", 2}, {"delay_p50_s", 10}, {"delay_p95_s", 10}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        assert_true(json_f64(json_get(json_get(root, "alarms"), values[i].key), -1) == values[i].want);
+    json_free(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(szcore_tolerates_30_s_before_and_60_s_after),
@@ -417,6 +548,10 @@ int main(void) {
         cmocka_unit_test(of_thresholds_that_are_as_good_but_for_chance_the_most_careful_is_taken),
         cmocka_unit_test(gaps_are_no_candidates_and_no_events),
         cmocka_unit_test(alarms_have_a_delay_and_their_own_false_alarms),
+        cmocka_unit_test(a_report_says_definition_hours_and_every_score),
+        cmocka_unit_test(a_sweep_is_written_with_all_its_points),
+        cmocka_unit_test(sweeps_out_of_their_limits_are_errors),
+        cmocka_unit_test(alarms_are_written_with_their_delays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
