@@ -76,10 +76,10 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     char reason[128];
     const char *words = strerror_r(errnum, reason, sizeof reason);
     bool full = errnum == ENOSPC || errnum == EDQUOT;
-    const char *mend = full ? "; free some space on that volume" : "";
+    const char *fix = full ? "; free some space on that volume" : "";
     err->room = full ? ERR_ROOM_NONE : ERR_ROOM_ENOUGH;
     err->code = code;
-    snprintf(err->message, sizeof err->message, "%.380s: %.80s%s", text, words, mend);
+    snprintf(err->message, sizeof err->message, "%.380s: %.80s%s", text, words, fix);
     err->cause[0] = '\0';
     set_origin(err, file, line);
     return code;

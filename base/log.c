@@ -13,7 +13,8 @@
 /* The one process-wide sink. */
 static atomic_int sink_level = LOG_INFO;
 static atomic_bool sink_json;
-static void (*_Atomic sink_hook)(enum log_level);
+static log_hook_fn *_Atomic sink_hook;
+static void *_Atomic sink_hook_ctx;
 
 /* The longest line has room for message and fields with every byte escaped. */
 enum { MESSAGE_MAX = 1024, FIELDS_MAX = 2048, LINE_BYTES = 32 * 1024 };
@@ -27,7 +28,13 @@ void log_setup(enum log_level level, bool json) {
 
 void log_set_level(enum log_level level) { atomic_store(&sink_level, (int)level); }
 
-void log_hook(void (*hook)(enum log_level level)) { atomic_store(&sink_hook, hook); }
+void log_hook(log_hook_fn *hook, void *ctx) {
+    atomic_store(&sink_hook, NULL);
+    atomic_store(&sink_hook_ctx, ctx);
+    atomic_store(&sink_hook, hook);
+}
+
+const char *log_level_name(enum log_level level) { return level_names[level]; }
 
 bool log_level_parse(const char *text, enum log_level *ret) {
     for (int i = 0; i < 4; i++) {
@@ -89,9 +96,9 @@ static void json_line(struct str *line, const char *stamp, enum log_level level,
 }
 
 void log_write(enum log_level level, const char *message, const char *fields, ...) {
-    void (*hook)(enum log_level) = atomic_load(&sink_hook);
+    log_hook_fn *hook = atomic_load(&sink_hook);
     if (hook)
-        hook(level);
+        hook(atomic_load(&sink_hook_ctx), level);
     if ((int)level < atomic_load(&sink_level))
         return;
     char what[MESSAGE_MAX], text[FIELDS_MAX] = "", stamp[40];

@@ -16,7 +16,11 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
-/* Called for each line (for brrd_log_messages_total); one hook. */
-void log_hook(void (*hook)(enum log_level level));
+/* Called on the logging thread for each call, also where the level hides the line; one hook, NULL = none. Set it while no
+ * other thread logs. */
+typedef void log_hook_fn(void *ctx, enum log_level level);
+void log_hook(log_hook_fn *hook, void *ctx);
+/* "debug", "info", "warn", "error". */
+const char *log_level_name(enum log_level level);
 
 #endif

@@ -31,7 +31,7 @@ static bool say_readiness(const struct http *http, struct str *body) {
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
-        str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->mend);
+        str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->fix);
     else if (!writable)
         str_puts(body,
                  "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");

@@ -94,6 +94,18 @@ static void on_call_ended(void *ctx, const char *path, int code, double seconds)
     metric_observe(series(s, "brrd_rpc_duration_seconds", path), seconds);
 }
 
+static void count_line(void *ctx, enum log_level level) {
+    metric_add(metrics_series(ctx, "brrd_log_messages_total", log_level_name(level)), 1);
+}
+
+/* All levels are shown from the start, at 0. */
+static void count_lines(struct metrics *m) {
+    for (int level = LOG_DEBUG; m && level <= LOG_ERROR; level++)
+        metrics_series(m, "brrd_log_messages_total", log_level_name((enum log_level)level));
+    if (m)
+        log_hook(count_line, m);
+}
+
 static void wake_loop(void *ctx) { uv_async_send(ctx); }
 
 static void close_handles(struct daemon *d) {
@@ -205,10 +217,10 @@ static void look_at_verdict(struct daemon *d) {
     struct device_info info;
     char why[JOB_REASON_SIZE];
     worker_device(d->services.worker, &info);
-    str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->mend);
+    str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->fix);
     d->held = true;
     metric_set(series(&d->services, "brrd_ready", "device"), 0);
-    log_error("the device takes no new work", "device=%s reason=\"%s\" mend=\"%s\"", info.name, bad->why, bad->mend);
+    log_error("the device takes no new work", "device=%s reason=\"%s\" fix=\"%s\"", info.name, bad->why, bad->fix);
     sched_hold(d->services.sched, why);
 }
 
@@ -278,7 +290,7 @@ static int prepare_paths(struct daemon *d, struct err *err) {
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
         err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
     if (!rc && access(c->data, R_OK | X_OK))
-        log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" mend=\"%s\"", c->data, strerror(errno),
+        log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
                  "make it readable, or set paths.data; jobs can take recordings from stores meanwhile");
     return rc;
 }
@@ -489,9 +501,9 @@ static void announce_parts(void) {
     int n = device_parts(parts, MAX_PARTS);
     for (int i = 0; i < n; i++) {
         if (!parts[i].fits && parts[i].version[0])
-            log_warn("does not fit", "part=\"%s\" found=\"%s\" mend=\"%s\"", parts[i].name, parts[i].version, parts[i].mend);
+            log_warn("does not fit", "part=\"%s\" found=\"%s\" fix=\"%s\"", parts[i].name, parts[i].version, parts[i].fix);
         else if (!parts[i].fits) {
-            log_info("devices: cpu", "missing=\"%s\" mend=\"%s\"", parts[i].name, parts[i].mend);
+            log_info("devices: cpu", "missing=\"%s\" fix=\"%s\"", parts[i].name, parts[i].fix);
             return; /* what stands on it cannot say more */
         }
     }
@@ -539,6 +551,7 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     d->families = job_metrics_families(metrics_families, metrics_family_count, &n_families);
     d->services.metrics = d->families ? metrics_new(d->families, n_families, MAX_SERIES) : NULL;
     d->job_metrics.metrics = d->services.metrics;
+    count_lines(d->services.metrics);
     uv_loop_init(&d->loop);
     start_handles(d);
     int rc = d->services.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
@@ -551,6 +564,7 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     uv_run(&d->loop, UV_RUN_DEFAULT);
     close_parts(d);
     uv_loop_close(&d->loop);
+    log_hook(NULL, NULL);
     metrics_free(d->services.metrics);
     free(d->families);
     if (!rc)

@@ -39,7 +39,7 @@ int device_parts(struct device_part *parts, int max) {
     bool driver = access("/proc/driver/nvidia/version", F_OK) == 0;
     parts[0] = (struct device_part){.name = "CUDA backend"};
     str_copy(parts[0].version, sizeof parts[0].version, driver ? "not loaded, though a GPU's driver is here" : "");
-    str_format(parts[0].mend, sizeof parts[0].mend, "%.120s: install the CUDA libraries it names, or put them on LD_LIBRARY_PATH",
+    str_format(parts[0].fix, sizeof parts[0].fix, "%.120s: install the CUDA libraries it names, or put them on LD_LIBRARY_PATH",
                why);
     return 1;
 }

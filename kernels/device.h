@@ -27,7 +27,7 @@ struct device_info {
 struct device_part {
     char name[24], version[64]; /* version: the version found, "" when absent */
     bool fits;
-    char mend[256]; /* the fix when it is unsuitable, else "" */
+    char fix[256]; /* the fix when it is unsuitable, else "" */
 };
 
 /* Reasons for reduced clocks; several may apply at once. */

@@ -47,7 +47,7 @@ static void put_health(struct json_writer *w, const Brr__V1__Device *d) {
         json_put_str(w, NULL, d->slowed_by[i]);
     json_end(w, ']');
     json_put_str(w, "bad", *d->bad ? d->bad : NULL);
-    json_put_str(w, "mend", *d->mend ? d->mend : NULL);
+    json_put_str(w, "fix", *d->fix ? d->fix : NULL);
 }
 
 static void print_device(const Brr__V1__Device *d, bool json) {
@@ -71,7 +71,7 @@ static void print_device(const Brr__V1__Device *d, bool json) {
     if (*d->condition)
         printf("%-8s %s: %s\n", "", *d->model ? d->model : "driver", d->condition);
     if (*d->bad)
-        printf("%-8s takes no new work: %s\n%-8s %s\n", "", d->bad, "", d->mend);
+        printf("%-8s takes no new work: %s\n%-8s %s\n", "", d->bad, "", d->fix);
 }
 
 int cmd_devices(const struct arguments *o) {

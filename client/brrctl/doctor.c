@@ -14,13 +14,13 @@ static void print_check(const Brr__V1__DoctorCheck *c, bool json) {
         json_put_str(w, "check", c->name);
         json_put_bool(w, "pass", c->pass);
         json_put_str(w, "detail", c->detail);
-        json_put_str(w, "mend", *c->mend ? c->mend : NULL);
+        json_put_str(w, "fix", *c->fix ? c->fix : NULL);
         output_end(&out);
         return;
     }
     printf("%s  %-24s %s\n", c->pass ? "PASS" : "FAIL", c->name, c->detail);
-    if (!c->pass && *c->mend)
-        printf("      %-24s %s\n", "", c->mend);
+    if (!c->pass && *c->fix)
+        printf("      %-24s %s\n", "", c->fix);
 }
 
 int cmd_doctor(const struct arguments *o) {

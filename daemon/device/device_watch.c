@@ -28,28 +28,28 @@ struct device_watch {
 /* ---- what an answer means ---- */
 
 bool device_watch_judge(const struct device_health *h, struct device_verdict *ret) {
-    const char *mend = NULL;
+    const char *fix = NULL;
     *ret = (struct device_verdict){.why = ""};
     if (h->repair_failed == 1) {
         str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and nothing is left to replace it by");
-        str_copy(ret->mend, sizeof ret->mend, "have the device exchanged; set devices: [cpu], or another, until then");
+        str_copy(ret->fix, sizeof ret->fix, "have the device exchanged; set devices: [cpu], or another, until then");
         return true;
     }
     if (h->unreachable) {
         str_copy(ret->why, sizeof ret->why, "the driver has lost it: it fell off the bus, or wants a reset");
-        mend = "; if it comes again, look at its power, its seat and the kernel's log";
+        fix = "; if it comes again, look at its power, its seat and the kernel's log";
     } else if (h->ecc_uncorrected > 0) {
         str_format(ret->why, sizeof ret->why, "%lld uncorrectable memory error%s since its last reset",
                    (long long)h->ecc_uncorrected, h->ecc_uncorrected == 1 ? "" : "s");
-        mend = "; if it comes again, have the device exchanged";
+        fix = "; if it comes again, have the device exchanged";
     } else if (h->repair_pending == 1) {
         str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and is replaced at its next reset");
-        mend = "";
+        fix = "";
     }
-    if (!mend)
+    if (!fix)
         return false;
-    str_format(ret->mend, sizeof ret->mend, "stop brrd, reset the device (%s) or restart the machine, then start brrd%s",
-               *h->reset ? h->reset : "with its driver's tool", mend);
+    str_format(ret->fix, sizeof ret->fix, "stop brrd, reset the device (%s) or restart the machine, then start brrd%s",
+               *h->reset ? h->reset : "with its driver's tool", fix);
     return true;
 }
 

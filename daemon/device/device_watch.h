@@ -1,5 +1,5 @@
 /* device_watch: how the device is, asked again and again on a thread of its own, because a driver in trouble answers late: the
- * brrd_gpu_ metrics, and the verdict that a device is bad. A verdict stays until the process ends, as what mends the device needs
+ * brrd_gpu_ metrics, and the verdict that a device is bad. A verdict stays until the process ends, as what fixes the device needs
  * that too. It decides nothing about jobs or streams: others read the verdict. */
 #ifndef BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #define BRR_DAEMON_DEVICE_DEVICE_WATCH_H
@@ -9,7 +9,7 @@
 
 struct device_verdict {
     char why[160]; /* "2 uncorrectable memory errors since its last reset" */
-    char mend[320];
+    char fix[320];
 };
 /* Whether the device is bad: unreachable, uncorrectable memory errors, memory that waits for a reset to be replaced, or that cannot
  * be. What it does not tell is no ground. */

@@ -47,7 +47,7 @@ struct rpc_config {
     void (*observe)(void *ctx, const char *path, int code, double seconds);
 };
 
-/* Binds and serves. Errors name the address, who may hold it, and the mend. */
+/* Binds and serves. Errors name the address, who may hold it, and the fix. */
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err);
 /* Refuse new calls, cancel the open ones, and call done on the loop when everything has ended. */
 void rpc_server_stop(struct rpc_server *server, void (*done)(void *ctx), void *ctx);

@@ -83,7 +83,7 @@ static void put_health(struct services *s, struct health_message *m, Brr__V1__De
         device->free_bytes = h->memory_total_bytes - h->memory_used_bytes;
     if (bad) {
         device->bad = (char *)(uintptr_t)bad->why;
-        device->mend = (char *)(uintptr_t)bad->mend;
+        device->fix = (char *)(uintptr_t)bad->fix;
     }
 }
 
@@ -125,7 +125,7 @@ struct doctor {
     size_t n;
 };
 
-static void found(struct doctor *d, const char *name, bool pass, const char *detail, const char *mend) {
+static void found(struct doctor *d, const char *name, bool pass, const char *detail, const char *fix) {
     Brr__V1__DoctorCheck *c = &d->checks[d->n];
     if (d->n == MAX_CHECKS || !detail)
         return;
@@ -133,7 +133,7 @@ static void found(struct doctor *d, const char *name, bool pass, const char *det
     c->name = (char *)(uintptr_t)name;
     c->pass = pass;
     c->detail = (char *)(uintptr_t)detail;
-    c->mend = (char *)(uintptr_t)(pass ? "" : mend);
+    c->fix = (char *)(uintptr_t)(pass ? "" : fix);
     d->list[d->n++] = c;
 }
 
@@ -164,9 +164,9 @@ static void check_parts(struct doctor *d) {
     for (int i = 0; i < n; i++) {
         const struct device_part *p = &parts[i];
         bool absent = !p->version[0] && !strcmp(d->device.name, "cpu");
-        const char *detail = absent ? arena_printf(&d->arena, "none, devices: cpu (%s)", p->mend)
+        const char *detail = absent ? arena_printf(&d->arena, "none, devices: cpu (%s)", p->fix)
                                     : arena_strdup(&d->arena, p->version[0] ? p->version : "none");
-        found(d, arena_strdup(&d->arena, p->name), p->fits || absent, detail, arena_strdup(&d->arena, p->mend));
+        found(d, arena_strdup(&d->arena, p->name), p->fits || absent, detail, arena_strdup(&d->arena, p->fix));
         if (absent)
             return; /* what stands on it cannot say more */
     }
@@ -177,7 +177,7 @@ static void check_health(struct doctor *d) {
     char text[400];
     device_watch_describe(&d->health, text, sizeof text);
     if (d->bad)
-        found(d, "device health", false, arena_printf(&d->arena, "takes no new work: %s (%s)", d->bad->why, text), d->bad->mend);
+        found(d, "device health", false, arena_printf(&d->arena, "takes no new work: %s (%s)", d->bad->why, text), d->bad->fix);
     else if (d->health.told)
         found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "its driver tells nothing of it"), "");
 }

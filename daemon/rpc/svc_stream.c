@@ -248,7 +248,7 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
                              .want_probabilities = in->want_probabilities};
     const struct device_verdict *bad = device_watch_verdict(services->watch);
     if (bad) {
-        err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->mend);
+        err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->fix);
         refuse(c, &err, "DEVICE_BAD", 0);
     } else if (!atomic_load(&services->serving)) {
         err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");

@@ -58,7 +58,7 @@ int cuda_record_end(struct stream *s, bool keep, void **ret, struct err *err);
 int cuda_replay(struct stream *s, void *recorded, struct err *err);
 void cuda_forget(struct device *dev, void *recorded);
 int cuda_parts(struct device_part *parts, int max);
-/* Whether the driver serves this build's runtime; UNSUPPORTED with the mend where it does not, NOT_FOUND without a driver. */
+/* Whether the driver serves this build's runtime; UNSUPPORTED with the fix where it does not, NOT_FOUND without a driver. */
 int cuda_check_driver(struct err *err);
 
 /* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. A and B are both F32 or both

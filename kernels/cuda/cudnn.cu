@@ -409,7 +409,7 @@ void cudnn_describe(struct device_part *part) {
     else
         str_copy(part->version, sizeof part->version, asked_for() ? "" : "absent, not asked for");
     if (!part->fits)
-        str_format(part->mend, sizeof part->mend, "BRR_CUDNN=1 needs cuDNN %d: install it, or unset BRR_CUDNN", CUDNN_MAJOR);
+        str_format(part->fix, sizeof part->fix, "BRR_CUDNN=1 needs cuDNN %d: install it, or unset BRR_CUDNN", CUDNN_MAJOR);
 }
 #else /* built without cuDNN's headers: convolutions are those of conv.cu */
 int cudnn_takes(struct stream *s, const struct cudnn_convolution *c, bool *ret, size_t *ret_workspace, struct err *err) {
@@ -429,6 +429,6 @@ void cudnn_describe(struct device_part *part) {
     str_copy(part->name, sizeof part->name, "cuDNN");
     str_copy(part->version, sizeof part->version, "not part of this build");
     part->fits = !asked_for();
-    str_copy(part->mend, sizeof part->mend, part->fits ? "" : "unset BRR_CUDNN, or build where cuDNN's headers are");
+    str_copy(part->fix, sizeof part->fix, part->fits ? "" : "unset BRR_CUDNN, or build where cuDNN's headers are");
 }
 #endif

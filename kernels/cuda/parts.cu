@@ -47,7 +47,7 @@ static void describe_driver(struct device_part *part) {
         str_format(part->version, sizeof part->version, "%.32s%sserves CUDA %d.%d", number, number[0] ? ", " : "", serves / 1000,
                    serves % 1000 / 10);
     part->fits = !cuda_check_driver(&err);
-    str_copy(part->mend, sizeof part->mend, part->fits ? "" : err.message);
+    str_copy(part->fix, sizeof part->fix, part->fits ? "" : err.message);
 }
 
 static void describe_runtime(struct device_part *part) {
@@ -56,7 +56,7 @@ static void describe_runtime(struct device_part *part) {
     part->fits = cudaRuntimeGetVersion(&version) == cudaSuccess;
     str_format(part->version, sizeof part->version, "%d.%d, part of this build", version / 1000, version % 1000 / 10);
     if (!part->fits)
-        str_format(part->mend, sizeof part->mend, "the CUDA runtime does not answer: install NVIDIA driver %d or newer",
+        str_format(part->fix, sizeof part->fix, "the CUDA runtime does not answer: install NVIDIA driver %d or newer",
                    OLDEST_DRIVER);
 }
 
@@ -67,7 +67,7 @@ static void describe_products(struct device_part *part) {
     str_format(part->version, sizeof part->version, "%d.%d.%d", loaded[0], loaded[1], loaded[2]);
     part->fits = loaded[0] == compiled[0]; /* every function that is used was found when this library was loaded */
     if (!part->fits)
-        str_format(part->mend, sizeof part->mend, "this build was made with cuBLASLt %d.%d.%d: install one of major number %d",
+        str_format(part->fix, sizeof part->fix, "this build was made with cuBLASLt %d.%d.%d: install one of major number %d",
                    compiled[0], compiled[1], compiled[2], compiled[0]);
 }
 

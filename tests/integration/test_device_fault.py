@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A fault that takes the device from the process ends the daemon with a code of its own after the job went back to the queue; the next
-daemon finishes the job. A driver that is too old is named with the mend, and a machine without one computes on its CPU. The device is
+daemon finishes the job. A driver that is too old is named with the fix, and a machine without one computes on its CPU. The device is
 the emulated one."""
 import os
 import subprocess

@@ -117,7 +117,7 @@ def check_drained(machine, daemon, model):
     assert code == 0 and "takes no new work" in out, out + err
     assert 'brrd_ready{component="device"} 0' in fetch(daemon, "/metrics")[1]
     lines = [line for line in daemon.read_log().splitlines() if "level=error" in line]
-    assert len(lines) == 1 and "device=cuda:0" in lines[0] and "uncorrectable memory error" in lines[0] and "mend=" in lines[0], lines
+    assert len(lines) == 1 and "device=cuda:0" in lines[0] and "uncorrectable memory error" in lines[0] and "fix=" in lines[0], lines
     assert daemon.stop() == 0
     return job
 

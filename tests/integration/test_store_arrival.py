@@ -87,7 +87,7 @@ def check_failed_fetch(s3, d, recording, model, quiet):
     assert end["state"] == "failed" and "was replaced after the job had listed it; submit the job again" in end["reason"], end
     assert any(key in end["reason"] for key in held), end["reason"]
     assert trace(d, recording, model)[1].tobytes() == quiet[1].tobytes()
-    print("a fetch that fails for good ends the job with the object's name and the mend")
+    print("a fetch that fails for good ends the job with the object's name and the fix")
 
 
 def check_cancel(s3, d, recording, model, quiet):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each wrong input gives one clear error that names what, where and the mend; the daemon stays up and nothing is lost."""
+"""Each wrong input gives one clear error that names what, where and the fix; the daemon stays up and nothing is lost."""
 import os
 import shutil
 import subprocess

@@ -71,8 +71,8 @@ static void uncorrectable_errors_are_bad_and_name_the_reset(void **state) {
     h.ecc_uncorrected = 2;
     assert_true(device_watch_judge(&h, &v));
     assert_non_null(strstr(v.why, "2 uncorrectable memory errors"));
-    assert_non_null(strstr(v.mend, "reset-it -i 5"));
-    assert_non_null(strstr(v.mend, "start brrd; if it comes again"));
+    assert_non_null(strstr(v.fix, "reset-it -i 5"));
+    assert_non_null(strstr(v.fix, "start brrd; if it comes again"));
 }
 
 static void memory_that_waits_for_a_reset_is_bad(void **state) {
@@ -91,8 +91,8 @@ static void memory_beyond_repair_wants_another_device(void **state) {
     h.repair_pending = h.repair_failed = 1;
     h.ecc_uncorrected = 1;
     assert_true(device_watch_judge(&h, &v));
-    assert_non_null(strstr(v.mend, "exchanged"));
-    assert_null(strstr(v.mend, "reset-it"));
+    assert_non_null(strstr(v.fix, "exchanged"));
+    assert_null(strstr(v.fix, "reset-it"));
 }
 
 static void an_unreachable_device_is_bad(void **state) {
@@ -101,7 +101,7 @@ static void an_unreachable_device_is_bad(void **state) {
     struct device_health h = nothing();
     h.told = h.unreachable = true;
     assert_true(device_watch_judge(&h, &v));
-    assert_non_null(strstr(v.mend, "with its driver's tool"));
+    assert_non_null(strstr(v.fix, "with its driver's tool"));
 }
 
 /* ---- energy, words ---- */
