@@ -201,7 +201,8 @@ struct brr_message {
     /* RESULT: the record trace, final and in order; [first, first + samples) at 256 Hz. PROVISIONAL: the newest values, replaced by
      * a later RESULT. SUMMARY: the whole record. */
     int64_t first, samples;
-    const float *probabilities;     /* (samples), NaN in gaps; NULL unless requested */
+    int gap;                        /* RESULT: 1: these samples have no values, because the source had none */
+    const float *probabilities;     /* (samples); NULL in gaps and unless requested */
     const struct brr_event *events; /* RESULT: the events that became final; SUMMARY: all events */
     int n_events;
     struct { /* ALARM */

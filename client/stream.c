@@ -366,6 +366,7 @@ static int give_result(struct brr_stream *s, const Brr__V1__Result *r, struct br
     ret->kind = BRR_RESULT;
     ret->first = r->first_sample;
     ret->samples = r->samples;
+    ret->gap = r->gap;
     ret->probabilities = r->probabilities.len ? (const float *)(const void *)r->probabilities.data : NULL;
     return take_events(s, r->events, r->n_events, ret);
 }

@@ -35,6 +35,7 @@ struct config {
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
     int64_t max_sessions, session_idle_ms;
+    int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* of one job on the device; 0 = nine tenths of it */
 };
 

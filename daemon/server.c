@@ -92,6 +92,7 @@ static void on_call_ended(void *ctx, const char *path, int code, double seconds)
     str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
     metric_add(series(s, "brrd_rpc_requests_total", labels), 1);
     metric_observe(series(s, "brrd_rpc_duration_seconds", path), seconds);
+    metric_add(series(s, "brrd_rpc_in_flight", path), -1);
 }
 
 static void count_line(void *ctx, enum log_level level) {
@@ -104,6 +105,11 @@ static void count_lines(struct metrics *m) {
         metrics_series(m, "brrd_log_messages_total", log_level_name((enum log_level)level));
     if (m)
         log_hook(count_line, m);
+}
+
+static void on_call_begun(void *ctx, const char *path) {
+    struct services *s = ctx;
+    metric_add(series(s, "brrd_rpc_in_flight", path), 1);
 }
 
 static void wake_loop(void *ctx) { uv_async_send(ctx); }
@@ -270,6 +276,8 @@ static void on_tick(uv_timer_t *timer) {
     take_reports(s);
     sessions_tick(s->sessions);
     access_tick(&d->access, d->http);
+    rpc_server_tick(d->rpc);
+    metric_set(series(s, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(d->rpc));
     sched_tick(s->sched);
     count_jobs(s);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
@@ -338,7 +346,8 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .post_ctx = s->worker,
                                        .metrics = s->metrics,
                                        .max_sessions = (int)c->max_sessions,
-                                       .idle_ms = c->session_idle_ms};
+                                       .idle_ms = c->session_idle_ms,
+                                       .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     int rc = models_new(&models, &s->models, err);
@@ -435,7 +444,13 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .ctx = d,
                                  .run = run_job,
                                  .interrupt = interrupt_job};
-    struct rpc_config rpc = {.methods = d->methods, .ctx = s, .enter = on_caller, .observe = on_call_ended};
+    struct rpc_config rpc = {.methods = d->methods,
+                             .max_calls = (int)c->max_calls,
+                             .max_unsent_bytes = (size_t)c->unread_bytes,
+                             .ctx = s,
+                             .enter = on_caller,
+                             .begun = on_call_begun,
+                             .observe = on_call_ended};
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
         d->stores[i].config.metrics = s->metrics;

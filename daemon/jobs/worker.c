@@ -20,6 +20,7 @@
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
 enum { MAX_RESULT = 1 << 20 };
 enum { PACED_REPORTS = 5 }; /* the first ones tell little */
+enum { TURN_BATCHES = 64 }; /* of streams, before a step of the job; with LIVE_MAX_BATCH windows each, 256 */
 
 /* A copy of the job for the thread. */
 struct order {
@@ -93,13 +94,15 @@ static void take_orders(struct worker *w) {
     }
 }
 
-/* Live windows until none waits, then replays; with a job at hand those get a slice of the time only. */
+/* Live windows until none waits, then replays. With a job at hand replays get a slice of the time only, and after TURN_BATCHES the
+ * job takes a step whatever waits. */
 static void serve_streams(struct worker *w) {
     int64_t end_ms = clock_ms() + REPLAY_SLICE_MS;
-    for (;;) {
+    for (int batches = 1;; batches++) {
         take_orders(w);
         enum live_step ran = live_step(w->live);
-        if (ran == LIVE_IDLE || (ran == LIVE_RAN_REPLAY && w->order && clock_ms() >= end_ms))
+        bool turn = batches >= TURN_BATCHES || (ran == LIVE_RAN_REPLAY && clock_ms() >= end_ms);
+        if (ran == LIVE_IDLE || (w->order && turn))
             return;
         atomic_fetch_add(&w->beats, 1);
     }

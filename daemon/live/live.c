@@ -15,6 +15,8 @@ enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, 
 struct live_stream {
     void *owner;
     atomic_bool gone;
+    _Atomic int64_t unreleased;              /* bytes of reports that the owner still holds */
+    struct live_report *last_words, *closed; /* FAILED and CLOSED, made at birth: they are sent whatever memory is left */
     /* set at birth */
     char checkpoint[LIVE_PATH], name[LIVE_NAME];
     char **labels;
@@ -80,8 +82,25 @@ static struct live_report *report_new(enum live_report_kind kind, struct live_st
     return r;
 }
 
+/* What a report costs of its stream's credit; small ones are bounded by the orders they answer. */
+static int64_t report_bytes(const struct live_report *r) {
+    switch ((enum live_report_kind)r->message.kind) {
+    case LIVE_RESULT:
+    case LIVE_PROVISIONAL:
+    case LIVE_ALARM:
+        return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events;
+    default:
+        return 0;
+    }
+}
+
 static void post(struct live *l, struct live_report *r) {
-    if (r && !mailbox_post_wait(l->reports, &r->message, -1))
+    if (!r)
+        return;
+    r->bytes = report_bytes(r);
+    if (r->bytes)
+        atomic_fetch_add(&r->stream->unreleased, r->bytes);
+    if (!mailbox_post_wait(l->reports, &r->message, -1))
         live_report_free(r);
 }
 
@@ -96,10 +115,9 @@ static void fail(struct live_stream *s, const struct err *err) {
         return;
     s->failed = true;
     flush_result(s);
-    struct live_report *r = report_new(LIVE_FAILED, s);
-    if (r)
-        r->err = *err;
-    post(s->live, r);
+    s->last_words->err = *err;
+    post(s->live, s->last_words);
+    s->last_words = NULL;
 }
 
 /* ---- a stream's handle ---- */
@@ -121,7 +139,9 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
     for (; s->labels && s->n_labels < open->n_labels; s->n_labels++)
         if (!(s->labels[s->n_labels] = strdup(open->labels[s->n_labels])))
             break;
-    if (s->labels && s->n_labels == open->n_labels)
+    s->last_words = report_new(LIVE_FAILED, s);
+    s->closed = report_new(LIVE_CLOSED, s);
+    if (s->labels && s->n_labels == open->n_labels && s->last_words && s->closed)
         return s;
     live_stream_free(s);
     return NULL;
@@ -133,11 +153,23 @@ void live_stream_free(struct live_stream *s) {
     for (int i = 0; i < s->n_labels; i++)
         free(s->labels[i]);
     free(s->labels);
+    live_report_free(s->last_words);
+    live_report_free(s->closed);
     free(s);
 }
 
 void *live_stream_owner(const struct live_stream *s) { return s->owner; }
 void live_stream_abandon(struct live_stream *s) { atomic_store(&s->gone, true); }
+
+bool live_stream_release(struct live_stream *s, int64_t bytes) {
+    int64_t before = atomic_fetch_sub(&s->unreleased, bytes);
+    return before >= LIVE_CREDIT_BYTES && before - bytes < LIVE_CREDIT_BYTES;
+}
+
+/* Whether it may run: nothing ended it and its owner keeps up. */
+static bool runnable(const struct live_stream *s) {
+    return s->timeline && !s->failed && !atomic_load(&s->gone) && atomic_load(&s->unreleased) < LIVE_CREDIT_BYTES;
+}
 
 static struct live_opened *describe(const struct live_model *m) {
     struct live_opened *o = calloc(1, sizeof *o);
@@ -188,6 +220,22 @@ static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n,
     if (!r->p)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
     memcpy(r->p, p, (size_t)n * sizeof *p);
+    return 0;
+}
+
+static int on_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    flush_result(s);
+    for (int64_t end = first + n; first < end; first += n) {
+        struct live_report *r = report_new(LIVE_RESULT, s);
+        if (!r)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+        n = end - first < LIVE_MAX_SAMPLES ? end - first : LIVE_MAX_SAMPLES;
+        r->first = first;
+        r->samples = n;
+        r->gap = true;
+        post(s->live, r);
+    }
     return 0;
 }
 
@@ -250,8 +298,12 @@ static int64_t pick_alarm_hop(const struct live *l, const struct live_stream *s,
 
 static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct err *err) {
     struct frontend_source source = {.labels = (const char *const *)s->labels, .n_labels = s->n_labels, .rate_hz = s->rate_hz};
-    struct timeline_sink sink = {
-        .ctx = s, .probabilities = on_probabilities, .event = on_event, .alarm = on_alarm, .provisional = on_provisional};
+    struct timeline_sink sink = {.ctx = s,
+                                 .probabilities = on_probabilities,
+                                 .gap = on_gap,
+                                 .event = on_event,
+                                 .alarm = on_alarm,
+                                 .provisional = on_provisional};
     struct timeline_options options = {.alarm_hop = pick_alarm_hop(l, s, &o->info.file)};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
@@ -344,9 +396,14 @@ void live_order(struct live *l, struct live_order *o) {
     case LIVE_UNLOAD:
         on_unload(l, o);
         break;
-    case LIVE_CLOSE:
+    case LIVE_CLOSE: {
+        struct live_report *closed = s->closed;
+        s->closed = NULL;
         detach(l, s);
-        post(l, report_new(LIVE_CLOSED, s));
+        post(l, closed); /* from now on the stream is its owner's */
+        break;
+    }
+    case LIVE_WAKE:
         break;
     case LIVE_CHUNK:
     case LIVE_GAP:
@@ -400,7 +457,7 @@ static void absorb(struct live *l, struct live_stream *s) {
     struct err err = {0};
     while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
         struct live_order *o = (struct live_order *)s->first;
-        struct live_report *consumed = NULL;
+        struct live_report *consumed = o->message.kind == LIVE_FINISH ? NULL : report_new(LIVE_CONSUMED, s);
         int rc = 0;
         s->first = o->message.next;
         if (!s->first)
@@ -408,16 +465,18 @@ static void absorb(struct live *l, struct live_stream *s) {
         if (o->message.kind == LIVE_FINISH) {
             s->finishing = true;
             rc = timeline_finish(s->timeline, &err);
+        } else if (!consumed) {
+            rc = err_set(&err, ERR_EXHAUSTED, "out of memory for samples of a stream");
         } else if (o->message.kind == LIVE_GAP) {
             rc = timeline_gap(s->timeline, o->samples, &err);
-            consumed = report_new(LIVE_CONSUMED, s);
         } else if (!(rc = convert(s, o, rows, &err))) {
             s->newest_s = o->received_s;
             rc = timeline_push(s->timeline, rows, o->samples - o->skip, &err);
-            consumed = report_new(LIVE_CONSUMED, s);
         }
-        if (consumed)
+        if (consumed) {
             consumed->samples = o->samples - o->skip;
+            consumed->data_bytes = o->data_bytes;
+        }
         live_order_free(o);
         if (rc) {
             live_report_free(consumed);
@@ -446,7 +505,7 @@ static void settle(struct live *l, struct live_stream *s) {
 }
 
 static bool wants(struct live_stream *s, const struct live_model *m, bool realtime) {
-    return s->model == m && s->timeline && !s->failed && s->realtime == realtime && !atomic_load(&s->gone);
+    return s->model == m && s->realtime == realtime && runnable(s);
 }
 
 /* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */
@@ -470,7 +529,7 @@ static int gather(struct live *l, const struct live_model *m, bool realtime, str
     return n;
 }
 
-/* Whoever was served goes to the end of the line. */
+/* To the end of the line. */
 static void requeue(struct live *l, struct live_stream *s) {
     struct live_stream **link = &l->streams;
     while (*link != s)
@@ -505,8 +564,8 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
             settle(l, who[i]);
         if (realtime && !rc)
             metric_observe(m->lag, end_s - who[i]->newest_s);
-        requeue(l, who[i]);
     }
+    requeue(l, who[0]); /* it was served first, and with all of the batch where it had so many */
     return true;
 }
 
@@ -528,7 +587,7 @@ enum live_step live_step(struct live *l) {
 bool live_waiting(const struct live *l) {
     struct err err;
     for (struct live_stream *s = l->streams; s; s = s->next)
-        if (s->timeline && !s->failed && !atomic_load(&s->gone) && (s->first || timeline_ready(s->timeline, &err)))
+        if (runnable(s) && (s->first || timeline_ready(s->timeline, &err)))
             return true;
     return false;
 }

@@ -1,9 +1,10 @@
 /* live: detectors and the streams that run under them on one device. The owner of the streams (the loop) sends orders, the device
  * worker carries them out between the steps of its job and answers with reports. A detector is loaded on first use and shared by
  * all streams of the same checkpoint. Every order of a stream after OPEN names it; CLOSE is the last one and is answered by CLOSED,
- * the last report. Bounded by what the owner lets wait (live/session.h).
- * Thread: live_stream_new, _free, _owner and _abandon belong to the owner's thread; live_new, _free, _order, _step, _waiting to the
- * device worker's. */
+ * the last report. Bounded: the owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES
+ * does not run again until its owner has released some of them.
+ * Thread: live_stream_new, _free, _owner, _abandon and _release belong to the owner's thread; live_new, _free, _order, _step,
+ * _waiting to the device worker's. */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
 #define BRR_DAEMON_LIVE_LIVE_H
 #include "base/mailbox.h"
@@ -11,7 +12,14 @@
 #include "infer/detector.h"
 #include "model/events.h"
 
-enum { LIVE_PATH = 4096, LIVE_NAME = 96, LIVE_MAX_MODELS = 16, LIVE_MAX_BATCH = 4 };
+enum {
+    LIVE_PATH = 4096,
+    LIVE_NAME = 96,
+    LIVE_MAX_MODELS = 16,
+    LIVE_MAX_BATCH = 4,
+    LIVE_MAX_SAMPLES = 1 << 30,     /* of one report */
+    LIVE_CREDIT_BYTES = 256 * 1024, /* of a stream's reports that its owner has not released */
+};
 
 struct live;
 struct live_stream;
@@ -36,12 +44,16 @@ void live_stream_free(struct live_stream *s); /* before OPEN was posted, or afte
 void *live_stream_owner(const struct live_stream *s);
 /* Its client is gone: what waits is dropped and counted as soon as the worker looks. CLOSE must follow. */
 void live_stream_abandon(struct live_stream *s);
+/* Reports of `bytes` in all (live_report.bytes) have left the owner. True when the stream had no credit and has some now: the
+ * worker sleeps, so a WAKE must follow. */
+bool live_stream_release(struct live_stream *s, int64_t bytes);
 
-enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD };
+enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD, LIVE_WAKE };
 struct live_order {
     struct message message; /* kind: enum live_order_kind */
     struct live_stream *stream;
-    uint8_t *data;         /* CHUNK: channel-major samples of every channel, in the stream's format */
+    uint8_t *data; /* CHUNK: channel-major samples of every channel, in the stream's format */
+    int64_t data_bytes;
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
     double received_s;     /* CHUNK: monotonic clock */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
@@ -54,7 +66,7 @@ typedef bool live_post_fn(void *ctx, struct live_order *o);
 enum live_report_kind {
     LIVE_OPENED,
     LIVE_CONSUMED,    /* samples of a chunk or gap that no longer wait */
-    LIVE_RESULT,      /* record trace */
+    LIVE_RESULT,      /* record trace; gap: [first, first + samples) has no values */
     LIVE_PROVISIONAL, /* alarm trace */
     LIVE_ALARM,
     LIVE_SUMMARY, /* after FINISH: everything was given out */
@@ -74,7 +86,10 @@ struct live_report {
     struct live_stream *stream;
     int64_t first, samples; /* 256 Hz; CONSUMED: samples at the source rate; SUMMARY: length */
     int64_t windows;        /* SUMMARY */
-    float *p;               /* RESULT and PROVISIONAL: samples values, or NULL when they were not asked for */
+    int64_t data_bytes;     /* CONSUMED: of the chunk; 0 for a gap */
+    int64_t bytes;          /* that it costs of the stream's credit until they are released */
+    bool gap;               /* RESULT */
+    float *p;               /* RESULT and PROVISIONAL: samples values; NULL in gaps and when they were not asked for */
     struct event *events;   /* RESULT: those that became final */
     int n_events;
     bool on; /* ALARM at sample `first` */

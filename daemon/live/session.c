@@ -16,11 +16,16 @@ struct session {
     struct live_stream *stream;
     const struct session_sink *sink; /* NULL after session_close */
     void *owner;
-    int channels, width; /* bytes of a sample */
+    struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
+    bool closing, closed;     /* CLOSE is due or posted; CLOSED came */
+    int channels, width;      /* bytes of a sample */
     double rate_hz;
-    int64_t next, consumed;           /* source samples */
-    int64_t waiting_samples, waiting; /* chunks and gaps the worker has not consumed */
+    int64_t next, consumed;                          /* source samples */
+    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
     int64_t gaps, duplicates;
+    int64_t unreleased; /* bytes of reports passed to an owner that has no room for more */
+    int64_t stalled_ms; /* since when the owner has no room; 0: it has */
+    bool wake;          /* a WAKE is due */
     struct event *events;
     int n_events;
     bool opened, over;
@@ -31,7 +36,8 @@ struct session {
 struct sessions {
     struct sessions_config config;
     struct session *first;
-    int count; /* with those that are closing */
+    int count;             /* of sessions that the device worker knows */
+    int64_t waiting_bytes; /* samples of all that wait for it */
 };
 
 static void count(struct session *s, const char *family, const char *second, double n) {
@@ -50,6 +56,7 @@ struct sessions *sessions_new(const struct sessions_config *config) {
 }
 
 static void session_free(struct session *s) {
+    live_order_free(s->close);
     live_stream_free(s->stream);
     free(s->events);
     free(s);
@@ -71,7 +78,7 @@ int sessions_count(const struct sessions *all) { return all->count; }
 int sessions_of_model(const struct sessions *all, const char *model) {
     int n = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        n += s->sink && !strcmp(s->model, model);
+        n += !s->closing && !strcmp(s->model, model);
     return n;
 }
 
@@ -81,6 +88,23 @@ static bool post(struct session *s, enum live_order_kind kind) {
         return true;
     live_order_free(o);
     return false;
+}
+
+/* What is due and could not be posted before. */
+static void post_due(struct session *s) {
+    if (s->closing && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
+        s->close = NULL;
+    if (s->wake && !s->closing)
+        s->wake = !post(s, LIVE_WAKE);
+}
+
+/* The device worker lets go of the stream; the session's place is free when CLOSED comes. */
+static void release(struct session *s) {
+    if (s->closing)
+        return;
+    s->over = s->closing = true;
+    live_stream_abandon(s->stream);
+    post_due(s);
 }
 
 static void make_id(char id[SESSION_ID_SIZE]) {
@@ -96,8 +120,9 @@ int session_open(struct sessions *all, const struct live_open *open, const struc
     if (all->count >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
     struct session *s = calloc(1, sizeof *s);
-    if (!s || !(s->stream = live_stream_new(open, s))) {
-        free(s);
+    if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
+        if (s)
+            session_free(s);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     }
     s->all = all;
@@ -123,15 +148,24 @@ int session_open(struct sessions *all, const struct live_open *open, const struc
 
 const char *session_id(const struct session *s) { return s->id; }
 
+static void forget(struct session *s) {
+    struct session **link = &s->all->first;
+    while (*link != s)
+        link = &(*link)->next_session;
+    *link = s->next_session;
+    session_free(s);
+}
+
 void session_close(struct session *s, const char *reason) {
     if (s->waiting_samples)
         count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
     count(s, "brrd_stream_sessions_closed_total", reason, 1);
     s->sink = NULL;
     s->owner = NULL;
-    s->over = true;
-    live_stream_abandon(s->stream);
-    post(s, LIVE_CLOSE); /* freed when CLOSED comes, or with all sessions */
+    if (s->closed)
+        forget(s);
+    else
+        release(s); /* freed when CLOSED comes, or with all sessions */
 }
 
 /* ---- what comes in ---- */
@@ -151,12 +185,15 @@ static int check_index(const struct session *s, int64_t first, int64_t samples, 
 
 /* Hand an order that carries `samples` new ones to the worker. */
 static int send(struct session *s, struct live_order *o, int64_t samples, struct err *err) {
+    int64_t bytes = o ? o->data_bytes : 0;
     if (!o || !s->all->config.post(s->all->config.post_ctx, o)) {
         live_order_free(o);
         return err_set(err, ERR_EXHAUSTED, "out of memory for samples of a stream");
     }
     s->next += samples;
     s->waiting_samples += samples;
+    s->waiting_bytes += bytes;
+    s->all->waiting_bytes += bytes;
     s->waiting++;
     s->newest_ms = clock_ms();
     return 0;
@@ -185,6 +222,7 @@ static int send_chunk(struct session *s, int64_t first, int64_t samples, const u
     }
     if (o) {
         memcpy(o->data, data, len);
+        o->data_bytes = (int64_t)len;
         o->samples = samples;
         o->skip = s->next - first;
         o->received_s = clock_s();
@@ -199,6 +237,10 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
     if (!samples || len / (size_t)(s->channels * s->width) != (size_t)samples || len % (size_t)(s->channels * s->width))
         return err_set(err, ERR_INVALID, "a chunk of %lld samples has %zu bytes; expected %d channels of %d bytes each",
                        (long long)samples, len, s->channels, s->width);
+    if ((double)samples > SESSION_MAX_CHUNK_S * s->rate_hz)
+        return err_set(err, ERR_INVALID,
+                       "a chunk of %lld samples lasts %.0f s; at most %d s are accepted (Opened.max_chunk_samples)",
+                       (long long)samples, (double)samples / s->rate_hz, SESSION_MAX_CHUNK_S);
     if (first > s->next && (rc = session_gap(s, first, "hole", err)))
         return rc;
     int64_t known = s->next - first < samples ? s->next - first : samples;
@@ -218,11 +260,28 @@ int session_finish(struct session *s, struct err *err) {
 }
 
 bool session_room(const struct session *s) {
-    return s->opened && s->waiting < SESSION_MAX_ORDERS && s->waiting_samples * s->channels * s->width < SESSION_BACKLOG_BYTES;
+    bool turn = !s->waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
+    return s->opened && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
 }
 
 int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
-    return (int64_t)(message_bytes - 256) / (s->channels * s->width);
+    int64_t by_size = (int64_t)(message_bytes - 256) / (s->channels * s->width),
+            by_time = (int64_t)(SESSION_MAX_CHUNK_S * s->rate_hz);
+    return by_size < by_time ? by_size : by_time;
+}
+
+/* The worker may produce as much again as the owner has passed on. */
+static void give_credit(struct session *s) {
+    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
+        s->wake = true;
+    s->unreleased = 0;
+    post_due(s);
+}
+
+void session_stall(struct session *s, bool stalled) {
+    s->stalled_ms = !stalled ? 0 : s->stalled_ms ? s->stalled_ms : clock_ms();
+    if (!stalled && !s->closing)
+        give_credit(s);
 }
 
 void session_counts(const struct session *s, struct session_counts *ret) {
@@ -248,35 +307,40 @@ static void keep_events(struct session *s, const struct live_report *r) {
     count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
 }
 
-static void forget(struct sessions *all, struct session *s) {
-    struct session **link = &all->first;
-    while (*link != s)
-        link = &(*link)->next_session;
-    *link = s->next_session;
-    all->count--;
-    session_free(s);
-}
-
+/* The owner may take long to hear of it, so the place is freed at once; the session itself lives until session_close. */
 static void fail(struct session *s, const struct err *err, const char *reason) {
-    s->over = true;
+    release(s);
     if (s->sink)
         s->sink->failed(s->owner, err, reason);
+}
+
+static void on_closed(struct session *s) {
+    s->closed = true;
+    s->all->count--;
+    s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
+    s->waiting_bytes = 0;
+    if (!s->sink)
+        forget(s);
 }
 
 void sessions_report(struct sessions *all, const struct live_report *r) {
     struct session *s = live_stream_owner(r->stream);
     enum live_report_kind kind = (enum live_report_kind)r->message.kind;
+    (void)all;
     if (kind == LIVE_CLOSED) {
-        forget(all, s);
+        on_closed(s);
         return;
     }
     if (kind == LIVE_CONSUMED) {
         s->waiting--;
         s->waiting_samples -= r->samples;
+        s->waiting_bytes -= r->data_bytes;
+        s->all->waiting_bytes -= r->data_bytes;
         s->consumed += r->samples;
     }
-    if (!s->sink)
+    if (!s->sink || s->closing)
         return;
+    s->unreleased += r->bytes;
     switch (kind) {
     case LIVE_OPENED:
         s->opened = true;
@@ -306,22 +370,35 @@ void sessions_report(struct sessions *all, const struct live_report *r) {
     case LIVE_UNLOADED:
         break;
     }
+    if (!s->stalled_ms && !s->closing)
+        give_credit(s);
+}
+
+/* Why the session ends now, or false: its client sends nothing, or reads nothing. */
+static bool expired(const struct session *s, int64_t now, struct err *err) {
+    int64_t limit = s->all->config.idle_ms, seconds = limit / 1000;
+    if (s->closing || limit <= 0)
+        return false;
+    if (s->stalled_ms && now - s->stalled_ms >= limit)
+        return err_set(err, ERR_ABORTED, "the client has read no answer for %lld s (limits.session_idle); open a new stream",
+                       (long long)seconds);
+    return !s->over && !s->waiting && now - s->newest_ms >= limit &&
+           err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
 void sessions_tick(struct sessions *all) {
     int64_t now = clock_ms(), buffered = 0;
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
-        buffered += s->waiting_samples;
-        if (s->over || s->waiting || !s->sink || all->config.idle_ms <= 0 || now - s->newest_ms < all->config.idle_ms)
-            continue;
+        buffered += s->closed ? 0 : s->waiting_samples;
+        post_due(s);
         struct err err;
-        err_set(&err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream",
-                (long long)(all->config.idle_ms / 1000));
-        fail(s, &err, "SESSION_EXPIRED");
+        if (expired(s, now, &err))
+            fail(s, &err, "SESSION_EXPIRED");
     }
     if (all->config.metrics) {
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), all->count);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_bytes", ""), (double)all->waiting_bytes);
     }
 }

@@ -11,6 +11,7 @@ enum {
     SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,
     SESSION_MAX_ORDERS = 64,
     SESSION_MAX_GAP_S = 24 * 3600,
+    SESSION_MAX_CHUNK_S = 600, /* what a chunk becomes grows with its duration, not with its bytes */
     SESSION_MAX_EVENTS = 65536,
 };
 
@@ -22,7 +23,8 @@ struct sessions_config {
     void *post_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
-    int64_t idle_ms; /* without a sample while nothing waits: the session expires */
+    int64_t idle_ms;           /* a session expires whose client sends or reads nothing for so long */
+    int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
 /* Only when nothing takes orders any more. NULL is fine. */
@@ -30,7 +32,8 @@ void sessions_free(struct sessions *all);
 int sessions_count(const struct sessions *all);
 int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
 
-/* What a session tells its owner, on the loop. After failed or summary only session_close may follow. */
+/* What a session tells its owner, on the loop. After failed or summary only session_close may follow. The place of a session that
+ * failed or expired is free at once, also when its owner closes it much later. */
 struct session_sink {
     void (*opened)(void *owner, const struct live_opened *o);
     void (*result)(void *owner, const struct live_report *r); /* record trace */
@@ -55,6 +58,9 @@ int session_gap(struct session *s, int64_t end, const char *cause, struct err *e
 int session_finish(struct session *s, struct err *err); /* no more samples; summary follows */
 bool session_room(const struct session *s);             /* whether the next message should be read */
 int64_t session_max_chunk(const struct session *s, size_t message_bytes);
+/* The owner has no room for further reports, or has room again. While it has none the device worker produces at most
+ * LIVE_CREDIT_BYTES more. */
+void session_stall(struct session *s, bool stalled);
 
 struct session_counts {
     int64_t received_through, consumed_through; /* source samples */
@@ -66,7 +72,7 @@ void session_counts(const struct session *s, struct session_counts *ret);
 
 /* A report of the worker about a stream. */
 void sessions_report(struct sessions *all, const struct live_report *r);
-/* Once a second: idle sessions expire, gauges are set. */
+/* Once a second: idle sessions expire, orders that found no room are posted again, gauges are set. */
 void sessions_tick(struct sessions *all);
 
 #endif

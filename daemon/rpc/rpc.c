@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
 
-enum { MAX_CHAIN_BYTES = 64 * 1024 }; /* of a client's certificates */
+enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000 };
 
 /* What a completion-queue event means. A tag is one outstanding operation of one call. */
 enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
@@ -32,12 +32,14 @@ struct tag {
 struct answer {
     struct answer *next;
     grpc_byte_buffer *buffer;
+    size_t len;
 };
 
 struct rpc_call {
     struct rpc_server *server;
     const struct door *door;
     struct auth_caller caller;
+    struct rpc_call *previous, *next; /* among the server's open calls */
     const struct rpc_method *method;
     grpc_call *call;
     grpc_call_details details;
@@ -49,10 +51,13 @@ struct rpc_call {
     void *state;
     struct answer *first, *last;
     int queued;
+    size_t unsent, in_flight; /* bytes of answers: all, and of the one that grpc has */
+    uint64_t progress_ms;     /* when the client last read something, or the call ended for the daemon */
     bool sending, receiving, held, full, finishing, status_sent, ended;
     bool half_closed; /* the client said so: nothing more is read */
     bool gone;        /* the client went away, as the loop knows it */
     bool admitted;    /* the caller is known and may call the method */
+    bool given_up;    /* cancelled for reading nothing */
     int code;
     struct err err;
     char reason[48];
@@ -70,6 +75,9 @@ struct rpc_server {
     pthread_mutex_t lock; /* head and tail */
     struct tag *head, *tail;
     bool drained, stopping;
+    struct rpc_call *calls; /* open ones */
+    int n_calls;
+    size_t unsent; /* bytes of answers of all calls */
     struct rpc_config config;
     void (*done)(void *ctx);
     void *done_ctx;
@@ -140,9 +148,15 @@ static bool ask_for_call(struct rpc_server *s, const struct door *door) {
     return false;
 }
 
+static void count_unsent(struct rpc_call *c, size_t more, size_t less) {
+    c->unsent += more - less;
+    c->server->unsent += more - less;
+}
+
 static void free_answers(struct rpc_call *c) {
     while (c->first) {
         struct answer *next = c->first->next;
+        count_unsent(c, 0, c->first->len);
         grpc_byte_buffer_destroy(c->first->buffer);
         free(c->first);
         c->first = next;
@@ -165,12 +179,33 @@ static void end_call(struct rpc_call *c) {
         c->server->config.observe(c->server->config.ctx, c->method->path, code, seconds);
 }
 
+static void list_call(struct rpc_call *c) {
+    struct rpc_server *s = c->server;
+    c->next = s->calls;
+    if (c->next)
+        c->next->previous = c;
+    s->calls = c;
+    s->n_calls++;
+}
+
+static void unlist_call(struct rpc_call *c) {
+    struct rpc_server *s = c->server;
+    if (!c->previous && s->calls != c)
+        return; /* it was never matched */
+    *(c->previous ? &c->previous->next : &s->calls) = c->next;
+    if (c->next)
+        c->next->previous = c->previous;
+    s->n_calls--;
+}
+
 /* Free the call once its last operation has come back. */
 static void unref(struct rpc_call *c) {
     if (--c->tags > 0)
         return;
     end_call(c);
+    unlist_call(c);
     free_answers(c);
+    count_unsent(c, 0, c->in_flight);
     if (c->received)
         grpc_byte_buffer_destroy(c->received);
     if (c->call)
@@ -235,6 +270,7 @@ static void pump(struct rpc_call *c) {
     if (!c->first)
         c->last = NULL;
     c->queued--;
+    c->in_flight = a->len;
     grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
     op.data.send_message.send_message = a->buffer;
     c->sending = start(c, &op, 1, TAG_SEND);
@@ -310,14 +346,26 @@ static bool still_admitted(struct rpc_call *c) {
     return false;
 }
 
+/* Whether this call is one too many. Health is answered always. */
+static bool crowded(const struct rpc_call *c, struct err *err) {
+    const struct rpc_server *s = c->server;
+    if (s->n_calls <= s->config.max_calls || str_starts(c->method->path, "/grpc.health."))
+        return false;
+    return err_set(err, ERR_EXHAUSTED, "%d calls are open already (limits.calls); try again later", s->config.max_calls);
+}
+
 static void on_new(struct rpc_call *c, bool ok) {
     struct rpc_server *s = c->server;
     if (!ok) /* the server is shutting down: this request was never matched */
         return;
     if (!s->stopping)
         ask_for_call(s, c->door);
+    struct err err;
+    list_call(c);
     c->start_ns = uv_hrtime();
     c->method = find_method(s, c->details.method);
+    if (c->method && s->config.begun)
+        s->config.begun(s->config.ctx, c->method->path);
     grpc_op closed = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER}, initial = {.op = GRPC_OP_SEND_INITIAL_METADATA};
     closed.data.recv_close_on_server.cancelled = &c->cancelled;
     if (!start(c, &closed, 1, TAG_CLOSED) || !start(c, &initial, 1, TAG_SEND))
@@ -327,13 +375,15 @@ static void on_new(struct rpc_call *c, bool ok) {
         return;
     if (!c->method) {
         char *path = grpc_slice_to_c_string(c->details.method);
-        struct err err;
         err_set(&err, ERR_UNSUPPORTED, "%s is unsupported yet", path);
         gpr_free(path);
         rpc_finish(c, err.code, &err);
         return;
     }
-    receive(c);
+    if (crowded(c, &err))
+        rpc_refuse(c, err.code, &err, "OVERLOADED", RETRY_MS);
+    else
+        receive(c);
 }
 
 static void enter(const struct rpc_call *c, const struct auth_caller *caller) {
@@ -375,10 +425,13 @@ static void on_message(struct rpc_call *c, bool ok) {
 
 static void on_sent(struct rpc_call *c, bool ok) {
     c->sending = false;
+    count_unsent(c, 0, c->in_flight);
+    c->in_flight = 0;
+    c->progress_ms = uv_now(c->server->loop);
     if (!ok)
         return;
     pump(c);
-    if (c->full && c->queued <= RPC_SEND_MAX / 2 && !c->finishing && !c->ended) {
+    if (c->full && c->queued <= RPC_SEND_MAX / 2 && c->unsent <= RPC_SEND_BYTES / 2 && !c->finishing && !c->ended) {
         c->full = false;
         if (c->method->writable)
             c->method->writable(c);
@@ -507,6 +560,16 @@ void rpc_server_free(struct rpc_server *s) {
 }
 
 int rpc_server_port(const struct rpc_server *s) { return doors_port(s->doors); }
+size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
+
+void rpc_server_tick(struct rpc_server *s) {
+    uint64_t now = uv_now(s->loop);
+    for (struct rpc_call *c = s->calls; c; c = c->next)
+        if (c->finishing && !c->given_up && now - c->progress_ms > RPC_GRACE_MS) {
+            c->given_up = true;
+            grpc_call_cancel(c->call, NULL);
+        }
+}
 
 /* ---- what services use ---- */
 
@@ -518,9 +581,28 @@ const struct auth_caller *rpc_caller(const struct rpc_call *c) { return &c->call
 void *rpc_state(const struct rpc_call *c) { return c->state; }
 void rpc_set_state(struct rpc_call *c, void *state) { c->state = state; }
 
+/* Answers wait that go beyond the budget: the call that holds most ends, until the others fit. */
+static void relieve(struct rpc_server *s) {
+    while (s->unsent > s->config.max_unsent_bytes) {
+        struct rpc_call *most = NULL;
+        struct err err;
+        for (struct rpc_call *c = s->calls; c; c = c->next)
+            if (!c->finishing && !c->ended && c->first && (!most || c->unsent > most->unsent))
+                most = c;
+        if (!most)
+            return;
+        err_set(
+            &err, ERR_EXHAUSTED,
+            "clients have left %zu bytes of answers unread, more than limits.unread allows, and this call most, %zu; read faster",
+            s->unsent, most->unsent);
+        free_answers(most);
+        rpc_refuse(most, err.code, &err, "CLIENT_TOO_SLOW", 0);
+    }
+}
+
 bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     if (!still_admitted(c))
-        return true;
+        return false;
     struct answer *a = calloc(1, sizeof *a);
     if (!a)
         return false;
@@ -532,10 +614,13 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     else
         c->first = a;
     c->last = a;
+    a->len = len;
     c->queued++;
+    count_unsent(c, len, 0);
     pump(c);
-    c->full = c->queued >= RPC_SEND_MAX;
-    return !c->full;
+    c->full = c->queued >= RPC_SEND_MAX || c->unsent >= RPC_SEND_BYTES;
+    relieve(c->server);
+    return !c->full && !c->finishing;
 }
 
 void rpc_finish(struct rpc_call *c, int code, const struct err *err) { rpc_refuse(c, code, err, NULL, 0); }
@@ -551,6 +636,7 @@ void rpc_refuse(struct rpc_call *c, int code, const struct err *err, const char 
     for (char *p = c->reason; *p; p++)
         *p = (char)toupper((unsigned char)*p);
     c->retry_after_ms = retry_after_ms;
+    c->progress_ms = uv_now(c->server->loop);
     pump(c);
 }
 

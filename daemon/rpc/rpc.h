@@ -1,7 +1,8 @@
 /* rpc: gRPC calls on the libuv loop; with doors.c and tls.c, the only files of the daemon that know grpc.
  * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
  * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
- * Bounded: message sizes per method, RPC_SEND_MAX queued answers per call (a producer is told when there is room again). */
+ * Bounded: the calls that are open; message sizes per method; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
+ * not read (the producer is told when there is room again), and max_unsent_bytes over all calls. */
 #ifndef BRR_DAEMON_RPC_RPC_H
 #define BRR_DAEMON_RPC_RPC_H
 #include <stdbool.h>
@@ -17,7 +18,9 @@ struct rpc_server;
 struct rpc_call;
 typedef struct uv_loop_s uv_loop_t;
 
-enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64 };
+enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64, RPC_SEND_BYTES = 4 * 1024 * 1024 };
+/* A call that has ended for the daemon is cancelled when its client has read nothing for so long. */
+enum { RPC_GRACE_MS = 30 * 1000 };
 
 /* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
 struct rpc_method {
@@ -40,10 +43,13 @@ struct rpc_config {
     struct auth *auth;         /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
-    void *ctx; /* rpc_context() of every call */
+    int max_calls;           /* open at a time; further ones are refused as OVERLOADED, but for grpc.health */
+    size_t max_unsent_bytes; /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
+    void *ctx;               /* rpc_context() of every call */
     /* A handler works for this caller until it is told NULL; may be NULL. */
     void (*enter)(void *ctx, const struct auth_caller *caller);
-    /* A call ended with this status (a word of err_name), for logs and metrics; may be NULL. */
+    void (*begun)(void *ctx, const char *path); /* a call of a known method has begun; may be NULL */
+    /* It ended with this status (a word of err_name), for logs and metrics; may be NULL. */
     void (*observe)(void *ctx, const char *path, int code, double seconds);
 };
 
@@ -51,8 +57,11 @@ struct rpc_config {
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err);
 /* Refuse new calls, cancel the open ones, and call done on the loop when everything has ended. */
 void rpc_server_stop(struct rpc_server *server, void (*done)(void *ctx), void *ctx);
-void rpc_server_free(struct rpc_server *server);      /* after done */
-int rpc_server_port(const struct rpc_server *server); /* TCP port bound, 0 = none */
+void rpc_server_free(struct rpc_server *server); /* after done */
+/* Once a second: calls whose clients do not read their end are cancelled. */
+void rpc_server_tick(struct rpc_server *server);
+size_t rpc_server_unsent(const struct rpc_server *server); /* bytes of answers that clients have not read */
+int rpc_server_port(const struct rpc_server *server);      /* TCP port bound, 0 = none */
 
 void *rpc_context(const struct rpc_call *call);
 struct arena *rpc_arena(struct rpc_call *call);
@@ -60,7 +69,7 @@ struct arena *rpc_arena(struct rpc_call *call);
 const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);
 void rpc_set_state(struct rpc_call *call, void *state);
-/* Queue one answer. False when the queue is full afterwards: stop until `writable`. Ignored after the end. */
+/* Queue one answer. False when the queue is full afterwards: stop until `writable`. After the end it is dropped, and false. */
 bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 /* End the call: 0, or an error whose text and code travel to the client. Queued answers leave first. */
 void rpc_finish(struct rpc_call *call, int code, const struct err *err);

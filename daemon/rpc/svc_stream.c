@@ -13,6 +13,8 @@
 
 enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
 
+static const double MIN_ALARM_HOP_S = 0.25; /* each hop costs a whole window */
+
 struct stream_call {
     struct rpc_call *call;
     struct session *session;       /* NULL before Open and after the end */
@@ -34,7 +36,11 @@ static void refuse(struct stream_call *c, const struct err *err, const char *rea
     rpc_refuse(c->call, err->code, err, reason, retry_ms);
 }
 
-static void reply(struct stream_call *c, Brr__V1__ServerMessage *m) { c->full = !convert_send(c->call, &m->base); }
+static void reply(struct stream_call *c, Brr__V1__ServerMessage *m) {
+    c->full = !convert_send(c->call, &m->base);
+    if (c->session)
+        session_stall(c->session, c->full);
+}
 
 static void send_ack(uv_timer_t *timer) {
     struct stream_call *c = timer->data;
@@ -130,6 +136,7 @@ static void on_result(void *owner, const struct live_report *r) {
     result.result_seq = c->result_seq++;
     result.first_sample = r->first;
     result.samples = (int32_t)r->samples;
+    result.gap = r->gap;
     result.probabilities.data = (uint8_t *)r->p;
     result.probabilities.len = r->p ? (size_t)r->samples * sizeof *r->p : 0;
     result.events = list;
@@ -227,6 +234,10 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
         return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
     if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)
         return err_set(err, ERR_INVALID, "Open.format is %d; expected F32_UV or I16", (int)in->format);
+    if (in->alarm_hop_s > 0 && in->alarm_hop_s < MIN_ALARM_HOP_S)
+        return err_set(err, ERR_INVALID,
+                       "Open.alarm_hop_s is %g; expected at least %g s, 0 for the default, or below 0 for no alarms",
+                       in->alarm_hop_s, MIN_ALARM_HOP_S);
     if (in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 && !(in->scale_uv > 0 && in->scale_uv < 1e6))
         return err_set(err, ERR_INVALID, "Open.scale_uv is %g; I16 needs the microvolt of one unit", in->scale_uv);
     return 0;
@@ -379,6 +390,8 @@ static void writable(struct rpc_call *call) {
     if (!c)
         return;
     c->full = false;
+    if (c->session)
+        session_stall(c->session, false);
     steer(c);
 }
 

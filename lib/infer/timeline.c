@@ -93,15 +93,23 @@ static int emit_until(struct timeline *t, int64_t end, struct err *err) {
     return rc ? rc : t->status;
 }
 
-static int start_segment(struct timeline *t, int64_t first, struct err *err) {
+/* [emitted, end) lies between two segments. */
+static int give_gap(struct timeline *t, int64_t end, struct err *err) {
     int rc = 0;
+    if (t->sink.gap)
+        return end > t->emitted ? t->sink.gap(t->sink.ctx, t->emitted, end - t->emitted, err) : 0;
     for (int64_t i = 0; i < 2 * t->window; i++)
         t->scratch[i] = NAN;
-    for (int64_t at = t->emitted; !rc && at < first;) {
-        int64_t n = first - at < 2 * t->window ? first - at : 2 * t->window;
+    for (int64_t at = t->emitted; !rc && at < end;) {
+        int64_t n = end - at < 2 * t->window ? end - at : 2 * t->window;
         rc = give_out(t, at, t->scratch, n, err);
         at += n;
     }
+    return rc;
+}
+
+static int start_segment(struct timeline *t, int64_t first, struct err *err) {
+    int rc = give_gap(t, first, err);
     t->emitted = t->segment_out = first;
     return rc ? rc : events_break(t->events, first, err);
 }

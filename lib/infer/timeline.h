@@ -29,9 +29,11 @@ enum alarm_kind { ALARM_OFF, ALARM_ON };
 struct timeline_sink {
     void *ctx;
     int (*probabilities)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* final, in order; NaN in gaps */
-    int (*event)(void *ctx, const struct event *event, struct err *err);                        /* final */
-    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);    /* the moment the rule holds */
-    int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err);   /* alarm trace */
+    /* Samples [first, first + n) between two segments have no values; NULL: they go to probabilities, as NaN. */
+    int (*gap)(void *ctx, int64_t first, int64_t n, struct err *err);
+    int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final */
+    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);  /* the moment the rule holds */
+    int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
 };
 
 int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,

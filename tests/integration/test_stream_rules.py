@@ -39,7 +39,8 @@ class Wire:
         for m in self.stub.Run(iter(messages_)):
             if m.HasField("result"):
                 assert m.result.first_sample == sum(map(len, p)), "results come in order and without holes"
-                p.append(numpy.frombuffer(m.result.probabilities, dtype=numpy.float32))
+                p.append(numpy.full(m.result.samples, numpy.nan, numpy.float32) if m.result.gap else
+                         numpy.frombuffer(m.result.probabilities, dtype=numpy.float32))
                 events += [(e.first_sample, e.end_sample, e.confidence) for e in m.result.events]
             elif m.HasField("summary"):
                 summary = m.summary

@@ -206,7 +206,8 @@ static void clear(struct result *r) {
 }
 
 static struct timeline_sink sink_of(struct result *r) {
-    return (struct timeline_sink){r, on_probabilities, on_event, on_alarm, on_provisional};
+    return (struct timeline_sink){
+        .ctx = r, .probabilities = on_probabilities, .event = on_event, .alarm = on_alarm, .provisional = on_provisional};
 }
 
 /* Run waiting windows, up to `batch` taken before the first is completed. Returns how many ran. */

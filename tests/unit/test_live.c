@@ -1,0 +1,450 @@
+#include "daemon/live/live.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "infer/timeline.h"
+#include "unit/cmocka_all.h"
+#include "unit/eeg_fixture.h"
+
+/* Streams of three channels at 256 Hz under a small model, on the CPU. */
+enum { CHANNELS = 3, RATE = FRONTEND_RATE_HZ, WINDOW = 512, HOP = 128, SECONDS = 20, SAMPLES = SECONDS * RATE, BOX = 4096 };
+
+static const char *const labels[] = {"Fp1", "F3", "C3"};
+
+struct bench {
+    char folder[256], path[512];
+    struct device *device;
+    struct stream *queue;
+    struct mailbox *reports;
+    struct live *live;
+    float x[CHANNELS * SAMPLES]; /* channel-major */
+};
+
+static int make_model(struct bench *b) {
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70}, 1.5};
+    struct modelfile file = {.hop = HOP, .prior = 0.0625};
+    struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
+    struct seizure_net *net = NULL;
+    char sha[65];
+    if (seizure_preset("tiny", CHANNELS, &file.model, NULL))
+        return -1;
+    file.model.window = WINDOW;
+    memcpy(file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof file.model.encoder_channels);
+    file.model.mamba_layers = 1;
+    file.model.headdim = 8;
+    events_config_default(&file.events);
+    int rc = modelfile_set_frontend(&file, &frontend, NULL);
+    rc = rc ? rc : seizure_new(b->device, &file.model, &options, &net, NULL);
+    rc = rc ? rc : seizure_init(net, b->queue, 11, 0.3, NULL);
+    rc = rc ? rc : modelfile_save(b->path, &file, net, NULL, b->queue, sha, NULL);
+    seizure_free(net);
+    return rc;
+}
+
+static int set_up(void **state) {
+    struct bench *b = calloc(1, sizeof *b);
+    *state = b;
+    fixture_folder(b->folder, sizeof b->folder);
+    snprintf(b->path, sizeof b->path, "%s/model.safetensors", b->folder);
+    for (int c = 0; c < CHANNELS; c++)
+        for (int64_t i = 0; i < SAMPLES; i++)
+            b->x[c * SAMPLES + i] = (float)fixture_sample(c, i, RATE);
+    if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) || make_model(b))
+        return -1;
+    b->reports = mailbox_new(BOX, NULL, NULL);
+    b->live = live_new(b->device, b->reports, NULL);
+    return b->live ? 0 : -1;
+}
+
+static struct live_report *next(struct bench *b) { return (struct live_report *)mailbox_take(b->reports); }
+
+static int tear_down(void **state) {
+    struct bench *b = *state;
+    live_free(b->live);
+    for (struct live_report *r; (r = next(b));)
+        live_report_free(r);
+    mailbox_free(b->reports);
+    stream_close(b->queue);
+    device_close(b->device);
+    fixture_remove(b->folder);
+    free(b);
+    return 0;
+}
+
+/* ---- one stream as its owner sees it ---- */
+
+struct heard {
+    struct live_stream *stream;
+    int64_t at, windows, consumed, alarm_hop, bytes;
+    float p[SAMPLES]; /* the first of them, gaps left out */
+    int results, gaps, provisional, opened, summaries, failures, closed;
+    int64_t gap_samples, gap_first;
+    struct err err;
+};
+
+static void hear_result(struct heard *h, const struct live_report *r) {
+    assert_int_equal(r->first, h->at);
+    h->at += r->samples;
+    h->results += !r->gap;
+    h->gaps += r->gap;
+    if (r->gap) {
+        h->gap_first = r->first;
+        h->gap_samples += r->samples;
+        assert_null(r->p);
+    } else if (r->p && r->first - h->gap_samples + r->samples <= SAMPLES) {
+        memcpy(h->p + r->first - h->gap_samples, r->p, (size_t)r->samples * sizeof *r->p);
+    }
+}
+
+/* Take what was reported to the streams of `who`. */
+static void listen(struct bench *b, struct heard *const *who, int n) {
+    for (struct live_report *r; (r = next(b)); live_report_free(r)) {
+        int i = 0;
+        while (i < n && who[i]->stream != r->stream)
+            i++;
+        if (i == n)
+            continue; /* of a model */
+        struct heard *h = who[i];
+        assert_false(h->closed);
+        h->bytes += r->bytes;
+        switch ((enum live_report_kind)r->message.kind) {
+        case LIVE_OPENED:
+            h->opened++;
+            h->alarm_hop = r->opened->alarm_hop;
+            break;
+        case LIVE_CONSUMED:
+            h->consumed += r->samples;
+            break;
+        case LIVE_RESULT:
+            hear_result(h, r);
+            break;
+        case LIVE_PROVISIONAL:
+            h->provisional++;
+            break;
+        case LIVE_SUMMARY:
+            h->summaries++;
+            h->windows = r->windows;
+            assert_int_equal(r->samples, h->at);
+            break;
+        case LIVE_FAILED:
+            h->failures++;
+            h->err = r->err;
+            break;
+        case LIVE_CLOSED:
+            h->closed++;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static void order(struct bench *b, enum live_order_kind kind, struct live_stream *stream) {
+    live_order(b->live, live_order_new(kind, stream));
+}
+
+static void open_stream(struct bench *b, struct heard *h, const struct live_open *changes) {
+    struct live_open open = {.checkpoint = b->path,
+                             .model = "m",
+                             .labels = labels,
+                             .n_labels = CHANNELS,
+                             .rate_hz = RATE,
+                             .format = LIVE_F32_UV,
+                             .alarm_hop_s = -1,
+                             .want_probabilities = true};
+    if (changes) {
+        open.checkpoint = changes->checkpoint ? changes->checkpoint : open.checkpoint;
+        open.realtime = changes->realtime;
+        open.format = changes->format;
+        open.scale_uv = changes->scale_uv;
+        open.alarm_hop_s = changes->alarm_hop_s;
+    }
+    *h = (struct heard){.stream = live_stream_new(&open, h)};
+    assert_non_null(h->stream);
+    order(b, LIVE_OPEN, h->stream);
+}
+
+/* Samples [first, end) of the signal; skip of them are known already. */
+static struct live_order *chunk(const struct bench *b, struct live_stream *stream, int64_t first, int64_t end, int64_t skip) {
+    struct live_order *o = live_order_new(LIVE_CHUNK, stream);
+    int64_t n = end - first;
+    o->data_bytes = n * CHANNELS * (int64_t)sizeof(float);
+    o->data = malloc((size_t)o->data_bytes);
+    for (int c = 0; c < CHANNELS; c++)
+        memcpy(o->data + c * n * 4, b->x + c * SAMPLES + first, (size_t)n * sizeof(float));
+    o->samples = n;
+    o->skip = skip;
+    return o;
+}
+
+static void gap(struct bench *b, struct live_stream *stream, int64_t missing) {
+    struct live_order *o = live_order_new(LIVE_GAP, stream);
+    o->samples = missing;
+    live_order(b->live, o);
+}
+
+static void run(struct bench *b) {
+    while (live_step(b->live) != LIVE_IDLE)
+        ;
+}
+
+static void close_stream(struct bench *b, struct heard *h) {
+    order(b, LIVE_CLOSE, h->stream);
+    listen(b, &h, 1);
+    assert_int_equal(h->closed, 1);
+    live_stream_free(h->stream);
+}
+
+/* The whole signal in one chunk, to the summary. */
+static void whole(struct bench *b, struct heard *h) {
+    open_stream(b, h, NULL);
+    live_order(b->live, chunk(b, h->stream, 0, SAMPLES, 0));
+    order(b, LIVE_FINISH, h->stream);
+    run(b);
+    listen(b, &h, 1);
+    assert_int_equal(h->summaries, 1);
+    assert_int_equal(h->at, SAMPLES);
+}
+
+/* ---- what a stream gives ---- */
+
+static void chunks_of_any_size_and_overlaps_give_the_same_trace(void **state) {
+    struct bench *b = *state;
+    struct heard one, other, *o = &other;
+    whole(b, &one);
+    open_stream(b, &other, NULL);
+    int64_t at = 0;
+    for (int64_t n = 1; at < SAMPLES; n = n * 3 + 1) {
+        int64_t end = at + n < SAMPLES ? at + n : SAMPLES, back = at < 7 ? at : 7;
+        live_order(b->live, chunk(b, other.stream, at - back, end, back));
+        run(b);
+        at = end;
+    }
+    order(b, LIVE_FINISH, other.stream);
+    run(b);
+    listen(b, &o, 1);
+    assert_int_equal(other.opened, 1);
+    assert_int_equal(other.consumed, SAMPLES);
+    assert_int_equal(other.at, SAMPLES);
+    assert_int_equal(other.windows, one.windows);
+    assert_memory_equal(one.p, other.p, SAMPLES * sizeof(float));
+    close_stream(b, &one);
+    close_stream(b, &other);
+}
+
+static void integers_times_their_scale_are_the_same_samples(void **state) {
+    struct bench *b = *state;
+    struct heard one, other, *o = &other;
+    whole(b, &one);
+    open_stream(b, &other, &(struct live_open){.format = LIVE_I16, .scale_uv = 1, .alarm_hop_s = -1});
+    struct live_order *c = live_order_new(LIVE_CHUNK, other.stream);
+    c->data = malloc(CHANNELS * SAMPLES * 2);
+    for (int64_t i = 0; i < CHANNELS * SAMPLES; i++) {
+        int16_t v = (int16_t)b->x[i]; /* the signal is of whole microvolts */
+        c->data[2 * i] = (uint8_t)(v & 0xff);
+        c->data[2 * i + 1] = (uint8_t)((uint16_t)v >> 8);
+    }
+    c->samples = SAMPLES;
+    live_order(b->live, c);
+    order(b, LIVE_FINISH, other.stream);
+    run(b);
+    listen(b, &o, 1);
+    assert_memory_equal(one.p, other.p, SAMPLES * sizeof(float));
+    close_stream(b, &one);
+    close_stream(b, &other);
+}
+
+static void a_gap_of_a_day_is_one_report_without_samples(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    const int64_t day = INT64_C(24) * 3600 * RATE;
+    open_stream(b, &h, NULL);
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES / 2, 0));
+    gap(b, h.stream, day);
+    live_order(b->live, chunk(b, h.stream, SAMPLES / 2, SAMPLES, 0));
+    order(b, LIVE_FINISH, h.stream);
+    run(b);
+    listen(b, &one, 1);
+    assert_int_equal(h.gaps, 1);
+    assert_int_equal(h.gap_first, SAMPLES / 2);
+    assert_int_equal(h.gap_samples, day);
+    assert_int_equal(h.at, SAMPLES + day);
+    assert_int_equal(h.summaries, 1);
+    assert_true(h.bytes < LIVE_CREDIT_BYTES); /* a day of values would be 88 MB */
+    close_stream(b, &h);
+}
+
+static void alarms_are_decided_as_often_as_asked(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    open_stream(b, &h, &(struct live_open){.alarm_hop_s = 0.25});
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    run(b);
+    listen(b, &one, 1);
+    assert_int_equal(h.alarm_hop, RATE / 4);
+    assert_int_equal(h.provisional, 4 * SECONDS);
+    close_stream(b, &h);
+    open_stream(b, &h, &(struct live_open){.alarm_hop_s = 0.3}); /* divides no hop */
+    listen(b, &one, 1);
+    assert_int_equal(h.failures, 1);
+    close_stream(b, &h);
+}
+
+/* ---- credit ---- */
+
+static void a_stream_whose_reports_are_not_released_stops_and_goes_on(void **state) {
+    struct bench *b = *state;
+    struct heard one, other, *o = &other;
+    whole(b, &one);
+    open_stream(b, &other, NULL);
+    live_order(b->live, chunk(b, other.stream, 0, SAMPLES, 0));
+    order(b, LIVE_FINISH, other.stream);
+    assert_false(live_stream_release(other.stream, -LIVE_CREDIT_BYTES)); /* its owner holds so much */
+    assert_false(live_waiting(b->live));                                 /* the worker may sleep */
+    assert_int_equal(live_step(b->live), LIVE_IDLE);
+    listen(b, &o, 1);
+    assert_int_equal(other.results, 0);
+    assert_true(live_stream_release(other.stream, LIVE_CREDIT_BYTES)); /* a WAKE is due */
+    order(b, LIVE_WAKE, other.stream);
+    assert_true(live_waiting(b->live));
+    run(b);
+    listen(b, &o, 1);
+    assert_int_equal(other.summaries, 1);
+    assert_memory_equal(one.p, other.p, SAMPLES * sizeof(float));
+    assert_true(other.bytes >= SAMPLES * (int64_t)sizeof(float));
+    assert_false(live_stream_release(other.stream, other.bytes)); /* it had credit all the time */
+    close_stream(b, &one);
+    close_stream(b, &other);
+}
+
+static void unreleased_reports_are_bounded_by_the_credit_and_one_batch(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    open_stream(b, &h, NULL);
+    for (int round = 0; round < 30; round++) { /* ten minutes: 614,400 bytes of trace */
+        live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+        run(b);
+    }
+    listen(b, &one, 1);
+    assert_true(h.bytes >= LIVE_CREDIT_BYTES);
+    assert_true(h.bytes <=
+                LIVE_CREDIT_BYTES + (int64_t)(LIVE_MAX_BATCH * (2 * WINDOW * sizeof(float) + sizeof(struct live_report))));
+    close_stream(b, &h);
+}
+
+/* ---- turns ---- */
+
+static void live_streams_run_before_replays_and_all_get_turns(void **state) {
+    struct bench *b = *state;
+    struct heard replay, one, two, *all[] = {&replay, &one, &two};
+    open_stream(b, &replay, &(struct live_open){.alarm_hop_s = -1});
+    open_stream(b, &one, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    open_stream(b, &two, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    for (int i = 0; i < 3; i++)
+        live_order(b->live, chunk(b, all[i]->stream, 0, SAMPLES, 0));
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+    listen(b, all, 3);
+    assert_int_equal(replay.results, 0);
+    assert_true(one.at > 0 && two.at > 0); /* the second batch was the other stream's */
+    enum live_step ran = LIVE_RAN_REALTIME;
+    while (ran == LIVE_RAN_REALTIME)
+        ran = live_step(b->live);
+    assert_int_equal(ran, LIVE_RAN_REPLAY);
+    run(b);
+    listen(b, all, 3);
+    assert_true(replay.at == one.at && one.at == two.at);
+    for (int i = 0; i < 3; i++)
+        close_stream(b, all[i]);
+}
+
+/* ---- the end ---- */
+
+static void a_failure_is_reported_once_and_then_only_closed(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    b->x[100] = NAN;
+    open_stream(b, &h, NULL);
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    live_order(b->live, chunk(b, h.stream, 0, 100, 0));
+    run(b);
+    live_order(b->live, chunk(b, h.stream, 0, 100, 0));
+    order(b, LIVE_FINISH, h.stream);
+    run(b);
+    listen(b, &one, 1);
+    assert_int_equal(h.failures, 1);
+    assert_int_equal(h.err.code, ERR_INVALID);
+    assert_int_equal(h.results + h.summaries, 0);
+    assert_false(live_waiting(b->live));
+    close_stream(b, &h);
+}
+
+static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
+    struct bench *b = *state;
+    struct heard lost, one, *l = &lost;
+    open_stream(b, &lost, &(struct live_open){.checkpoint = "/nonexistent/model"});
+    listen(b, &l, 1);
+    assert_int_equal(lost.failures, 1);
+    assert_int_equal(lost.err.code, ERR_NOT_FOUND);
+    whole(b, &one);
+    close_stream(b, &lost);
+    close_stream(b, &one);
+}
+
+static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    open_stream(b, &h, NULL);
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    assert_int_equal(live_step(b->live), LIVE_RAN_REPLAY); /* windows wait in its timeline now */
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    listen(b, &one, 1);
+    int results = h.results;
+    live_stream_abandon(h.stream);
+    assert_false(live_waiting(b->live));
+    run(b);
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    order(b, LIVE_CLOSE, h.stream);
+    listen(b, &one, 1);
+    assert_int_equal(h.results, results);
+    assert_int_equal(h.closed, 1);
+    live_stream_free(h.stream);
+}
+
+static void a_loaded_model_is_told_of_and_let_go(void **state) {
+    struct bench *b = *state;
+    static const enum live_order_kind kinds[] = {LIVE_LOAD, LIVE_UNLOAD};
+    for (int i = 0; i < 2; i++) {
+        struct live_order *o = live_order_new(kinds[i], NULL);
+        str_copy(o->checkpoint, sizeof o->checkpoint, b->path);
+        str_copy(o->model, sizeof o->model, "ward");
+        live_order(b->live, o);
+        struct live_report *r = next(b);
+        assert_non_null(r);
+        assert_int_equal(r->message.kind, i ? LIVE_UNLOADED : LIVE_LOADED);
+        assert_string_equal(r->model, "ward");
+        assert_int_equal(r->err.code, 0);
+        if (!i)
+            assert_int_equal(r->opened->info.file.hop, HOP);
+        live_report_free(r);
+    }
+}
+
+int main(void) {
+#define LIVE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
+        LIVE_TEST(integers_times_their_scale_are_the_same_samples),
+        LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
+        LIVE_TEST(alarms_are_decided_as_often_as_asked),
+        LIVE_TEST(a_stream_whose_reports_are_not_released_stops_and_goes_on),
+        LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
+        LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
+        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
+        LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
+        LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
+        LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

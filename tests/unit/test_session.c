@@ -1,0 +1,422 @@
+#include "daemon/live/session.h"
+
+#include <time.h>
+
+#include "unit/cmocka_all.h"
+
+/* The device worker's side: orders are kept, or not taken at all. */
+enum { MAX_ORDERS = 256 };
+struct worker_side {
+    struct live_order *orders[MAX_ORDERS];
+    int n, refuse; /* refuse: how many orders are not taken from now on */
+};
+
+static bool take(void *ctx, struct live_order *o) {
+    struct worker_side *w = ctx;
+    if (w->refuse > 0 || w->n == MAX_ORDERS) {
+        w->refuse--;
+        return false;
+    }
+    w->orders[w->n++] = o;
+    return true;
+}
+
+/* The owner's side: what the session told it. */
+struct owner_side {
+    int opened, results, provisional, alarms, progress, summaries, failures;
+    struct err err;
+    char reason[32];
+    struct session *close_in_failed; /* closed by the callback itself */
+};
+
+static void on_opened(void *owner, const struct live_opened *o) { (void)o, ((struct owner_side *)owner)->opened++; }
+static void on_result(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->results++; }
+static void on_provisional(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->provisional++; }
+static void on_alarm(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->alarms++; }
+static void on_progress(void *owner) { ((struct owner_side *)owner)->progress++; }
+static void on_summary(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->summaries++; }
+static void on_failed(void *owner, const struct err *err, const char *reason) {
+    struct owner_side *o = owner;
+    o->failures++;
+    o->err = *err;
+    str_copy(o->reason, sizeof o->reason, reason ? reason : "");
+    if (o->close_in_failed)
+        session_close(o->close_in_failed, "failed");
+}
+static const struct session_sink sink = {on_opened, on_result, on_provisional, on_alarm, on_progress, on_summary, on_failed};
+
+static const struct metric_family families[] = {
+    {"brrd_stream_sessions", METRIC_GAUGE, "Open.", "", NULL, 0},
+    {"brrd_stream_sessions_opened_total", METRIC_COUNTER, "Opened.", "model", NULL, 0},
+    {"brrd_stream_sessions_closed_total", METRIC_COUNTER, "Closed.", "model,reason", NULL, 0},
+    {"brrd_stream_samples_lost_total", METRIC_COUNTER, "Lost.", "model,cause", NULL, 0},
+    {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
+    {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
+};
+
+struct bench {
+    struct worker_side worker;
+    struct owner_side owner;
+    struct metrics *metrics;
+    struct sessions *all;
+};
+
+static const char *const labels[] = {"C3", "C4"};
+enum { CHANNELS = 2, RATE = 100, WIDTH = 4 };
+
+static int set_up_with(void **state, int64_t idle_ms) {
+    struct bench *b = calloc(1, sizeof *b);
+    b->metrics = metrics_new(families, sizeof families / sizeof *families, 16);
+    const struct sessions_config config = {.post = take,
+                                           .post_ctx = &b->worker,
+                                           .metrics = b->metrics,
+                                           .max_sessions = 2,
+                                           .idle_ms = idle_ms,
+                                           .max_waiting_bytes = 16384};
+    b->all = sessions_new(&config);
+    *state = b;
+    return b->metrics && b->all ? 0 : -1;
+}
+
+static int set_up(void **state) { return set_up_with(state, 3600 * 1000); }
+static int set_up_impatient(void **state) { return set_up_with(state, 1); }
+
+static int tear_down(void **state) {
+    struct bench *b = *state;
+    for (int i = 0; i < b->worker.n; i++)
+        live_order_free(b->worker.orders[i]);
+    sessions_free(b->all);
+    metrics_free(b->metrics);
+    free(b);
+    return 0;
+}
+
+static const struct live_open open = {
+    .checkpoint = "/m", .model = "ward", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE, .format = LIVE_F32_UV};
+
+static struct live_report report(struct live_stream *stream, enum live_report_kind kind) {
+    return (struct live_report){.message = {.kind = (int)kind}, .stream = stream};
+}
+
+static const struct live_order *last(const struct bench *b) { return b->worker.n ? b->worker.orders[b->worker.n - 1] : NULL; }
+
+static int count_orders(const struct bench *b, enum live_order_kind kind) {
+    int n = 0;
+    for (int i = 0; i < b->worker.n; i++)
+        n += b->worker.orders[i]->message.kind == (int)kind;
+    return n;
+}
+
+/* A session that the worker has opened, and the stream by which the worker knows it. */
+static struct session *open_one(struct bench *b, struct live_stream **ret_stream) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), 0);
+    assert_int_equal(last(b)->message.kind, LIVE_OPEN);
+    *ret_stream = last(b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    return s;
+}
+
+static int push(struct session *s, int64_t first, int64_t samples) {
+    size_t len = (size_t)(samples * CHANNELS * WIDTH);
+    uint8_t *data = calloc(1, len + 1);
+    struct err err = {0};
+    int rc = session_chunk(s, first, samples, data, len, &err);
+    free(data);
+    return rc;
+}
+
+static void consume(struct bench *b, struct live_stream *stream, int64_t samples, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_CONSUMED);
+    r.samples = samples;
+    r.data_bytes = bytes;
+    sessions_report(b->all, &r);
+}
+
+static void closed(struct bench *b, struct live_stream *stream) {
+    struct live_report r = report(stream, LIVE_CLOSED);
+    sessions_report(b->all, &r);
+}
+
+static double value(const struct bench *b, const char *family, const char *labels_) {
+    return metric_value(metrics_series(b->metrics, family, labels_));
+}
+
+/* Past the idle_ms of the impatient. */
+static void wait_idle(void) { nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL); }
+
+/* ---- the order of samples ---- */
+
+static void samples_go_out_once_and_in_order(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    assert_int_equal(b->owner.opened, 1);
+    assert_int_equal(push(s, 0, 10), 0);
+    assert_int_equal(last(b)->samples, 10);
+    assert_int_equal(last(b)->skip, 0);
+    assert_int_equal(push(s, 4, 10), 0); /* 4 to 9 are known */
+    assert_int_equal(last(b)->samples, 10);
+    assert_int_equal(last(b)->skip, 6);
+    int before = b->worker.n;
+    assert_int_equal(push(s, 0, 14), 0); /* all known: nothing to do */
+    assert_int_equal(b->worker.n, before);
+    struct session_counts counts;
+    session_counts(s, &counts);
+    assert_int_equal(counts.received_through, 14);
+    assert_int_equal(counts.duplicate_samples, 6 + 14);
+    assert_true(value(b, "brrd_stream_duplicate_chunks_total", "ward") == 2);
+}
+
+static void a_hole_is_a_gap_and_is_counted(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    assert_int_equal(push(s, 30, 5), 0);
+    assert_int_equal(b->worker.n, 3); /* OPEN, GAP, CHUNK */
+    assert_int_equal(b->worker.orders[1]->message.kind, LIVE_GAP);
+    assert_int_equal(b->worker.orders[1]->samples, 30);
+    assert_int_equal(session_gap(s, 100, "client", NULL), 0);
+    assert_int_equal(last(b)->samples, 65);
+    assert_int_equal(session_gap(s, 50, "client", NULL), 0); /* known: nothing */
+    struct session_counts counts;
+    session_counts(s, &counts);
+    assert_int_equal(counts.gaps, 2);
+    assert_true(value(b, "brrd_stream_samples_lost_total", "ward\x1fhole") == 30);
+    assert_true(value(b, "brrd_stream_samples_lost_total",
+                      "ward\x1f"
+                      "client") == 65);
+}
+
+static void chunks_and_gaps_beyond_their_limits_are_refused(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    uint8_t data[CHANNELS * WIDTH * 3] = {0};
+    assert_int_equal(session_chunk(s, 0, 3, data, sizeof data - 1, NULL), ERR_INVALID);
+    assert_int_equal(session_chunk(s, 0, 0, data, 0, NULL), ERR_INVALID);
+    assert_int_equal(session_chunk(s, -1, 3, data, sizeof data, NULL), ERR_INVALID);
+    assert_int_equal(session_gap(s, (int64_t)(SESSION_MAX_GAP_S + 1) * RATE, "client", NULL), ERR_RANGE);
+    assert_int_equal(session_max_chunk(s, 4 << 20), SESSION_MAX_CHUNK_S * RATE); /* by time: 4 MiB would be more */
+    assert_int_equal(session_max_chunk(s, 4096 + 256), 512);                     /* by size */
+    assert_int_equal(push(s, 0, SESSION_MAX_CHUNK_S * RATE + 1), ERR_INVALID);
+    assert_int_equal(b->worker.n, 1); /* nothing of these went out */
+    assert_int_equal(push(s, 0, SESSION_MAX_CHUNK_S * RATE), 0);
+}
+
+/* ---- room ---- */
+
+static void a_session_is_read_while_little_of_it_waits(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), 0);
+    assert_false(session_room(s)); /* the model is not loaded yet */
+    stream = last(b)->stream;
+    struct live_report r = report(stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    assert_true(session_room(s));
+    for (int i = 0; i < SESSION_MAX_ORDERS; i++)
+        assert_int_equal(push(s, i, 1), 0);
+    assert_false(session_room(s));
+    consume(b, stream, 1, CHANNELS * WIDTH);
+    assert_true(session_room(s));
+    assert_int_equal(b->owner.progress, 1);
+    struct session_counts counts;
+    session_counts(s, &counts);
+    assert_int_equal(counts.consumed_through, 1);
+}
+
+static void above_the_budget_of_all_each_session_may_have_one_chunk_wait(void **state) {
+    struct bench *b = *state;
+    struct live_stream *one, *two;
+    struct session *a = open_one(b, &one), *c = open_one(b, &two);
+    int64_t bytes = 2048 * CHANNELS * WIDTH; /* the whole budget */
+    assert_int_equal(push(a, 0, 2048), 0);
+    assert_false(session_room(a));
+    assert_true(session_room(c)); /* none of its own wait */
+    assert_int_equal(push(c, 0, 1), 0);
+    assert_false(session_room(c));
+    sessions_tick(b->all);
+    assert_true(value(b, "brrd_stream_buffered_bytes", "") == (double)(bytes + CHANNELS * WIDTH));
+    session_close(a, "client_gone"); /* what waits is dropped by the worker, without a report */
+    closed(b, one);
+    assert_true(session_room(c));
+    sessions_tick(b->all);
+    assert_true(value(b, "brrd_stream_buffered_bytes", "") == CHANNELS * WIDTH);
+    assert_true(value(b, "brrd_stream_samples_lost_total",
+                      "ward\x1f"
+                      "client_gone") == 2048);
+}
+
+static void sessions_beyond_the_limit_are_refused(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = NULL;
+    open_one(b, &stream);
+    open_one(b, &stream);
+    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), ERR_EXHAUSTED);
+    assert_int_equal(sessions_of_model(b->all, "ward"), 2);
+    assert_int_equal(sessions_of_model(b->all, "other"), 0);
+}
+
+/* ---- credit ---- */
+
+/* A result of `bytes`, which the worker has charged to the stream. */
+static void result_of(struct bench *b, struct live_stream *stream, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.bytes = bytes;
+    live_stream_release(stream, -bytes); /* as the worker charges it */
+    sessions_report(b->all, &r);
+}
+
+static void a_stalled_owner_keeps_the_credit_of_its_stream(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    result_of(b, stream, LIVE_CREDIT_BYTES); /* the owner has room: it is released at once */
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1);
+    session_stall(s, true);
+    result_of(b, stream, LIVE_CREDIT_BYTES - 1);
+    result_of(b, stream, 1);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1); /* nothing released: the worker sleeps */
+    session_stall(s, false);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 2);
+    session_stall(s, false); /* nothing more to release */
+    assert_int_equal(count_orders(b, LIVE_WAKE), 2);
+}
+
+static void a_wake_that_found_no_room_is_posted_by_the_tick(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    open_one(b, &stream);
+    b->worker.refuse = 1;
+    result_of(b, stream, LIVE_CREDIT_BYTES);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 0);
+    sessions_tick(b->all);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1);
+    assert_int_equal(b->owner.failures, 0); /* it is not idle yet */
+}
+
+/* ---- the end ---- */
+
+static void a_close_that_found_no_room_is_posted_by_the_tick(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    b->worker.refuse = 1;
+    session_close(s, "done");
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
+    assert_int_equal(sessions_count(b->all), 1);
+    sessions_tick(b->all);
+    sessions_tick(b->all);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0); /* the place is free again */
+}
+
+static void an_idle_session_gives_its_place_back_before_its_owner_closes_it(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1);
+    assert_int_equal(b->owner.err.code, ERR_ABORTED);
+    assert_string_equal(b->owner.reason, "SESSION_EXPIRED");
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1); /* the owner has not read it, and need not */
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0);
+    assert_int_equal(sessions_of_model(b->all, "ward"), 0);
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1); /* it is told once */
+    assert_int_equal(push(s, 0, 1), ERR_PRECONDITION);
+    assert_false(session_finish(s, NULL) == 0);
+    session_close(s, "idle");
+    assert_true(value(b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "idle") == 1);
+}
+
+static void a_session_whose_samples_wait_is_not_idle(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    assert_int_equal(push(s, 0, 1), 0);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0);
+}
+
+static void a_client_that_reads_nothing_loses_its_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    assert_int_equal(push(s, 0, 1), 0);
+    session_stall(s, true);
+    wait_idle();
+    session_stall(s, true); /* still: the time counts from the first */
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1);
+    assert_non_null(strstr(b->owner.err.message, "read no answer"));
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
+}
+
+static void a_failure_is_told_once_and_may_close_the_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    b->owner.close_in_failed = s;
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_INVALID, "a NaN");
+    sessions_report(b->all, &r);
+    sessions_report(b->all, &r); /* from before the worker saw CLOSE */
+    assert_int_equal(b->owner.failures, 1);
+    assert_string_equal(b->owner.err.message, "a NaN");
+    result_of(b, stream, 100);
+    assert_int_equal(b->owner.results, 0);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0);
+}
+
+static void after_finish_only_the_summary_comes(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(last(b)->message.kind, LIVE_FINISH);
+    assert_int_equal(push(s, 0, 1), ERR_PRECONDITION);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0); /* the device may take its time */
+    struct live_report r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    assert_int_equal(b->owner.summaries, 1);
+    session_close(s, "done");
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0);
+}
+
+int main(void) {
+#define SESSION_TEST(f)   cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define IMPATIENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_impatient, tear_down)
+    const struct CMUnitTest tests[] = {
+        SESSION_TEST(samples_go_out_once_and_in_order),
+        SESSION_TEST(a_hole_is_a_gap_and_is_counted),
+        SESSION_TEST(chunks_and_gaps_beyond_their_limits_are_refused),
+        SESSION_TEST(a_session_is_read_while_little_of_it_waits),
+        SESSION_TEST(above_the_budget_of_all_each_session_may_have_one_chunk_wait),
+        SESSION_TEST(sessions_beyond_the_limit_are_refused),
+        SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
+        SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
+        SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),
+        IMPATIENT_TEST(an_idle_session_gives_its_place_back_before_its_owner_closes_it),
+        IMPATIENT_TEST(a_session_whose_samples_wait_is_not_idle),
+        IMPATIENT_TEST(a_client_that_reads_nothing_loses_its_session),
+        SESSION_TEST(a_failure_is_told_once_and_may_close_the_session),
+        IMPATIENT_TEST(after_finish_only_the_summary_comes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
