@@ -17,7 +17,7 @@
 enum { HANDSHAKE_MS = 10 * 1000, IDLE_MS = 10 * 60 * 1000, ALIVE_MS = 60 * 1000, PING_FLOOR_MS = 10 * 1000 };
 enum { MAX_STREAMS = 1024, MAX_METADATA = 16 * 1024 };
 
-/* Whom failed handshakes are reported to: gRPC calls its log function without a context. */
+/* Receives failed handshakes. Global because gRPC calls its log function without a context. */
 static struct auth *_Atomic transport_auth;
 
 struct doors {
