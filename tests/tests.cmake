@@ -86,6 +86,17 @@ foreach(source ${driver_programs})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endforeach()
 
+# build/kinds: brrd and brrctl with one kind of job more, from the same objects. tests/kinds adds its file and its line of the table.
+foreach(program brrd brrctl)
+  get_target_property(sources ${program} SOURCES)
+  add_executable(${program}_kinds ${sources} lib/run/kinds.c tests/kinds/counter.c)
+  target_link_libraries(${program}_kinds PRIVATE $<TARGET_PROPERTY:${program},LINK_LIBRARIES>)
+  target_include_directories(${program}_kinds PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${program}_kinds PRIVATE BRR_KINDS="kinds/kinds.def" $<TARGET_PROPERTY:${program},COMPILE_DEFINITIONS>)
+  set_target_properties(${program}_kinds PROPERTIES OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/kinds)
+endforeach()
+target_sources(brrd_kinds PRIVATE lib/run/works.c)
+
 file(GLOB driver_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/test_*.py ${CMAKE_SOURCE_DIR}/tests/integration/test_*.py
                                          ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py)
 foreach(source ${driver_tests})

@@ -72,6 +72,12 @@ int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *r
 /* Makes a call that answers with a model and prints it. */
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
 
+/* The tables of keys of a kind of job, or of all kinds (NULL), each once; how many. */
+enum { BRRCTL_MAX_TABLES = 128 };
+struct task_kind;
+struct option_table;
+int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]);
+
 /* Commands, by file. */
 int cmd_submit(const struct arguments *o);
 int cmd_jobs(const struct arguments *o);

@@ -23,6 +23,16 @@ static void print_verbs(const struct command *c) {
         putchar(c->words[i] == '|' ? ' ' : c->words[i]);
 }
 
+/* "KEY= KEY= …" of all kinds of job. */
+static void print_keys(void) {
+    const struct option_table *tables[BRRCTL_MAX_TABLES];
+    int n = brrctl_key_tables(NULL, tables);
+    for (int t = 0; t < n; t++)
+        for (size_t i = 0; i < tables[t]->count; i++)
+            if (tables[t]->rows[i].type != OPTION_NOTICE)
+                printf("%s%s=", t || i ? " " : "", tables[t]->rows[i].name);
+}
+
 static void print_bash(void) {
     int n;
     const struct command *c = brrctl_commands(&n);
@@ -32,7 +42,9 @@ static void print_bash(void) {
     fputs("    local commands=\"", stdout);
     for (int i = 0; i < n; i++)
         printf("%s ", c[i].name);
-    puts("help\"\n"
+    fputs("help\"\n    local keys=\"", stdout);
+    print_keys();
+    puts("\"\n"
          "    case ${COMP_WORDS[1]} in\n"
          "    help) words=$commands ;;");
     for (int i = 0; i < n; i++) {
@@ -45,6 +57,9 @@ static void print_bash(void) {
     puts("    esac\n"
          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "        COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "    elif [ \"${COMP_WORDS[COMP_CWORD-1]}\" = --set ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$keys\" -- \"$word\"))\n"
+         "        compopt -o nospace 2>/dev/null\n"
          "    elif [ \"${word#-}\" != \"$word\" ]; then\n"
          "        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
          "    elif [ \"$COMP_CWORD\" -eq 2 ] && [ -n \"$words\" ]; then\n"
@@ -72,7 +87,13 @@ static void print_quoted(const char *text) {
 }
 
 static void print_fish_option(void *ctx, const char *name, const char *value, const char *help) {
-    printf("complete -c brrctl -n '__fish_seen_subcommand_from %s' -l %s%s -d ", (const char *)ctx, name + 2, *value ? " -r" : "");
+    printf("complete -c brrctl -n '__fish_seen_subcommand_from %s' -l %s%s", (const char *)ctx, name + 2, *value ? " -r" : "");
+    if (!strcmp(name, "--set")) {
+        fputs(" -f -a '", stdout);
+        print_keys();
+        putchar('\'');
+    }
+    fputs(" -d ", stdout);
     print_quoted(help);
     putchar('\n');
 }

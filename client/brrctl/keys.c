@@ -6,8 +6,6 @@
 #include "client/brrctl/output.h"
 #include "run/jobfile.h"
 
-enum { MAX_ALL = 128 };
-
 static bool has_table(const struct task_kind *kind, const struct option_table *table) {
     const struct option_table *tables[JOBFILE_MAX_TABLES];
     int n = jobfile_tables(kind, tables);
@@ -17,8 +15,7 @@ static bool has_table(const struct task_kind *kind, const struct option_table *t
     return false;
 }
 
-/* The tables of a kind, or of all kinds, each once. */
-static int collect(const struct task_kind *only, const struct option_table *ret[MAX_ALL]) {
+int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]) {
     int n = 0;
     for (int k = 0; k < task_kind_count; k++) {
         const struct option_table *tables[JOBFILE_MAX_TABLES];
@@ -27,7 +24,7 @@ static int collect(const struct task_kind *only, const struct option_table *ret[
             int at = 0;
             while (at < n && ret[at] != tables[t])
                 at++;
-            if (at == n && n < MAX_ALL)
+            if (at == n && n < BRRCTL_MAX_TABLES)
                 ret[n++] = tables[t];
         }
     }
@@ -60,7 +57,7 @@ static void print_owners(const struct option_table *table) {
 }
 
 int cmd_keys(const struct arguments *o) {
-    const struct option_table *tables[MAX_ALL];
+    const struct option_table *tables[BRRCTL_MAX_TABLES];
     const struct task_kind *only = o->n_args ? task_kind_find(o->args[0]) : NULL;
     char names[200];
     if (o->n_args && !only) {
@@ -70,7 +67,7 @@ int cmd_keys(const struct arguments *o) {
     for (int k = 0; k < task_kind_count && !o->json; k++)
         if (!only || task_kinds[k] == only)
             printf("%-10s %s\n", task_kinds[k]->name, task_kinds[k]->help);
-    int n = collect(only, tables);
+    int n = brrctl_key_tables(only, tables);
     for (int i = 0; i < n; i++) {
         if (!o->json && !only)
             print_owners(tables[i]);

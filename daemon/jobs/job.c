@@ -117,17 +117,29 @@ char *job_overrides_of_lines(const char *text) {
     return array;
 }
 
+int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err) {
+    struct json *items = NULL;
+    int rc = json_parse(array, strlen(array), "overrides", &items, err);
+    if (rc)
+        return rc;
+    size_t n = json_count(items);
+    char **texts = arena_alloc(arena, (n + 1) * sizeof *texts);
+    for (size_t i = 0; texts && i < n && !rc; i++)
+        if (!(texts[i] = arena_strdup(arena, json_str(json_at(items, i), ""))))
+            rc = ERR_EXHAUSTED;
+    json_free(items);
+    if (!texts || rc)
+        return err_set(err, ERR_EXHAUSTED, "the overrides of a job are too large");
+    *ret = texts;
+    *ret_n = (int)n;
+    return 0;
+}
+
 int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret,
               struct err *err) {
-    const char *items[JOBFILE_MAX_OVERRIDES + 1]; /* one too many is jobfile_parse's to refuse */
-    struct json *array = NULL;
-    int n = 0, rc = json_parse(overrides, strlen(overrides), "overrides", &array, err);
-    for (size_t i = 0; !rc && i < json_count(array) && n <= JOBFILE_MAX_OVERRIDES; i++)
-        items[n++] = json_str(json_at(array, i), "");
-    if (!rc)
-        rc = jobfile_parse(yaml, file, items, n, arena, ret, err);
-    json_free(array);
-    return rc;
+    char **items = NULL;
+    int n = 0, rc = job_override_items(overrides, arena, &items, &n, err);
+    return rc ? rc : jobfile_parse(yaml, file, (const char *const *)items, n, arena, ret, err);
 }
 
 void job_summary(const struct job *job, struct json_writer *w, const char *key) {

@@ -70,6 +70,8 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
 char *job_overrides(const char *array, const char *const *more, int n);
 /* The array of overrides that earlier versions kept joined by newlines. */
 char *job_overrides_of_lines(const char *text);
+/* The overrides of an array, in the arena with their texts. INVALID, EXHAUSTED. */
+int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err);
 /* The job file of a text and an array of overrides. INVALID, EXHAUSTED. */
 int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret, struct err *err);
 /* The object that ends `brrctl submit --watch --json`. */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/str.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
@@ -90,23 +89,16 @@ static const struct job *find(struct rpc_call *call, const char *id) {
 /* The job file with its overrides, as it would be submitted again. NULL when the arena is full. */
 static Brr__V1__JobFile *file_of(struct arena *arena, const struct job *job) {
     Brr__V1__JobFile *m = arena_alloc(arena, sizeof *m);
-    struct json *array = NULL;
-    if (!m || json_parse(job->overrides, strlen(job->overrides), "overrides", &array, NULL))
+    int n = 0;
+    if (!m)
         return NULL;
-    size_t n = json_count(array);
     brr__v1__job_file__init(m);
     m->yaml = job->yaml;
     m->name = job->file;
-    m->overrides = arena_alloc(arena, n * sizeof *m->overrides + 1);
-    while (m->overrides && m->n_overrides < n) {
-        char *text = arena_strdup(arena, json_str(json_at(array, m->n_overrides), ""));
-        if (text)
-            m->overrides[m->n_overrides++] = text;
-        else
-            m->overrides = NULL;
-    }
-    json_free(array);
-    return m->overrides ? m : NULL;
+    if (job_override_items(job->overrides, arena, &m->overrides, &n, NULL))
+        return NULL;
+    m->n_overrides = (size_t)n;
+    return m;
 }
 
 static void get(struct rpc_call *call, const uint8_t *data, size_t len) {

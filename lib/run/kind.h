@@ -1,7 +1,7 @@
 /* kind: one row per kind of job ("train", "evaluate", …): everything that the job file, the client and the daemon must know of it
  * before it runs. The work itself stands beside it as a row of its own (struct task_work, task.h), so that the client carries no
- * kernels. A kind is added by a file that defines both rows, kind_NAME and work_NAME, and a line in kinds.def. Constant data; any
- * thread. */
+ * kernels. A kind is added by a file that defines both rows, kind_NAME and work_NAME (two files where the work needs kernels), and
+ * a line in kinds.def. Constant data; any thread. */
 #ifndef BRR_RUN_KIND_H
 #define BRR_RUN_KIND_H
 #include <stdbool.h>

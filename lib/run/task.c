@@ -1,6 +1,5 @@
 #include "run/task.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +12,6 @@
 #include "store/mirror.h"
 
 enum { BAD_NAMED = 5 }; /* recordings that cannot be used, by name in the log */
-
-void task_progress_init(struct task_progress *p) {
-    *p = (struct task_progress){.loss = NAN,
-                                .validation_loss = NAN,
-                                .learning_rate = NAN,
-                                .gradient_norm = NAN,
-                                .windows_per_s = NAN,
-                                .data_wait_ratio = NAN,
-                                .eta_s = NAN,
-                                .metric = NAN,
-                                .step_s = NAN};
-}
 
 const struct task_work *task_work_of(const struct task_kind *kind) {
     int i = 0;

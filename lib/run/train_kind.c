@@ -15,9 +15,10 @@
 
 static const struct option model_rows[] = {
     {"model.preset", OPTION_STRING, C(preset), "base", 0, 0, NULL, "tiny, small or base; the keys below override it"},
-    {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL, "four widths; the last is d_model"},
-    {"model.rescnn_blocks", OPTION_I64, W(rescnn_blocks), "-1", -1, 16, NULL, "residual CNN blocks"},
-    {"model.mamba_layers", OPTION_I64, W(mamba_layers), "-1", -1, 24, NULL, "bidirectional Mamba layers"},
+    {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL,
+     "four widths; the last is d_model; []: the preset's"},
+    {"model.rescnn_blocks", OPTION_I64, W(rescnn_blocks), "-1", -1, 16, NULL, "residual CNN blocks; -1: the preset's"},
+    {"model.mamba_layers", OPTION_I64, W(mamba_layers), "-1", -1, 24, NULL, "bidirectional Mamba layers; -1: the preset's"},
     {"model.d_state", OPTION_I64, W(d_state), "16", 1, 256, NULL, "state size N"},
     {"model.d_conv", OPTION_I64, W(d_conv), "4", 2, 8, NULL, "causal convolution taps"},
     {"model.expand", OPTION_I64, W(expand), "2", 1, 4, NULL, "inner width / d_model"},

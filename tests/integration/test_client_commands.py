@@ -59,8 +59,8 @@ def check_usage(d):
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
             for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("help dat", "dataset"), ("completion z", "zsh"), ("keys ev", "evaluate"),
-                                   ("submit /dev/nul", "/dev/null")):
-                asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD=2; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
+                                   ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
+                asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD={len(words.split())}; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
                 assert r.stdout.strip() == "got " + offered, (words, r)
 

@@ -70,7 +70,8 @@ def check_jobs(s3, d, model):
 
 def check_replaced(s3, d, other):
     """kill -9 in mid-training, and the object is another one, or gone, when the job goes on."""
-    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=40", "training.validate_every=40", "checkpoint.every=1s", "model.dropout=0.1"]
+    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=40", "training.validate_every=40", "checkpoint.every=1s", "model.dropout=0.1",
+                   "limits.restarts=1"]  # a daemon that dies is charged to the job it ran
     key, url = "models/first.safetensors", "store://bucket/models/first.safetensors"
     original = s3.objects["open/" + key] = s3.objects["open/" + KEY]
     code, whole, err = d.submit(*sets, f"model.init_from={url}")

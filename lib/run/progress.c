@@ -1,0 +1,16 @@
+/* What every task needs of task.h, apart from task.c, which stands on the seizure detector. */
+#include <math.h>
+
+#include "run/task.h"
+
+void task_progress_init(struct task_progress *p) {
+    *p = (struct task_progress){.loss = NAN,
+                                .validation_loss = NAN,
+                                .learning_rate = NAN,
+                                .gradient_norm = NAN,
+                                .windows_per_s = NAN,
+                                .data_wait_ratio = NAN,
+                                .eta_s = NAN,
+                                .metric = NAN,
+                                .step_s = NAN};
+}
