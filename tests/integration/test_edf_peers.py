@@ -203,4 +203,4 @@ if __name__ == "__main__":
     if not EDFLIB and not mne:
         print("skipped: neither EDFlib (libedf1) nor MNE (python3-mne) is installed")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)  # says why a part was skipped
