@@ -1,4 +1,4 @@
-/* access: the daemon's certificate, tokens and CAs of clients, and their reload, on SIGHUP or when a file changes. Loop thread. */
+/* access: the daemon's certificate, tokens and client CAs, and their reload on SIGHUP or when a file changes. Loop thread. */
 #ifndef BRR_DAEMON_ACCESS_H
 #define BRR_DAEMON_ACCESS_H
 #include "daemon/config.h"
@@ -14,9 +14,9 @@ struct access {
 
 int access_open(struct access *a, const struct config *config, struct metrics *metrics, struct err *err);
 void access_close(struct access *a);
-/* Reads every file again; http may be NULL. What cannot be used is logged, and the earlier one stays. */
+/* Reloads every file; http may be NULL. Errors are logged, and the previous file stays in use. */
 void access_reload(struct access *a, struct http *http);
-/* The same when a file has changed; once a second. */
+/* Same if a file has changed; call once a second. */
 void access_tick(struct access *a, struct http *http);
 
 #endif

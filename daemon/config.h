@@ -1,4 +1,4 @@
-/* config: daemon.yaml as plain data. The table in config.c is the only list of keys. After start nobody reads YAML. */
+/* config: daemon.yaml as plain data. The table in config.c is the only list of keys. Nothing reads YAML after the start. */
 #ifndef BRR_DAEMON_CONFIG_H
 #define BRR_DAEMON_CONFIG_H
 #include <stdbool.h>
@@ -19,7 +19,7 @@ struct config {
     const char *unix_path, *tcp; /* NULL = none */
     const char *unix_group;      /* NULL = none */
     unsigned unix_mode;
-    const char *tls_cert, *tls_key, *tls_client_ca; /* NULL = none; certificate and key come together */
+    const char *tls_cert, *tls_key, *tls_client_ca; /* NULL = none; certificate and key must be set together */
     const char *tokens_file;                        /* NULL = none */
     const char *http;                               /* host:port, NULL = none */
     const char *device;                             /* "cpu", "cuda:N" */
@@ -30,16 +30,16 @@ struct config {
     int log_format;                                              /* 0 text, 1 JSON */
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
     struct source_store stores[CONFIG_MAX_STORES];
-    int64_t cache_max; /* bytes kept of buckets; -1 = four fifths of the volume */
+    int64_t cache_max; /* limit in bytes for objects of buckets; -1 = four fifths of the volume */
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
     int64_t max_sessions, session_idle_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
-    int64_t memory_bytes; /* of one job on the device; 0 = nine tenths of it */
+    int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */
 };
 
-/* FILE plus overrides ("a.b=value"). What is not built yet is UNSUPPORTED, with its place in the file. */
+/* Reads FILE and applies overrides ("a.b=value"). Features that are missing are UNSUPPORTED, with their position in the file. */
 int config_read(const char *path, const char *const *overrides, int n, struct arena *arena, struct config *ret, struct err *err);
 void config_print_keys(FILE *out);
 

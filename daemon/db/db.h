@@ -1,6 +1,6 @@
-/* db: the daemon's SQLite file (WAL, synchronous=FULL): what a write acknowledged survives kill -9 and power loss. The only user of
- * SQLite; the modules that keep records (jobs/jobdb, models/serveddb) say what their tables are and write SQL. The server opens it
- * and lends it to them. Loop thread only. */
+/* db: the daemon's SQLite file (WAL, synchronous=FULL). A write that returned success survives kill -9 and power loss. This is the
+ * only module that uses SQLite; the modules that keep records (jobs/jobdb, models/serveddb) define their tables and write the SQL.
+ * The server opens the database and lends it to them. Loop thread only. */
 #ifndef BRR_DAEMON_DB_DB_H
 #define BRR_DAEMON_DB_DB_H
 #include <stdbool.h>
@@ -10,25 +10,25 @@
 #include "base/err.h"
 
 struct db;
-/* Opens or creates the file. PRECONDITION while another process has it open. */
+/* Opens or creates the file. PRECONDITION if another process has it open. */
 int db_open(const char *path, struct db **ret, struct err *err);
-void db_close(struct db *db); /* every query must have ended; NULL is fine */
+void db_close(struct db *db); /* every query must have ended; NULL is allowed */
 
 struct db_column {
     const char *name, *type; /* "TEXT", "INTEGER" or "REAL" */
 };
-/* Creates the table with these columns, or adds those that the table of an earlier version lacks (their values are NULL). key is
- * the primary key, such as "job_id, step". Columns of a later version stay as they are. */
+/* Creates the table with these columns, or adds the columns that a table of an earlier version lacks (their values are NULL). key
+ * is the primary key, such as "job_id, step". Columns of a later version are left unchanged. */
 int db_table(struct db *db, const char *table, const struct db_column *columns, size_t n, const char *key, struct err *err);
 
-/* All writes between the two are kept together or not at all: db_end keeps them if rc is 0 and takes them back otherwise. Returns
- * rc, or why they could not be kept. Transactions do not nest. */
+/* A transaction: db_end commits all writes since db_begin if rc is 0, and rolls them back otherwise. Returns rc, or the error of
+ * the commit. Transactions do not nest. */
 int db_begin(struct db *db, struct err *err);
 int db_end(struct db *db, int rc, struct err *err);
 
-/* One statement. After db_query the parameters are given in order by db_put_…; then either db_run, for a statement without rows, or
- * db_next until it says false, and db_done. `what` ends the sentence "cannot …" of every error and must outlive the query. Errors:
- * EXHAUSTED on a full volume, else INTERNAL. */
+/* One statement. After db_query, pass the parameters in order with db_put_…; then call db_run for a statement without rows, or
+ * db_next until *ret_row is false, and db_done. `what` completes the phrase "cannot …" of every error and must outlive the query.
+ * Errors: EXHAUSTED on a full volume, else INTERNAL. */
 struct db_query {
     struct db *db;
     void *statement;
@@ -39,11 +39,11 @@ int db_query(struct db *db, const char *sql, const char *what, struct db_query *
 void db_put_text(struct db_query *q, const char *text); /* NULL is stored as "" */
 void db_put_int(struct db_query *q, int64_t value);
 void db_put_real(struct db_query *q, double value); /* NaN is stored as NULL */
-int db_run(struct db_query *q, struct err *err);    /* the query has ended, with or without success */
-/* *ret_row: whether there is a row to read. */
+int db_run(struct db_query *q, struct err *err);    /* ends the query, with or without success */
+/* *ret_row: true if there is a row to read. */
 int db_next(struct db_query *q, bool *ret_row, struct err *err);
 void db_done(struct db_query *q);
-/* Columns of the present row, from 0. Text is valid until the next db_next, and "" for NULL; NULL is 0 as an integer and NaN as a
+/* Columns of the current row, from 0. Text is valid until the next db_next, and "" for NULL; NULL is 0 as an integer and NaN as a
  * real number. */
 const char *db_text(const struct db_query *q, int column);
 int64_t db_int(const struct db_query *q, int column);

@@ -1,6 +1,6 @@
-/* device_watch: how the device is, asked again and again on a thread of its own, because a driver in trouble answers late: the
- * brrd_gpu_ metrics, and the verdict that a device is bad. A verdict stays until the process ends, as what fixes the device needs
- * that too. It decides nothing about jobs or streams: others read the verdict. */
+/* device_watch: polls the state of the device on its own thread, because a failing driver may answer late. It feeds the brrd_gpu_…
+ * metrics and decides whether the device is bad. This verdict stays until the process ends, because repairing the device needs a
+ * restart of the daemon too. The module decides nothing about jobs or streams: others read the verdict. */
 #ifndef BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #define BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #include "base/mailbox.h"
@@ -11,28 +11,29 @@ struct device_verdict {
     char why[160]; /* "2 uncorrectable memory errors since its last reset" */
     char fix[320];
 };
-/* Whether the device is bad: unreachable, uncorrectable memory errors, memory that waits for a reset to be replaced, or that cannot
- * be. What it does not tell is no ground. */
+/* True if the device is bad: unreachable, uncorrectable memory errors, memory that waits for a reset to be remapped or that cannot
+ * be remapped. Values that the device does not report are ignored. */
 bool device_watch_judge(const struct device_health *h, struct device_verdict *ret);
-/* "61 °C, 312 W, 97 % busy, …" of what is told; "" for nothing. */
+/* "61 °C, 312 W, 97 % busy, …" of the values that the device reports; "" if there are none. */
 void device_watch_describe(const struct device_health *h, char *ret, size_t size);
 
 struct device_watch_config {
-    const char *device;                                /* its name; label of its metrics where the driver has no number for it */
-    void (*ask)(void *ctx, struct device_health *ret); /* on any thread */
+    const char *device; /* name of the device; label of its metrics if the driver has no index for it */
+    void (*ask)(void *ctx, struct device_health *ret); /* reads the state; called on any thread */
     void *ctx;
     struct metrics *metrics;
     int64_t interval_ms;
-    mailbox_wake_fn *wake; /* on the watch's thread, when a verdict falls */
+    mailbox_wake_fn *wake; /* called on the watch's thread when the device turns bad */
     void *wake_ctx;
 };
 struct device_watch;
-/* Asks once before it returns; there is no thread for a device that tells nothing. The config's strings must stay. */
+/* Reads the state once before it returns. Starts no thread for a device that reports nothing. The config's strings must outlive the
+ * watch. */
 int device_watch_start(const struct device_watch_config *config, struct device_watch **ret, struct err *err);
-void device_watch_stop(struct device_watch *w); /* NULL is fine */
-/* The newest answer. Any thread. */
+void device_watch_stop(struct device_watch *w); /* NULL is allowed */
+/* The most recent state. Any thread. */
 void device_watch_latest(struct device_watch *w, struct device_health *ret);
-/* NULL while the device is fit, or nobody watches it; what it points to stays. Any thread. */
+/* NULL while the device is good or not watched; the verdict lives as long as the watch. Any thread. */
 const struct device_verdict *device_watch_verdict(const struct device_watch *w);
 
 #endif

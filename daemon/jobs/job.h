@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "run/task.h"
 
-/* state, lower-case name, may be started again by the user */
+/* state, lower-case name, whether the user may resume the job */
 #define JOB_STATES(X)                                                                                                              \
     X(QUEUED, "queued", false)                                                                                                     \
     X(PREPARING, "preparing", false)                                                                                               \
@@ -27,13 +27,13 @@ enum job_state {
 
 enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600, JOB_DEVICE_SIZE = 160, JOB_VERSIONS_SIZE = 600 };
 
-/* What was asked of a job that runs. It is stored before the request is acknowledged, so it holds after a crash too. */
+/* A request to a running job. It is stored before the request is acknowledged, so it holds after a crash too. */
 enum job_wish { JOB_WISH_NONE, JOB_WISH_CANCEL, JOB_WISH_SHUTDOWN };
 
 struct job {
     char id[JOB_ID_SIZE];          /* [a-z0-9-]+ */
     char *yaml, *file, *overrides; /* the job file; overrides: a JSON array of "a.b=value" */
-    char *request_id;              /* of the client, or "" */
+    char *request_id;              /* chosen by the client, or "" */
     char kind[16], name[96];
     int64_t priority;
     enum job_state state;
@@ -42,14 +42,14 @@ struct job {
     int64_t created_ms, started_ms, finished_ms;
     int attempts;
     int restarts;       /* charged to limits.restarts since the job was submitted or resumed */
-    int crashes;        /* those of them that were charged because the daemon died while the job ran */
-    int stalled;        /* those of them since the newest checkpoint */
+    int crashes;        /* number of these restarts charged because the daemon died while the job ran */
+    int stalled;        /* number of these restarts since the newest checkpoint */
     int64_t retry_ms;   /* queued: not started before this time (Unix ms); 0 = at once */
     enum job_wish wish; /* active jobs only */
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* of the newest attempt, or "" */
-    int64_t paused_ms;  /* queued: waits since then for room on the cache volume; 0 = it does not. Not stored: a daemon that */
-    int64_t room_bytes; /* starts tries at once. What was free then. */
-    double energy_j;    /* drawn by the device during the attempts that ended; NaN when the device does not report it */
+    int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
+    int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */
+    double energy_j;    /* energy used by the device during finished attempts; NaN if the device does not report it */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
@@ -64,17 +64,17 @@ bool job_state_parse(const char *text, enum job_state *ret);
 bool job_is_over(enum job_state state);   /* succeeded, failed, cancelled, interrupted */
 bool job_is_active(enum job_state state); /* preparing, running, checkpointing */
 bool job_may_resume(enum job_state state);
-/* The one place where states change. PRECONDITION names both states when there is no such transition. reason may be "". */
+/* The only function that changes a state. PRECONDITION names both states if the transition does not exist. reason may be "". */
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
-/* The array of overrides that holds those of `array` (NULL: none) and n further ones; malloc'd, NULL when out of memory. */
+/* Appends n overrides to those of `array` (NULL: none) and returns the new JSON array; malloc'd, NULL when out of memory. */
 char *job_overrides(const char *array, const char *const *more, int n);
-/* The array of overrides that earlier versions kept joined by newlines. */
+/* Converts overrides of earlier versions, which joined them by newlines, to a JSON array. */
 char *job_overrides_of_lines(const char *text);
-/* The overrides of an array, in the arena with their texts. INVALID, EXHAUSTED. */
+/* Parses the JSON array of overrides; array and texts are allocated in the arena. INVALID, EXHAUSTED. */
 int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err);
-/* The job file of a text and an array of overrides. INVALID, EXHAUSTED. */
+/* Parses the job file `yaml` with a JSON array of overrides. INVALID, EXHAUSTED. */
 int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret, struct err *err);
-/* The object that ends `brrctl submit --watch --json`. */
+/* Writes the object that ends `brrctl submit --watch --json`. */
 void job_summary(const struct job *job, struct json_writer *w, const char *key);
 
 #endif

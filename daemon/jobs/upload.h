@@ -1,10 +1,10 @@
-/* upload: checkpoints of a running job on their way to a store, by a thread of their own, so that training goes on. A failure is
- * told and does not end the job: the file stands in the job's folder. */
+/* upload: copies checkpoints of a running job to a store on its own thread, so that training continues meanwhile. A failure is
+ * logged and does not end the job: the file stays in the job's folder. */
 #ifndef BRR_DAEMON_JOBS_UPLOAD_H
 #define BRR_DAEMON_JOBS_UPLOAD_H
 #include "daemon/models/source.h"
 
-/* Called on the upload's thread: one line about a file. */
+/* Called on the upload's thread with one line about a file. */
 typedef void upload_log_fn(void *ctx, enum task_level level, const char *text);
 
 struct upload_config {
@@ -17,10 +17,10 @@ struct upload_config {
 };
 struct upload;
 int upload_open(const struct upload_config *config, struct upload **ret, struct err *err);
-/* The file at path is next. When too many wait, the oldest is dropped, and that is told. Never blocks. */
+/* Queues the file at path. If too many files wait, the oldest is dropped and this is logged. Never blocks. */
 void upload_add(struct upload *u, const char *path);
-bool upload_idle(struct upload *u); /* nothing waits or is under way */
-/* Cancels what is left. NULL is fine. */
+bool upload_idle(struct upload *u); /* no file waits or is being uploaded */
+/* Cancels remaining uploads. NULL is allowed. */
 void upload_close(struct upload *u);
 
 #endif

@@ -1,6 +1,5 @@
-/* worker: the thread that owns the device. It drives one task at a time in short steps, runs the windows of streams before and
- * between them (live/live.h), and tells the loop what happens through mailboxes. Nice +10. All functions belong to the loop thread,
- * but those that say so. */
+/* worker: the thread that owns the device. It runs one task at a time in short steps, runs the windows of streams before and
+ * between these steps (live/live.h), and reports to the loop through mailboxes. Nice +10. Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
 #include "daemon/jobs/job.h"
@@ -9,14 +8,14 @@
 
 enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
 
-/* What the worker says; free with worker_report_free. */
+/* Reports of the worker; free with worker_report_free. */
 enum worker_report_kind {
-    WORKER_RUNNING, /* preparation is over */
+    WORKER_RUNNING, /* preparation is finished */
     WORKER_PROGRESS,
     WORKER_LOG,
-    WORKER_NOTICE, /* text: what people should know while it runs */
+    WORKER_NOTICE, /* text: a notice about the running job for people */
     WORKER_CHECKPOINT,
-    WORKER_DONE, /* the task ended: rc 0 and result; or stopped; or err */
+    WORKER_DONE, /* the task has ended: rc 0 and a result; or stopped; or err */
 };
 struct worker_report {
     struct message message; /* message.kind is the report's kind */
@@ -28,8 +27,8 @@ struct worker_report {
     int rc;
     enum worker_stop stopped;
     bool has_checkpoint;
-    struct jobfile_limits limits; /* DONE: of the job file; zeros when it could not be read */
-    double energy_j;              /* DONE: drawn by the device meanwhile; NaN when it does not tell */
+    struct jobfile_limits limits; /* DONE: limits of the job file; zeros if the file could not be read */
+    double energy_j;              /* DONE: energy used by the device during the attempt; NaN if the device does not report it */
     struct err err;
 };
 void worker_report_free(struct worker_report *r);
@@ -37,34 +36,34 @@ void worker_report_free(struct worker_report *r);
 struct worker_config {
     const char *device;
     int threads;
-    struct source_config source;   /* its cache_dir is also that of the windows */
-    int64_t default_wall_clock_ms; /* of jobs without a limit; -1 = none */
-    int64_t memory_limit_bytes;    /* of one job; 0 = nine tenths of the device */
+    struct source_config source;   /* its cache_dir is also the folder of the window cache */
+    int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
+    int64_t memory_limit_bytes;    /* device memory for one job; 0 = nine tenths of the device */
     struct metrics *metrics;       /* may be NULL */
-    mailbox_wake_fn *wake;         /* called on the worker's thread when reports wait */
+    mailbox_wake_fn *wake;         /* called on the worker's thread when reports are waiting */
     void *wake_ctx;
 };
 struct worker;
-/* Opens the device on its own thread; returns when it is open or failed. */
+/* Starts the thread, which opens the device; returns when the device is open or has failed. */
 int worker_start(const struct worker_config *config, struct worker **ret, struct err *err);
-/* Stops a running task as for shutdown, joins. */
+/* Stops a running task as for shutdown and joins the thread. */
 void worker_stop(struct worker *w);
-/* Begin a job; PRECONDITION while one runs. The worker copies what it needs. */
+/* Starts a job; PRECONDITION while another job runs. The worker copies what it needs of `job`. */
 int worker_run(struct worker *w, const struct job *job, struct err *err);
-/* Ask the running task to end soon; a checkpoint comes first except for a cancel. */
+/* Asks the running task to end soon; it writes a checkpoint first, except for a cancel. */
 void worker_interrupt(struct worker *w, enum worker_stop why);
-struct worker_report *worker_take(struct worker *w); /* NULL when none waits */
-/* An order for the streams; false when the device has too many waiting already (the order is still the caller's). */
+struct worker_report *worker_take(struct worker *w); /* NULL if no report is waiting */
+/* Posts an order for the streams, and takes ownership of it; false if too many orders wait (the caller then still owns it). */
 bool worker_post(struct worker *w, struct live_order *o);
-struct live_report *worker_take_live(struct worker *w); /* NULL when none waits */
+struct live_report *worker_take_live(struct worker *w); /* NULL if no report is waiting */
 void worker_device(const struct worker *w, struct device_info *ret);
-/* Whether a fault has taken the device from this process for good (device_lost). Any thread. */
+/* True if a fault has made the device unusable in this process (device_lost). Any thread. */
 bool worker_lost(const struct worker *w);
-/* What the device tells of itself (device_health). Any thread. */
+/* The state that the device reports (device_health). Any thread. */
 void worker_health(const struct worker *w, struct device_health *ret);
-int64_t worker_memory_limit(const struct worker *w);       /* bytes one job may use */
-int64_t worker_default_wall_clock(const struct worker *w); /* ms one attempt of a job without a limit may take; -1 = none */
-/* Steps and slices done since start, for the watchdog. Any thread. */
+int64_t worker_memory_limit(const struct worker *w);       /* bytes that one job may use */
+int64_t worker_default_wall_clock(const struct worker *w); /* time limit in ms of an attempt of a job without a limit; -1 = none */
+/* Number of steps and slices since start, for the watchdog. Any thread. */
 int64_t worker_beats(const struct worker *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* model_lease: a model file that lies in a store, fetched through the cache and pinned there while somebody uses it. */
+/* model_lease: a model file from a store, fetched through the cache and pinned there while it is in use. */
 #ifndef BRR_DAEMON_MODELS_MODEL_LEASE_H
 #define BRR_DAEMON_MODELS_MODEL_LEASE_H
 #include <stdatomic.h>
@@ -8,28 +8,28 @@
 typedef struct uv_loop_s uv_loop_t;
 
 struct model_lease {
-    char path[CACHE_PATH_SIZE], sha256[DIGEST_HEX_SIZE]; /* of the file */
-    /* the lease's own */
+    char path[CACHE_PATH_SIZE], sha256[DIGEST_HEX_SIZE]; /* path and SHA-256 of the file */
+    /* owned by the lease */
     struct object_cache *objects; /* NULL: nothing is leased */
     struct cache *cache;
     char cache_key[DIGEST_HEX_SIZE];
 };
 
-/* The present object of "store://NAME/KEY", whole and as its store's checksum promises; whether it is a model is the caller's to
- * see. stop, set by any thread, gives it up. Blocks; any thread. Errors name the object: NOT_FOUND, INVALID (no object named),
- * DENIED, DATA_LOSS, EXHAUSTED (too large, no room), CANCELLED, or what else the store answers. */
+/* Fetches the current object of "store://NAME/KEY" and verifies its checksum; the caller checks whether it is a model. stop may be
+ * set by any thread to cancel. Blocks; any thread. Errors name the object: NOT_FOUND, INVALID (the URL names no object), DENIED,
+ * DATA_LOSS, EXHAUSTED (too large, no room), CANCELLED, or another error of the store. */
 int model_lease_take(const struct source_config *config, const char *url, const atomic_bool *stop, struct model_lease *ret,
                      struct err *err);
-/* It may be evicted from now on. A lease of zero bytes, or one that was dropped, is fine. */
+/* Unpins the file, which may then be evicted. A zeroed or already dropped lease is allowed. */
 void model_lease_drop(struct model_lease *lease);
 
-/* The same on a thread of its own, and the file must be a model. done is called once, later, on the loop, with the lease, which is
- * the callee's, or NULL and why. Functions and done: loop thread. */
+/* Same as model_lease_take on its own thread, and the file must be a model. done is called once, later, on the loop, with the
+ * lease, which the callee then owns, or with NULL and the error. Functions and done: loop thread. */
 struct model_leasing;
 typedef void model_lease_done_fn(void *ctx, const struct model_lease *lease, const struct err *err);
 int model_lease_start(uv_loop_t *loop, const struct source_config *config, const char *url, model_lease_done_fn *done, void *ctx,
                       struct model_leasing **ret, struct err *err);
-/* Before done: it is not called any more, and the fetch is given up. */
+/* Call before done: done is then not called, and the fetch is cancelled. */
 void model_lease_forget(struct model_leasing *l);
 
 #endif

@@ -1,21 +1,21 @@
-/* places: the directories and stores that the daemon opens for its clients, and which file or directory a path of theirs means
- * there. Any thread. */
+/* places: the directories and stores that the daemon opens for its clients, and the file or directory that a client's path refers
+ * to. Any thread. */
 #ifndef BRR_DAEMON_MODELS_PLACES_H
 #define BRR_DAEMON_MODELS_PLACES_H
 #include "daemon/models/source.h"
 
-/* Borrowed by whoever it is given to. */
+/* Users borrow this struct. */
 struct places {
     const char *data_dir, *results_dir; /* paths.data, paths.results */
-    bool local_paths;                   /* paths anywhere else may be opened too, by the caller whom the daemon works for now */
+    bool local_paths;                   /* the current caller may open any path */
     const struct source_store *stores;
     int n_stores;
 };
 
-/* The job's data.source as an absolute directory; or "store://NAME/prefix" when it lies in a bucket, or is one file of a store that
- * a detect job names (both are fetched when the job runs). INVALID, DENIED, NOT_FOUND or RANGE say why not. */
+/* Returns the job's data.source as an absolute directory, or unchanged as "store://NAME/prefix" if it is in a bucket or is one file
+ * of a store that a detect job names (both are fetched when the job runs). Errors: INVALID, DENIED, NOT_FOUND, RANGE. */
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err);
-/* The file that a job names by a key: an absolute path or file:// URL, or a path below the data directory; path has 4096 bytes.
+/* The file that a job names by a key: an absolute path, a file:// URL, or a path below the data directory; path has 4096 bytes.
  * DENIED outside the data directory unless local_paths; NOT_FOUND. */
 int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err);
 /* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the

@@ -1,4 +1,4 @@
-/* source: the stores of daemon.yaml, and a bucket's recordings as a local directory while a job runs. */
+/* source: the stores of daemon.yaml, and access to a bucket's recordings as a local directory while a job runs. */
 #ifndef BRR_DAEMON_MODELS_SOURCE_H
 #define BRR_DAEMON_MODELS_SOURCE_H
 #include "daemon/models/object_cache.h"
@@ -12,24 +12,24 @@ struct source_store {
     struct store_config config;
 };
 
-/* The store that "NAME/prefix" begins with; *ret_prefix is what follows. NOT_FOUND. */
+/* Finds the store of "NAME/prefix"; *ret_prefix is the rest. NOT_FOUND. */
 int source_find(const struct source_store *stores, int n, const char *name, const struct source_store **ret,
                 const char **ret_prefix, struct err *err);
 
 struct source_config {
     const struct source_store *stores;
     int n_stores;
-    const char *cache_dir;        /* where trees stand */
-    struct object_cache *objects; /* what is kept of buckets */
+    const char *cache_dir;        /* folder for the trees of recordings */
+    struct object_cache *objects; /* cache of objects from buckets */
 };
 struct source;
-/* Of a data root that is "store://NAME/prefix" (of a detect job also the key of one recording) the labels and the heads of the
- * recordings, fetched into cache_dir (phase "download" of env's progress; env's stop ends it); their tree is put into
- * env->data_root, and env->mirror gives the job whole recordings as it needs them. Any other data root: nothing to do, *ret = NULL.
- * Worker thread. */
+/* If the job's data root is "store://NAME/prefix" (or, for a detect job, the key of one recording): fetches the labels and the
+ * headers of all recordings into cache_dir (phase "download" of env's progress; env's stop cancels it), sets env->data_root to
+ * their tree, and sets env->mirror, which fetches whole recordings as the job needs them. For any other data root it does nothing
+ * and sets *ret to NULL. Worker thread. */
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err);
-/* The files may be evicted from now on. NULL is fine. */
+/* Unpins the files, which may then be evicted. NULL is allowed. */
 void source_close(struct source *s);
 
 #endif

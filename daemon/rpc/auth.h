@@ -1,6 +1,6 @@
-/* auth: who calls the daemon, and what that caller may do. It holds the tokens and the CAs of client certificates, which are read
- * again on demand, counts refused callers by reason, and writes the audit lines. Tokens, keys and certificates never reach a log.
- * Any thread: RPC asks on the loop, HTTP on its own. */
+/* auth: identifies callers of the daemon and decides what they may do. It holds the tokens and the CAs of client certificates,
+ * reloads them on demand, counts refused callers by reason, and writes the audit log. Tokens, keys and certificates never appear in
+ * logs. Any thread: RPC calls it on the loop, HTTP on its own thread. */
 #ifndef BRR_DAEMON_RPC_AUTH_H
 #define BRR_DAEMON_RPC_AUTH_H
 #include <stdbool.h>
@@ -17,18 +17,18 @@ enum { AUTH_NAME_SIZE = TOKEN_NAME_SIZE + CERTIFICATE_NAME_SIZE + 24 };
 /* How a caller is connected. */
 struct auth_door {
     const char *listener; /* "unix", "tcp", "http"; static */
-    uint32_t uid;         /* of the process at the other end of a unix socket */
-    enum role role;       /* what the connection itself allows; ROLE_NONE: a token is needed */
-    bool own;             /* a unix socket, and the uid is the daemon's own or root's */
+    uint32_t uid;         /* of the peer process of a unix socket */
+    enum role role;       /* role that the connection itself grants; ROLE_NONE: a token is needed */
+    bool own;             /* a unix socket whose peer has the daemon's own uid or is root */
     bool certificate;     /* a client certificate is required */
 };
 
-/* What a caller sends along. Texts are borrowed; NULL = not sent. */
+/* Credentials that a caller sends. Texts are borrowed; NULL = not sent. */
 struct auth_request {
     const struct auth_door *door;
     const char *authorization; /* "Bearer TOKEN" */
     size_t authorization_len;
-    const char *chain; /* client certificate and those behind it, PEM */
+    const char *chain; /* client certificate and its chain, PEM */
     size_t chain_len;
 };
 
@@ -36,20 +36,20 @@ struct auth_caller {
     char name[AUTH_NAME_SIZE]; /* "uid:1000", "token:ana", "token:ana certificate:bed-7", "local" */
     const char *listener;
     enum role role;
-    bool own;       /* as of the door */
-    bool has_token; /* and its digest decides again after a reload */
+    bool own;       /* as in the door */
+    bool has_token; /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];
     uint64_t generation;
 };
 
-/* A refusal: a stable word for programs, metrics and logs. */
+/* A refusal; reason is a stable identifier for programs, metrics and logs. */
 struct auth_refusal {
     const char *reason; /* "TOKEN_MISSING", …; static */
     struct err err;
 };
 
 struct auth_config {
-    const char *tokens_file; /* or NULL: no token is known */
+    const char *tokens_file; /* or NULL: no tokens are configured */
     const char *client_ca;   /* or NULL: no client certificates */
     struct metrics *metrics;
 };
@@ -57,28 +57,29 @@ struct auth_config {
 struct auth;
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
 void auth_free(struct auth *auth);
-/* Whether a file was changed since it was read last. */
+/* True if a file has changed since it was last read. */
 bool auth_changed(const struct auth *auth);
-/* Reads the files again. On errors the tables stay as they are. */
+/* Reloads the files. On errors the old tables stay in use. */
 int auth_reload(struct auth *auth, struct err *err);
-/* Whether tokens can be checked at all. */
+/* True if tokens are configured. */
 bool auth_has_tokens(const struct auth *auth);
 
-/* Who calls. False with UNAUTHENTICATED in *ret_refusal: a token that is missing, unknown, revoked or expired, a client certificate
- * that is missing, expired, invalid or of another CA. A token that is sent decides also where the door alone would do. */
+/* Identifies the caller. On false, *ret_refusal has UNAUTHENTICATED: the token is missing, unknown, revoked or expired, or the
+ * client certificate is missing, expired, invalid or of another CA. If a token is sent, it decides even where the door alone would
+ * suffice. */
 bool auth_identify(struct auth *auth, const struct auth_request *request, struct auth_caller *ret,
                    struct auth_refusal *ret_refusal);
-/* Whether the caller's token still holds after a reload; costs nothing without one. */
+/* True if the caller's token is still valid after a reload; cheap if there was no reload. */
 bool auth_still_valid(struct auth *auth, struct auth_caller *caller, struct auth_refusal *ret_refusal);
-/* False with PERMISSION_DENIED in *ret_refusal when the role is too small. */
+/* On false, *ret_refusal has PERMISSION_DENIED: the role is too small. */
 bool auth_permits(const struct auth_caller *caller, enum role needed, const char *method, struct auth_refusal *ret_refusal);
 
-/* Counts a refusal and logs it; a flood of them is summed up in one line a second. caller may be NULL. */
+/* Counts a refusal and logs it; many refusals are summarised in one line per second. caller may be NULL. */
 void auth_count_refusal(struct auth *auth, const struct auth_door *door, const struct auth_caller *caller, const char *method,
                         const struct auth_refusal *refusal);
-/* The same for what failed below the calls, such as a TLS handshake. reason: a static word. */
+/* Same for failures below the level of calls, such as a TLS handshake. reason: a static identifier. */
 void auth_count_failure(struct auth *auth, const char *reason, const char *detail);
-/* One line about a call that a caller began or ended: at level info when it needs more than the role read, else at debug. */
+/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. */
 void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, double seconds);
 
 #endif

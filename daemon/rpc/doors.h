@@ -1,6 +1,6 @@
-/* doors: where callers come in. Each door is a gRPC server of its own on the one completion queue, so that a call tells for sure
- * how its connection was made: one door for the TCP listener, and one for each user (and role) who connects to the unix socket.
- * Loop thread. */
+/* doors: the listeners of the RPC server. Each door is a separate gRPC server on the shared completion queue, so that each call
+ * reliably shows how its connection was made: one door for the TCP listener, and one for each user (and role) that connects to the
+ * unix socket. Loop thread. */
 #ifndef BRR_DAEMON_RPC_DOORS_H
 #define BRR_DAEMON_RPC_DOORS_H
 #include "base/err.h"
@@ -23,11 +23,11 @@ struct doors_config {
     const char *unix_group;
     unsigned unix_mode;
     const char *tcp;    /* "host:port", or NULL */
-    struct tls *tls;    /* of the TCP door; NULL: in the clear */
+    struct tls *tls;    /* for the TCP door; NULL: plain text */
     bool certificate;   /* callers of the TCP door need a client certificate */
-    enum role tcp_role; /* of callers without a token */
+    enum role tcp_role; /* role of callers without a token */
     int max_message;    /* bytes */
-    /* A door was opened: the first call may be asked for. */
+    /* Called when a door was opened: calls may now be requested from it. */
     void (*opened)(void *ctx, struct door *door);
     void *ctx;
 };
@@ -35,15 +35,15 @@ struct doors_config {
 struct doors;
 int doors_open(uv_loop_t *loop, struct grpc_completion_queue *queue, const struct doors_config *config, struct doors **ret,
                struct err *err);
-/* TCP port that was bound, 0 = none. */
+/* The bound TCP port, 0 = none. */
 int doors_port(const struct doors *doors);
-/* Nobody comes in any more, and open calls are cancelled. Each door posts tag(ctx, door) to the queue when it is shut; returns how
- * many will. */
+/* Stops accepting connections and cancels open calls. Each door posts tag(ctx, door) to the queue when its shutdown is complete;
+ * returns the number of doors. */
 int doors_shut(struct doors *doors, void *(*tag)(void *ctx, struct door *door), void *ctx);
-/* After that; also the gRPC servers go. NULL is fine. */
+/* Call after that; frees the gRPC servers too. NULL is allowed. */
 void doors_free(struct doors *doors);
-/* From now on gRPC's own lines go to the log, and failed TLS handshakes to auth; process-wide, as gRPC has it. NULL before auth
- * goes. */
+/* From now on, gRPC's own log lines go to the log, and failed TLS handshakes to auth. Process-wide, because gRPC's log function is
+ * global. Call with NULL before auth is freed. */
 void doors_watch_transport(struct auth *auth);
 
 #endif

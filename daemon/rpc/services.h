@@ -1,5 +1,5 @@
-/* services: the method tables of rpc/svc_*.c and health.c, one row per RPC, and what they see of the daemon. What is in no table is
- * answered UNIMPLEMENTED. Loop thread, but for the atomics. */
+/* services: the method tables of rpc/svc_*.c and health.c, one row per RPC, and the parts of the daemon that methods use. Methods
+ * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
 #ifndef BRR_DAEMON_RPC_SERVICES_H
 #define BRR_DAEMON_RPC_SERVICES_H
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ struct service_library {
     char name[24], version[64];
 };
 
-/* rpc_context of every call; filled by the daemon, which owns all of it. */
+/* rpc_context of every call; the daemon fills it and owns everything in it. */
 struct services {
     uv_loop_t *loop;
     struct worker *worker;
@@ -28,14 +28,14 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;
-    bool local_paths; /* the configuration's; places holds what the present caller may open */
+    bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
-    struct source_config source;       /* stores, and the cache of what lies in them */
-    int leasings;                      /* models on their way from stores to streams */
+    struct source_config source;       /* stores, and the cache of their objects */
+    int leasings;                      /* number of models being fetched from stores for streams */
     struct watch *watches;             /* open Watch calls, svc_jobs.c */
     const char *paths[3];              /* data, cache, results */
-    void (*drain)(struct services *s); /* as SIGTERM does */
-    atomic_bool serving, writable;     /* writable: the database */
+    void (*drain)(struct services *s); /* same as SIGTERM */
+    atomic_bool serving, writable;     /* writable: the job database can be written */
     int64_t start_ms;
     const char *version, *revision, *notice;
     struct service_library libraries[SERVICES_MAX_LIBRARIES];
@@ -65,11 +65,11 @@ extern const size_t svc_health_count;
 extern const struct rpc_method svc_reflection[];
 extern const size_t svc_reflection_count;
 
-/* Tell every watcher of this job. */
+/* Notifies every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);
 
-/* Load REF under a name and answer with the ModelDescription (Models.Load, Checkpoints.Promote); the call's end must come by
- * svc_models_load_end. */
+/* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
+ * passed to svc_models_load_end. */
 void svc_models_load(struct rpc_call *call, const char *name, const char *ref);
 void svc_models_load_end(struct rpc_call *call);
 

@@ -1,6 +1,6 @@
-/* unix_door: the unix socket of the RPC server. The daemon accepts its connections itself, since only then the kernel says who is
- * at the other end: the daemon's own uid and root have the role admin, members of the group the role submit, others none. Loop
- * thread. */
+/* unix_door: the unix socket of the RPC server. The daemon accepts its connections itself, because only then can it ask the kernel
+ * for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others none.
+ * Loop thread. */
 #ifndef BRR_DAEMON_RPC_UNIX_DOOR_H
 #define BRR_DAEMON_RPC_UNIX_DOOR_H
 #include <stdbool.h>
@@ -14,23 +14,23 @@ typedef struct uv_loop_s uv_loop_t;
 struct unix_peer {
     uint32_t uid;
     enum role role;
-    bool own; /* the daemon's own uid, or root */
+    bool own; /* the peer has the daemon's own uid or is root */
 };
 
 struct unix_door_config {
     const char *path;
     const char *group; /* name or number; NULL = none */
-    unsigned mode;     /* of the socket */
-    /* Takes over the descriptor of a new connection. */
+    unsigned mode;     /* mode of the socket */
+    /* Called for a new connection; takes ownership of the descriptor. */
     void (*connected)(void *ctx, int fd, const struct unix_peer *peer);
     void *ctx;
 };
 
 struct unix_door;
-/* Binds and listens. A socket file that nobody listens on is left over from a crash and is replaced; a live one belongs to another
- * daemon (EXISTS). Errors name the path and the fix. */
+/* Binds and listens. A socket file without a listener is left over from a crash and is replaced; one with a listener belongs to
+ * another daemon (EXISTS). Errors name the path and the fix. */
 int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struct unix_door **ret, struct err *err);
-/* Accepts no further connection and removes the socket file. The object is freed by the loop. NULL is fine. */
+/* Stops accepting connections and removes the socket file. The loop frees the object later. NULL is allowed. */
 void unix_door_close(struct unix_door *door);
 
 #endif

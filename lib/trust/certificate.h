@@ -1,5 +1,5 @@
-/* certificate: X.509 for a laboratory: a certificate authority (CA), certificates that it issues, and the verification of what a
- * client presents. Keys are P-256. All texts are PEM. One thread per object; no state of its own. */
+/* certificate: X.509 for a laboratory: a certificate authority (CA), certificates that it issues, and verification of client
+ * certificates. Keys are P-256. All texts are PEM. One thread per object; no global state. */
 #ifndef BRR_TRUST_CERTIFICATE_H
 #define BRR_TRUST_CERTIFICATE_H
 #include <stdbool.h>
@@ -12,35 +12,36 @@
 struct certificate_pair {
     char *certificate, *key;
 };
-/* Overwrites the key before both texts are freed. */
+/* Overwrites the key, then frees both texts. */
 void certificate_pair_done(struct certificate_pair *pair);
 
 enum { CERTIFICATE_CA_DAYS = 3650, CERTIFICATE_DAYS = 825, CERTIFICATE_MAX_HOSTS = 64, CERTIFICATE_NAME_SIZE = 65 };
 
-/* A self-signed CA of this common name, valid for CERTIFICATE_CA_DAYS. */
+/* Makes a self-signed CA with this common name, valid for CERTIFICATE_CA_DAYS. */
 int certificate_make_authority(const char *name, struct certificate_pair *ret, struct err *err);
-/* What a CA is asked for. A server has hosts (DNS names, IPv4 and IPv6 addresses); a client has none. */
+/* Contents of a certificate to issue. A server has hosts (DNS names, IPv4 and IPv6 addresses); a client has none. */
 struct certificate_request {
     const char *name; /* common name, at most 64 bytes */
     const char *const *hosts;
     size_t n_hosts;
-    int days; /* valid for so long from now; negative: it has expired, for tests */
+    int days; /* validity from now; negative: already expired, for tests */
 };
-/* INVALID names a host that is neither a name nor an address. */
+/* Issues a certificate. INVALID names a host that is neither a name nor an address. */
 int certificate_issue(const struct certificate_pair *authority, const struct certificate_request *request,
                       struct certificate_pair *ret, struct err *err);
 
-/* Whether the key belongs to the first certificate of the text; *ret_until_ms is the time of day at which that one expires. */
+/* Checks that the key belongs to the first certificate of the text; *ret_until_ms is the time of day at which that certificate
+ * expires. */
 int certificate_check_pair(const char *certificate, const char *key, int64_t *ret_until_ms, struct err *err);
 
-/* The CAs that client certificates must come from. Immutable: any thread. */
+/* The CAs that may issue client certificates. Immutable: any thread. */
 struct authorities;
 int authorities_read(const char *pem, struct authorities **ret, struct err *err);
 void authorities_free(struct authorities *a);
 
 enum certificate_verdict { CERTIFICATE_VALID, CERTIFICATE_EXPIRED, CERTIFICATE_FOREIGN_CA, CERTIFICATE_INVALID };
-/* Verifies a client's certificate, the first of the chain, now. *ret_why (static) says what OpenSSL found; ret_name gets the common
- * name, also of one that is refused. */
+/* Verifies a client's certificate, the first of the chain, at the current time. *ret_why (static) is OpenSSL's reason; ret_name
+ * gets the common name, also of a refused certificate. */
 enum certificate_verdict authorities_verify(const struct authorities *a, const char *chain, size_t len,
                                             char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why);
 

@@ -11,12 +11,12 @@
 
 #include "base/err.h"
 
-/* ROLE_NONE: may do nothing. */
+/* ROLE_NONE: no access. */
 enum role { ROLE_NONE, ROLE_READ, ROLE_STREAM, ROLE_SUBMIT, ROLE_ADMIN };
 
 /* "none", "read", "stream", "submit", "admin". */
 const char *role_name(enum role role);
-/* The role of this name; ROLE_NONE for any other text. */
+/* The role with this name; ROLE_NONE for any other text. */
 enum role role_parse(const char *text);
 
 enum { TOKEN_NAME_SIZE = 64, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
@@ -26,31 +26,31 @@ enum token_verdict { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
 struct token {
     char name[TOKEN_NAME_SIZE]; /* letters, digits and . _ - @ */
     enum role role;             /* ROLE_NONE: revoked */
-    int64_t until_ms;           /* the token is valid before this time of day; 0 = without end */
+    int64_t until_ms;           /* the token is valid before this time of day; 0 = no expiry */
     unsigned char digest[TOKEN_DIGEST];
 };
 
 struct tokens;
-/* Reads the file. Errors name the line, and DENIED a file that others may change or read, with the fix. `previous` may be NULL: its
- * tokens that the file no longer lists are known as revoked. */
+/* Reads the file. Errors name the line; DENIED, with the fix, for a file that others may change or read. `previous` may be NULL;
+ * its tokens that the file no longer lists are reported as revoked. */
 int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
-/* The same of a text, which is changed; path: where it stands, for errors. */
+/* Same for a text, which is modified; path: its file name, for errors. */
 int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
 void tokens_free(struct tokens *tokens);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
-/* The verdict about the token with this digest at the time of day now_ms; *ret is filled unless it is unknown. Every digest of the
- * table is compared in constant time, so that the duration tells nothing about it. */
+/* Looks up the token with this digest at the time of day now_ms; *ret is filled unless the token is unknown. Every digest of the
+ * table is compared in constant time, so that the duration reveals nothing. */
 enum token_verdict tokens_find(const struct tokens *tokens, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,
                                struct token *ret);
 
-/* SHA-256 of a token's text. INTERNAL where the library fails. */
+/* SHA-256 of a token's text. INTERNAL if the library fails. */
 int token_digest(const void *text, size_t len, unsigned char ret[TOKEN_DIGEST], struct err *err);
 /* A new random token of 256 bits ("brr_" and 64 hex digits) and the hex digest for the file. */
 int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct err *err);
-/* INVALID with what is allowed, unless the text may be a token's name. */
+/* INVALID, with the allowed characters, unless the text may be a token's name. */
 int token_check_name(const char *name, struct err *err);
-/* What a line of the file is made of; until: "YYYY-MM-DD", the last day, or NULL. */
+/* Contents of a line of the file; until: "YYYY-MM-DD", the last valid day, or NULL. */
 struct token_request {
     const char *role, *name, *until;
 };
