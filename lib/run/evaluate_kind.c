@@ -9,11 +9,11 @@
 static const struct option rows[] = {
     {"evaluate.checkpoint", OPTION_MODEL, C(checkpoint), NULL, 0, 0, NULL,
      "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
-    {"evaluate.split", OPTION_ENUM, C(split), "all", 0, 0, "all|train|dev|eval", "recordings below this folder, or all"},
+    {"evaluate.split", OPTION_ENUM, C(split), "all", 0, 0, "all|train|dev|eval", "evaluate recordings below this folder, or all"},
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
-     "alarms are scored too, decided this often (as often as windows begin, where 5 does not divide that and nothing is said); 0 = "
-     "not"},
-    {"evaluate.plots", OPTION_I64, C(plots), "20", 0, 100000, NULL, "recordings that get a picture (SVG)"},
+     "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
+     "0 = no alarms"},
+    {"evaluate.plots", OPTION_I64, C(plots), "20", 0, 100000, NULL, "number of recordings that are plotted (SVG)"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {

@@ -13,32 +13,35 @@
 static const struct option source_rows[] = {
     {"data.source", OPTION_SOURCE, D(source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
     {"data.on_bad_file", OPTION_ENUM, D(fail_on_bad_file), "report", 0, 0, "report|fail",
-     "a file that cannot be used: list it, or stop"},
-    {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "rate of the model (fixed)"},
+     "a file that cannot be used: report = list and skip it, fail = stop the job"},
+    {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "sampling rate of the model (fixed)"},
     {"data.loader_workers", OPTION_I64, D(loader_workers), "4", 1, 64, NULL, "reader threads"},
     {"data.max_files", OPTION_I64, D(max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
     {"data.num_workers", OPTION_I64, D(written.num_workers), "-1", -1, 64, NULL, "older name of data.loader_workers"},
-    {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned where the device has a use for it"},
-    {"data.persistent_workers", OPTION_NOTICE, 0, "null", 0, 0, NULL, "readers always persist"},
-    {"data.prefetch_factor", OPTION_NOTICE, 0, "null", 0, 0, NULL, "the prefetch ring sizes itself"},
+    {"data.pin_memory", OPTION_NOTICE, 0, "null", 0, 0, NULL, "host batches are always pinned if the device benefits"},
+    {"data.persistent_workers", OPTION_NOTICE, 0, "null", 0, 0, NULL, "reader threads always persist"},
+    {"data.prefetch_factor", OPTION_NOTICE, 0, "null", 0, 0, NULL, "the size of the prefetch ring is automatic"},
 };
 const struct option_table job_data_source_keys = TABLE(source_rows);
 
 static const struct option label_rows[] = {
     {"data.labels", OPTION_STRING, D(labels), "auto", 0, 0, NULL,
-     "auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
-    {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL, "recordings without labels: error, background, skip"},
+     "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
+    {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
+     "treatment of recordings without labels: error, background, skip"},
 };
 const struct option_table job_data_label_keys = TABLE(label_rows);
 
 static const struct option window_rows[] = {
     {"data.montage", OPTION_NODE, D(written.montage), "null", 0, 0, NULL,
      "referential-19 (default), bipolar-18, or a list of channel labels"},
-    {"data.window_s", OPTION_F64, D(window_s), "60", 8, 120, NULL, "window; its samples must be divisible by 16"},
-    {"data.hop_s", OPTION_F64, D(hop_s), "10", 0.0625, 120, NULL, "distance of window starts"},
+    {"data.window_s", OPTION_F64, D(window_s), "60", 8, 120, NULL,
+     "length of a window; its number of samples must be divisible by 16"},
+    {"data.hop_s", OPTION_F64, D(hop_s), "10", 0.0625, 120, NULL, "distance between window starts"},
     {"data.notch_hz", OPTION_F64, D(notch_hz), "60", 0, 60, NULL, "mains notch: 0 (off), 50 or 60"},
     {"data.bandpass_hz", OPTION_F64S, D(bandpass_hz), "[0.5, 120]", 0.05, 127, NULL, "band-pass edges"},
-    {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL, "gaps up to this are held and masked; longer ones split"},
+    {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL,
+     "gaps up to this length are filled and masked; longer gaps split the recording"},
 };
 const struct option_table job_data_window_keys = TABLE(window_rows);
 
@@ -46,12 +49,14 @@ static const struct option sample_rows[] = {
     {"data.split.train", OPTION_STRINGS, D(split_train), "[]", 0, 0, NULL, "patients to train on (default: all others)"},
     {"data.split.validation", OPTION_STRINGS, D(split_validation), "[]", 0, 0, NULL, "patients to validate on"},
     {"data.split.official", OPTION_BOOL, D(official_split), "false", 0, 0, NULL, "TUSZ: train/ to train, dev/ to validate"},
-    {"data.validation_fraction", OPTION_F64, D(validation_fraction), "0.2", 0, 0.5, NULL, "share of patients held out"},
-    {"data.balance.full", OPTION_F64, D(balance_full), "0.3", 0, 100, NULL, "windows all seizure, per partial window"},
+    {"data.validation_fraction", OPTION_F64, D(validation_fraction), "0.2", 0, 0.5, NULL,
+     "share of patients held out for validation"},
+    {"data.balance.full", OPTION_F64, D(balance_full), "0.3", 0, 100, NULL, "windows that are all seizure, per partial window"},
     {"data.balance.none", OPTION_F64, D(balance_none), "2.5", 0, 100, NULL, "background windows, per partial window"},
-    {"data.balance.redraw_each_epoch", OPTION_BOOL, D(redraw_each_epoch), "true", 0, 0, NULL, "draw other background every epoch"},
+    {"data.balance.redraw_each_epoch", OPTION_BOOL, D(redraw_each_epoch), "true", 0, 0, NULL,
+     "draw new background windows every epoch"},
     {"data.resident", OPTION_ENUM, D(resident), "auto", 0, 0, "auto|on|off",
-     "recordings in device memory: auto = on a GPU where they fit, on = or refuse the job"},
+     "keep recordings in device memory: auto = on a GPU if they fit, on = refuse the job if they do not fit"},
 };
 const struct option_table job_data_sample_keys = TABLE(sample_rows);
 

@@ -10,18 +10,19 @@
 
 static const struct option job_rows[] = {
     {"kind", OPTION_STRING, J(written_kind), NULL, 0, 0, NULL, "the kind of work; `brrctl keys` lists them"},
-    {"name", OPTION_STRING, J(name), "null", 0, 0, NULL, "a name for people"},
+    {"name", OPTION_STRING, J(name), "null", 0, 0, NULL, "a name shown in lists"},
     {"priority", OPTION_I64, J(priority), "5", 0, 9, NULL, "0 (last) to 9 (first)"},
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
-     "one attempt: checkpoint and stop before it"},
+     "time limit of an attempt; the job writes a checkpoint and stops before it"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
-     "restarts after faults, and after deaths of the daemon while the job ran"},
+     "restarts after device faults and after crashes of the daemon while the job ran"},
 };
 static const struct option checkpoint_rows[] = {
-    {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue again after the time limit"},
+    {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue the job again after the time limit"},
     {"checkpoint.every", OPTION_DURATION, J(checkpoint.every_ms), "15m", 1000, 0, NULL, "time between checkpoints"},
-    {"checkpoint.keep", OPTION_I64, J(checkpoint.keep), "3", 1, 1000, NULL, "newest kept besides best"},
-    {"checkpoint.upload", OPTION_STRING, J(checkpoint.upload), "none", 0, 0, NULL, "store://NAME/prefix, or none"},
+    {"checkpoint.keep", OPTION_I64, J(checkpoint.keep), "3", 1, 1000, NULL, "newest checkpoints to keep in addition to the best"},
+    {"checkpoint.upload", OPTION_STRING, J(checkpoint.upload), "none", 0, 0, NULL,
+     "destination for copies of checkpoints: store://NAME/prefix, or none"},
 };
 static const struct option_table job_keys = TABLE(job_rows), checkpoint_keys = TABLE(checkpoint_rows);
 
