@@ -85,6 +85,15 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     return 0;
 }
 
+/* Whether one of the assignments is to the same key. */
+static bool assigned(const char *assignment, const char *const *more, int n) {
+    size_t len = strcspn(assignment, "=") + 1;
+    for (int i = 0; i < n; i++)
+        if (!strncmp(assignment, more[i], len))
+            return true;
+    return false;
+}
+
 char *job_overrides(const char *array, const char *const *more, int n) {
     struct json *old = NULL;
     struct json_writer w;
@@ -95,7 +104,8 @@ char *job_overrides(const char *array, const char *const *more, int n) {
     json_writer_init(&w, &s);
     json_begin_array(&w, NULL);
     for (size_t i = 0; i < json_count(old); i++)
-        json_put_str(&w, NULL, json_str(json_at(old, i), ""));
+        if (!assigned(json_str(json_at(old, i), ""), more, n))
+            json_put_str(&w, NULL, json_str(json_at(old, i), ""));
     for (int i = 0; i < n; i++)
         json_put_str(&w, NULL, more[i]);
     json_end(&w, ']');

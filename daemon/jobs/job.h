@@ -66,7 +66,8 @@ bool job_is_active(enum job_state state); /* preparing, running, checkpointing *
 bool job_may_resume(enum job_state state);
 /* The only function that changes a state. PRECONDITION names both states if the transition does not exist. reason may be "". */
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
-/* Appends n overrides to those of `array` (NULL: none) and returns the new JSON array; malloc'd, NULL when out of memory. */
+/* Appends n overrides to those of `array` (NULL: none), whose overrides of the same keys they replace, and returns the new JSON
+ * array; malloc'd, NULL when out of memory. */
 char *job_overrides(const char *array, const char *const *more, int n);
 /* Converts overrides of earlier versions, which joined them by newlines, to a JSON array. */
 char *job_overrides_of_lines(const char *text);
