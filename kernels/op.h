@@ -95,7 +95,7 @@ int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise
 
 /* Training batch norm over all rows of x (B,T,C): y = (x − m)·rs·weight + bias, optional ReLU; m, rs from biased variance
  * (eps inside the root), written to save_mean, save_rstd (C). running_* (C) F32 are updated in place with `momentum`
- * (running variance unbiased). y may be a channel slice. y may equal x. */
+ * (running variance unbiased), except in channels whose mean or variance is not finite. y may be a channel slice. y may equal x. */
 struct batchnorm_args {
     struct tensor x, weight, bias, y, save_mean, save_rstd, running_mean, running_var;
     float eps, momentum;

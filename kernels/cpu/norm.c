@@ -98,12 +98,15 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         double mean = sum / (double)rows, var = squares / (double)rows - mean * mean;
         var = var > 0 ? var : 0;
         mean += (double)pilot[j];
-        double rstd = 1.0 / sqrt(var + (double)a->eps), unbiased = rows > 1 ? var * (double)rows / (double)(rows - 1) : var;
-        mf(&a->save_mean)[j] = (float)mean;
+        double rstd = 1.0 / sqrt(var + (double)a->eps);
+        float batch_mean = (float)mean, unbiased = (float)(rows > 1 ? var * (double)rows / (double)(rows - 1) : var);
+        mf(&a->save_mean)[j] = batch_mean;
         mf(&a->save_rstd)[j] = (float)rstd;
         float *rm = mf(&a->running_mean) + j, *rv = mf(&a->running_var) + j;
-        *rm += a->momentum * ((float)mean - *rm);
-        *rv += a->momentum * ((float)unbiased - *rv);
+        if (isfinite(batch_mean) && isfinite(unbiased)) { /* the step is skipped otherwise, and must leave no trace */
+            *rm += a->momentum * (batch_mean - *rm);
+            *rv += a->momentum * (unbiased - *rv);
+        }
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);
     }

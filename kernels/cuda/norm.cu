@@ -32,11 +32,14 @@ static __global__ void bn_statistics(struct bn_job j) {
         double mean = columns_total(j.sums, c, 0) / rows, var = columns_total(j.sums, c, 1) / rows - mean * mean;
         var = var > 0 ? var : 0;
         mean += (double)act_get(j.sums.x, c);
-        double rstd = 1.0 / sqrt(var + (double)j.eps), unbiased = rows > 1 ? var * rows / (rows - 1) : var;
-        j.mean[c] = (float)mean;
+        double rstd = 1.0 / sqrt(var + (double)j.eps);
+        float batch_mean = (float)mean, unbiased = (float)(rows > 1 ? var * rows / (rows - 1) : var);
+        j.mean[c] = batch_mean;
         j.rstd[c] = (float)rstd;
-        j.running_mean[c] += j.momentum * ((float)mean - j.running_mean[c]);
-        j.running_var[c] += j.momentum * ((float)unbiased - j.running_var[c]);
+        if (isfinite(batch_mean) && isfinite(unbiased)) { /* the step is skipped otherwise, and must leave no trace */
+            j.running_mean[c] += j.momentum * (batch_mean - j.running_mean[c]);
+            j.running_var[c] += j.momentum * (unbiased - j.running_var[c]);
+        }
         j.scale_shift[c] = (float)(rstd * (double)j.weight[c]);
         j.scale_shift[j.sums.cols + c] = (float)((double)j.bias[c] - mean * rstd * (double)j.weight[c]);
     }

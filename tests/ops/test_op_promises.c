@@ -300,6 +300,42 @@ static void batch_norm_in_place_equals_batch_norm(void **state) {
         free(all[i]);
 }
 
+/* A step whose gradients are not finite is skipped; it must not have moved the statistics that inference uses. */
+static void running_statistics_move_only_in_finite_channels(void **state) {
+    (void)state;
+    enum { ROWS = 150, CHANNELS = 5 };
+    static const float bad[] = {NAN, INFINITY, 3e38f}; /* the squares of the last overflow */
+    float *x = fixture_floats(ROWS * CHANNELS, -1, 1), *y = fixture_floats(ROWS * CHANNELS, 0, 0),
+          *vectors = fixture_floats(6 * CHANNELS, 0.5, 1), before[2 * CHANNELS];
+    for (int i = 0; i < 3; i++)
+        x[(40 + i) * CHANNELS + i] = bad[i];
+#define VECTOR(i) tensor_1d(vectors + (i)*CHANNELS, DTYPE_F32, CHANNELS)
+    struct batchnorm_args a = {.x = tensor_3d(x, DTYPE_F32, 1, ROWS, CHANNELS),
+                               .weight = VECTOR(0),
+                               .bias = VECTOR(1),
+                               .y = tensor_3d(y, DTYPE_F32, 1, ROWS, CHANNELS),
+                               .save_mean = VECTOR(2),
+                               .save_rstd = VECTOR(3),
+                               .running_mean = VECTOR(4),
+                               .running_var = VECTOR(5),
+                               .eps = 1e-5f,
+                               .momentum = 0.1f};
+#undef VECTOR
+    struct err err = {0};
+    memcpy(before, vectors + 4 * CHANNELS, sizeof before);
+    fixture_check(op_batchnorm(fixture.stream, &a, &err), &err);
+    fixture_check(stream_sync(fixture.stream, &err), &err);
+    const float *after = vectors + 4 * CHANNELS;
+    for (int i = 0; i < 2 * CHANNELS; i++) {
+        bool finite = i % CHANNELS >= 3;
+        assert_true(isfinite(after[i]));
+        assert_int_equal(after[i] != before[i], finite);
+    }
+    free(x);
+    free(y);
+    free(vectors);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dropout_keeps_what_the_counter_says),
@@ -310,6 +346,7 @@ int main(void) {
         cmocka_unit_test(an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing),
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),
         cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
+        cmocka_unit_test(running_statistics_move_only_in_finite_channels),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
