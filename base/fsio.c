@@ -433,11 +433,6 @@ int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
     return rc;
 }
 
-void fsio_map_scattered(const struct fsio_map *map, bool scattered) {
-    if (map->data)
-        madvise((void *)(uintptr_t)map->data, map->len, scattered ? MADV_RANDOM : MADV_NORMAL);
-}
-
 void fsio_map_close(struct fsio_map *map) {
     if (map->data)
         munmap((void *)(uintptr_t)map->data, map->len);

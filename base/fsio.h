@@ -67,8 +67,6 @@ struct fsio_map {
 };
 int fsio_map_open(struct fsio_map *map, const char *path, struct err *err);
 void fsio_map_close(struct fsio_map *map);
-/* Scattered reads follow, or not (the default): whether the system reads ahead of what is touched. */
-void fsio_map_scattered(const struct fsio_map *map, bool scattered);
 
 /* Exclusive advisory lock on PATH (created, holds the pid). ERR_PRECONDITION with the holder's pid when taken.
  * Returns the descriptor to close on release. */

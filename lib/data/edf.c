@@ -8,13 +8,13 @@
 #include <time.h>
 
 #include "base/arena.h"
-#include "base/fsio.h"
 #include "base/str.h"
+#include "data/edf_bytes.h"
 #include "data/edf_decode.h"
 #include "data/edf_header.h"
 #include "data/tal.h"
 
-enum { MAX_ANNOTATIONS = 1000000 };
+enum { MAX_ANNOTATIONS = 1000000, FIXED_HEADER_BYTES = 256, PIECE_BYTES = 96 << 10, SMALL_RECORD_BYTES = 8 << 10 };
 static const size_t ARENA_LIMIT_BYTES = (size_t)1 << 30;
 
 /* How the times of records were understood so far. */
@@ -24,15 +24,21 @@ struct edf_clock {
     int64_t missing, backwards;
 };
 
+/* The newest piece that was read of a file while it is opened. */
+struct edf_window {
+    uint8_t *data;
+    size_t first, len, capacity;
+    struct err err; /* the first read that failed */
+};
+
 struct edf {
     struct edf_header header;
     struct arena arena;
-    struct fsio_map map; /* data NULL when the bytes are the caller's */
-    const uint8_t *data;
-    size_t len;             /* of the file; 0 when records are fed */
-    size_t there;           /* of data: less than len when only the head is */
-    const uint8_t *records; /* those at hand, from number first_record on; all of them unless they are fed */
-    int64_t first_record;
+    struct edf_bytes bytes; /* the file, or the records that were fed last */
+    struct edf_window window;
+    size_t len;           /* of the whole file, more than bytes.len when only its head is there; 0 when records are fed */
+    size_t base;          /* where in bytes record number first_record begins */
+    int64_t first_record; /* 0 unless records are fed */
     edf_decode_fn *decode;
     struct edf_segment *segments;
     size_t segment_capacity;
@@ -44,12 +50,47 @@ struct edf {
     bool undecided;   /* one that decides is not there */
 };
 
-static const uint8_t *record_at(const struct edf *edf, int64_t record) {
-    return edf->records + (record - edf->first_record) * edf->header.record_bytes;
+static size_t offset_of(const struct edf *edf, int64_t record) {
+    return edf->base + (size_t)((record - edf->first_record) * edf->header.record_bytes);
 }
 
 static int out_of_memory(const struct edf *edf, struct err *err) {
     return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", edf->header.name);
+}
+
+static int move_window(struct edf *edf, size_t offset, size_t n, struct err *err) {
+    struct edf_window *w = &edf->window;
+    const uint8_t *data;
+    size_t rest = edf->bytes.len - offset;
+    if (edf->header.record_bytes <= SMALL_RECORD_BYTES && n < PIECE_BYTES) /* the next one is near */
+        n = rest < PIECE_BYTES ? rest : PIECE_BYTES;
+    w->len = 0;
+    if (n > w->capacity) {
+        uint8_t *grown = realloc(w->data, n);
+        if (!grown)
+            return out_of_memory(edf, err);
+        w->data = grown;
+        w->capacity = n;
+    }
+    int rc = edf_bytes_get(&edf->bytes, offset, n, w->data, &data, err);
+    w->first = offset;
+    w->len = rc ? 0 : n;
+    return rc;
+}
+
+/* A signal's bytes in a record, while the file is opened; they last until the next call. NULL after an error, which
+ * edf->window.err keeps. */
+static const uint8_t *signal_bytes(struct edf *edf, int64_t record, int signal) {
+    const struct edf_header *h = &edf->header;
+    struct edf_window *w = &edf->window;
+    size_t at = offset_of(edf, record) + (size_t)h->offset[signal];
+    size_t n = (size_t)(h->signals[signal].samples_per_record * h->sample_bytes);
+    if (edf->bytes.memory)
+        return edf->bytes.memory + at;
+    bool inside = at >= w->first && at + n <= w->first + w->len;
+    if (w->err.code || (!inside && move_window(edf, at, n, &w->err)))
+        return NULL;
+    return w->data + (at - w->first);
 }
 
 /* First annotation signal, the one with the time-keepers; -1 without. */
@@ -67,17 +108,17 @@ static int visit_keeper(void *ctx, const struct tal_item *item) {
 }
 
 static bool record_there(const struct edf *edf, int64_t record) {
-    return edf->there == edf->len || edf->header.header_bytes + (record + 1) * edf->header.record_bytes <= (int64_t)edf->there;
+    size_t there = edf->bytes.len;
+    return there == edf->len || edf->header.header_bytes + (record + 1) * edf->header.record_bytes <= (int64_t)there;
 }
 
-/* Onset that the time-keeper of a record states; NaN without one, and of a record that is not there. */
-static double keeper_onset(const struct edf *edf, int signal, int64_t record) {
+/* Onset that the time-keeper of a record states; NaN without one, and of a record that is not there or cannot be read. */
+static double keeper_onset(struct edf *edf, int signal, int64_t record) {
     double onset = NAN;
     const struct edf_header *h = &edf->header;
-    if (!record_there(edf, record))
-        return NAN;
-    tal_parse(record_at(edf, record) + h->offset[signal], (size_t)(h->signals[signal].samples_per_record * h->sample_bytes),
-              visit_keeper, &onset, NULL);
+    const uint8_t *bytes = record_there(edf, record) ? signal_bytes(edf, record, signal) : NULL;
+    if (bytes)
+        tal_parse(bytes, (size_t)(h->signals[signal].samples_per_record * h->sample_bytes), visit_keeper, &onset, NULL);
     return onset;
 }
 
@@ -321,8 +362,10 @@ static int read_annotations(struct edf *edf, struct err *err) {
             if (!h->signals[s].annotation)
                 continue;
             size_t found = 0;
-            tal_parse(record_at(edf, r) + h->offset[s], (size_t)(h->signals[s].samples_per_record * h->sample_bytes),
-                      visit_annotation, &c, &found);
+            const uint8_t *bytes = signal_bytes(edf, r, s);
+            if (!bytes)
+                return 0; /* open_bytes returns the error */
+            tal_parse(bytes, (size_t)(h->signals[s].samples_per_record * h->sample_bytes), visit_annotation, &c, &found);
             faults += found;
         }
     }
@@ -339,16 +382,45 @@ static int read_annotations(struct edf *edf, struct err *err) {
 
 /* ---- open and close ---- */
 
-static int open_bytes(struct edf *edf, struct err *err) {
+/* The header's bytes; *ret lives as long as edf. */
+static int read_front(struct edf *edf, const uint8_t **ret, struct err *err) {
+    size_t there = edf->bytes.len, n = there < FIXED_HEADER_BYTES ? there : FIXED_HEADER_BYTES;
+    uint8_t fixed[FIXED_HEADER_BYTES], *front = NULL;
+    if (edf->bytes.memory) {
+        *ret = edf->bytes.memory;
+        return 0;
+    }
+    int rc = edf_bytes_get(&edf->bytes, 0, n, fixed, ret, err);
+    int64_t whole = rc || n < FIXED_HEADER_BYTES ? -1 : edf_header_bytes(fixed);
+    n = whole > 0 && (uint64_t)whole <= there ? (size_t)whole : n;
+    if (!rc && !(front = arena_alloc(&edf->arena, n + 1)))
+        rc = out_of_memory(edf, err);
+    return rc ? rc : edf_bytes_get(&edf->bytes, 0, n, front, ret, err);
+}
+
+static int open_records(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
-    int rc = edf_header_parse(h, edf->data, edf->there, err);
+    const uint8_t *front;
+    int rc = read_front(edf, &front, err);
+    if (!rc)
+        rc = edf_header_parse(h, front, edf->bytes.len, err);
     if (rc)
         return rc;
     edf->decode = edf_decoder(h->sample_bytes);
-    edf->records = edf->data + h->header_bytes;
+    edf->base = (size_t)h->header_bytes;
     count_records(edf);
     rc = build_timeline(edf, err);
     return rc || edf->header_only ? rc : read_annotations(edf, err);
+}
+
+static int open_bytes(struct edf *edf, struct err *err) {
+    struct edf_window *w = &edf->window;
+    int rc = open_records(edf, err);
+    if (w->err.code && err)
+        *err = w->err;
+    free(w->data);
+    w->data = NULL;
+    return w->err.code ? w->err.code : rc;
 }
 
 static struct edf *edf_new(const char *name) {
@@ -358,6 +430,7 @@ static struct edf *edf_new(const char *name) {
     arena_init(&edf->arena, ARENA_LIMIT_BYTES);
     edf->header.arena = &edf->arena;
     edf->header.name = arena_strdup(&edf->arena, name);
+    edf_bytes_init(&edf->bytes, edf->header.name);
     if (!edf->header.name) {
         edf_close(edf);
         return NULL;
@@ -371,14 +444,13 @@ static int open_path(const char *path, bool header_only, int64_t file_bytes, str
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
     edf->header_only = header_only;
-    int rc = fsio_map_open(&edf->map, path, err);
+    int rc = edf_bytes_open(&edf->bytes, path, err);
     if (!rc) {
-        edf->data = edf->map.data;
-        edf->there = edf->map.len;
-        edf->len = file_bytes > (int64_t)edf->there ? (size_t)file_bytes : edf->there;
-        fsio_map_scattered(&edf->map, header_only); /* a header needs no megabytes read ahead of it */
+        size_t there = edf->bytes.len;
+        edf->len = file_bytes > (int64_t)there ? (size_t)file_bytes : there;
+        edf_bytes_scattered(&edf->bytes, header_only); /* a header needs no megabytes read ahead of it */
         rc = open_bytes(edf, err);
-        fsio_map_scattered(&edf->map, false);
+        edf_bytes_scattered(&edf->bytes, false);
     }
     if (rc) {
         edf_close(edf);
@@ -408,8 +480,8 @@ int edf_open_memory(const void *data, size_t len, const char *name, struct edf *
     struct edf *edf = edf_new(name);
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", name);
-    edf->data = data;
-    edf->len = edf->there = len;
+    edf->bytes.memory = data;
+    edf->len = edf->bytes.len = len;
     int rc = open_bytes(edf, err);
     if (rc) {
         edf_close(edf);
@@ -438,7 +510,7 @@ int edf_open_feed(const void *header, size_t len, const char *name, struct edf *
 
 int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err) {
     int64_t first = edf->header.info.n_records;
-    edf->records = records;
+    edf->bytes.memory = records;
     edf->first_record = first;
     edf->header.info.n_records += n;
     if (!first && n > 0)
@@ -451,7 +523,7 @@ int64_t edf_record_bytes(const struct edf *edf) { return edf->header.record_byte
 void edf_close(struct edf *edf) {
     if (!edf)
         return;
-    fsio_map_close(&edf->map);
+    edf_bytes_close(&edf->bytes);
     free(edf->segments);
     free(edf->annotations);
     arena_done(&edf->arena);
@@ -492,6 +564,83 @@ const char *edf_start_text(const struct edf *edf, char *buf, size_t size) {
     return buf;
 }
 
+/* Which signals of which records are read, and where to. */
+struct edf_request {
+    const int *signals;
+    int n_signals;
+    struct edf_range records;
+    float *const *uv;
+};
+
+static void decode(const struct edf *edf, int signal, const uint8_t *bytes, int64_t n, float *out) {
+    const struct edf_signal *s = &edf->header.signals[signal];
+    edf->decode(bytes, n, (struct edf_scale){s->gain, s->offset}, out);
+}
+
+/* Records whose wanted bytes [low, high) fit the buffer, or are in memory: as many at once as fit. */
+static int read_groups(const struct edf *edf, const struct edf_request *q, size_t low, size_t high, uint8_t *buffer,
+                       struct err *err) {
+    const struct edf_header *h = &edf->header;
+    int64_t n = q->records.n_records, most = buffer ? 1 + (int64_t)(PIECE_BYTES - (high - low)) / h->record_bytes : n;
+    for (int64_t r = 0, group; r < n; r += group) {
+        const uint8_t *bytes;
+        group = n - r < most ? n - r : most;
+        int rc = edf_bytes_get(&edf->bytes, offset_of(edf, q->records.first_record + r) + low,
+                               (size_t)((group - 1) * h->record_bytes) + (high - low), buffer, &bytes, err);
+        if (rc)
+            return rc;
+        for (int64_t k = 0; k < group; k++)
+            for (int i = 0; i < q->n_signals; i++) {
+                int64_t per_record = h->signals[q->signals[i]].samples_per_record;
+                decode(edf, q->signals[i], bytes + k * h->record_bytes + (h->offset[q->signals[i]] - (int64_t)low), per_record,
+                       q->uv[i] + (r + k) * per_record);
+            }
+    }
+    return 0;
+}
+
+/* Longer records: each signal in pieces. */
+static int read_pieces(const struct edf *edf, const struct edf_request *q, uint8_t *buffer, struct err *err) {
+    const struct edf_header *h = &edf->header;
+    int64_t most = PIECE_BYTES / h->sample_bytes;
+    for (int64_t r = 0; r < q->records.n_records; r++)
+        for (int i = 0; i < q->n_signals; i++) {
+            int64_t per_record = h->signals[q->signals[i]].samples_per_record;
+            size_t at = offset_of(edf, q->records.first_record + r) + (size_t)h->offset[q->signals[i]];
+            for (int64_t k = 0; k < per_record; k += most) {
+                const uint8_t *bytes;
+                int64_t n = per_record - k < most ? per_record - k : most;
+                int rc = edf_bytes_get(&edf->bytes, at + (size_t)(k * h->sample_bytes), (size_t)(n * h->sample_bytes), buffer,
+                                       &bytes, err);
+                if (rc)
+                    return rc;
+                decode(edf, q->signals[i], bytes, n, q->uv[i] + r * per_record + k);
+            }
+        }
+    return 0;
+}
+
+static int read_request(const struct edf *edf, const struct edf_request *q, struct err *err) {
+    const struct edf_header *h = &edf->header;
+    size_t low = SIZE_MAX, high = 0;
+    for (int i = 0; i < q->n_signals; i++) {
+        size_t first = (size_t)h->offset[q->signals[i]];
+        size_t end = first + (size_t)(h->signals[q->signals[i]].samples_per_record * h->sample_bytes);
+        low = first < low ? first : low;
+        high = end > high ? end : high;
+    }
+    if (high <= low || !q->records.n_records)
+        return 0;
+    if (edf->bytes.memory)
+        return read_groups(edf, q, low, high, NULL, err);
+    uint8_t *buffer = malloc(PIECE_BYTES);
+    if (!buffer)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", h->name);
+    int rc = high - low <= PIECE_BYTES ? read_groups(edf, q, low, high, buffer, err) : read_pieces(edf, q, buffer, err);
+    free(buffer);
+    return rc;
+}
+
 int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, struct edf_range records, float *const *uv,
                      struct err *err) {
     const struct edf_header *h = &edf->header;
@@ -503,7 +652,7 @@ int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, s
         return err_set(err, ERR_RANGE, "%s: record %lld is wanted, the records at hand begin with %lld", h->name,
                        (long long)records.first_record, (long long)edf->first_record);
     if (records.n_records && !record_there(edf, records.first_record + records.n_records - 1))
-        return err_set(err, ERR_PRECONDITION, "%s: only the first %zu of %zu bytes are there", h->name, edf->there, edf->len);
+        return err_set(err, ERR_PRECONDITION, "%s: only the first %zu of %zu bytes are there", h->name, edf->bytes.len, edf->len);
     for (int i = 0; i < n_signals; i++) {
         if (signals[i] < 0 || signals[i] >= h->info.n_signals)
             return err_set(err, ERR_RANGE, "%s: signal %d is wanted, there are %d", h->name, signals[i], h->info.n_signals);
@@ -512,15 +661,7 @@ int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, s
             return err_set(err, ERR_PRECONDITION, "%s: signal %d '%s' cannot be read: %s", h->name, signals[i] + 1, s->label,
                            s->annotation ? "it holds annotations" : s->note);
     }
-    for (int64_t r = 0; r < records.n_records; r++) {
-        const uint8_t *record = record_at(edf, records.first_record + r);
-        for (int i = 0; i < n_signals; i++) {
-            const struct edf_signal *s = &h->signals[signals[i]];
-            edf->decode(record + h->offset[signals[i]], s->samples_per_record, (struct edf_scale){s->gain, s->offset},
-                        uv[i] + r * s->samples_per_record);
-        }
-    }
-    return 0;
+    return read_request(edf, &(struct edf_request){signals, n_signals, records, uv}, err);
 }
 
 int edf_read(const struct edf *edf, int signal, int64_t first_record, int64_t n_records, float *uv, struct err *err) {

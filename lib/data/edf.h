@@ -1,9 +1,9 @@
-/* edf: reader of EDF, EDF+C, EDF+D, BDF and BDF+ files over a read-only mapping.
+/* edf: reader of EDF, EDF+C, EDF+D, BDF and BDF+ files.
  *
- * Header faults met in real recordings are mended in memory and listed as repairs; what cannot be trusted is refused
- * with a reason. Samples are decoded on demand, whole records at a time, to planar microvolt: memory is the caller's window,
- * never the file. After opening an edf is immutable: any number of threads may read it (but for edf_feed). A mapping does not
- * follow a file that grows, and a file that another process truncates while it is open faults on access, as with any mapping.
+ * Header faults met in real recordings are repaired in memory and listed as repairs; what cannot be trusted is an error with the
+ * reason. Samples are read and decoded on demand to planar microvolt: memory is the caller's window, never the file. After opening an
+ * edf is immutable: any number of threads may read it (but for edf_feed). A file is kept open and read with its length at opening: one
+ * that grows later is not followed, and one that another process cuts short is the error DATA_LOSS ("changed while it was read").
  *
  * File time: 0 s is the first sample of the first record. A sub-second start (the first time-keeper's onset) is moved into
  * edf_info.start; onsets of segments and annotations are relative to file time 0. */
@@ -71,7 +71,7 @@ struct edf_info {
 /* True if the path ends in .edf or .bdf, in any case. */
 bool edf_named(const char *path);
 
-/* Map and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
+/* Open and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
  * trusted (the message names path, field, its text and what was expected); EXHAUSTED. */
 int edf_open(const char *path, struct edf **ret, struct err *err);
 /* Like edf_open, but reads only the header: annotations are left out, and time-keeping annotations are read only where they

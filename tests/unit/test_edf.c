@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -415,6 +416,94 @@ static void huge_records_and_short_files_do_not_overflow(void **state) {
     done(&o);
 }
 
+/* The bytes of a test as a file in a folder of its own. */
+static void put_on_disk(const struct opened *o, char folder[64], char path[96]) {
+    str_copy(folder, 64, "/tmp/brr-edf-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    str_format(path, 96, "%s/a.edf", folder);
+    assert_int_equal(fsio_write_atomic(path, o->bytes.data, o->bytes.len, NULL), 0);
+}
+
+/* Short and long records, all signals and some, some records: from a file as from memory. */
+static void a_file_gives_the_samples_that_memory_gives(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {8, 3000, 70000, 210000};
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        struct written_signal signals[3] = {{.label = "EEG Fp1-REF", .samples = (int)lengths[k]},
+                                            {.label = "EEG F3-REF", .samples = 5},
+                                            {.label = "EEG C3-REF", .samples = 9}};
+        struct written_file f = {.n_signals = 3, .n_records = k < 2 ? 60 : 3, .signals = signals};
+        char folder[64], path[96];
+        struct opened o;
+        struct edf *edf = NULL;
+        assert_int_equal(open_written(&o, &f, k & 1), 0);
+        put_on_disk(&o, folder, path);
+        assert_int_equal(edf_open(path, &edf, &o.err), 0);
+        for (int first = 0; first < 3; first++) {
+            size_t n = (size_t)(f.n_records - first) * (size_t)(lengths[k] + 14);
+            float *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
+            int order[3] = {(first + 2) % 3, first, (first + 1) % 3}, wanted = 3 - first;
+            float *from_file[3], *from_memory[3];
+            for (int i = 0, at = 0; i < wanted; at += (int)(f.n_records - first) * signals[order[i]].samples, i++) {
+                from_file[i] = a + at;
+                from_memory[i] = b + at;
+            }
+            struct edf_range records = {first, f.n_records - first};
+            assert_int_equal(edf_read_signals(edf, order, wanted, records, from_file, &o.err), 0);
+            assert_int_equal(edf_read_signals(o.edf, order, wanted, records, from_memory, &o.err), 0);
+            assert_memory_equal(a, b, n * sizeof *a);
+            free(a);
+            free(b);
+        }
+        edf_close(edf);
+        done(&o);
+        fsio_remove_tree(folder, NULL);
+    }
+}
+
+static void a_file_cut_short_while_it_is_read_is_an_error(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {3000, 70000}; /* records that are read many at a time, and in pieces */
+    for (int k = 0; k < 2; k++) {
+        struct written_signal signals[2] = {{.label = "EEG Fp1-REF", .samples = (int)lengths[k]},
+                                            {.label = "EEG F3-REF", .samples = 8}};
+        struct written_file f = {.n_signals = 2, .n_records = 4, .signals = signals};
+        char folder[64], path[96];
+        struct opened o;
+        struct edf *edf = NULL;
+        assert_int_equal(open_written(&o, &f, false), 0);
+        put_on_disk(&o, folder, path);
+        assert_int_equal(edf_open(path, &edf, &o.err), 0);
+        float *uv = calloc((size_t)(4 * lengths[k]), sizeof *uv);
+        assert_int_equal(edf_read(edf, 0, 0, 4, uv, &o.err), 0);
+        assert_int_equal(truncate(path, 256 * 3 + edf_record_bytes(edf) * 2), 0);
+        assert_int_equal(edf_read(edf, 0, 0, 2, uv, &o.err), 0);
+        assert_int_equal(edf_read(edf, 0, 0, 4, uv, &o.err), ERR_DATA_LOSS);
+        assert_non_null(strstr(o.err.message, path));
+        assert_non_null(strstr(o.err.message, "changed while it was read"));
+        assert_int_equal(truncate(path, 0), 0);
+        assert_int_equal(edf_read(edf, 1, 1, 1, uv, &o.err), ERR_DATA_LOSS);
+        free(uv);
+        edf_close(edf);
+        done(&o);
+        fsio_remove_tree(folder, NULL);
+    }
+}
+
+static void only_regular_files_open(void **state) {
+    (void)state;
+    char folder[] = "/tmp/brr-edf-XXXXXX", fifo[64];
+    struct edf *edf = NULL;
+    struct err err;
+    assert_non_null(mkdtemp(folder));
+    str_format(fifo, sizeof fifo, "%s/fifo", folder);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(edf_open(fifo, &edf, &err), ERR_INVALID); /* and no writer is waited for */
+    assert_int_equal(edf_open(folder, &edf, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "not a regular file"));
+    fsio_remove_tree(folder, NULL);
+}
+
 static void every_decoder_gives_the_same_bits(void **state) {
     (void)state;
     enum { N = 1003 };
@@ -602,6 +691,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(annotations_in_an_unmarked_file_and_in_several_signals_are_read),
         cmocka_unit_test(damaged_headers_are_refused_with_the_reason),
         cmocka_unit_test(huge_records_and_short_files_do_not_overflow),
+        cmocka_unit_test(a_file_gives_the_samples_that_memory_gives),
+        cmocka_unit_test(a_file_cut_short_while_it_is_read_is_an_error),
+        cmocka_unit_test(only_regular_files_open),
         cmocka_unit_test(every_decoder_gives_the_same_bits),
         cmocka_unit_test(every_real_file_opens_but_the_malformed_ones),
     };
