@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,6 +47,100 @@ bool log_level_parse(const char *text, enum log_level *ret) {
     return false;
 }
 
+/* ---- fields ---- */
+
+/* printf with escaped texts: what a %s brings stands in double quotes unless it is one plain word, with \" and \\ for its quotes
+ * and backslashes and blanks for control characters, so that no value looks like another field. */
+struct fields {
+    char *text;
+    size_t len, size;
+    bool quoted; /* inside quotes of the format */
+};
+
+/* The last place is kept for a closing quote. */
+static void put_char(struct fields *f, char c) {
+    if (f->len + 2 < f->size)
+        f->text[f->len++] = c;
+    f->text[f->len] = '\0';
+}
+
+static bool is_plain(const char *value) {
+    for (const char *p = value; *p; p++)
+        if ((unsigned char)*p <= 0x20 || strchr("\"\\=", *p) || *p == 0x7f)
+            return false;
+    return *value != '\0';
+}
+
+/* A value that does not fit is cut, and its quotes are closed. */
+static void put_value(struct fields *f, const char *value, size_t most) {
+    bool own = !f->quoted && !is_plain(value);
+    if (own)
+        put_char(f, '"');
+    for (const char *p = value; *p && most; p++, most--) {
+        bool escaped = *p == '"' || *p == '\\', control = (unsigned char)*p < 0x20 || *p == 0x7f;
+        if (f->len + 4 + escaped >= f->size)
+            break;
+        if (escaped)
+            put_char(f, '\\');
+        put_char(f, control ? ' ' : *p);
+    }
+    if (own)
+        put_char(f, '"');
+}
+
+/* A number, by the conversion of its specification. */
+static void put_number(struct fields *f, const char *spec, va_list *ap) {
+    char out[512] = "", last = spec[strlen(spec) - 1];
+    bool is_long = strchr(spec, 'l'), is_longer = strstr(spec, "ll") || strchr(spec, 'j'), is_size = strchr(spec, 'z');
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    if (strchr("fFeEgGaA", last))
+        snprintf(out, sizeof out, spec, va_arg(*ap, double));
+    else if (last == 'p')
+        snprintf(out, sizeof out, spec, va_arg(*ap, void *));
+    else if (is_longer)
+        snprintf(out, sizeof out, spec, va_arg(*ap, long long));
+    else if (is_long || is_size)
+        snprintf(out, sizeof out, spec, va_arg(*ap, long));
+    else
+        snprintf(out, sizeof out, spec, va_arg(*ap, int));
+#pragma GCC diagnostic pop
+    for (const char *p = out; *p; p++)
+        put_char(f, *p);
+}
+
+static void format_fields(struct fields *f, const char *format, va_list *ap) {
+    for (const char *p = format; *p; p++) {
+        if (*p != '%') {
+            f->quoted ^= *p == '"';
+            put_char(f, *p);
+            continue;
+        }
+        char spec[32];
+        size_t n = 1 + strspn(p + 1, "-+ #0123456789.*hlzjtL");
+        if (p[n] == '%') {
+            put_char(f, '%');
+        } else if (p[n] == 's') {
+            const char *dot = memchr(p, '.', n);
+            size_t most = dot && dot[1] != '*' ? strtoul(dot + 1, NULL, 10) : SIZE_MAX;
+            if (dot && dot[1] == '*')
+                most = (size_t)va_arg(*ap, int);
+            const char *value = va_arg(*ap, const char *);
+            put_value(f, value ? value : "(null)", most);
+        } else if (p[n] && n + 2 <= sizeof spec) {
+            str_format(spec, sizeof spec, "%.*s", (int)n + 1, p);
+            put_number(f, spec, ap);
+        } else {
+            break;
+        }
+        p += n;
+    }
+    if (f->quoted) { /* the format was cut */
+        f->text[f->len++] = '"';
+        f->text[f->len] = '\0';
+    }
+}
+
 /* "a=1 b="two words"" → members of an object. */
 static void fields_to_json(struct json_writer *w, char *fields) {
     for (char *p = fields; *p;) {
@@ -63,10 +158,13 @@ static void fields_to_json(struct json_writer *w, char *fields) {
             value = ++p;
             stop = '"';
         }
-        while (*p && *p != stop)
-            p++;
-        if (*p)
-            *p++ = '\0';
+        char *end = value; /* unescaped in place */
+        for (; *p && *p != stop; p++) {
+            p += stop == '"' && *p == '\\' && p[1];
+            *end++ = *p;
+        }
+        p += *p != '\0';
+        *end = '\0';
         json_put_str(w, key, value);
     }
 }
@@ -106,7 +204,7 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     if (fields) {
         va_list ap;
         va_start(ap, fields);
-        vsnprintf(text, sizeof text, fields, ap);
+        format_fields(&(struct fields){.text = text, .size = sizeof text}, fields, &ap);
         va_end(ap);
     }
     struct timespec now;

@@ -89,8 +89,47 @@ static void control_characters_and_quotes_cannot_forge_a_line(void **state) {
     log_error("a\nlevel=info msg=\"b\"\x1b[31m", "f=%s", "x\r\ny\x7f");
     char *text = logged(state);
     assert_int_equal(lines_of(text), 1);
-    assert_non_null(strstr(text, "msg=\"a level=info msg=\\\"b\\\" [31m\" f=x  y \n"));
+    assert_non_null(strstr(text, "msg=\"a level=info msg=\\\"b\\\" [31m\" f=\"x  y \"\n"));
     free(text);
+}
+
+static void a_value_cannot_forge_a_field(void **state) {
+    log_warn("job failed", "reason=\"%s\" name=%s id=%.3s step=%d share=%.2f bytes=%zu big=%lld%%", "x\" job=other state=\"ok\\",
+             "a b=c\"", "7654321", -12, 0.125, (size_t)77, 1LL << 40);
+    assert_logged(state,
+                  "msg=\"job failed\" reason=\"x\\\" job=other state=\\\"ok\\\\\" name=\"a b=c\\\"\" id=765 step=-12 share=0.12 "
+                  "bytes=77 big=1099511627776%\n");
+    log_setup(LOG_INFO, true);
+    log_warn("job failed", "reason=\"%s\" name=%s empty=%s step=%d", "x\" job=other state=\"ok\\", "a b=c\"", "", 3);
+    char *text = logged(state);
+    struct json *root = NULL;
+    assert_int_equal(json_parse(text, strlen(text), "line", &root, NULL), 0);
+    assert_string_equal(json_str(json_get(root, "reason"), ""), "x\" job=other state=\"ok\\");
+    assert_string_equal(json_str(json_get(root, "name"), ""), "a b=c\"");
+    assert_string_equal(json_str(json_get(root, "empty"), "none"), "");
+    assert_string_equal(json_str(json_get(root, "step"), ""), "3");
+    assert_null(json_get(root, "job"));
+    json_free(root);
+    free(text);
+}
+
+/* Also one that ends in the middle of an escape. */
+static void a_cut_value_keeps_its_quotes(void **state) {
+    char *longer = malloc(4001);
+    assert_non_null(longer);
+    for (int shift = 0; shift < 4; shift++) {
+        memset(longer, '"', 4000);
+        memset(longer, 'a', (size_t)shift);
+        longer[4000] = '\0';
+        log_setup(LOG_INFO, false);
+        log_info("cut", shift % 2 ? "f=\"%s\" end=\"%s\"" : "f=%s end=\"%s\"", longer, "x");
+        char *text = logged(state), *at = strstr(text, "f=\"") + 3;
+        for (; *at != '"'; at++)
+            at += *at == '\\';
+        assert_true(at > text + 2000 && (!strcmp(at, "\"\n") || at[1] == ' '));
+        free(text);
+    }
+    free(longer);
 }
 
 static void json_lines_are_valid_whatever_is_logged(void **state) {
@@ -184,6 +223,8 @@ int main(void) {
         captured(a_line_has_time_level_message_and_fields),
         captured(lines_below_the_level_are_dropped),
         captured(control_characters_and_quotes_cannot_forge_a_line),
+        captured(a_value_cannot_forge_a_field),
+        captured(a_cut_value_keeps_its_quotes),
         captured(json_lines_are_valid_whatever_is_logged),
         captured(long_texts_are_cut_not_lost),
         captured(the_hook_counts_every_call_also_the_hidden_ones),
