@@ -352,12 +352,12 @@ static void *worker_main(void *arg) {
     int rc = device_open(w->config.device, w->config.threads, &w->device, &w->start_err);
     if (!rc)
         device_describe(w->device, &w->info);
-    if (!rc && !(w->live = live_new(w->device, w->live_reports, w->config.metrics))) {
+    if (!w->config.memory_limit_bytes)
+        w->config.memory_limit_bytes = w->info.total_bytes * 9 / 10;
+    if (!rc && !(w->live = live_new(w->device, w->live_reports, w->config.metrics, w->config.memory_limit_bytes))) {
         device_close(w->device);
         rc = err_set(&w->start_err, ERR_EXHAUSTED, "out of memory for the streams of %s", w->config.device);
     }
-    if (!w->config.memory_limit_bytes)
-        w->config.memory_limit_bytes = w->info.total_bytes * 9 / 10;
     pthread_mutex_lock(&w->lock);
     w->ready = true;
     pthread_cond_signal(&w->started);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "daemon/live/live_models.h"
+#include "infer/detector.h"
 #include "infer/timeline.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256 };
@@ -307,7 +308,7 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
     struct timeline_options options = {.alarm_hop = pick_alarm_hop(l, s, &o->info.file)};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
-    int rc = timeline_new(s->model->detector, &source, &options, &sink, &s->timeline, &report, err);
+    int rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
     if (rc)
         return rc;
     o->n_sources = timeline_sources(s->timeline, &sources);
@@ -592,13 +593,13 @@ bool live_waiting(const struct live *l) {
     return false;
 }
 
-struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics) {
+struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics, int64_t memory_limit_bytes) {
     struct live *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
     l->device = device;
     l->reports = reports;
-    l->models = (struct live_models){.device = device, .metrics = metrics};
+    l->models = (struct live_models){.device = device, .metrics = metrics, .memory_limit_bytes = memory_limit_bytes};
     if (stream_open(device, STREAM_HIGH, &l->stream, NULL)) {
         free(l);
         return NULL;

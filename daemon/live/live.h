@@ -102,7 +102,7 @@ struct live_report {
 void live_report_free(struct live_report *r);
 
 /* reports: where answers go. metrics may be NULL. */
-struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics);
+struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics, int64_t memory_limit_bytes);
 void live_free(struct live *l); /* NULL is fine; streams that were not closed are let go without a report */
 /* Carry out or queue one order; owns it from now on. */
 void live_order(struct live *l, struct live_order *o);

@@ -52,7 +52,7 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
     double start_s = clock_s();
     struct detector *detector = NULL;
     if (!rc)
-        rc = detector_open(s->device, path, LIVE_MAX_BATCH, &detector, err);
+        rc = detector_open(s->device, path, LIVE_MAX_BATCH, s->memory_limit_bytes, &detector, err);
     if (rc)
         return rc;
     m->detector = detector;

@@ -64,7 +64,25 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     return 0;
 }
 
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, struct detector **ret, struct err *err) {
+/* What a file claims to be is compared with what it holds and with the limit, before memory is taken for it. */
+static int check_claims(const char *checkpoint, const struct seizure_config *model, const struct seizure_options *options,
+                        int64_t limit_bytes, struct seizure_memory *ret, struct err *err) {
+    struct param_set table;
+    int rc = seizure_table(model, &table, err);
+    if (rc)
+        return rc;
+    rc = ckpt_check_model(checkpoint, &table, err);
+    param_set_done(&table);
+    if (!rc)
+        rc = seizure_memory(model, options, ret, err);
+    if (!rc && limit_bytes && ret->total > limit_bytes)
+        rc = err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
+                     (long long)ret->total, (long long)limit_bytes);
+    return rc;
+}
+
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
+                  struct err *err) {
     struct modelfile file;
     struct seizure_net *net = NULL;
     struct detector *d = NULL;
@@ -74,9 +92,9 @@ int detector_open(struct device *dev, const char *checkpoint, int max_batch, str
     char sha[DIGEST_HEX_SIZE] = "";
     int rc = modelfile_read(checkpoint, &file, err);
     if (!rc)
-        rc = digest_file(checkpoint, sha, err);
+        rc = check_claims(checkpoint, &file.model, &options, memory_limit_bytes, &memory, err);
     if (!rc)
-        rc = seizure_memory(&file.model, &options, &memory, err);
+        rc = digest_file(checkpoint, sha, err);
     if (!rc)
         rc = stream_open(dev, STREAM_NORMAL, &s, err);
     if (!rc)

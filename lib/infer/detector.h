@@ -16,8 +16,10 @@ struct detector_info {
     int64_t parameters, memory_bytes;
     char device[32];
 };
-/* Loads a model file. max_batch windows per call. */
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, struct detector **ret, struct err *err);
+/* Loads a model file for at most max_batch windows per call. Nothing is allocated for a file whose tensors are not those of its
+ * configuration (INVALID), nor for a network that needs more than memory_limit_bytes of the device (EXHAUSTED; 0 = no limit). */
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
+                  struct err *err);
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);

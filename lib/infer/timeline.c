@@ -240,9 +240,8 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     return queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
-static int make(const struct detector *d, const struct timeline_options *options, const struct timeline_sink *sink,
+static int make(const struct modelfile *file, const struct timeline_options *options, const struct timeline_sink *sink,
                 struct timeline **ret, struct err *err) {
-    const struct modelfile *file = &detector_info(d)->file;
     const struct events_config *events = options->events ? options->events : &file->events;
     struct timeline *t = calloc(1, sizeof *t);
     if (!t)
@@ -273,12 +272,12 @@ static int make(const struct detector *d, const struct timeline_options *options
     return 0;
 }
 
-int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
+int timeline_new(const struct modelfile *file, const struct frontend_source *source, const struct timeline_options *options,
                  const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err) {
     struct timeline *t = NULL;
-    int rc = make(d, options, sink, &t, err);
+    int rc = make(file, options, sink, &t, err);
     if (!rc)
-        rc = frontend_new(&detector_info(d)->file.frontend, source, on_rows, t, &t->frontend, report, err);
+        rc = frontend_new(&file->frontend, source, on_rows, t, &t->frontend, report, err);
     if (rc)
         timeline_free(t);
     else
@@ -286,12 +285,12 @@ int timeline_new(const struct detector *d, const struct frontend_source *source,
     return rc;
 }
 
-int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
+int timeline_new_cached(const struct modelfile *file, const struct recording *rec, const struct timeline_options *options,
                         const struct timeline_sink *sink, struct timeline **ret, struct err *err) {
     struct timeline *t = NULL;
     struct recording_info info;
     recording_info(rec, &info);
-    int rc = make(d, options, sink, &t, err);
+    int rc = make(file, options, sink, &t, err);
     if (!rc && info.channels != t->channels)
         rc = err_set(err, ERR_INVALID, "the recording has %d channels; the model needs %d", info.channels, t->channels);
     if (rc) {

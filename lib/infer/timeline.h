@@ -14,7 +14,7 @@
 #include "base/pack.h"
 #include "data/frontend.h"
 #include "data/window.h"
-#include "infer/detector.h"
+#include "infer/modelfile.h"
 #include "model/events.h"
 
 enum { TIMELINE_MAX_PENDING = 512 };
@@ -36,10 +36,12 @@ struct timeline_sink {
     int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
 };
 
-int timeline_new(const struct detector *d, const struct frontend_source *source, const struct timeline_options *options,
+struct timeline;
+/* The model's montage, filters, window, hop and thresholds are taken from file, which is not kept. */
+int timeline_new(const struct modelfile *file, const struct frontend_source *source, const struct timeline_options *options,
                  const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err);
 /* Over filtered samples (a loaded recording); they are fed as windows are taken. The recording must outlive the timeline. */
-int timeline_new_cached(const struct detector *d, const struct recording *rec, const struct timeline_options *options,
+int timeline_new_cached(const struct modelfile *file, const struct recording *rec, const struct timeline_options *options,
                         const struct timeline_sink *sink, struct timeline **ret, struct err *err);
 void timeline_free(struct timeline *t);
 /* Indices into source->labels of the channels to push, in order. */

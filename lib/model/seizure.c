@@ -5,11 +5,23 @@
 
 #include "model/seizure_net.h"
 
-int64_t seizure_parameter_count(const struct seizure_config *config) {
+int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {
     struct seizure_net net = {.config = *config};
     param_set_init(&net.params);
-    int64_t n = seizure_net_params(&net, NULL) ? -1 : param_live_count(&net.params);
-    param_set_done(&net.params);
+    int rc = seizure_net_params(&net, err);
+    if (rc)
+        param_set_done(&net.params);
+    else
+        *ret = net.params;
+    return rc;
+}
+
+int64_t seizure_parameter_count(const struct seizure_config *config) {
+    struct param_set set;
+    if (seizure_table(config, &set, NULL))
+        return -1;
+    int64_t n = param_live_count(&set);
+    param_set_done(&set);
     return n;
 }
 

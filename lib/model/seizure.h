@@ -34,6 +34,8 @@ void seizure_config_to_json(const struct seizure_config *config, struct json_wri
 int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err);
 /* Parameters without buffers: 32,606,439 for base with mamba2 and C = 19; 13,397,799 with conv. */
 int64_t seizure_parameter_count(const struct seizure_config *config);
+/* The tensors of such a network as a table without memory; the caller ends it with param_set_done. */
+int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err);
 
 struct seizure_options {
     int max_batch;        /* rows per call (the micro-batch in training) */

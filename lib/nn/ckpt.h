@@ -15,6 +15,9 @@ struct ckpt_file {
 /* ema: write these weights (device, data_count) in place of the parameters; NULL = the parameters. */
 int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
                     char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
+/* Checks that a model file holds exactly the tensors of the set, which needs only its table and no memory. Errors as of
+ * ckpt_load_model. */
+int ckpt_check_model(const char *path, const struct param_set *set, struct err *err);
 /* ERR_INVALID names the first tensor that is missing, unexpected or of another shape; nothing is changed then. head_may_differ:
  * "head.*" tensors that are absent or of another shape keep their present values (fine-tuning). */
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err);

@@ -11,6 +11,7 @@
 #include "data/labels.h"
 #include "data/loader.h"
 #include "data/manifest.h"
+#include "infer/detector.h"
 #include "infer/timeline.h"
 #include "run/detect_kind.h"
 #include "run/detect_list.h"
@@ -330,7 +331,8 @@ static int run_windows(struct detect *d, struct err *err) {
             return give_up(d, &why, err);
         d->n_runs = 0;
         d->seizure_s = 0;
-        if ((rc = timeline_new_cached(d->detector, rec, &(struct timeline_options){0}, &sink, &d->timeline, err)))
+        if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &(struct timeline_options){0}, &sink, &d->timeline,
+                                      err)))
             return rc;
     }
     rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/loader.h"
+#include "infer/detector.h"
 #include "infer/timeline.h"
 
 enum { WAIT_MS = 20 };
@@ -176,7 +177,7 @@ static int run_windows(struct evaluation *e, struct err *err) {
             err_wrap(err, "%s", e->traces[e->current].entry->relative_path);
             return rc;
         }
-        if ((rc = timeline_new_cached(e->config.detector, rec, &options, &sink, &e->timeline, err)))
+        if ((rc = timeline_new_cached(&detector_info(e->config.detector)->file, rec, &options, &sink, &e->timeline, err)))
             return rc;
     }
     int64_t windows = 0;

@@ -96,26 +96,14 @@ int task_model_find(const struct task_env *env, const char *ref, struct task_mod
     return env->model(env->ctx, ref, ret, err);
 }
 
-static int check_memory(const struct task_env *env, const struct detector *detector, struct err *err) {
-    int64_t bytes = detector_info(detector)->memory_bytes;
-    if (!env->memory_limit_bytes || bytes <= env->memory_limit_bytes)
-        return 0;
-    return err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
-                   (long long)bytes, (long long)env->memory_limit_bytes);
-}
-
 int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err) {
     struct task_model model;
     struct detector *detector = NULL;
     int rc = task_model_find(env, ref, &model, err);
     if (rc)
         return rc;
-    if ((rc = detector_open(env->device, model.path, batch, &detector, err)))
+    if ((rc = detector_open(env->device, model.path, batch, env->memory_limit_bytes, &detector, err)))
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
-    if ((rc = check_memory(env, detector, err))) {
-        detector_close(detector);
-        return rc;
-    }
     task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
     *ret = detector;
     return 0;

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
+#include "infer/detector.h"
 #include "infer/timeline.h"
 #include "unit/eeg_fixture.h"
 
@@ -88,13 +90,44 @@ static void a_model_file_brings_back_everything_detection_needs(void **state) {
     assert_string_equal(m.manifest, "abc");
     assert_true(m.model.in_channels == C && m.model.window == WINDOW && m.model.encoder_channels[2] == 16);
     struct detector *d = NULL;
-    assert_int_equal(detector_open(f->dev, f->path, 2, &d, &err), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 2, 0, &d, &err), 0);
     const struct detector_info *info = detector_info(d);
     assert_string_equal(info->sha256, f->sha);
     assert_string_equal(info->checkpoint, f->path);
     assert_int_equal(info->parameters, seizure_parameter_count(&m.model));
     assert_ptr_equal(info->file.frontend.montage, info->file.montage);
     detector_close(d);
+}
+
+/* Little on disk, much claimed: nothing may be allocated for it. */
+static void a_file_that_claims_more_than_it_holds_costs_no_memory(void **state) {
+    struct model *f = *state;
+    struct seizure_config right = f->file.model;
+    struct detector *d = NULL;
+    struct err err = {0};
+    struct rlimit old, little;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    f->file.model.rescnn_blocks = 64; /* of 4,096 channels, 25 GB each */
+    f->file.model.encoder_channels[3] = 4096;
+    f->file.model.mamba_layers = 0;
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+#ifdef __SANITIZE_ADDRESS__
+    little = old; /* its shadow needs more than any limit; it refuses such allocations by itself */
+#else
+    little = (struct rlimit){(rlim_t)8 << 30, old.rlim_max}; /* an allocation of that size fails, and another error comes */
+#endif
+    assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
+    int rc = detector_open(f->dev, f->path, 1, 0, &d, &err);
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    if (rc != ERR_INVALID)
+        fail_msg("%d: %s", rc, err.message);
+    assert_non_null(strstr(err.message, "tensor 'encoder.3"));
+    f->file.model = right;
+    f->file.model.window = 1 << 20; /* no tensor tells */
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 64, (int64_t)64 << 20, &d, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, "67108864 may be used (limits.memory)"));
+    assert_null(d);
 }
 
 static void files_that_are_no_models_are_refused_with_the_reason(void **state) {
@@ -108,14 +141,14 @@ static void files_that_are_no_models_are_refused_with_the_reason(void **state) {
     seizure_free(f->net);
     net_new(f, 1);
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 1, &d, &err), ERR_INVALID);
+    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "takes 4 channels"));
     f->file.model = right;
     seizure_free(f->net);
     net_new(f, 1);
     f->file.model.encoder_channels[0] = 12; /* metadata of another network than the tensors' */
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 1, &d, &err), ERR_INVALID);
+    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "encoder."));
     f->file.model = right;
     f->file.hop = WINDOW + 1;
@@ -143,7 +176,7 @@ static struct timeline *open_stream(const struct detector *d, struct trace *to) 
     struct timeline_options options = {.alarm_hop = HOP};
     struct timeline_sink sink = {.ctx = to, .probabilities = keep};
     to->n = 0;
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     return t;
 }
 
@@ -163,8 +196,8 @@ static void batched_and_interleaved_streams_equal_each_alone(void **state) {
     struct model *f = *state;
     static struct trace alone[STREAMS], together[STREAMS];
     struct detector *single = NULL, *batched = NULL;
-    assert_int_equal(detector_open(f->dev, f->path, 1, &single, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 4, &batched, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &single, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &batched, NULL), 0);
     for (int k = 0; k < STREAMS; k++) { /* offline: everything at once, one window per batch */
         struct timeline *t = open_stream(single, &alone[k]);
         send(t, k, 0, N);
@@ -214,7 +247,7 @@ static void a_wrapped_net_gives_what_its_file_gives(void **state) {
     struct detector *d[2] = {NULL, NULL};
     struct trace *to[2] = {&wrapped, &opened};
     assert_int_equal(detector_wrap(f->dev, f->net, &f->file, 4, &d[0], NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 4, &d[1], NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &d[1], NULL), 0);
     for (int i = 0; i < 2; i++) {
         struct timeline *t = open_stream(d[i], to[i]);
         send(t, 0, 0, 3000);
@@ -232,6 +265,7 @@ static void a_wrapped_net_gives_what_its_file_gives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_file_brings_back_everything_detection_needs, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_claims_more_than_it_holds_costs_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_wrapped_net_gives_what_its_file_gives, setup, teardown),

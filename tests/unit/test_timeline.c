@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "data/recording.h"
+#include "infer/detector.h"
 #include "infer/timeline.h"
 #include "unit/eeg_fixture.h"
 
@@ -253,7 +254,7 @@ static struct timeline *restored(struct timeline *t, const struct detector *d, c
     str_init(&state, 16 << 20);
     assert_int_equal(timeline_save(t, &state, &err), 0);
     timeline_free(t);
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     struct unpack in = unpack_of(state.data, state.len);
     if (timeline_load(t, &in, &err))
         fail_msg("%s", err.message);
@@ -275,7 +276,7 @@ static void stream(const struct source *s, int64_t alarm_hop, int64_t chunk, int
     struct frontend_source source = source_of(s);
     const float *uv[C];
     clear(&got);
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     int64_t at = 0;
     int pushes = 0;
     for (int i = 0; s->steps[i]; i++) {
@@ -414,7 +415,7 @@ static void first_values_come_after_one_window_and_final_ones_every_hop(void **s
     struct frontend_source source = source_of(&at_256);
     const float *uv[C];
     clear(&got);
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     for (int64_t at = 0; at < 4096; at += 64) {
         make_chunk(at, 64, 256, chunk_buffer, uv);
         push(t, uv, 64, 1);
@@ -469,7 +470,7 @@ static struct timeline *half_way(const struct detector *d, struct str *state) {
     struct timeline *t = NULL;
     const float *uv[C];
     clear(&got);
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     make_chunk(0, 1800, 200, chunk_buffer, uv);
     push(t, uv, 1800, 5);
     run_batch(t, 7);
@@ -498,7 +499,7 @@ static void a_snapshot_of_another_stream_is_refused(void **state) {
         struct timeline_options options = {.alarm_hop = others[i].alarm_hop};
         struct frontend_source source = source_of(others[i].source);
         struct unpack in = unpack_of(bytes.data, bytes.len);
-        assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+        assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
         assert_int_equal(timeline_load(t, &in, &err), ERR_DATA_LOSS);
         assert_int_equal(timeline_status(t, NULL), ERR_DATA_LOSS);
         timeline_free(t);
@@ -526,7 +527,7 @@ static void a_corrupt_snapshot_is_refused_or_harmless(void **state) {
             struct unpack in = unpack_of(bytes.data, kind ? bytes.len : at);
             char kept = bytes.data[at];
             bytes.data[at] = (char)(kind == 1 ? ~kept : kept + 1);
-            assert_int_equal(timeline_new(d, &source, &options, &none, &t, NULL, NULL), 0);
+            assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &none, &t, NULL, NULL), 0);
             if (timeline_load(t, &in, NULL)) {
                 refused++;
             } else {
@@ -572,7 +573,7 @@ static void a_cached_recording_gives_what_the_stream_gave(void **state) {
     struct timeline_options options = {.alarm_hop = 64};
     struct timeline_sink sink = sink_of(&got);
     clear(&got);
-    assert_int_equal(timeline_new_cached(d, rec, &options, &sink, &t, NULL), 0);
+    assert_int_equal(timeline_new_cached(&detector_info(d)->file, rec, &options, &sink, &t, NULL), 0);
     struct err err;
     assert_int_equal(timeline_finish(t, &err), ERR_PRECONDITION);
     drain(t, 5);
@@ -598,7 +599,7 @@ static void a_failing_sink_ends_its_timeline_with_that_error(void **state) {
     const float *uv[C];
     clear(&got);
     got.fail_after = 512;
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, NULL), 0);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
     make_chunk(0, 4000, 256, chunk_buffer, uv);
     push(t, uv, 4000, 1);
     drain(t, 1);
@@ -621,11 +622,11 @@ static void impossible_settings_are_refused(void **state) {
     struct frontend_source source = source_of(&at_256);
     struct err err = {0};
     struct timeline_options options = {.alarm_hop = 100};
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, &err), ERR_INVALID);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "divisor"));
     options.alarm_hop = 64;
     source.n_labels = 2; /* C3 is not there */
-    assert_int_equal(timeline_new(d, &source, &options, &sink, &t, NULL, &err), ERR_PRECONDITION);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "C3"));
     detector_close(d);
     device_close(dev);
