@@ -83,6 +83,14 @@ static grpc_channel *open_channel(const char *endpoint, const struct credentials
     return channel;
 }
 
+static int read_credentials(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret,
+                            struct brr_error *err) {
+    struct err why = {0};
+    char text[800];
+    int rc = credentials_read(o, endpoint, ret, &why);
+    return rc ? conn_error(err, rc, "%s", err_text(&why, text, sizeof text)) : 0;
+}
+
 int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
     return brr_connect_with(&(struct brr_connect_options){.endpoint = endpoint}, ret, err);
 }
@@ -99,7 +107,7 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
     if (!c)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
     int rc = str_copy(c->endpoint, sizeof c->endpoint, wanted)
-                 ? credentials_read(o, wanted, &credentials, err)
+                 ? read_credentials(o, wanted, &credentials, err)
                  : conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
     if (rc) {
         free(c);

@@ -7,7 +7,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "client/conn.h"
 
 enum { PEM_MAX = 1 << 20, TOKEN_MAX = 4096, SECRET_FORBIDDEN = 0077 };
 
@@ -17,18 +16,10 @@ static const char *choose(const char *option, const char *environment) {
     return value && *value ? value : NULL;
 }
 
-static int keep(struct brr_error *ret, const struct err *err) {
-    char text[800];
-    return conn_error(ret, err->code, "%s", err_text(err, text, sizeof text));
-}
-
-static int read_text(const char *path, unsigned forbidden, char **ret, struct brr_error *ret_err) {
-    struct err err = {0};
+static int read_text(const char *path, unsigned forbidden, char **ret, struct err *err) {
     size_t len;
-    int rc = fsio_check_mode(path, forbidden, &err);
-    if (!rc)
-        rc = fsio_read(path, PEM_MAX, ret, &len, &err);
-    return rc ? keep(ret_err, &err) : 0;
+    int rc = fsio_check_mode(path, forbidden, err);
+    return rc ? rc : fsio_read(path, PEM_MAX, ret, &len, err);
 }
 
 static void wipe(char *text) {
@@ -38,7 +29,7 @@ static void wipe(char *text) {
 }
 
 /* One token, blanks around it ignored. */
-static int read_token(const char *path, char **ret, struct brr_error *err) {
+static int read_token(const char *path, char **ret, struct err *err) {
     char *text = NULL;
     int rc = read_text(path, SECRET_FORBIDDEN, &text, err);
     if (rc)
@@ -55,9 +46,9 @@ static int read_token(const char *path, char **ret, struct brr_error *err) {
         str_format(bearer, size, "Bearer %s", begin);
     wipe(text);
     if (!fine)
-        return conn_error(err, BRR_INVALID, "%s holds no token; expected one word of printable characters", path);
+        return err_set(err, ERR_INVALID, "%s holds no token; expected one word of printable characters", path);
     if (!bearer)
-        return conn_error(err, BRR_EXHAUSTED, "out of memory for a token");
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a token");
     *ret = bearer;
     return 0;
 }
@@ -67,7 +58,7 @@ static bool this_machine(const char *endpoint) {
            str_starts(endpoint, "[::1]:");
 }
 
-int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct brr_error *err) {
+int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct err *err) {
     const bool local = str_starts(endpoint, "unix:");
     const char *ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")),
                *token = choose(o->token_file, getenv("BRR_TOKEN_FILE"));
@@ -76,16 +67,16 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
     struct credentials c = {0};
     int rc = 0;
     if (!cert != !key)
-        rc = conn_error(err, BRR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
+        rc = err_set(err, ERR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
     else if (cert && !ca)
-        rc = conn_error(err, BRR_INVALID, "a client certificate needs TLS: give the daemon's CA with --tls-ca (BRR_TLS_CA)");
+        rc = err_set(err, ERR_INVALID, "a client certificate needs TLS: give the daemon's CA with --tls-ca (BRR_TLS_CA)");
     else if (token && !ca && !this_machine(endpoint))
-        rc = conn_error(err, BRR_INVALID,
-                        "the token would travel to %s in the clear; give the daemon's CA with --tls-ca (BRR_TLS_CA)", endpoint);
+        rc = err_set(err, ERR_INVALID, "the token would travel to %s in the clear; give the daemon's CA with --tls-ca (BRR_TLS_CA)",
+                     endpoint);
     if (!rc && ca)
         rc = read_text(ca, 0, &c.ca, err);
     if (!rc && !strstr(c.ca ? c.ca : "", "-----BEGIN ") && ca)
-        rc = conn_error(err, BRR_INVALID, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
+        rc = err_set(err, ERR_INVALID, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
     if (!rc && cert)
         rc = read_text(cert, 0, &c.certificate, err);
     if (!rc && key)

@@ -1,6 +1,7 @@
 /* credentials: what a client shows of itself and trusts: files named by options or the environment, read once per connection. */
 #ifndef BRR_CLIENT_CREDENTIALS_H
 #define BRR_CLIENT_CREDENTIALS_H
+#include "base/err.h"
 #include "client/brr.h"
 
 /* Malloc'd texts, or NULL. */
@@ -12,8 +13,7 @@ struct credentials {
 /* Reads what the options name for this endpoint; a unix socket needs no TLS. Errors: a file that is missing or, with a key or token
  * in it, open to other users (DENIED); a key without certificate; a token that would travel in the clear to another machine
  * (INVALID). */
-int credentials_read(const struct brr_connect_options *options, const char *endpoint, struct credentials *ret,
-                     struct brr_error *err);
+int credentials_read(const struct brr_connect_options *options, const char *endpoint, struct credentials *ret, struct err *err);
 /* Overwrites the secrets before they are freed. */
 void credentials_done(struct credentials *c);
 

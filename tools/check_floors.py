@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Check that every #include keeps to the floors of docs/architecture.md, and that each third-party part stays behind its wall."""
+"""Check that every #include keeps to the floors of docs/architecture.md, that each third-party part stays behind its wall, and that no
+files call each other in a circle through their headers (X.c and X.h count as one module)."""
 import os
 import re
 import subprocess
@@ -103,10 +104,86 @@ def check(path):
             yield f"{path}:{number}: nothing includes tests"
 
 
+def module_of(path):
+    return os.path.splitext(path)[0]
+
+
+def resolve(include, path):
+    """The project file that a quoted include names, or None."""
+    for candidate in (include, f"lib/{include}", os.path.normpath(os.path.join(os.path.dirname(path), include))):
+        if os.path.isfile(candidate):
+            return candidate
+    return None
+
+
+def code_of(path):
+    """A file's text without comments and strings."""
+    text = re.sub(r"/\*.*?\*/", " ", open(path, encoding="utf-8").read(), flags=re.S)
+    return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
+
+
+CALL = re.compile(r"(?<!struct )(?<!enum )\b([a-z]\w+)\(")
+DEFINITION = re.compile(r"^(?!static\b)[A-Za-z_][\w \t*]*?[ *](\w+)\((?:[^;{}()]|\([^()]*\))*\)\s*\{", re.M)
+
+
+def uses(files):
+    """Module -> modules that it calls through their headers, each with the line that includes one. Types alone are no use: an inner
+    header may speak of its module's public types."""
+    text = {path: code_of(path) for path in files}
+    called, declared, owners, graph = {}, {}, {}, {}
+    for path in files:
+        called.setdefault(module_of(path), set()).update(CALL.findall(text[path]))
+        if path.endswith((".h", ".cuh")):
+            declared[path] = set(CALL.findall(text[path]))
+        for name in DEFINITION.findall(text[path]):
+            owners.setdefault(name, set()).add(module_of(path))
+    for path in files:
+        module = module_of(path)
+        own = declared.get(module + ".h", set())
+        for number, line in enumerate(open(path, encoding="utf-8"), 1):
+            found = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+            target = found and resolve(found.group(1), path)
+            for name in (called[module] & declared.get(target, set())) - own if target else ():
+                owner = owners.get(name, set())
+                to = next(iter(owner)) if len(owner) == 1 else module_of(target)
+                if to != module and module not in owner:
+                    graph.setdefault(module, {}).setdefault(to, f"{path}:{number}")
+    return graph
+
+
+def find_cycle(graph):
+    """A shortest circle of modules as a list of them, or None."""
+    best = None
+    for start in sorted(graph):
+        before, queue = {start: None}, [start]
+        for at in queue:
+            if start in graph.get(at, {}):
+                cycle = []
+                while at:
+                    cycle.insert(0, at)
+                    at = before[at]
+                best = cycle if not best or len(cycle) < len(best) else best
+                break
+            for to in graph.get(at, {}):
+                if to not in before:
+                    before[to] = at
+                    queue.append(to)
+    return best
+
+
+def cycles(files):
+    graph = uses(files)
+    while cycle := find_cycle(graph):
+        first, second = cycle[0], cycle[1 % len(cycle)]
+        yield f"{graph[first][second]}: files call each other in a circle: {' -> '.join([*cycle, first])}"
+        del graph[first][second]
+
+
 def main():
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     files = subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cu", "*.cuh"], capture_output=True, text=True, check=True).stdout.split()
-    problems = [p for f in files if os.path.exists(f) for p in check(f)]
+    files = [f for f in files if os.path.exists(f)]
+    problems = [p for f in files for p in check(f)] + list(cycles(files))
     print("\n".join(problems) or f"floors: {len(files)} files keep to them")
     return 1 if problems else 0
 

@@ -2,6 +2,7 @@
  * product over pairs of rows. */
 #include <string.h>
 
+#include "kernels/cpu/columns.h"
 #include "kernels/cpu/dnn.h"
 
 /* Stride 2, K = 2: rows of 2·Ci inputs times (Co, 2·Ci) weights. pack: w (Co,Ci,2) → wp (Co, 2, Ci). */

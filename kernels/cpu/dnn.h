@@ -50,7 +50,4 @@ int dnn_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
 int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err);
 int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err);
 
-/* dbias[c] += Σ rows dy[r][c], in blocks of fixed size added in order. */
-int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err);
-
 #endif

@@ -1,4 +1,5 @@
 /* Projections, halving and doubling convolutions in bf16, each as a convolution of one tap. */
+#include "kernels/cpu/columns.h"
 #include "kernels/cpu/dnn.h"
 
 /* out (c,r) = w (r,c) transposed. The key's co and ci are the rows and columns of out. */

@@ -2,7 +2,7 @@
  * registers, and one step of the recurrence. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_SCAN_TILE_CUH
 #define BRR_KERNELS_CUDA_SCAN_TILE_CUH
-#include "kernels/cuda/scan.cuh"
+#include "kernels/cuda/scan_job.cuh"
 
 #define SCAN_LOG2E 1.44269504f
 #define SCAN_LN2   0.693147181f

@@ -1,9 +1,10 @@
 /* edf: reader of EDF, EDF+C, EDF+D, BDF and BDF+ files.
  *
  * Header faults met in real recordings are repaired in memory and listed as repairs; what cannot be trusted is an error with the
- * reason. Samples are read and decoded on demand to planar microvolt: memory is the caller's window, never the file. After opening an
- * edf is immutable: any number of threads may read it (but for edf_feed). A file is kept open and read with its length at opening: one
- * that grows later is not followed, and one that another process cuts short is the error DATA_LOSS ("changed while it was read").
+ * reason. Samples are read and decoded on demand to planar microvolt: memory is the caller's window, never the file. After opening
+ * an edf is immutable: any number of threads may read it (but for edf_feed). A file is kept open and read with its length at
+ * opening: one that grows later is not followed, and one that another process cuts short is the error DATA_LOSS ("changed while it
+ * was read").
  *
  * File time: 0 s is the first sample of the first record. A sub-second start (the first time-keeper's onset) is moved into
  * edf_info.start; onsets of segments and annotations are relative to file time 0. */

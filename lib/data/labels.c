@@ -361,23 +361,16 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
 
 static const struct source {
     enum labels_source source;
-    const char *name, *other_name;
+    const char *other_name; /* besides labels_source_name */
     int (*load)(struct request *q, bool *ret_found, struct err *err);
 } SOURCES[] = {
-    {LABELS_BIDS_TSV, "bids-tsv", "bids_tsv", load_bids},
-    {LABELS_TUSZ_CSV, "tusz-csv", "tusz_csv", load_tusz_csv},
-    {LABELS_TUSZ_CSV_BI, "tusz-csv_bi", "csv_bi", load_tusz_csv_bi},
-    {LABELS_CHBMIT_SUMMARY, "chbmit-summary", "chbmit_summary", load_summary},
-    {LABELS_EDF_ANNOTATIONS, "edf-annotations", "edf_annotations", load_annotations},
+    {LABELS_BIDS_TSV, "bids_tsv", load_bids},
+    {LABELS_TUSZ_CSV, "tusz_csv", load_tusz_csv},
+    {LABELS_TUSZ_CSV_BI, "csv_bi", load_tusz_csv_bi},
+    {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary},
+    {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations},
 };
 enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
-
-const char *labels_source_name(enum labels_source source) {
-    for (int i = 0; i < N_SOURCES; i++)
-        if (SOURCES[i].source == source)
-            return SOURCES[i].name;
-    return "none";
-}
 
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
@@ -388,7 +381,8 @@ int labels_load(const char *edf_path, const char *format, const struct edf *edf,
     bool known = !strcmp(format, "none"), found = false;
     int rc = 0;
     for (int i = 0; i < N_SOURCES && !found && !rc; i++) {
-        if (!q.automatic && strcmp(format, SOURCES[i].name) != 0 && strcmp(format, SOURCES[i].other_name) != 0)
+        if (!q.automatic && strcmp(format, labels_source_name(SOURCES[i].source)) != 0 &&
+            strcmp(format, SOURCES[i].other_name) != 0)
             continue;
         known = true;
         rc = SOURCES[i].load(&q, &found, err);

@@ -9,6 +9,16 @@
 #include "data/labels.h"
 #include "data/labels_path.h"
 
+const char *labels_source_name(enum labels_source source) {
+    static const char *const names[] = {[LABELS_BIDS_TSV] = "bids-tsv",
+                                        [LABELS_TUSZ_CSV] = "tusz-csv",
+                                        [LABELS_TUSZ_CSV_BI] = "tusz-csv_bi",
+                                        [LABELS_CHBMIT_SUMMARY] = "chbmit-summary",
+                                        [LABELS_EDF_ANNOTATIONS] = "edf-annotations"};
+    const char *name = (size_t)source < sizeof names / sizeof *names ? names[source] : NULL;
+    return name ? name : "none";
+}
+
 static const char *const SPLITS[] = {"train", "dev", "eval"};
 
 /* The split a path part of len bytes names, or NULL. */

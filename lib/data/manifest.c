@@ -255,7 +255,8 @@ static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *
     for (int64_t i = 0; i < o->manifest->count; i++)
         usable += o->manifest->entries[i].recording || o->manifest->entries[i].skipped;
     if (!rc && (usable != o->known || usable != manifest_index_count(index)))
-        rc = manifest_index_write(index, o->manifest, o->identities, err);
+        rc = manifest_index_write(index, &(struct manifest_index_content){o->manifest->entries, o->identities, o->manifest->count},
+                                  err);
     manifest_index_close(index);
     return rc;
 }

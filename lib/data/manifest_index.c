@@ -164,19 +164,18 @@ static void put_line(const struct manifest_entry *e, const struct manifest_ident
     str_puts(out, "\n");
 }
 
-int manifest_index_write(const struct manifest_index *index, const struct manifest *m, const struct manifest_identity *identities,
-                         struct err *err) {
+int manifest_index_write(const struct manifest_index *index, const struct manifest_index_content *content, struct err *err) {
     struct fsio_writer writer;
     struct str text;
     int rc = fsio_mkdirs_above(index->path, err);
     if (rc || (rc = fsio_writer_open(&writer, index->path, err)))
         return rc;
     str_init(&text, INDEX_MAX_BYTES);
-    for (int64_t i = 0; i < manifest_count(m) && !rc; i++) {
-        const struct manifest_entry *e = manifest_entry(m, i);
+    for (int64_t i = 0; i < content->n && !rc; i++) {
+        const struct manifest_entry *e = &content->entries[i];
         if (e->recording || e->skipped)
-            put_line(e, &identities[i], &text);
-        if (text.len < FLUSH_BYTES && i + 1 < manifest_count(m))
+            put_line(e, &content->identities[i], &text);
+        if (text.len < FLUSH_BYTES && i + 1 < content->n)
             continue;
         rc = str_ok(&text) ? fsio_writer_write(&writer, str_cstr(&text), text.len, err)
                            : err_set(err, ERR_EXHAUSTED, "out of memory writing %s", index->path);

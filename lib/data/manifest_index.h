@@ -29,8 +29,12 @@ const struct recording_facts *manifest_index_find(const struct manifest_index *i
                                                   const struct manifest_identity *identity, bool *ret_skipped);
 int64_t manifest_index_count(const struct manifest_index *index);
 
-/* Replaces the file by the entries of m that have a recording or were skipped; identities (manifest_count). */
-int manifest_index_write(const struct manifest_index *index, const struct manifest *m, const struct manifest_identity *identities,
-                         struct err *err);
+/* Replaces the file by those of the n entries that have a recording or were skipped; identities of each. */
+struct manifest_index_content {
+    const struct manifest_entry *entries;
+    const struct manifest_identity *identities;
+    int64_t n;
+};
+int manifest_index_write(const struct manifest_index *index, const struct manifest_index_content *content, struct err *err);
 
 #endif
