@@ -23,11 +23,12 @@ struct session {
     int64_t next, consumed;                          /* source samples */
     int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
     int64_t gaps, duplicates;
-    int64_t unreleased; /* bytes of reports passed to an owner that has no room for more */
-    int64_t stalled_ms; /* since when the owner has no room; 0: it has */
-    bool wake;          /* a WAKE is due */
-    struct event *events;
+    int64_t unreleased;   /* bytes of reports passed to an owner that has no room for more */
+    int64_t stalled_ms;   /* since when the owner has no room; 0: it has */
+    bool wake;            /* a WAKE is due */
+    struct event *events; /* the first n_events of events_total */
     int n_events;
+    int64_t events_total, seizure_samples;
     bool opened, over;
     int64_t newest_ms;
     struct session *next_session;
@@ -290,21 +291,29 @@ void session_counts(const struct session *s, struct session_counts *ret) {
                                    .gaps = s->gaps,
                                    .duplicate_samples = s->duplicates,
                                    .events = s->events,
-                                   .n_events = s->n_events};
+                                   .n_events = s->n_events,
+                                   .events_total = s->events_total,
+                                   .seizure_samples = s->seizure_samples};
 }
 
 /* ---- what comes out ---- */
 
+/* Counts all events and keeps the first of them for the summary. Without memory the summary has fewer; its total tells. */
 static void keep_events(struct session *s, const struct live_report *r) {
-    if (!r->n_events || s->n_events + r->n_events > SESSION_MAX_EVENTS)
+    bool whole = s->n_events == s->events_total;
+    int room = SESSION_MAX_EVENTS - s->n_events, n = r->n_events < room ? r->n_events : room;
+    if (!r->n_events)
         return;
-    struct event *events = realloc(s->events, (size_t)(s->n_events + r->n_events) * sizeof *events);
+    for (int i = 0; i < r->n_events; i++)
+        s->seizure_samples += r->events[i].end - r->events[i].first;
+    s->events_total += r->n_events;
+    count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
+    struct event *events = whole && n ? realloc(s->events, (size_t)(s->n_events + n) * sizeof *events) : NULL;
     if (!events)
         return;
-    memcpy(events + s->n_events, r->events, (size_t)r->n_events * sizeof *events);
+    memcpy(events + s->n_events, r->events, (size_t)n * sizeof *events);
     s->events = events;
-    s->n_events += r->n_events;
-    count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
+    s->n_events += n;
 }
 
 /* The owner may take long to hear of it, so the place is freed at once; the session itself lives until session_close. */

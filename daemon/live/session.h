@@ -65,8 +65,9 @@ void session_stall(struct session *s, bool stalled);
 struct session_counts {
     int64_t received_through, consumed_through; /* source samples */
     int64_t gaps, duplicate_samples;
-    const struct event *events; /* all so far */
+    const struct event *events; /* all so far, or the first SESSION_MAX_EVENTS; results passed on every one */
     int n_events;
+    int64_t events_total, seizure_samples; /* of all; samples at 256 Hz */
 };
 void session_counts(const struct session *s, struct session_counts *ret);
 

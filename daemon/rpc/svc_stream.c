@@ -195,8 +195,8 @@ static void on_summary(void *owner, const struct live_report *r) {
     s.duplicate_samples = counts.duplicate_samples;
     s.events = list;
     s.n_events = events ? (size_t)counts.n_events : 0;
-    for (int i = 0; i < counts.n_events; i++)
-        s.seizure_seconds += (double)(counts.events[i].end - counts.events[i].first) / FRONTEND_RATE_HZ;
+    s.events_total = counts.events_total;
+    s.seizure_seconds = (double)counts.seizure_samples / FRONTEND_RATE_HZ;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_SUMMARY;
     m.summary = &s;
     send_ack(&c->ack_timer);

@@ -51,6 +51,7 @@ static const struct metric_family families[] = {
     {"brrd_stream_sessions_closed_total", METRIC_COUNTER, "Closed.", "model,reason", NULL, 0},
     {"brrd_stream_samples_lost_total", METRIC_COUNTER, "Lost.", "model,cause", NULL, 0},
     {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
+    {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Events.", "model", NULL, 0},
     {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
 };
 
@@ -261,6 +262,32 @@ static void sessions_beyond_the_limit_are_refused(void **state) {
     assert_int_equal(sessions_of_model(b->all, "other"), 0);
 }
 
+/* ---- events ---- */
+
+static void events_beyond_those_kept_are_counted_and_passed_on(void **state) {
+    enum { EACH = 100, REPORTS = SESSION_MAX_EVENTS / EACH + 3 };
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    struct session_counts counts;
+    struct event events[EACH];
+    for (int k = 0; k < REPORTS; k++) {
+        for (int i = 0; i < EACH; i++)
+            events[i] = (struct event){.first = 1000 * (k * EACH + i), .end = 1000 * (k * EACH + i) + 768};
+        struct live_report r = report(stream, LIVE_RESULT);
+        r.events = events;
+        r.n_events = EACH;
+        sessions_report(b->all, &r);
+    }
+    session_counts(s, &counts);
+    assert_int_equal(b->owner.results, REPORTS);
+    assert_int_equal(counts.n_events, SESSION_MAX_EVENTS); /* also of a report that fits in part */
+    assert_int_equal(counts.events[SESSION_MAX_EVENTS - 1].first, 1000 * (SESSION_MAX_EVENTS - 1));
+    assert_int_equal(counts.events_total, REPORTS * EACH);
+    assert_int_equal(counts.seizure_samples, 768LL * REPORTS * EACH);
+    assert_int_equal((int64_t)metric_value(metrics_series(b->metrics, "brrd_stream_seizure_events_total", "ward")), REPORTS * EACH);
+}
+
 /* ---- credit ---- */
 
 /* A result of `bytes`, which the worker has charged to the stream. */
@@ -409,6 +436,7 @@ int main(void) {
         SESSION_TEST(a_session_is_read_while_little_of_it_waits),
         SESSION_TEST(above_the_budget_of_all_each_session_may_have_one_chunk_wait),
         SESSION_TEST(sessions_beyond_the_limit_are_refused),
+        SESSION_TEST(events_beyond_those_kept_are_counted_and_passed_on),
         SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
         SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
         SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),
