@@ -53,7 +53,7 @@ static int set_up(void **state) {
     if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) || make_model(b))
         return -1;
     b->reports = mailbox_new(BOX, NULL, NULL);
-    b->live = live_new(b->device, b->reports, NULL);
+    b->live = live_new(b->device, b->reports, NULL, 0);
     return b->live ? 0 : -1;
 }
 
