@@ -1,5 +1,5 @@
-/* scan_job: both selective scans in one form. Channel d of D reads B and C of its group; `share` neighbouring channels have one Δ, A, D
- * and bias (Mamba-1: 1; Mamba-2: the head width, `per_head`, and then A does not depend on the state). A block takes CHANNELS
+/* scan_job: both selective scans in one form. Channel d of D reads B and C of its group; `share` neighbouring channels have one Δ,
+ * A, D and bias (Mamba-1: 1; Mamba-2: the head width, `per_head`, and then A does not depend on the state). A block takes CHANNELS
  * channels of a group and one batch row; each channel has LANES threads with PER states each (state n = lane + i·LANES). Time runs
  * in tiles that are staged in shared memory. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_SCAN_JOB_CUH
