@@ -355,9 +355,9 @@ static int open_streams(struct daemon *d, struct err *err) {
 }
 
 static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
-    struct daemon *d = ctx;
+    const struct services *s = ctx;
     char name[LIVE_NAME];
-    return models_resolve(d->services.models, ref, path, name, err);
+    return models_resolve(s->models, ref, path, name, err);
 }
 
 static int run_job(void *worker, const struct job *job, struct err *err) { return worker_run(worker, job, err); }
@@ -434,11 +434,11 @@ static int open_parts(struct daemon *d, struct err *err) {
                                    .metrics = s->metrics,
                                    .wake = wake_loop,
                                    .wake_ctx = &d->reports};
-    struct sched_config sched = {.places = &s->places,
+    s->rules = (struct submission_rules){.places = &s->places, .resolve_model = resolve_model, .ctx = s};
+    struct sched_config sched = {.rules = s->rules,
                                  .cache_dir = c->cache,
                                  .keep_finished_ms = c->keep_finished_ms,
                                  .max_queued = c->max_queued,
-                                 .resolve_model = resolve_model,
                                  .changed = on_job_changed,
                                  .logged = on_job_log,
                                  .ctx = d,

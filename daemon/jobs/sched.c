@@ -14,7 +14,6 @@
 #include "base/map.h"
 #include "base/str.h"
 #include "daemon/jobs/ledger.h"
-#include "daemon/models/model_fetch.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
  * can be evicted. */
@@ -181,97 +180,9 @@ int sched_paused(const struct sched *s) {
     return n;
 }
 
-int sched_resolve_ref(const struct sched *s, const struct jobfile_ref *ref, char path[4096], struct err *err) {
-    const struct source_store *store;
-    const char *object;
-    if (model_fetch_is_url(ref->value)) { /* fetched when the job runs */
-        *path = '\0';
-        return model_fetch_locate(s->config.places->stores, s->config.places->n_stores, ref->value, &store, &object, err);
-    }
-    if (ref->type == OPTION_PATH)
-        return places_file(s->config.places, ref->key, ref->value, path, err);
-    int rc = s->config.resolve_model(s->config.ctx, ref->value, path, err);
-    return rc ? err_wrap(err, "%s", ref->key) : 0;
-}
-
-/* What the job file calls a model or a file becomes the path it means now, as a further override; the URL of an object stays. */
-static int pin_refs(struct sched *s, struct job *job, const struct jobfile *file, struct err *err) {
-    struct jobfile_ref refs[JOBFILE_MAX_REFS];
-    char path[4096], assignment[4200];
-    const char *line = assignment;
-    int n = jobfile_refs(file, refs), rc = 0;
-    for (int i = 0; i < n && !(rc = sched_resolve_ref(s, &refs[i], path, err)); i++) {
-        if (!*path)
-            continue;
-        if (strpbrk(path, "\"\\\n") || !str_format(assignment, sizeof assignment, "%s=\"%s\"", refs[i].key, path))
-            return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: quotes, backslashes or line ends in it", refs[i].key,
-                           path);
-        char *more = job_overrides(job->overrides, &line, 1);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-        free(job->overrides);
-        job->overrides = more;
-    }
-    return rc;
-}
-
-/* name-of-kind, date and sequence: readable, unique in this database. */
-static void make_id(struct job *job) {
-    time_t t = (time_t)(job->created_ms / 1000);
-    struct tm utc;
-    char stamp[20];
-    gmtime_r(&t, &utc);
-    strftime(stamp, sizeof stamp, "%y%m%d", &utc);
-    str_format(job->id, sizeof job->id, "%s-%s-%lld", job->kind, stamp, (long long)job->sequence);
-}
-
-static int fill_job(struct sched *s, struct job *job, const struct sched_request *r, const struct jobfile *file, struct err *err) {
-    job->created_ms = wall_ms(s);
-    job->priority = file->priority;
-    str_copy(job->kind, sizeof job->kind, file->kind->name);
-    str_copy(job->name, sizeof job->name, file->name);
-    job->yaml = strdup(r->yaml);
-    job->file = strdup(r->file);
-    job->overrides = job_overrides(NULL, r->overrides, r->n_overrides);
-    job->request_id = strdup(r->request_id);
-    if (!job->yaml || !job->file || !job->overrides || !job->request_id)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    const struct source_store *store;
-    const char *prefix;
-    if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
-        source_find(s->config.places->stores, s->config.places->n_stores, file->checkpoint.upload + strlen("store://"), &store,
-                    &prefix, err))
-        return err_wrap(err, "checkpoint.upload");
-    int rc = file->data ? places_source(s->config.places, file, job->data_root, sizeof job->data_root, err) : 0;
-    if (!rc)
-        rc = pin_refs(s, job, file, err);
-    return rc;
-}
-
-/* The job's number, id and directory, which is new: a number whose directory exists already, of a job that another database had, is
- * left out. */
-static int make_place(struct sched *s, struct job *job, struct err *err) {
-    char jobs[sizeof job->directory];
-    if (!str_format(jobs, sizeof jobs, "%s/jobs", s->config.places->results_dir))
-        return err_set(err, ERR_RANGE, "paths.results is too long");
-    int rc = fsio_mkdirs(jobs, err);
-    while (!rc) {
-        job->sequence = s->next_sequence++;
-        make_id(job);
-        if (!str_format(job->directory, sizeof job->directory, "%s/%s", jobs, job->id))
-            return err_set(err, ERR_RANGE, "paths.results is too long");
-        rc = fsio_mkdir_new(job->directory, err);
-        if (rc != ERR_EXISTS)
-            return rc;
-        log_warn("the directory of a job exists already: its number is left out", "path=%s", job->directory);
-        rc = 0;
-    }
-    return rc;
-}
-
 /* From here on the job exists, or nothing of it does. */
 static int enter(struct sched *s, struct job *job, struct err *err) {
-    int rc = make_place(s, job, err);
+    int rc = submission_place(s->config.rules.places->results_dir, job, &s->next_sequence, err);
     if (rc)
         return rc;
     rc = add(s, job, err);
@@ -291,7 +202,7 @@ static const struct job *find_request(const struct sched *s, const char *request
     return NULL;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(void *ctx, const char *text), void *ctx,
+int sched_submit(struct sched *s, const struct submission *r, void (*notice)(void *ctx, const char *text), void *ctx,
                  const struct job **ret, struct err *err) {
     const struct job *same = find_request(s, r->request_id);
     if (same) {
@@ -311,10 +222,12 @@ int sched_submit(struct sched *s, const struct sched_request *r, void (*notice)(
                        s->count);
     arena_init(&arena, JOB_FILE_BYTES);
     struct job *job = job_new();
+    if (job)
+        job->created_ms = wall_ms(s);
     int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err)
                  : err_set(err, ERR_EXHAUSTED, "out of memory");
     if (!rc)
-        rc = fill_job(s, job, r, &file, err);
+        rc = submission_fill(&s->config.rules, r, &file, job, err);
     if (!rc)
         rc = enter(s, job, err);
     if (!rc && notice)

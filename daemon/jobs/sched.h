@@ -7,19 +7,17 @@
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
 #include "daemon/db/db.h"
+#include "daemon/jobs/submission.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/models/places.h"
 
 enum { SCHED_MAX_JOBS = 100000 };
 
 struct sched_config {
-    struct db *db;               /* borrowed */
-    const struct places *places; /* borrowed */
+    struct db *db; /* borrowed */
+    struct submission_rules rules;
     const char *cache_dir;
     int64_t max_queued, max_jobs; /* max_jobs 0: SCHED_MAX_JOBS */
     int64_t keep_finished_ms;     /* ended jobs older than this are removed from the database, their files stay; -1 = never */
-    /* Finds the file of a model REF (models/models.h); called when a job that names one is submitted. path has 4096 bytes. */
-    int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
     /* Called after every change of a job, including progress; may be NULL. */
     void (*changed)(void *ctx, const struct job *job);
     /* Called for each log line of a job. */
@@ -36,14 +34,9 @@ struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err);
 void sched_close(struct sched *s);
-struct sched_request {
-    const char *yaml, *file, *request_id;
-    const char *const *overrides;
-    int n_overrides;
-};
 /* Parses, checks and queues a job. A repeated non-empty request_id returns the existing job. `notice` is called for each notice;
  * may be NULL. */
-int sched_submit(struct sched *s, const struct sched_request *request, void (*notice)(void *ctx, const char *text), void *ctx,
+int sched_submit(struct sched *s, const struct submission *submission, void (*notice)(void *ctx, const char *text), void *ctx,
                  const struct job **ret, struct err *err);
 const struct job *sched_get(const struct sched *s, const char *id); /* NULL when unknown */
 int sched_count(const struct sched *s);
@@ -67,7 +60,5 @@ void sched_hold(struct sched *s, const char *why);
 bool sched_writable(const struct sched *s); /* false: the database cannot be written, so no job starts */
 int sched_paused(const struct sched *s);    /* number of jobs that wait for room on the cache volume */
 bool sched_idle(const struct sched *s);     /* no job is running */
-/* The resolved file that the job names by a key; "" for the URL of an object, which is fetched when the job runs. */
-int sched_resolve_ref(const struct sched *s, const struct jobfile_ref *ref, char path[4096], struct err *err);
 
 #endif

@@ -30,6 +30,7 @@ struct services {
     struct metrics *metrics;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
+    struct submission_rules rules;     /* over these places */
     struct source_config source;       /* stores, and the cache of their objects */
     int leasings;                      /* number of models being fetched from stores for streams */
     struct watch *watches;             /* open Watch calls, svc_jobs.c */

@@ -60,11 +60,11 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
         fail(call, &err);
         return;
     }
-    struct sched_request request = {.yaml = in->file->yaml,
-                                    .file = *in->file->name ? in->file->name : "job.yaml",
-                                    .request_id = in->request_id,
-                                    .overrides = (const char *const *)in->file->overrides,
-                                    .n_overrides = (int)in->file->n_overrides};
+    struct submission request = {.yaml = in->file->yaml,
+                                 .file = *in->file->name ? in->file->name : "job.yaml",
+                                 .request_id = in->request_id,
+                                 .overrides = (const char *const *)in->file->overrides,
+                                 .n_overrides = (int)in->file->n_overrides};
     if (sched_submit(services_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
         fail(call, &err);
         return;

@@ -150,7 +150,7 @@ static int resolve_named(struct validate *v, struct err *err) {
     v->n_named = jobfile_refs(&v->job, refs);
     for (int i = 0; i < v->n_named && !rc; i++) {
         v->named[i].ref = refs[i];
-        rc = sched_resolve_ref(services_of(v->call)->sched, &refs[i], v->named[i].path, err);
+        rc = submission_resolve(&services_of(v->call)->rules, &refs[i], v->named[i].path, err);
     }
     return rc;
 }

@@ -53,11 +53,10 @@ static void open_sched(struct rig *rig) {
         fail_msg("%s", err.message);
     struct sched_config config = rig->config;
     config.db = rig->db;
-    config.places = &rig->places;
+    config.rules = (struct submission_rules){.places = &rig->places, .resolve_model = no_models};
     config.cache_dir = rig->dir;
     config.max_queued = 100;
     config.keep_finished_ms = config.keep_finished_ms ? config.keep_finished_ms : -1;
-    config.resolve_model = no_models;
     config.changed = changed;
     config.ctx = config.worker = rig;
     config.run = run;
@@ -100,7 +99,7 @@ static int tear_down(void **state) {
 }
 
 static int try_submit(struct rig *rig, const char *const *overrides, int n, const struct job **ret, struct err *err) {
-    const struct sched_request request = {
+    const struct submission request = {
         .yaml = "kind: train\nname: t\ndata:\n  source: .\nmodel:\n  preset: tiny\nlimits:\n  restarts: 2\n",
         .file = "t.yaml",
         .request_id = "",
@@ -196,7 +195,7 @@ static void jobs_run_by_priority_and_then_in_order_of_submission(void **state) {
 
 static void a_submission_that_is_repeated_is_the_same_job(void **state) {
     struct rig *rig = *state;
-    const struct sched_request request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
+    const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
     const struct job *a, *b;
     assert_int_equal(sched_submit(rig->sched, &request, NULL, NULL, &a, NULL), 0);
     assert_int_equal(sched_submit(rig->sched, &request, NULL, NULL, &b, NULL), 0);

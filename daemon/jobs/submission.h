@@ -1,0 +1,37 @@
+/* submission: turns a job file that a client sent into the record of a new job. What the file names (recordings, models, stores) is
+ * resolved once, when the job is submitted: the record keeps the files that were meant then. Loop thread. */
+#ifndef BRR_DAEMON_JOBS_SUBMISSION_H
+#define BRR_DAEMON_JOBS_SUBMISSION_H
+#include "daemon/jobs/job.h"
+#include "daemon/models/places.h"
+
+/* A job file as it came; borrowed. */
+struct submission {
+    const char *yaml, *file; /* its text, and its name for errors */
+    const char *request_id;  /* or "" */
+    const char *const *overrides;
+    int n_overrides;
+};
+
+/* What the references in a job file mean. */
+struct submission_rules {
+    const struct places *places; /* borrowed */
+    /* The file of a model REF (models/models.h); path has 4096 bytes. */
+    int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
+    void *ctx;
+};
+
+/* The file that a key of the job file names; "" for the URL of an object, which is fetched when the job runs. Errors name the key.
+ */
+int submission_resolve(const struct submission_rules *rules, const struct jobfile_ref *ref, char path[4096], struct err *err);
+/* Fills the record from the submission and its parsed job file, all but its time and what its number decides. Errors: INVALID,
+ * NOT_FOUND, DENIED and RANGE for what the file names, EXHAUSTED. */
+int submission_fill(const struct submission_rules *rules, const struct submission *submission, const struct jobfile *file,
+                    struct job *job, struct err *err);
+/* Gives the job, whose time is set, the first number from *next on whose directory in DIR/jobs does not exist yet, and makes that
+ * directory; number, id and directory are the job's then, and *next is the number after it. A directory that exists belongs to a
+ * job of another database.
+ */
+int submission_place(const char *results_dir, struct job *job, int64_t *next, struct err *err);
+
+#endif

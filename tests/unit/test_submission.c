@@ -1,0 +1,146 @@
+/* submission and places: what the references of a job file mean, which of them are refused, and that no job gets the directory of
+ * another. */
+#include "daemon/jobs/submission.h"
+
+#include "unit/temp_dir.h"
+
+struct rig {
+    char data[512], results[512], model[600];
+    struct source_store store;
+    struct places places;
+    struct submission_rules rules;
+};
+
+static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
+    const struct rig *rig = ctx;
+    if (strcmp(ref, "job:known") != 0)
+        return err_set(err, ERR_NOT_FOUND, "there is no %s", ref);
+    str_copy(path, 4096, rig->model);
+    return 0;
+}
+
+static struct rig make_rig(void **state) {
+    struct rig rig = {0};
+    str_copy(rig.data, sizeof rig.data, in_dir(state, "data"));
+    str_copy(rig.results, sizeof rig.results, in_dir(state, "results"));
+    str_format(rig.model, sizeof rig.model, "%s/m.safetensors", rig.results);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "data/eeg"), NULL), 0);
+    assert_int_equal(fsio_mkdirs(in_dir(state, "data-beside"), NULL), 0);
+    return rig;
+}
+
+/* The rig does not move any more. */
+static void point(struct rig *rig) {
+    rig->store = (struct source_store){.name = "bucket"};
+    rig->places = (struct places){.data_dir = rig->data, .results_dir = rig->results, .stores = &rig->store, .n_stores = 1};
+    rig->rules = (struct submission_rules){.places = &rig->places, .resolve_model = resolve_model, .ctx = rig};
+}
+
+static int fill(const struct rig *rig, const char *yaml, const char *source, struct job *job, struct err *err) {
+    char override[700];
+    const char *overrides[] = {override};
+    struct arena arena;
+    struct jobfile file;
+    const struct submission s = {yaml, "j.yaml", "", overrides, 1};
+    str_format(override, sizeof override, "data.source=\"%s\"", source);
+    arena_init(&arena, 4 << 20);
+    int rc = jobfile_parse(s.yaml, s.file, s.overrides, s.n_overrides, &arena, &file, err);
+    if (!rc)
+        rc = submission_fill(&rig->rules, &s, &file, job, err);
+    arena_done(&arena);
+    return rc;
+}
+
+static const char train[] = "kind: train\nname: n\ndata:\n  source: x\nmodel:\n  preset: tiny\n";
+
+static void a_source_means_a_directory_of_the_daemon(void **state) {
+    struct rig rig = make_rig(state);
+    char outside[600], above[600], inside[600], beside[600], symbolic[600];
+    point(&rig);
+    str_format(inside, sizeof inside, "file://%s/eeg", rig.data);
+    str_format(beside, sizeof beside, "file://%s-beside", rig.data); /* the same beginning, but another directory */
+    str_format(outside, sizeof outside, "file://%s", rig.results);
+    str_format(above, sizeof above, "../data-beside");
+    str_format(symbolic, sizeof symbolic, "s3://bucket/x");
+    const struct {
+        const char *source;
+        int rc;
+        const char *words; /* of the message, or the end of the directory */
+    } cases[] = {{"eeg", 0, "/data/eeg"},
+                 {inside, 0, "/data/eeg"},
+                 {"store://bucket/prefix", 0, "store://bucket/prefix"},
+                 {"eeg/none", ERR_NOT_FOUND, "eeg/none"},
+                 {above, ERR_DENIED, "leads out of"},
+                 {outside, ERR_DENIED, "local_paths"},
+                 {beside, ERR_DENIED, "local_paths"},
+                 {symbolic, ERR_INVALID, "unknown scheme"},
+                 {"store://other/prefix", ERR_NOT_FOUND, "other"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = job_new();
+        struct err err = {0};
+        int rc = fill(&rig, train, cases[i].source, job, &err);
+        if (rc != cases[i].rc)
+            fail_msg("%s: %d instead of %d: %s", cases[i].source, rc, cases[i].rc, err.message);
+        if (rc ? !strstr(err.message, cases[i].words) : !str_ends(job->data_root, cases[i].words))
+            fail_msg("%s: %s", cases[i].source, rc ? err.message : job->data_root);
+        job_free(job);
+    }
+    rig.places.local_paths = true;
+    struct job *job = job_new();
+    assert_int_equal(fill(&rig, train, beside, job, NULL), 0);
+    assert_true(str_ends(job->data_root, "data-beside"));
+    job_free(job);
+}
+
+static void a_model_reference_becomes_the_file_it_means_now(void **state) {
+    struct rig rig = make_rig(state);
+    struct err err;
+    point(&rig);
+    struct job *job = job_new();
+    char yaml[400], want[700];
+    str_format(yaml, sizeof yaml, "%s  init_from: job:known\n", train);
+    if (fill(&rig, yaml, "eeg", job, &err))
+        fail_msg("%s", err.message);
+    str_format(want, sizeof want, "model.init_from=\\\"%s\\\"", rig.model); /* in JSON */
+    assert_non_null(strstr(job->overrides, want));
+    job_free(job);
+    job = job_new();
+    str_format(yaml, sizeof yaml, "%s  init_from: job:unknown\n", train);
+    assert_int_equal(fill(&rig, yaml, "eeg", job, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "model.init_from"));
+    job_free(job);
+    job = job_new();
+    str_format(yaml, sizeof yaml, "%s  init_from: store://bucket/m.safetensors\n", train);
+    assert_int_equal(fill(&rig, yaml, "eeg", job, &err), 0); /* fetched when the job runs */
+    assert_null(strstr(job->overrides, "init_from"));
+    job_free(job);
+}
+
+static void a_job_gets_a_directory_that_nobody_had(void **state) {
+    struct rig rig = make_rig(state);
+    struct job *a = job_new(), *b = job_new();
+    char left[700];
+    int64_t next = 7;
+    str_copy(a->kind, sizeof a->kind, "train");
+    str_copy(b->kind, sizeof b->kind, "train");
+    a->created_ms = b->created_ms = INT64_C(1800000000000); /* 15 January 2027 */
+    assert_int_equal(submission_place(rig.results, a, &next, NULL), 0);
+    assert_string_equal(a->id, "train-270115-7");
+    assert_true(fsio_is_dir(a->directory) && str_ends(a->directory, "/results/jobs/train-270115-7"));
+    str_format(left, sizeof left, "%s/jobs/train-270115-8", rig.results);
+    assert_int_equal(fsio_mkdirs(left, NULL), 0);
+    assert_int_equal(submission_place(rig.results, b, &next, NULL), 0);
+    assert_string_equal(b->id, "train-270115-9");
+    assert_true(next == 10 && b->sequence == 9);
+    job_free(a);
+    job_free(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(a_source_means_a_directory_of_the_daemon),
+        in_temp_dir(a_model_reference_becomes_the_file_it_means_now),
+        in_temp_dir(a_job_gets_a_directory_that_nobody_had),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
