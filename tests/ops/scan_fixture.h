@@ -56,6 +56,13 @@ static inline int fixture_setup(void **state) {
     fixture_threads(2);
     return 0;
 }
+/* Instruction sets worth a run each ("scalar", "avx2", "avx512"): BRR_ISA chooses among the kernels of the CPU alone. */
+static inline int fixture_isas(void) {
+    struct device_info info;
+    device_describe(fixture.device, &info);
+    return info.is_async ? 1 : 3;
+}
+
 static inline int fixture_teardown(void **state) {
     (void)state;
     stream_close(fixture.stream);

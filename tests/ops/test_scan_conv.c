@@ -196,7 +196,7 @@ static void convolution_matches_double_loops(void **state) {
     (void)state;
     static const char *const isas[] = {"scalar", "avx2", "avx512"};
     for (int i = 0; i < N_CONV; i++)
-        for (int isa = 0; isa < 3; isa++) {
+        for (int isa = 0; isa < fixture_isas(); isa++) {
             setenv("BRR_ISA", isas[isa], 1);
             check_conv(&conv_cases[i], i, false);
             check_conv(&conv_cases[i], i, true);
@@ -335,7 +335,7 @@ static void check_rmsnorm(int64_t rows, int64_t d, int groups, bool bf16) {
 static void gated_norm_matches_double_loops(void **state) {
     (void)state;
     static const char *const isas[] = {"scalar", "avx2", "avx512"};
-    for (int isa = 0; isa < 3; isa++) {
+    for (int isa = 0; isa < fixture_isas(); isa++) {
         setenv("BRR_ISA", isas[isa], 1);
         for (int bf16 = 0; bf16 < 2; bf16++) {
             check_rmsnorm(1, 5, 1, bf16);

@@ -56,7 +56,7 @@ enum { N_PROBLEMS = sizeof problems / sizeof *problems };
 static void check_all(bool bf16, double most) {
     static const char *const isas[] = {"scalar", "avx2", "avx512"};
     for (int i = 0; i < N_PROBLEMS; i++)
-        for (int isa = 0; isa < 3; isa++) {
+        for (int isa = 0; isa < fixture_isas(); isa++) {
             setenv("BRR_ISA", isas[isa], 1);
             struct problem p = problems[i];
             p.bf16 = bf16;
