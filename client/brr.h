@@ -203,7 +203,7 @@ struct brr_message {
     int64_t first, samples;
     int gap;                        /* RESULT: 1: these samples have no values, because the source had none */
     const float *probabilities;     /* (samples); NULL in gaps and unless requested */
-    const struct brr_event *events; /* RESULT: the events that became final; SUMMARY: all events */
+    const struct brr_event *events; /* RESULT: the events that became final; SUMMARY: all events, or the first 65,536 */
     int n_events;
     struct { /* ALARM */
         int on;
