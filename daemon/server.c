@@ -76,7 +76,8 @@ static void on_job_changed(void *ctx, const struct job *job) {
 }
 
 static void on_job_log(void *ctx, const struct job *job, const char *level, const char *text) {
-    (void)ctx;
+    struct daemon *d = ctx;
+    joblog_append(d->services.joblog, job->directory, level, text);
     log_write(strcmp(level, "info") ? LOG_WARN : LOG_INFO, text, "job=%s", job->id);
 }
 
@@ -162,13 +163,15 @@ static void on_drain(struct services *s) {
 }
 
 /* Models of `serve` that do not serve yet, or under another REF. */
-static int serve_configured(struct services *s, const struct config *c, struct err *err) {
+static int serve_configured(struct services *s, const struct config *c, bool at_start, struct err *err) {
     int rc = 0;
     for (int i = 0; !rc && i < c->n_served; i++) {
         const struct served_model *now = models_find(s->models, c->served[i].name);
         if (now && !strcmp(now->ref, c->served[i].checkpoint))
             continue;
-        if ((rc = models_serve(s->models, c->served[i].name, c->served[i].checkpoint, NULL, NULL, err)))
+        const char *name = c->served[i].name, *ref = c->served[i].checkpoint;
+        rc = at_start ? models_serve_now(s->models, name, ref, err) : models_serve(s->models, name, ref, NULL, NULL, err);
+        if (rc)
             err_wrap(err, "serve: model '%s' cannot be loaded", c->served[i].name);
     }
     return rc;
@@ -184,7 +187,7 @@ static void reload(struct daemon *d) {
     int rc = d->reload(d->reload_ctx, &arena, &config, &err);
     if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
-        rc = serve_configured(&d->services, &config, &err);
+        rc = serve_configured(&d->services, &config, false, &err);
     }
     if (rc)
         log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
@@ -325,9 +328,14 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
     *ret_n = n;
 }
 
-static int job_model(void *ctx, const char *ref, char *path, struct err *err) {
+static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     const struct services *s = ctx;
-    return jobref_resolve(s->sched, s->db, ref, path, err);
+    struct jobref found;
+    int rc = jobref_resolve(s->sched, s->db, ref, &found, err);
+    str_copy(ret->path, sizeof ret->path, rc ? "" : found.path);
+    str_copy(ret->spare, sizeof ret->spare, rc ? "" : found.spare);
+    ret->absent = found.absent;
+    return rc;
 }
 
 static bool post_order(void *ctx, struct live_order *o) { return worker_post(ctx, o); }
@@ -351,7 +359,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     int rc = models_new(&models, &s->models, err);
-    return rc ? rc : serve_configured(s, c, err);
+    return rc ? rc : serve_configured(s, c, true, err);
 }
 
 static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
@@ -462,6 +470,8 @@ static int open_parts(struct daemon *d, struct err *err) {
         rc = open_watch(d, err);
     if (!rc)
         rc = db_open(c->database, &s->db, err);
+    if (!rc)
+        rc = joblog_start(&s->joblog, err);
     sched.db = s->db;
     sched.worker = s->worker;
     if (!rc)
@@ -488,6 +498,7 @@ static void close_parts(struct daemon *d) {
     models_free(d->services.models);
     sched_close(d->services.sched);
     db_close(d->services.db);
+    joblog_stop(d->services.joblog);
     object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);

@@ -112,6 +112,11 @@ foreach(source ${driver_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
 
+# Preloaded by test_held_volume.py: a volume that does not answer.
+add_library(hold_volume SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/hold_volume.c)
+set_target_properties(hold_volume PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(hold_volume PRIVATE ${CMAKE_DL_LIBS})
+
 # tests/gpu: programs for a machine with a GPU; elsewhere they are shown as skipped. The CUDA kernels also run emulated on the processor
 # (tests/gpu/emulator), under the op tests that every backend must pass.
 file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/test_*.c)

@@ -284,8 +284,8 @@ static void read_checkpoint(const struct db_query *q, struct jobdb_checkpoint *r
     ret->c.best = db_int(q, 8) != 0;
 }
 
-int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
-                      struct err *err) {
+int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+                  struct err *err) {
     struct db_query q;
     bool row = true;
     int rc = db_query(db,
@@ -299,13 +299,29 @@ int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx,
     while (!rc && !(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_checkpoint c;
         read_checkpoint(&q, &c);
-        if (!fsio_exists(c.c.path) && *c.kept)
-            str_copy(c.c.path, sizeof c.c.path, c.kept); /* pruned since */
-        if (fsio_exists(c.c.path))
-            rc = visit(ctx, &c);
+        rc = visit(ctx, &c);
     }
     db_done(&q);
     return rc;
+}
+
+struct existing {
+    int (*visit)(void *ctx, const struct jobdb_checkpoint *c);
+    void *ctx;
+};
+
+static int visit_existing(void *ctx, const struct jobdb_checkpoint *c) {
+    const struct existing *e = ctx;
+    struct jobdb_checkpoint found = *c;
+    if (!fsio_exists(found.c.path) && *found.kept)
+        str_copy(found.c.path, sizeof found.c.path, found.kept); /* pruned since */
+    return fsio_exists(found.c.path) ? e->visit(e->ctx, &found) : 0;
+}
+
+int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+                      struct err *err) {
+    struct existing e = {visit, ctx};
+    return jobdb_records(db, job_id, visit_existing, &e, err);
 }
 
 /* A statement whose parameters are a checkpoint's job and step. */

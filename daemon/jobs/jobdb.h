@@ -33,6 +33,9 @@ int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_ch
  * its hard link. Stops when visit returns non-zero and returns that value. */
 int jobdb_checkpoints(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
                       struct err *err);
+/* The same of all that are recorded, with their paths as recorded: no file is looked at. */
+int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, const struct jobdb_checkpoint *c), void *ctx,
+                  struct err *err);
 int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, struct err *err);
 /* Marks a checkpoint as pinned; kept: the hard link that keeps its file. */
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err);

@@ -4,7 +4,11 @@
 #define BRR_DAEMON_JOBS_JOBREF_H
 #include "daemon/jobs/sched.h"
 
-/* path has 4096 bytes. INVALID for a malformed REF, NOT_FOUND if the job or checkpoint does not exist. */
-int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, char path[4096], struct err *err);
+struct jobref {
+    char path[4096], spare[4096]; /* as recorded; spare: the link of a pin, where the file was pruned, or "" */
+    struct err absent;            /* the error when neither is there */
+};
+/* No file is looked at. INVALID for a malformed REF, NOT_FOUND when there is no such job or checkpoint. */
+int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, struct jobref *ret, struct err *err);
 
 #endif

@@ -317,17 +317,6 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
 }
 
 static void append_log(struct sched *s, const struct job *job, const char *level, const char *text) {
-    char path[4096], stamp[40];
-    time_t t = time(NULL);
-    struct tm utc;
-    gmtime_r(&t, &utc);
-    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    str_format(path, sizeof path, "%s/log.txt", job->directory);
-    FILE *f = fopen(path, "ae");
-    if (f) {
-        fprintf(f, "%s %s %s\n", stamp, level, text);
-        fclose(f);
-    }
     if (s->config.logged)
         s->config.logged(s->config.ctx, job, level, text);
 }

@@ -20,7 +20,7 @@ struct sched_config {
     int64_t keep_finished_ms;     /* ended jobs older than this are removed from the database, their files stay; -1 = never */
     /* Called after every change of a job, including progress; may be NULL. */
     void (*changed)(void *ctx, const struct job *job);
-    /* Called for each log line of a job. */
+    /* Called for each line of a job's log; the callee writes it. May be NULL. */
     void (*logged)(void *ctx, const struct job *job, const char *level, const char *text);
     void *ctx;
     /* The device worker (jobs/worker.h): `run` starts a job, `interrupt` asks the running job to end soon. */

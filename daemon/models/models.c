@@ -13,12 +13,16 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/serveddb.h"
 
-/* A model file on its way from a store, to be served then. */
+/* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
+ * the link of a name that serves no more, removed. */
+enum fetch_kind { FETCH_STORE, FETCH_FILE, FETCH_REMOVE };
 struct fetching {
     uv_work_t work;
+    enum fetch_kind kind;
     struct models *models;
-    struct model_fetch fetch;
-    char name[LIVE_NAME], url[LIVE_PATH], path[LIVE_PATH];
+    struct model_fetch fetch; /* STORE */
+    struct model_ref file;    /* FILE */
+    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], kept[LIVE_PATH];
     models_done_fn *done;
     void *ctx;
     bool started;
@@ -51,39 +55,70 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
     return rc;
 }
 
-int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err) {
-    const struct served_model *served = models_find(m, ref);
-    int rc = 0;
-    if (!*ref)
-        return err_set(err, ERR_INVALID, "no model named; expected a served name, job:ID or a model file");
-    if (served) {
-        str_copy(path, LIVE_PATH, served->path);
-        str_copy(name, LIVE_NAME, ref);
-        return 0;
-    }
-    if (str_starts(ref, "job:")) {
-        if ((rc = m->config.job_model(m->config.ctx, ref, path, err)))
-            return rc;
-        size_t id = strcspn(ref, "@");
-        str_format(name, LIVE_NAME, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
-        return 0;
-    }
-    if (plain_name(ref) && !models_upload_path(m, ref, path, err) && fsio_exists(path)) {
-        str_copy(name, LIVE_NAME, ref);
-        return 0;
-    }
+static int refer_file(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
+    str_copy(ret->name, sizeof ret->name, ref);
+    err_set(&ret->absent, ERR_NOT_FOUND,
+            "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file", ref);
+    if (plain_name(ref))
+        return models_upload_path(m, ref, ret->path, err);
     if (model_fetch_is_url(ref))
         return err_set(
             err, ERR_PRECONDITION,
             "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl checkpoint promote "
             "%.200s NAME`, and say NAME",
             ref, ref);
-    if (!strchr(ref, '/'))
-        return err_set(err, ERR_NOT_FOUND,
-                       "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file",
-                       ref);
-    str_copy(name, LIVE_NAME, "file"); /* never a path in a metric */
-    return places_model_file(m->config.places, ref, path, err);
+    if (!strchr(ref, '/')) {
+        if (err)
+            *err = ret->absent;
+        return ERR_NOT_FOUND;
+    }
+    str_copy(ret->name, sizeof ret->name, "file"); /* never a path in a metric */
+    ret->client_path = true;
+    return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path of the model is too long");
+}
+
+int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
+    const struct served_model *served = models_find(m, ref);
+    *ret = (struct model_ref){.known = served != NULL, .places = *m->config.places};
+    if (!*ref)
+        return err_set(err, ERR_INVALID, "no model named; expected a served name, job:ID or a model file");
+    if (served) {
+        str_copy(ret->path, sizeof ret->path, served->path);
+        str_copy(ret->name, sizeof ret->name, ref);
+        return 0;
+    }
+    if (!str_starts(ref, "job:"))
+        return refer_file(m, ref, ret, err);
+    size_t id = strcspn(ref, "@");
+    str_format(ret->name, sizeof ret->name, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
+    return m->config.job_model(m->config.ctx, ref, ret, err);
+}
+
+int model_ref_find(struct model_ref *r, struct err *err) {
+    char ref[LIVE_PATH];
+    if (r->client_path) {
+        str_copy(ref, sizeof ref, r->path);
+        return places_model_file(&r->places, ref, r->path, err);
+    }
+    if (r->known || fsio_exists(r->path))
+        return 0;
+    if (*r->spare && fsio_exists(r->spare)) {
+        str_copy(r->path, sizeof r->path, r->spare);
+        return 0;
+    }
+    if (err)
+        *err = r->absent;
+    return r->absent.code;
+}
+
+int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err) {
+    struct model_ref r;
+    int rc = models_refer(m, ref, &r, err);
+    if (rc || (rc = model_ref_find(&r, err)))
+        return rc;
+    str_copy(path, LIVE_PATH, r.path);
+    str_copy(name, LIVE_NAME, r.name);
+    return 0;
 }
 
 int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
@@ -175,48 +210,56 @@ static int check_settled(const struct models *m, const char *name, struct err *e
                : 0;
 }
 
-/* The file `from`, which REF means. */
-static int serve_file(struct models *m, const char *name, const char *ref, const char *from, models_done_fn *done, void *ctx,
-                      struct err *err) {
-    char path[LIVE_PATH];
+/* The link of a model file under the served name, once it is seen to be a model. Any thread. */
+static int keep_model(const struct models *m, const char *name, const char *from, char kept[LIVE_PATH], struct err *err) {
     struct modelfile file;
-    struct served_model *s = NULL;
-    int rc = modelfile_read(from, &file, err); /* before anything that served is touched */
-    if (!rc)
-        rc = check_settled(m, name, err);
-    if (!rc)
-        rc = models_keep(m, "served", name, from, path, err);
-    struct served_model *old = rc ? NULL : (struct served_model *)(uintptr_t)models_find(m, name);
+    int rc = modelfile_read(from, &file, err);
+    return rc ? rc : models_keep(m, "served", name, from, kept, err);
+}
+
+/* That link takes the name; it is loaded next. */
+static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
+    struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
+    int rc = check_settled(m, f->name, err);
     if (!rc && old)
         drop(m, old);
     if (!rc)
-        rc = add(m, name, path, ref, &s, err);
+        rc = add(m, f->name, f->kept, f->ref, &s, err);
     if (!rc)
-        rc = serveddb_save(m->config.db, name, path, ref, err);
+        rc = serveddb_save(m->config.db, f->name, f->kept, f->ref, err);
     if (rc)
         return rc;
-    s->done = done;
-    s->ctx = ctx;
+    s->done = f->done;
+    s->ctx = f->ctx;
     return 0;
 }
 
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
-    model_fetch_run(&f->fetch, &f->err);
+    if (f->kind == FETCH_REMOVE) {
+        unlink(f->path);
+        return;
+    }
+    int rc = f->kind == FETCH_STORE ? model_fetch_run(&f->fetch, &f->err) : model_ref_find(&f->file, &f->err);
+    if (!rc && atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
+        rc = err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
+    if (!rc)
+        keep_model(f->models, f->name, f->kind == FETCH_STORE ? f->path : f->file.path, f->kept, &f->err);
 }
 
 static void fetch_done(uv_work_t *work, int status);
 
+/* Fetches from stores take long and hold a thread each, so few run at a time. */
 static void start_fetches(struct models *m) {
     int running = 0;
     for (int i = 0; i < m->n_fetching; i++)
-        running += m->fetching[i]->started;
-    for (int i = 0; i < m->n_fetching && running < MODELS_MAX_FETCHES; i++) {
+        running += m->fetching[i]->started && m->fetching[i]->kind == FETCH_STORE;
+    for (int i = 0; i < m->n_fetching; i++) {
         struct fetching *f = m->fetching[i];
-        if (f->started)
+        if (f->started || (f->kind == FETCH_STORE && running >= MODELS_MAX_FETCHES))
             continue;
         f->started = true;
-        running++;
+        running += f->kind == FETCH_STORE;
         uv_queue_work(m->config.loop, &f->work, fetch_work, fetch_done); /* fails for want of a function alone */
     }
 }
@@ -231,11 +274,9 @@ static void fetch_done(uv_work_t *work, int status) {
         i++;
     memmove(m->fetching + i, m->fetching + i + 1, (size_t)(--m->n_fetching - i) * sizeof *m->fetching);
     start_fetches(m);
-    if (!f->err.code && atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
-        err_set(&f->err, ERR_CANCELLED, "model %.200s was fetched, but is not served: given up meanwhile", f->url);
-    if (!f->err.code)
-        log_info("model fetched", "model=%s from=%s", f->name, f->url);
-    if (f->err.code || serve_file(m, f->name, f->url, f->path, f->done, f->ctx, &f->err)) {
+    if (f->kind == FETCH_STORE && !f->err.code)
+        log_info("model fetched", "model=%s from=%s", f->name, f->ref);
+    if (f->kind != FETCH_REMOVE && (f->err.code || serve_kept(m, f, &f->err))) {
         log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
         if (f->done)
             f->done(f->ctx, NULL, &f->err);
@@ -243,47 +284,74 @@ static void fetch_done(uv_work_t *work, int status) {
     free(f);
 }
 
-/* The object of a store becomes the upload of this name; then that is served. */
-static int serve_fetched(struct models *m, const char *name, const char *url, models_done_fn *done, void *ctx, struct err *err) {
+/* File work for this name; one piece at a time. */
+static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, const char *ref, struct fetching **ret,
+                     struct err *err) {
     for (int i = 0; i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name))
-            return !done && !strcmp(m->fetching[i]->url, url)
-                       ? 0 /* the configuration was read again */
-                       : err_set(err, ERR_UNAVAILABLE, "model '%s' is being fetched; try again in a moment", name);
+            return err_set(err, ERR_UNAVAILABLE, "model '%s' is being %s; try again in a moment", name,
+                           m->fetching[i]->kind == FETCH_STORE ? "fetched" : "loaded or unloaded");
     int rc = check_settled(m, name, err);
     if (!rc && m->n_fetching == MODELS_MAX)
-        rc = err_set(err, ERR_EXHAUSTED, "%d models wait to be fetched already; try again later", m->n_fetching);
+        rc = err_set(err, ERR_EXHAUSTED, "%d models wait to be loaded already; try again later", m->n_fetching);
     struct fetching *f = rc ? NULL : calloc(1, sizeof *f);
     if (!rc && !f)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory fetching a model");
-    if (!rc && !str_copy(f->url, sizeof f->url, url))
-        rc = err_set(err, ERR_RANGE, "model %.200s…: the URL is too long", url);
-    if (!rc)
-        rc = models_upload_path(m, name, f->path, err);
-    if (!rc)
-        rc = model_fetch_init(&f->fetch, m->config.places->stores, m->config.places->n_stores, f->url, f->path, err);
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory loading a model");
+    if (!rc && !str_copy(f->ref, sizeof f->ref, ref))
+        rc = err_set(err, ERR_RANGE, "model %.200s…: the name is too long", ref);
     if (rc) {
         free(f);
         return rc;
     }
+    f->kind = kind;
     str_copy(f->name, sizeof f->name, name);
     f->models = m;
+    f->work.data = f;
+    *ret = f;
+    return 0;
+}
+
+/* The object of a store becomes the upload of this name; a file is looked for. */
+static int prepare_fetch(struct models *m, struct fetching *f, struct err *err) {
+    const struct places *places = m->config.places;
+    if (f->kind == FETCH_FILE)
+        return models_refer(m, f->ref, &f->file, err);
+    int rc = models_upload_path(m, f->name, f->path, err);
+    return rc ? rc : model_fetch_init(&f->fetch, places->stores, places->n_stores, f->ref, f->path, err);
+}
+
+int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
+    struct fetching *f = NULL;
+    int rc = check_name(name, err);
+    for (int i = 0; !rc && !done && i < m->n_fetching; i++)
+        if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref))
+            return 0; /* the configuration was read again */
+    if (!rc)
+        rc = new_fetch(m, model_fetch_is_url(ref) ? FETCH_STORE : FETCH_FILE, name, ref, &f, err);
+    if (!rc && (rc = prepare_fetch(m, f, err)))
+        free(f);
+    if (rc)
+        return rc;
     f->done = done;
     f->ctx = ctx;
-    f->work.data = f;
     m->fetching[m->n_fetching++] = f;
     start_fetches(m);
     return 0;
 }
 
-int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
+int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err) {
+    struct fetching f = {.kind = FETCH_FILE};
     char from[LIVE_PATH], label[LIVE_NAME];
+    if (model_fetch_is_url(ref))
+        return models_serve(m, name, ref, NULL, NULL, err);
     int rc = check_name(name, err);
-    if (!rc && model_fetch_is_url(ref))
-        return serve_fetched(m, name, ref, done, ctx, err);
     if (!rc)
         rc = models_resolve(m, ref, from, label, err);
-    return rc ? rc : serve_file(m, name, ref, from, done, ctx, err);
+    if (!rc)
+        rc = keep_model(m, name, from, f.kept, err);
+    str_copy(f.name, sizeof f.name, name);
+    str_copy(f.ref, sizeof f.ref, ref);
+    return rc ? rc : serve_kept(m, &f, err);
 }
 
 void models_forget(struct models *m, void *ctx) {
@@ -304,17 +372,21 @@ void models_stop(struct models *m) {
 
 int models_unserve(struct models *m, const char *name, struct err *err) {
     struct served_model *s = (struct served_model *)(uintptr_t)models_find(m, name);
+    struct fetching *f = NULL;
     if (!s)
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
-    if (!s->opened && !s->err.code)
-        return err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name);
-    int rc = serveddb_remove(m->config.db, name, err);
-    if (rc)
+    int rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err);
+    if (!rc && !str_format(f->path, sizeof f->path, "%s/served/%s.safetensors", m->config.places->results_dir, name))
+        rc = err_set(err, ERR_RANGE, "paths.results is too long");
+    if (!rc)
+        rc = serveddb_remove(m->config.db, name, err);
+    if (rc) {
+        free(f);
         return rc;
-    char kept[LIVE_PATH];
-    if (str_format(kept, sizeof kept, "%s/served/%s.safetensors", m->config.places->results_dir, name))
-        unlink(kept);
+    }
     drop(m, s);
+    m->fetching[m->n_fetching++] = f;
+    start_fetches(m);
     return 0;
 }
 

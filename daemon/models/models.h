@@ -14,14 +14,24 @@ typedef struct uv_loop_s uv_loop_t;
 /* Fetches occupy threads that the loop needs for other work, so only a few run at a time; up to MODELS_MAX fetches can wait. */
 enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_FETCHES = 2 };
 
+/* What a REF means as far as records tell: no file is looked at. */
+struct model_ref {
+    char path[LIVE_PATH], spare[LIVE_PATH]; /* of the file; where else it may be, or "" */
+    char name[LIVE_NAME];                   /* the bounded name its metrics go under */
+    bool known;                             /* it serves: there is nothing to look at */
+    bool client_path;                       /* path is what the client said */
+    struct places places;                   /* what that client may open */
+    struct err absent;                      /* the error for a file that is not there */
+};
+
 struct models_config {
     struct db *db;      /* borrowed */
     live_post_fn *post; /* posts orders to load and unload models */
     void *post_ctx;
     uv_loop_t *loop;
     const struct places *places; /* borrowed */
-    /* Finds the model file of "job:…"; path has LIVE_PATH bytes. */
-    int (*job_model)(void *ctx, const char *ref, char *path, struct err *err);
+    /* What "job:…" means: fills path, spare and absent. */
+    int (*job_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
     void *ctx;
 };
 struct models;
@@ -32,12 +42,17 @@ int models_new(const struct models_config *config, struct models **ret, struct e
 void models_stop(struct models *m);
 void models_free(struct models *m);
 
-/* The file of a REF, and the bounded name under which its metrics appear. Messages of NOT_FOUND and DENIED list what was tried. */
+/* The meaning of a REF by the records alone: no file is read. NOT_FOUND and DENIED list what was tried. */
+int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err);
+/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list what was tried. Any thread; blocks
+ * on the volume. */
+int model_ref_find(struct model_ref *r, struct err *err);
+/* Both, for callers that may block. */
 int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err);
 /* The file path of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
 /* Keeps a model file alive by a hard link NAME in the folder "served" or "pinned". path is the link, or `from` itself where hard
- * links are impossible. */
+ * links are impossible. Any thread. */
 int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
                 struct err *err);
 
@@ -45,6 +60,8 @@ int models_keep(const struct models *m, const char *folder, const char *name, co
  * is called once, later, on the loop. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
 int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
+/* For the start of the daemon: the same, but a local model file is opened before the call returns. */
+int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err);
 /* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
 void models_forget(struct models *m, void *ctx);
 int models_unserve(struct models *m, const char *name, struct err *err);

@@ -647,4 +647,10 @@ void rpc_release(struct rpc_call *c) {
     receive(c);
 }
 
+void rpc_handle(struct rpc_call *c, void (*work)(struct rpc_call *call, void *arg), void *arg) {
+    enter(c, &c->caller);
+    work(c, arg);
+    enter(c, NULL);
+}
+
 const char *rpc_library_version(void) { return grpc_version_string(); }

@@ -80,6 +80,8 @@ void rpc_refuse(struct rpc_call *call, int code, const struct err *err, const ch
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);
 void rpc_release(struct rpc_call *call);
+/* Calls work(call, arg) for the caller of this call, as `message` is called: for what a handler does later. */
+void rpc_handle(struct rpc_call *call, void (*work)(struct rpc_call *call, void *arg), void *arg);
 const char *rpc_library_version(void);
 
 #endif

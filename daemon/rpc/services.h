@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/jobs/jobdb.h"
+#include "daemon/jobs/joblog.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/live/session.h"
 #include "daemon/models/models.h"
@@ -25,6 +26,7 @@ struct services {
     struct device_watch *watch;
     struct db *db;
     struct sched *sched;
+    struct joblog *joblog;
     struct models *models;
     struct sessions *sessions;
     struct metrics *metrics;

@@ -1,4 +1,5 @@
-/* brr.v1.Jobs/Events: what a detect job found, recording by recording, as the client reads it. */
+/* brr.v1.Jobs/Events: what a detect job found, recording by recording, as the client reads it. Files are read on libuv's thread
+ * pool, a recording at a time. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,18 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 #include "run/detect_list.h"
 
 enum { PART_BYTES = 256 * 1024, MAX_TSV_BYTES = 256 << 20 };
 
 struct reading {
-    struct rpc_call *call;
-    FILE *list;
+    struct offload work;
+    FILE *list; /* NULL until the pool has opened it */
+    char id[JOB_ID_SIZE];
+    const char *state;    /* of the job, for an error */
+    bool any, full;       /* the pool has found a row; the client has no room */
     char directory[2048]; /* the job's */
     struct detect_row row;
     char *tsv; /* of the row; NULL: the next row is due */
@@ -55,7 +60,7 @@ static bool send_part(struct reading *r) {
     out.tsv.len = n;
     r->at += n;
     out.more = r->at < r->len;
-    bool room = convert_send(r->call, &out.base);
+    bool room = convert_send(r->work.call, &out.base);
     if (!out.more) {
         free(r->tsv);
         r->tsv = NULL;
@@ -63,67 +68,84 @@ static bool send_part(struct reading *r) {
     return room;
 }
 
-static void pump(struct rpc_call *call) {
-    struct reading *r = rpc_state(call);
-    bool room = r != NULL;
-    while (room && (r->tsv || next_row(r)))
-        room = send_part(r);
-    if (room)
-        rpc_finish(call, 0, NULL);
+/* On the pool. */
+static void read_row(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    char path[DETECT_LIST_PATH];
+    r->any = false;
+    if (!r->list && !str_format(path, sizeof path, "%s/%s", r->directory, DETECT_LIST_NAME)) {
+        err_set(&work->err, ERR_RANGE, "the path of the job's directory is too long");
+    } else if (!r->list && !(r->list = fopen(path, "re"))) {
+        if (errno == ENOENT)
+            err_set(&work->err, ERR_PRECONDITION, "job %s is %s and has no recording done yet", r->id, r->state);
+        else
+            err_errno(&work->err, errno, "cannot open %s", path);
+    } else {
+        r->any = next_row(r);
+    }
 }
 
-static struct reading *open_reading(struct rpc_call *call, const struct job *job, struct err *err) {
-    char path[DETECT_LIST_PATH];
-    struct reading *r = calloc(1, sizeof *r);
-    if (!r || !str_format(path, sizeof path, "%s/%s", job->directory, DETECT_LIST_NAME)) {
-        err_set(err, ERR_EXHAUSTED, "out of memory for the events of job %s", job->id);
-        free(r);
-        return NULL;
-    }
-    r->call = call;
-    str_copy(r->directory, sizeof r->directory, job->directory);
-    if (!(r->list = fopen(path, "re"))) {
-        if (errno == ENOENT)
-            err_set(err, ERR_PRECONDITION, "job %s is %s and has no recording done yet", job->id, job_state_name(job->state));
-        else
-            err_errno(err, errno, "cannot open %s", path);
-        free(r);
-        return NULL;
-    }
-    return r;
+static void on_row(struct offload *work);
+
+/* The row that is here, as far as the client has room; then the next one. */
+static void pump(struct reading *r) {
+    while (r->tsv && !r->full)
+        r->full = !send_part(r);
+    if (!r->full && !r->work.working)
+        offload_start(&r->work, read_row, on_row);
+}
+
+static void on_row(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    if (!work->call)
+        return;
+    if (work->err.code || !r->any)
+        rpc_finish(work->call, work->err.code, &work->err);
+    else
+        pump(r);
+}
+
+static void writable(struct rpc_call *call) {
+    struct reading *r = rpc_state(call);
+    if (!r)
+        return;
+    r->full = false;
+    if (!r->work.working)
+        pump(r);
+}
+
+static void drop(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    if (r->list)
+        fclose(r->list);
+    free(r->tsv);
+    free(r);
 }
 
 static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobEventsRequest *in = convert_unpack(call, &brr__v1__job_events_request__descriptor, data, len);
     const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
     struct reading *r = NULL;
-    struct err err;
+    struct err err = {0};
     if (!in)
         return;
     if (!job)
         err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
     else if (strcmp(job->kind, "detect") != 0)
         err_set(&err, ERR_PRECONDITION, "job %s is of kind %s; only detect jobs keep events for clients", job->id, job->kind);
-    else
-        r = open_reading(call, job, &err);
-    if (!r) {
+    if (err.code) {
         rpc_finish(call, err.code, &err);
         return;
     }
-    rpc_set_state(call, r);
-    pump(call);
-}
-
-static void end(struct rpc_call *call) {
-    struct reading *r = rpc_state(call);
-    if (!r)
+    if (!(r = offload_new(call, sizeof *r, drop)))
         return;
-    fclose(r->list);
-    free(r->tsv);
-    free(r);
+    str_copy(r->id, sizeof r->id, job->id);
+    r->state = job_state_name(job->state);
+    str_copy(r->directory, sizeof r->directory, job->directory);
+    pump(r);
 }
 
 const struct rpc_method svc_events[] = {
-    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, pump, end},
+    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, writable, offload_end},
 };
 const size_t svc_events_count = sizeof svc_events / sizeof *svc_events;

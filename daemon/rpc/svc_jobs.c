@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
@@ -48,13 +49,11 @@ static void add_notice(void *ctx, const char *text) {
         n->n++;
 }
 
-static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
+static void submit_probed(struct rpc_call *call, void *message) {
+    const Brr__V1__SubmitRequest *in = message;
     struct notices notices = {.arena = rpc_arena(call)};
     const struct job *job = NULL;
     struct err err;
-    if (!in)
-        return;
     if (!in->file) {
         err_set(&err, ERR_INVALID, "Submit without a job file");
         fail(call, &err);
@@ -74,6 +73,12 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
     out.notices = notices.items;
     out.n_notices = notices.n;
     convert_answer(call, &out.base);
+}
+
+static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
+    if (in)
+        offload_probe(call, in, submit_probed);
 }
 
 static const struct job *find(struct rpc_call *call, const char *id) {
@@ -216,7 +221,7 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_jobs[] = {
-    {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, NULL},
+    {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end},
     {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL},
     {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
     {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end},

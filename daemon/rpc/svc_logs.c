@@ -1,4 +1,4 @@
-/* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. */
+/* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +8,21 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 
 enum { POLL_MS = 250, CHUNK_BYTES = 64 * 1024, TAIL_BYTES = 4 << 20 };
 
 struct follow {
+    struct offload work;
     uv_timer_t timer;
-    struct rpc_call *call;
-    char id[JOB_ID_SIZE];
-    int fd; /* -1 until the file is there */
+    char id[JOB_ID_SIZE], path[4096];
+    int fd;   /* -1 until the file is there */
+    int tail; /* lines before the end to begin with; 0 = all */
     int64_t at;
-    bool follow, full;
-    char text[CHUNK_BYTES]; /* the line under construction, and what follows it */
+    ssize_t got;             /* bytes of the last read */
+    bool follow, full, last; /* last: the log was complete before the last read began */
+    char text[CHUNK_BYTES];  /* the line under construction, and what follows it */
     size_t len;
 };
 
@@ -40,7 +43,7 @@ static bool send_line(struct follow *f, char *line) {
             out.text = text + 1;
         }
     }
-    return convert_send(f->call, &out.base);
+    return convert_send(f->work.call, &out.base);
 }
 
 /* Whole lines of the buffer; what is left of the last one stays. */
@@ -57,38 +60,6 @@ static void send_lines(struct follow *f) {
         f->len = 0;
 }
 
-/* Everything that is there; false when nothing more was. */
-static bool pump(struct follow *f) {
-    const struct job *job = sched_get(services_of(f->call)->sched, f->id);
-    char path[4096];
-    if (f->fd < 0 && job && str_format(path, sizeof path, "%s/log.txt", job->directory))
-        f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool any = false;
-    while (f->fd >= 0 && !f->full) {
-        ssize_t n = pread(f->fd, f->text + f->len, sizeof f->text - f->len, f->at);
-        if (n <= 0)
-            break;
-        any = true;
-        f->at += n;
-        f->len += (size_t)n;
-        send_lines(f);
-    }
-    return any;
-}
-
-static void finish_if_over(struct follow *f) {
-    const struct job *job = sched_get(services_of(f->call)->sched, f->id);
-    bool over = !job || job_is_over(job->state);
-    if (!f->full && (!f->follow || over))
-        rpc_finish(f->call, 0, NULL);
-}
-
-static void on_timer(uv_timer_t *timer) {
-    struct follow *f = timer->data;
-    if (!pump(f))
-        finish_if_over(f);
-}
-
 /* Where the last `lines` begin, looking back a few megabytes at most. */
 static int64_t tail_start(int fd, int lines) {
     int64_t size = lseek(fd, 0, SEEK_END), from = size > TAIL_BYTES ? size - TAIL_BYTES : 0;
@@ -102,31 +73,82 @@ static int64_t tail_start(int fd, int lines) {
     return from + at;
 }
 
+/* The next part of the file, behind what is in the buffer. On the pool. */
+static void read_part(struct offload *work) {
+    struct follow *f = (struct follow *)work;
+    f->got = 0;
+    if (f->fd < 0) {
+        f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        if (f->fd >= 0 && f->tail > 0)
+            f->at = tail_start(f->fd, f->tail);
+        f->tail = 0; /* of a file that is made later all lines are new */
+    }
+    if (f->fd >= 0)
+        f->got = pread(f->fd, f->text + f->len, sizeof f->text - f->len, f->at);
+}
+
+static void on_part(struct offload *work);
+
+static void read_on(struct follow *f) {
+    struct services *services = services_of(f->work.call);
+    const struct job *job = sched_get(services->sched, f->id);
+    bool over = !f->follow || !job || job_is_over(job->state);
+    f->last = over && joblog_written(services->joblog);
+    offload_start(&f->work, read_part, on_part);
+}
+
+static void on_part(struct offload *work) {
+    struct follow *f = (struct follow *)work;
+    if (!work->call)
+        return;
+    if (f->got > 0) {
+        f->at += f->got;
+        f->len += (size_t)f->got;
+        send_lines(f);
+        if (!f->full)
+            read_on(f);
+    } else if (f->last) {
+        uv_timer_stop(&f->timer);
+        rpc_finish(work->call, 0, NULL);
+    }
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct follow *f = timer->data;
+    if (!f->work.working && !f->full)
+        read_on(f);
+}
+
+static void on_closed(uv_handle_t *handle) { free(handle->data); }
+
+static void drop(struct offload *work) {
+    struct follow *f = (struct follow *)work;
+    if (f->fd >= 0)
+        close(f->fd);
+    uv_close((uv_handle_t *)&f->timer, on_closed);
+}
+
 static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobLogsRequest *in = convert_unpack(call, &brr__v1__job_logs_request__descriptor, data, len);
     const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
-    struct follow *f = job ? calloc(1, sizeof *f) : NULL;
-    char path[4096];
     struct err err;
     if (!in)
         return;
-    if (!f) {
-        if (job)
-            err_set(&err, ERR_EXHAUSTED, "out of memory reading a log");
-        else
-            err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
+    if (!job) {
+        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
         rpc_finish(call, err.code, &err);
         return;
     }
-    f->call = call;
+    struct follow *f = offload_new(call, sizeof *f, drop);
+    if (!f)
+        return;
+    f->fd = -1;
     f->follow = in->follow;
+    f->tail = in->tail;
     str_copy(f->id, sizeof f->id, job->id);
-    f->fd = str_format(path, sizeof path, "%s/log.txt", job->directory) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (in->tail > 0 && f->fd >= 0)
-        f->at = tail_start(f->fd, in->tail);
+    str_format(f->path, sizeof f->path, "%s/log.txt", job->directory);
     uv_timer_init(services_of(call)->loop, &f->timer);
     f->timer.data = f;
-    rpc_set_state(call, f);
     uv_timer_start(&f->timer, on_timer, 0, POLL_MS);
 }
 
@@ -136,18 +158,15 @@ static void logs_writable(struct rpc_call *call) {
         return;
     f->full = false;
     send_lines(f);
-    pump(f);
+    if (!f->full && !f->work.working)
+        read_on(f);
 }
-
-static void on_closed(uv_handle_t *handle) { free(handle->data); }
 
 static void logs_end(struct rpc_call *call) {
     struct follow *f = rpc_state(call);
-    if (!f)
-        return;
-    if (f->fd >= 0)
-        close(f->fd);
-    uv_close((uv_handle_t *)&f->timer, on_closed);
+    if (f)
+        uv_timer_stop(&f->timer);
+    offload_end(call);
 }
 
 const struct rpc_method svc_logs[] = {

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
@@ -83,20 +84,45 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     convert_answer(call, &out.base);
 }
 
+/* A model that does not serve: its file is read on libuv's thread pool. */
+struct description {
+    struct offload work;
+    char name[LIVE_PATH];
+    struct model_ref ref;
+    struct modelfile file;
+};
+
+static void read_model(struct offload *work) {
+    struct description *d = (struct description *)work;
+    if (!model_ref_find(&d->ref, &work->err))
+        modelfile_read(d->ref.path, &d->file, &work->err);
+}
+
+static void answer_description(struct offload *work) {
+    struct description *d = (struct description *)work;
+    if (work->call && work->err.code)
+        fail(work->call, &work->err);
+    else if (work->call)
+        answer(work->call, describe(rpc_arena(work->call), d->name, d->ref.path, &d->file));
+}
+
 static void describe_one(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__DescribeModelRequest *in = convert_unpack(call, &brr__v1__describe_model_request__descriptor, data, len);
-    char path[LIVE_PATH], label[LIVE_NAME];
-    struct modelfile file;
+    struct description *d = NULL;
+    struct model_ref ref;
     struct err err;
     if (!in)
         return;
     const struct served_model *served = models_find(services_of(call)->models, in->name);
-    if (served && served->opened)
+    if (served && served->opened) {
         answer(call, describe_served(call, served));
-    else if (models_resolve(services_of(call)->models, in->name, path, label, &err) || modelfile_read(path, &file, &err))
+    } else if (models_refer(services_of(call)->models, in->name, &ref, &err)) {
         fail(call, &err);
-    else
-        answer(call, describe(rpc_arena(call), in->name, path, &file));
+    } else if ((d = offload_new(call, sizeof *d, NULL))) {
+        str_copy(d->name, sizeof d->name, in->name);
+        d->ref = ref;
+        offload_start(&d->work, read_model, answer_description);
+    }
 }
 
 static void on_loaded(void *ctx, const struct live_opened *opened, const struct err *err) {
@@ -161,6 +187,6 @@ const struct rpc_method svc_models[] = {
     {"/brr.v1.Models/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
     {"/brr.v1.Models/Load", ROLE_ADMIN, false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end},
     {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, NULL},
-    {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, NULL},
+    {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, offload_end},
 };
 const size_t svc_models_count = sizeof svc_models / sizeof *svc_models;

@@ -19,7 +19,8 @@ struct stream_call {
     struct rpc_call *call;
     struct session *session;       /* NULL before Open and after the end */
     struct model_leasing *leasing; /* of the model, which Open names by its URL */
-    uint8_t *open;                 /* that Open, while the model is on its way */
+    struct finding *finding;       /* of the model's file */
+    uint8_t *open;                 /* that Open, while the model is on its way or looked for */
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
@@ -271,9 +272,31 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
     }
 }
 
+/* The Open that was kept, with the model file that is here now. */
+static void open_kept(struct stream_call *c, const char *path, const char *name) {
+    struct arena arena;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, c->open, c->open_len);
+    if (m) /* it could be read before */
+        open_session(c, m->open, path, name);
+    arena_done(&arena);
+    steer(c);
+}
+
+static bool keep_open(struct stream_call *c, const uint8_t *data, size_t len) {
+    struct err err;
+    if (!(c->open = malloc(len))) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+        refuse(c, &err, NULL, 0);
+        return false;
+    }
+    memcpy(c->open, data, len);
+    c->open_len = len;
+    return true;
+}
+
 static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
     struct stream_call *c = ctx;
-    struct arena arena;
     services_of(c->call)->leasings--;
     c->leasing = NULL;
     if (!lease) {
@@ -281,12 +304,7 @@ static void on_leased(void *ctx, const struct model_lease *lease, const struct e
         return;
     }
     c->lease = *lease;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
-    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, c->open, c->open_len);
-    if (m) /* it could be read before */
-        open_session(c, m->open, c->lease.path, "store");
-    arena_done(&arena);
-    steer(c);
+    open_kept(c, c->lease.path, "store");
 }
 
 /* The model lies in a store: the stream begins when it is here. */
@@ -298,30 +316,72 @@ static void lease_model(struct stream_call *c, const char *url, const uint8_t *d
         refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
         return;
     }
-    if (!(c->open = malloc(len))) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
-        refuse(c, &err, NULL, 0);
+    if (!keep_open(c, data, len))
         return;
-    }
-    memcpy(c->open, data, len);
-    c->open_len = len;
     if (model_lease_start(services->loop, &services->source, url, on_leased, c, &c->leasing, &err))
         refuse(c, &err, NULL, 0);
     else
         services->leasings++;
 }
 
+/* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
+struct finding {
+    uv_work_t work;
+    struct stream_call *c; /* NULL once the call has ended */
+    struct model_ref ref;
+    struct err err;
+};
+
+static void find_work(uv_work_t *work) {
+    struct finding *f = work->data;
+    model_ref_find(&f->ref, &f->err);
+}
+
+static void find_done(uv_work_t *work, int status) {
+    struct finding *f = work->data;
+    struct stream_call *c = f->c;
+    (void)status;
+    if (c)
+        c->finding = NULL;
+    if (c && f->err.code)
+        refuse(c, &f->err, NULL, 0);
+    else if (c)
+        open_kept(c, f->ref.path, f->ref.name);
+    free(f);
+}
+
+static void find_model(struct stream_call *c, const struct model_ref *ref, const uint8_t *data, size_t len) {
+    struct finding *f = calloc(1, sizeof *f);
+    struct err err;
+    if (!f) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+        refuse(c, &err, NULL, 0);
+        return;
+    }
+    if (!keep_open(c, data, len)) {
+        free(f);
+        return;
+    }
+    f->work.data = f;
+    f->c = c;
+    f->ref = *ref;
+    c->finding = f;
+    uv_queue_work(services_of(c->call)->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
+}
+
 static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
-    char path[LIVE_PATH], name[LIVE_NAME];
+    struct model_ref ref;
     struct err err;
     if (check_open(in, &err))
         refuse(c, &err, NULL, 0);
     else if (model_fetch_is_url(in->model))
         lease_model(c, in->model, data, len);
-    else if (models_resolve(services_of(c->call)->models, in->model, path, name, &err))
+    else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
         refuse(c, &err, NULL, 0);
+    else if (ref.known)
+        open_session(c, in, ref.path, ref.name);
     else
-        open_session(c, in, path, name);
+        find_model(c, &ref, data, len);
 }
 
 static void on_samples(struct stream_call *c, const Brr__V1__ClientMessage *m) {
@@ -357,7 +417,7 @@ static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ClientMessage *m = c ? convert_unpack_into(&arena, call, &brr__v1__client_message__descriptor, data, len) : NULL;
     if (m) {
         bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
-        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != (!c->session && !c->leasing)) {
+        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != (!c->session && !c->leasing && !c->finding)) {
             err_set(&err, ERR_INVALID, "%s",
                     is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
             refuse(c, &err, NULL, 0);
@@ -377,7 +437,7 @@ static void half_close(struct rpc_call *call) {
     if (!c)
         return;
     c->half_closed = true;
-    if (!c->session && !c->leasing) {
+    if (!c->session && !c->leasing && !c->finding) {
         err_set(&err, ERR_INVALID, "the stream ended without an Open");
         refuse(c, &err, NULL, 0);
     } else if (c->opened && session_finish(c->session, &err)) {
@@ -409,6 +469,8 @@ static void end(struct rpc_call *call) {
         model_lease_forget(c->leasing);
         services_of(call)->leasings--;
     }
+    if (c->finding)
+        c->finding->c = NULL;
     model_lease_drop(&c->lease);
     free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);

@@ -1,0 +1,90 @@
+#include "daemon/rpc/offload.h"
+
+#include <stdlib.h>
+
+#include "base/fsio.h"
+#include "daemon/rpc/services.h"
+
+static void drop_plain(struct offload *o) { free(o); }
+
+void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offload *o)) {
+    struct offload *o = calloc(1, size);
+    struct err err;
+    if (!o) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a call");
+        rpc_finish(call, err.code, &err);
+        return NULL;
+    }
+    o->work.data = o;
+    o->loop = ((struct services *)rpc_context(call))->loop;
+    o->call = call;
+    o->drop = drop ? drop : drop_plain;
+    rpc_set_state(call, o);
+    return o;
+}
+
+static void on_work(uv_work_t *work) {
+    struct offload *o = work->data;
+    o->run(o);
+}
+
+static void on_done(uv_work_t *work, int status) {
+    struct offload *o = work->data;
+    (void)status;
+    o->working = false;
+    o->done(o);
+    if (!o->call && !o->working)
+        o->drop(o);
+}
+
+void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
+    o->run = run;
+    o->done = done;
+    o->working = true;
+    uv_queue_work(o->loop, &o->work, on_work, on_done); /* fails for want of a function alone */
+}
+
+void offload_end(struct rpc_call *call) {
+    struct offload *o = rpc_state(call);
+    if (!o)
+        return;
+    o->call = NULL;
+    atomic_store(&o->gone, true);
+    if (!o->working)
+        o->drop(o);
+}
+
+struct probe {
+    struct offload work;
+    const char *paths[2];
+    void *request;
+    void (*then)(struct rpc_call *call, void *request);
+};
+
+static void touch(struct offload *work) {
+    struct probe *p = (struct probe *)work;
+    for (int i = 0; i < 2; i++)
+        (void)fsio_is_dir(p->paths[i]); /* what it is does not matter, but that there is an answer */
+}
+
+static void touched(struct offload *work) {
+    struct probe *p = (struct probe *)work;
+    struct rpc_call *call = work->call;
+    if (!call)
+        return;
+    work->call = NULL;
+    rpc_set_state(call, NULL);
+    rpc_handle(call, p->then, p->request);
+}
+
+void offload_probe(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request)) {
+    const struct services *services = rpc_context(call);
+    struct probe *p = offload_new(call, sizeof *p, NULL);
+    if (!p)
+        return;
+    p->paths[0] = services->places.data_dir;
+    p->paths[1] = services->places.results_dir;
+    p->request = request;
+    p->then = then;
+    offload_start(&p->work, touch, touched);
+}

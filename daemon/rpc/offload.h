@@ -1,0 +1,35 @@
+/* offload: file work of a call on libuv's thread pool, so that the loop never waits for a disk. Embedded as the first member of a
+ * call's state (rpc_state); the state lives until the work has come back, also when the client is gone before. One piece of work at
+ * a time. Loop thread, but for `run`. */
+#ifndef BRR_DAEMON_RPC_OFFLOAD_H
+#define BRR_DAEMON_RPC_OFFLOAD_H
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "daemon/rpc/rpc.h"
+
+struct offload {
+    uv_work_t work;
+    uv_loop_t *loop;
+    struct rpc_call *call;           /* NULL once it has ended */
+    void (*run)(struct offload *o);  /* on a thread of the pool: touches nothing but its own state */
+    void (*done)(struct offload *o); /* on the loop, after run; the call may have ended meanwhile */
+    void (*drop)(struct offload *o); /* frees the state, when the call has ended and nothing runs */
+    bool working;
+    atomic_bool gone; /* the call has ended: run may stop early */
+    struct err err;   /* of run */
+};
+
+/* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL when out of memory: the
+ * call has been refused then. */
+void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offload *o));
+/* Calls run on the pool, then done. Not while it works. */
+void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
+/* The call's end callback. */
+void offload_end(struct rpc_call *call);
+
+/* For requests whose handling looks at files on the loop: `then` is called with the request, a message of the call's arena, once
+ * the volumes of paths.data and paths.results have answered on the pool. Not when the call has ended before. */
+void offload_probe(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request));
+
+#endif
