@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
+#include "daemon/models/models.h"
 #include "daemon/rpc/tls.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
@@ -28,6 +29,7 @@ struct http {
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
     bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);
+    int models = atomic_load(http->state.models);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
@@ -35,9 +37,13 @@ static bool say_readiness(const struct http *http, struct str *body) {
     else if (!writable)
         str_puts(body,
                  "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");
+    else if (models == MODELS_LOADING)
+        str_puts(body, "not ready: models that serve are being loaded\n");
+    else if (models == MODELS_FAILED)
+        str_puts(body, "not ready: a model that serves could not be loaded; the log says why; load it again, or unload it\n");
     else
         str_puts(body, "ready\n");
-    return serving && !bad && writable;
+    return serving && !bad && writable && models == MODELS_WARM;
 }
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {

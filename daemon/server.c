@@ -39,6 +39,7 @@ struct daemon {
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
+    bool announced;         /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, held;
     struct metric_family *families; /* of /metrics: the daemon's and those of the kinds */
     struct job_metrics job_metrics;
@@ -147,6 +148,7 @@ static void begin_stop(struct daemon *d) {
         return;
     d->stopping = true;
     atomic_store(&d->services.serving, false);
+    svc_health_changed(&d->services);
     metric_set(series(&d->services, "brrd_ready", "daemon"), 0);
     log_info("stopping: running jobs checkpoint first", NULL);
     sd_notify(0, "STOPPING=1");
@@ -242,6 +244,23 @@ static void take_reports(struct services *s) {
     sched_turn(s->sched);
 }
 
+/* Whether the models that serve are loaded and warm; the service manager hears READY when each is, or has failed. */
+static void look_at_models(struct daemon *d) {
+    struct services *s = &d->services;
+    enum models_state now = models_state(s->models);
+    if (atomic_load(&s->models_state) != MODELS_WARM)
+        atomic_store(&s->models_state, (int)now);
+    metric_set(series(s, "brrd_ready", "models"), atomic_load(&s->models_state) == MODELS_WARM);
+    if (!d->announced && now != MODELS_LOADING) {
+        d->announced = true;
+        sd_notify(0, "READY=1");
+        log_info("ready", "models=%d", models_count(s->models));
+    } else if (!d->announced) {
+        sd_notify(0, "EXTEND_TIMEOUT_USEC=60000000"); /* a model may be on its way from a store */
+    }
+    svc_health_changed(s);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
@@ -254,6 +273,7 @@ static void on_reports(uv_async_t *handle) {
             models_report(s->models, r);
         live_report_free(r);
     }
+    look_at_models(d);
     take_reports(s);
     if (d->drain_wanted)
         begin_stop(d);
@@ -283,6 +303,7 @@ static void on_tick(uv_timer_t *timer) {
     metric_set(series(s, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(d->rpc));
     sched_tick(s->sched);
     count_jobs(s);
+    look_at_models(d);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
     if (makes_progress(d))
         sd_notify(0, "WATCHDOG=1");
@@ -387,6 +408,7 @@ static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
                                      .watch = d->services.watch,
                                      .writable = &d->services.writable,
+                                     .models = &d->services.models_state,
                                      .auth = d->access.auth,
                                      .tls = d->access.tls};
     return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;
@@ -551,7 +573,7 @@ static void announce(struct daemon *d) {
              d->config->http ? d->config->http : "none");
     announce_parts();
     look_at_verdict(d); /* before anything starts */
-    sd_notify(0, "READY=1");
+    look_at_models(d);
     sched_turn(s->sched);
 }
 

@@ -29,6 +29,7 @@ struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
     const atomic_bool *writable; /* whether the job database can be written */
+    const atomic_int *models;    /* enum models_state */
     struct auth *auth;           /* decides who may read metrics */
     struct tls *tls;             /* NULL: plain text */
 };

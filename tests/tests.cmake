@@ -116,6 +116,7 @@ endforeach()
 add_library(hold_volume SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/hold_volume.c)
 set_target_properties(hold_volume PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(hold_volume PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(unit_programs hold_volume) # so that building the tests builds it
 
 # tests/gpu: programs for a machine with a GPU; elsewhere they are shown as skipped. The CUDA kernels also run emulated on the processor
 # (tests/gpu/emulator), under the op tests that every backend must pass.

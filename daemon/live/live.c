@@ -189,7 +189,10 @@ static void on_load(struct live *l, const struct live_order *o) {
     if (!r)
         return;
     str_copy(r->model, sizeof r->model, o->model);
-    if (!live_models_load(&l->models, o->checkpoint, o->model, &m, &r->err)) {
+    int rc = live_models_load(&l->models, o->checkpoint, o->model, &m, &r->err);
+    if (!rc && !m->pins)
+        rc = detector_warm_up(m->detector, l->stream, &r->err);
+    if (!rc) {
         m->pins++;
         r->opened = describe(m);
     }

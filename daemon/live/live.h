@@ -72,7 +72,7 @@ enum live_report_kind {
     LIVE_SUMMARY, /* after FINISH: everything was given out */
     LIVE_FAILED,  /* err; nothing but CLOSED follows */
     LIVE_CLOSED,
-    LIVE_LOADED,  /* model, opened->info; or err */
+    LIVE_LOADED,  /* after one window of warm-up: model, opened->info; or err */
     LIVE_UNLOADED /* model */
 };
 struct live_opened {

@@ -35,6 +35,7 @@ struct models {
     int count;
     struct fetching *fetching[MODELS_MAX]; /* under way or waiting, oldest first */
     int n_fetching;
+    bool failed; /* a model of the configuration could not be had, so that it has no row */
 };
 
 /* ---- REFs ---- */
@@ -155,6 +156,20 @@ const struct served_model *models_find(const struct models *m, const char *name)
 }
 
 int models_count(const struct models *m) { return m->count; }
+
+enum models_state models_state(const struct models *m) {
+    bool failed = m->failed;
+    for (int i = 0; i < m->n_fetching; i++)
+        if (m->fetching[i]->kind != FETCH_REMOVE)
+            return MODELS_LOADING;
+    for (int i = 0; i < m->count; i++) {
+        if (!m->served[i]->opened && !m->served[i]->err.code)
+            return MODELS_LOADING;
+        failed = failed || !m->served[i]->opened;
+    }
+    return failed ? MODELS_FAILED : MODELS_WARM;
+}
+
 const struct served_model *models_at(const struct models *m, int index) { return m->served[index]; }
 
 static void served_free(struct served_model *s) {
@@ -280,6 +295,8 @@ static void fetch_done(uv_work_t *work, int status) {
         log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
         if (f->done)
             f->done(f->ctx, NULL, &f->err);
+        else
+            m->failed = true;
     }
     free(f);
 }
@@ -399,6 +416,7 @@ void models_report(struct models *m, const struct live_report *r) {
         *s->opened = *r->opened;
         s->opened->info.checkpoint = s->opened->checkpoint;
         s->opened->info.file.frontend.montage = s->opened->info.file.montage;
+        m->failed = false;
         log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
     } else {
         if (!s->err.code)

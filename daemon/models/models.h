@@ -74,6 +74,9 @@ struct served_model {
     void *ctx;
 };
 int models_count(const struct models *m);
+/* LOADING while a model is being fetched, looked for or loaded; else FAILED when one could not be loaded; else WARM. */
+enum models_state { MODELS_LOADING, MODELS_FAILED, MODELS_WARM };
+enum models_state models_state(const struct models *m);
 const struct served_model *models_at(const struct models *m, int index);
 const struct served_model *models_find(const struct models *m, const char *name); /* NULL if no model is served under this name */
 /* Handles the worker's LOADED and UNLOADED reports. */

@@ -1,27 +1,87 @@
-/* grpc.health.v1: Check answers; Watch sends the present status and stays open. */
+/* grpc.health.v1: Check answers; Watch sends the status, and each change of it. SERVING means what /readyz means. */
+#include <stdlib.h>
+
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 #include "grpc/health/v1/health.pb-c.h"
 
-static void status(struct rpc_call *call, const uint8_t *data, size_t len, bool last) {
-    struct services *services = rpc_context(call);
-    if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
-        return;
-    Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    bool ready = services->serving && !device_watch_verdict(services->watch); /* as /readyz */
-    out.status = ready ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-                       : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
-    if (last)
-        convert_answer(call, &out.base);
-    else
-        convert_send(call, &out.base);
+typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+
+struct health_watch {
+    struct rpc_call *call;
+    serving_status told;
+    bool full; /* the client reads slowly: it gets the newest status when there is room */
+    struct health_watch *next;
+};
+
+static serving_status status_of(const struct services *services) {
+    bool ready = atomic_load(&services->serving) && atomic_load(&services->writable) && !device_watch_verdict(services->watch) &&
+                 atomic_load(&services->models_state) == MODELS_WARM;
+    return ready ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+                 : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
 }
 
-static void check(struct rpc_call *call, const uint8_t *data, size_t len) { status(call, data, len, true); }
-static void watch(struct rpc_call *call, const uint8_t *data, size_t len) { status(call, data, len, false); }
+static void check(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
+        return;
+    out.status = status_of(rpc_context(call));
+    convert_answer(call, &out.base);
+}
+
+static void tell(struct health_watch *w, serving_status status) {
+    Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    w->told = out.status = status;
+    w->full = !convert_send(w->call, &out.base);
+}
+
+static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct services *services = rpc_context(call);
+    struct err err;
+    if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
+        return;
+    struct health_watch *w = calloc(1, sizeof *w);
+    if (!w) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory watching health");
+        rpc_finish(call, err.code, &err);
+        return;
+    }
+    w->call = call;
+    w->next = services->health;
+    services->health = w;
+    rpc_set_state(call, w);
+    tell(w, status_of(services));
+}
+
+static void watch_writable(struct rpc_call *call) {
+    struct health_watch *w = rpc_state(call);
+    if (!w)
+        return;
+    w->full = false;
+    if (w->told != status_of(rpc_context(call)))
+        tell(w, status_of(rpc_context(call)));
+}
+
+static void watch_end(struct rpc_call *call) {
+    struct services *services = rpc_context(call);
+    struct health_watch *w = rpc_state(call), **link = &services->health;
+    if (!w)
+        return;
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    free(w);
+}
+
+void svc_health_changed(struct services *services) {
+    serving_status now = status_of(services);
+    for (struct health_watch *w = services->health; w; w = w->next)
+        if (!w->full && w->told != now)
+            tell(w, now);
+}
 
 const struct rpc_method svc_health[] = {
     {"/grpc.health.v1.Health/Check", ROLE_READ, false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL},
-    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, NULL, NULL},
+    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end},
 };
 const size_t svc_health_count = sizeof svc_health / sizeof *svc_health;

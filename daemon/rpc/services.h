@@ -39,6 +39,8 @@ struct services {
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */
+    atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
+    struct health_watch *health;       /* open Watch calls, health.c */
     int64_t start_ms;
     const char *version, *revision, *notice;
     struct service_library libraries[SERVICES_MAX_LIBRARIES];
@@ -67,6 +69,10 @@ extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
 extern const struct rpc_method svc_reflection[];
 extern const size_t svc_reflection_count;
+
+/* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
+ * second. */
+void svc_health_changed(struct services *services);
 
 /* Notifies every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);

@@ -159,6 +159,12 @@ static int infer(struct detector *d, struct stream *s, int rows, struct err *err
     return rc ? rc : stream_sync(s, err);
 }
 
+int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
+    const struct seizure_config *c = &d->info.file.model;
+    memset(d->x_host, 0, (size_t)c->window * (size_t)c->in_channels * sizeof *d->x_host);
+    return infer(d, s, 1, err);
+}
+
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err) {
     int64_t total = 0;

@@ -23,6 +23,8 @@ int detector_open(struct device *dev, const char *checkpoint, int max_batch, int
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);
+/* Runs one window of zeros, so that the first real one finds kernels, memory and caches ready. */
+int detector_warm_up(struct detector *d, struct stream *s, struct err *err);
 void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
 const struct detector_info *detector_info(const struct detector *d);
 
