@@ -36,6 +36,7 @@ struct services {
     struct source_config source;       /* stores, and the cache of their objects */
     int leasings;                      /* number of models being fetched from stores for streams */
     struct watch *watches;             /* open Watch calls, svc_jobs.c */
+    struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */

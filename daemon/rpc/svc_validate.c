@@ -1,5 +1,5 @@
 /* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Headers, labels and the device's speed are looked
- * at on libuv's thread pool. */
+ * at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a line. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -8,11 +8,12 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/models/model_lease.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 #include "run/estimate.h"
 #include "run/task.h"
 
-enum { MAX_NOTICES = 40, MAX_FACTS = 24 };
+enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_LINE = 16, RETRY_MS = 5000 };
 
 /* A file that the job names, and where it is: a path, or an object that is held while it is looked at. */
 struct named_file {
@@ -22,9 +23,10 @@ struct named_file {
 };
 
 struct validate {
-    uv_work_t work;
-    struct rpc_call *call; /* NULL once the client is gone */
-    struct arena arena;    /* outlives the call */
+    struct offload work;
+    struct validate *next; /* in the line; the first one works */
+    struct services *services;
+    struct arena arena; /* outlives the call */
     struct jobfile job;
     struct estimate_config config;
     struct estimate estimate;
@@ -35,7 +37,6 @@ struct validate {
     bool limit_only; /* the limit alone is asked about */
     char data_root[4096], device[32];
     struct source_config source;
-    atomic_bool stop; /* the client is gone */
     char *notices[MAX_NOTICES];
     size_t n_notices;
     Brr__V1__Pair pairs[MAX_FACTS], *facts[MAX_FACTS];
@@ -67,7 +68,7 @@ static void fact(void *ctx, const char *key, const char *value) {
 static int lease_object(struct validate *v, struct named_file *f, struct err *err) {
     struct err why = {0};
     char text[800], line[1000];
-    int rc = model_lease_take(&v->source, f->ref.value, &v->stop, &f->lease, &why);
+    int rc = model_lease_take(&v->source, f->ref.value, &v->work.gone, &f->lease, &why);
     if (rc == ERR_UNAVAILABLE || (rc && why.room != ERR_ROOM_ENOUGH)) {
         str_format(line, sizeof line, "%s cannot be looked at now: %s", f->ref.key, err_text(&why, text, sizeof text));
         notice(v, line);
@@ -82,20 +83,20 @@ static int lease_object(struct validate *v, struct named_file *f, struct err *er
     return 0;
 }
 
-static void work(uv_work_t *request) {
-    struct validate *v = request->data;
+static void look(struct offload *work) {
+    struct validate *v = (struct validate *)work;
     const struct task_work *kind = task_work_of(v->job.kind);
     char text[400];
     int rc = 0;
     for (int i = 0; i < v->n_named && !rc && !v->limit_only; i++) {
         struct named_file *f = &v->named[i];
         if (!*f->path)
-            rc = lease_object(v, f, &v->err);
+            rc = lease_object(v, f, &v->work.err);
         if (*f->path)
             v->files[v->config.n_files++] = (struct estimate_file){f->ref.key, f->ref.value, f->path};
     }
     if (!rc && kind->estimate)
-        rc = kind->estimate(&v->config, &v->estimate, &v->err);
+        rc = kind->estimate(&v->config, &v->estimate, &v->work.err);
     for (int i = 0; i < v->n_named; i++)
         model_lease_drop(&v->named[i].lease);
     if (v->limit_only)
@@ -122,25 +123,52 @@ static void answer(struct validate *v) {
     out.facts = v->facts;
     out.n_facts = v->n_facts;
     out.largest_micro_batch = e->largest_micro_batch;
-    convert_answer(v->call, &out.base);
+    convert_answer(v->work.call, &out.base);
 }
 
-static void release(struct validate *v) {
+static void done(struct offload *work);
+
+/* Out of the line; the next one begins. */
+static void leave(struct validate *v) {
+    struct validate **link = &v->services->validates;
+    bool first = *link == v;
+    while (*link && *link != v)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = v->next;
+    if (first && v->services->validates)
+        offload_start(&v->services->validates->work, look, done);
+}
+
+static void drop(struct offload *work) {
+    struct validate *v = (struct validate *)work;
+    leave(v);
     arena_done(&v->arena);
     free(v);
 }
 
-static void done(uv_work_t *request, int status) {
-    struct validate *v = request->data;
-    (void)status;
-    if (v->call) {
-        rpc_set_state(v->call, NULL);
-        if (v->err.code)
-            rpc_finish(v->call, v->err.code, &v->err);
-        else
-            answer(v);
-    }
-    release(v);
+static void done(struct offload *work) {
+    struct validate *v = (struct validate *)work;
+    leave(v);
+    if (work->call && work->err.code)
+        rpc_finish(work->call, work->err.code, &work->err);
+    else if (work->call)
+        answer(v);
+}
+
+/* To the end of the line; false when it is too long. */
+static bool line_up(struct validate *v) {
+    struct validate **end = &v->services->validates;
+    int n = 0;
+    for (; *end; end = &(*end)->next)
+        n++;
+    if (n == MAX_LINE)
+        return false;
+    *end = v;
+    if (!n)
+        offload_start(&v->work, look, done);
+    return true;
 }
 
 /* What Submit would say of the files that are named. */
@@ -150,7 +178,7 @@ static int resolve_named(struct validate *v, struct err *err) {
     v->n_named = jobfile_refs(&v->job, refs);
     for (int i = 0; i < v->n_named && !rc; i++) {
         v->named[i].ref = refs[i];
-        rc = submission_resolve(&services_of(v->call)->rules, &refs[i], v->named[i].path, err);
+        rc = submission_resolve(&services_of(v->work.call)->rules, &refs[i], v->named[i].path, err);
     }
     return rc;
 }
@@ -160,7 +188,7 @@ static void find_data(struct validate *v) {
     struct err why;
     if (!v->job.data)
         return;
-    int rc = places_source(&services_of(v->call)->places, &v->job, v->data_root, sizeof v->data_root, &why);
+    int rc = places_source(&services_of(v->work.call)->places, &v->job, v->data_root, sizeof v->data_root, &why);
     if (!rc && str_starts(v->data_root, "store://"))
         rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
     if (rc)
@@ -170,7 +198,7 @@ static void find_data(struct validate *v) {
 }
 
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
-    struct services *s = services_of(v->call);
+    struct services *s = services_of(v->work.call);
     struct device_info device;
     const char *name = *in->name ? in->name : "job.yaml";
     int rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err);
@@ -184,7 +212,8 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .device = v->device,
                                          .threads = device.threads,
                                          .memory_limit_bytes = worker_memory_limit(s->worker),
-                                         .measure = true,
+                                         .measure = sched_idle(s->sched),
+                                         .stop = &v->work.gone,
                                          .files = v->files,
                                          .ctx = v,
                                          .fact = fact,
@@ -192,52 +221,45 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
     find_data(v);
     if (task_work_of(v->job.kind)->estimates_time && !sched_idle(s->sched))
-        notice(v, "a job runs now: the time of a step was measured beside it");
+        notice(v, "a job runs now: the time of a step is not measured beside it");
     return 0;
 }
 
 /* Whether it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
 static bool limit_matters(const struct validate *v) {
     bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
-    return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->call)->sched);
+    return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->work.call)->sched);
 }
 
-static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
-    struct validate *v = in ? calloc(1, sizeof *v) : NULL;
+/* On the loop, which may look at files now. */
+static void validate_probed(struct rpc_call *call, void *message) {
+    const Brr__V1__ValidateRequest *in = message;
+    struct validate *v = offload_new(call, sizeof *v, drop);
     struct err err;
     if (!v)
         return;
     arena_init(&v->arena, 16u << 20);
-    v->work.data = v;
-    v->call = call;
+    v->services = services_of(call);
     int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "Validate without a job file");
     v->limit_only = in->limit_only;
-    if (!rc && v->limit_only && !limit_matters(v)) {
-        v->n_notices = 0;
-        answer(v);
-        release(v);
-        return;
-    }
-    if (!rc && uv_queue_work(services_of(call)->loop, &v->work, work, done))
-        rc = err_set(&err, ERR_EXHAUSTED, "cannot start a thread to look at the job");
     if (rc) {
         rpc_finish(call, rc, &err);
-        release(v);
-        return;
+    } else if (v->limit_only && !limit_matters(v)) {
+        v->n_notices = 0;
+        answer(v);
+    } else if (!line_up(v)) {
+        err_set(&err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
+        rpc_refuse(call, err.code, &err, "OVERLOADED", RETRY_MS);
     }
-    rpc_set_state(call, v);
 }
 
-static void end(struct rpc_call *call) {
-    struct validate *v = rpc_state(call);
-    if (!v)
-        return;
-    v->call = NULL;
-    atomic_store(&v->stop, true);
+static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
+    if (in)
+        offload_probe(call, in, validate_probed);
 }
 
 const struct rpc_method svc_validate[] = {
-    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, end},
+    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, offload_end},
 };
 const size_t svc_validate_count = sizeof svc_validate / sizeof *svc_validate;

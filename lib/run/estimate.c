@@ -24,6 +24,10 @@ void estimate_fact(const struct estimate_config *config, const char *key, const 
         config->fact(config->ctx, key, text);
 }
 
+int estimate_stopped(const struct estimate_config *config, struct err *err) {
+    return config->stop && atomic_load(config->stop) ? err_set(err, ERR_CANCELLED, "nobody waits for the estimate any more") : 0;
+}
+
 void estimate_data_facts(const struct estimate_config *config, double hours, int64_t unreadable) {
     estimate_fact(config, "data", "%s", config->data_root);
     estimate_fact(config, "hours", "%.2f", hours);

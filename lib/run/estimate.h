@@ -2,6 +2,7 @@
  * they and those who ask have in common. Any thread. */
 #ifndef BRR_RUN_ESTIMATE_H
 #define BRR_RUN_ESTIMATE_H
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct estimate_config {
     int threads;
     int64_t memory_limit_bytes; /* 0 = no limit */
     bool measure;               /* run a few steps on the device */
+    const atomic_bool *stop;    /* may be NULL; once set: CANCELLED, after the recording or step at hand */
     const struct estimate_file *files;
     int n_files;
     void *ctx;
@@ -42,6 +44,8 @@ struct estimate_config {
 const struct estimate_file *estimate_file(const struct estimate_config *config, const char *key);
 void estimate_fact(const struct estimate_config *config, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* CANCELLED once *stop is set. */
+int estimate_stopped(const struct estimate_config *config, struct err *err);
 /* The lines on the data root. */
 void estimate_data_facts(const struct estimate_config *config, double hours, int64_t unreadable);
 

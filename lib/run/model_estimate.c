@@ -39,7 +39,9 @@ static int count_recording(void *ctx, const char *relative_path, int64_t size_by
     (void)size_bytes;
     if (!edf_named(relative_path) || (most && c->recordings >= most))
         return 0;
-    int rc = fsio_join(path, sizeof path, c->config->data_root, relative_path, err);
+    int rc = estimate_stopped(c->config, err);
+    if (!rc)
+        rc = fsio_join(path, sizeof path, c->config->data_root, relative_path, err);
     if (rc)
         return rc;
     c->recordings++;

@@ -44,6 +44,7 @@ int train_memory(const struct train_config *job, enum dtype precision, int64_t l
 /* ---- data ---- */
 
 struct survey {
+    const struct estimate_config *config;
     const struct train_config *job;
     const char *data_root;
     int64_t recordings, unreadable, seizures;
@@ -84,7 +85,9 @@ static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, str
     (void)size_bytes;
     if (!edf_named(relative_path) || (job->data.max_files && s->recordings >= job->data.max_files))
         return 0;
-    int rc = fsio_join(path, sizeof path, s->data_root, relative_path, err);
+    int rc = estimate_stopped(s->config, err);
+    if (!rc)
+        rc = fsio_join(path, sizeof path, s->data_root, relative_path, err);
     if (rc)
         return rc;
     s->recordings++;
@@ -112,7 +115,7 @@ static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, str
 /* Which patients validate is drawn when the job runs; their share of the windows is close to their share of patients. */
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
-    struct survey s = {.job = job, .data_root = c->data_root};
+    struct survey s = {.config = c, .job = job, .data_root = c->data_root};
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
     struct balance_counts used;
     int rc = fsio_walk(c->data_root, look_at, &s, err);
@@ -200,7 +203,7 @@ static int measure(const struct estimate_config *c, const struct train_config *j
     int rc = open_trial(c, job, &t, err);
     for (int64_t i = 0; !rc && i <= MEASURED_STEPS; i++) { /* the first warms up */
         double start = clock_s();
-        if (!(rc = one_step(&job->model, &t, i, err)) && i)
+        if (!(rc = estimate_stopped(c, err)) && !(rc = one_step(&job->model, &t, i, err)) && i)
             best = fmin(best, clock_s() - start);
     }
     close_trial(&t);
