@@ -40,7 +40,7 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
 static int make_room(brr_rpc *r, size_t len, int64_t timeout_ms, struct brr_error *err) {
     int64_t start = clock_ms();
     if (len > CONN_MAX_MESSAGE)
-        return conn_error(err, BRR_RANGE, "a message of %zu bytes; at most %d", len, CONN_MAX_MESSAGE);
+        return conn_error(err, BRR_RANGE, "the message has %zu bytes; the maximum is %d", len, CONN_MAX_MESSAGE);
     while (!conn_call_sendable(r->call)) {
         if (conn_call_ended(r->call)) {
             int rc = conn_call_status(r->call, err);

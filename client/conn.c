@@ -102,7 +102,7 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
     const char *wanted = o->endpoint && *o->endpoint ? o->endpoint : env && *env ? env : BRR_DEFAULT_ENDPOINT;
     struct credentials credentials;
     if (!well_formed(wanted))
-        return conn_error(err, BRR_INVALID, "'%.200s' is no endpoint; expected unix:/path/to/socket or host:port", wanted);
+        return conn_error(err, BRR_INVALID, "'%.200s' is not an endpoint; expected unix:/path/to/socket or host:port", wanted);
     struct brr_client *c = calloc(1, sizeof *c);
     if (!c)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
@@ -301,10 +301,9 @@ static bool locked(const char *endpoint) {
 static int no_connection(const struct conn_call *c, const char *text, struct brr_error *err) {
     const bool handshake = strstr(text, "handshake failed") != NULL;
     if (locked(c->endpoint))
-        return conn_error(
-            err, BRR_DENIED,
-            "%s lets only the daemon's user, root and members of listen.unix_group in; run this with sudo or as one of them",
-            c->endpoint);
+        return conn_error(err, BRR_DENIED,
+                          "only the daemon's user, root and members of listen.unix_group may use %s; use sudo or join the group",
+                          c->endpoint);
     if (handshake && strstr(text, "verify failed"))
         return conn_error(
             err, BRR_UNAVAILABLE,
@@ -314,17 +313,17 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
     if (strstr(text, "is not in peer certificate") || strstr(text, "Hostname Verification"))
         return conn_error(
             err, BRR_UNAVAILABLE,
-            "the certificate of the daemon is not for the host of %s; use a name it holds, or add this one with `brrctl "
+            "the daemon's certificate does not name the host of %s; use a name that it lists, or add this one with `brrctl "
             "tls renew DIR --host NAME`",
             c->endpoint);
     if (handshake && strstr(text, "wrong version"))
-        return conn_error(err, BRR_UNAVAILABLE, "what answers at %s does not speak TLS; leave --tls-ca out, or check the port",
+        return conn_error(err, BRR_UNAVAILABLE, "the server at %s does not speak TLS; remove --tls-ca, or check the port",
                           c->endpoint);
     if (handshake)
         return conn_error(err, BRR_UNAVAILABLE, "the TLS handshake with %s failed", c->endpoint);
     if (!c->secure && !str_starts(c->endpoint, "unix:") && strstr(text, "Socket closed"))
         return conn_error(err, BRR_UNAVAILABLE,
-                          "what answers at %s closed the connection at once; if it is a daemon with TLS, give its CA with --tls-ca",
+                          "the server at %s closed the connection at once; if it is a daemon with TLS, pass its CA with --tls-ca",
                           c->endpoint);
     return conn_error(err, BRR_UNAVAILABLE,
                       "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);

@@ -46,7 +46,7 @@ static int read_token(const char *path, char **ret, struct err *err) {
         str_format(bearer, size, "Bearer %s", begin);
     wipe(text);
     if (!fine)
-        return err_set(err, ERR_INVALID, "%s holds no token; expected one word of printable characters", path);
+        return err_set(err, ERR_INVALID, "%s contains no token; expected one word of printable characters", path);
     if (!bearer)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a token");
     *ret = bearer;
@@ -69,9 +69,9 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
     if (!cert != !key)
         rc = err_set(err, ERR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
     else if (cert && !ca)
-        rc = err_set(err, ERR_INVALID, "a client certificate needs TLS: give the daemon's CA with --tls-ca (BRR_TLS_CA)");
+        rc = err_set(err, ERR_INVALID, "a client certificate needs TLS: pass the daemon's CA with --tls-ca (BRR_TLS_CA)");
     else if (token && !ca && !this_machine(endpoint))
-        rc = err_set(err, ERR_INVALID, "the token would travel to %s in the clear; give the daemon's CA with --tls-ca (BRR_TLS_CA)",
+        rc = err_set(err, ERR_INVALID, "the token would be sent to %s unencrypted; pass the daemon's CA with --tls-ca (BRR_TLS_CA)",
                      endpoint);
     if (!rc && ca)
         rc = read_text(ca, 0, &c.ca, err);

@@ -43,7 +43,8 @@ static uint8_t *pack(const ProtobufCMessage *m, size_t *ret_len, struct brr_erro
 }
 
 static int garbled(const char *method, struct brr_error *err) {
-    return conn_error(err, BRR_INTERNAL, "the answer of %s cannot be read; client and daemon differ in version?", method);
+    return conn_error(err, BRR_INTERNAL, "the answer of %s cannot be decoded; do client and daemon have different versions?",
+                      method);
 }
 
 /* One call; *ret is freed by the caller. */

@@ -291,7 +291,8 @@ static int check_push(const struct brr_stream *s, int64_t n, struct brr_error *e
     if (s->finished)
         return conn_error(err, BRR_PRECONDITION, "the stream was finished; nothing more can be pushed");
     if (n < 1 || n > INT64_MAX / (int64_t)sizeof(float) / s->n_channels)
-        return conn_error(err, BRR_INVALID, "%lld samples; expected at least one and as many as fit into memory", (long long)n);
+        return conn_error(err, BRR_INVALID, "the chunk has %lld samples; expected at least 1, and no more than fit into memory",
+                          (long long)n);
     return 0;
 }
 
@@ -300,7 +301,7 @@ int brr_stream_push_at(brr_stream *s, int64_t first, const float *uv, int64_t n,
     if (rc)
         return rc;
     if (first < 0)
-        return conn_error(err, BRR_INVALID, "the first sample is %lld; they count from 0", (long long)first);
+        return conn_error(err, BRR_INVALID, "the first sample is %lld; expected a sample index from 0", (long long)first);
     bool room = work_until(s, has_room, (size_t)n * (size_t)s->n_channels * sizeof *uv, timeout_ms);
     if (s->failed)
         return failure(s, err);

@@ -29,7 +29,7 @@ static void say(struct access *a, const char *what, int rc, const struct err *er
     char text[800];
     metric_add(metrics_series(a->metrics, "brrd_config_reloads_total", rc ? "failed" : "done"), 1);
     if (rc)
-        log_error("not reloaded: what was read before stays in use", "what=\"%s\" error=\"%s\"", what,
+        log_error("not reloaded: the previous version stays in use", "what=\"%s\" error=\"%s\"", what,
                   err_text(err, text, sizeof text));
     else
         log_info("reloaded", "what=\"%s\"", what);

@@ -15,9 +15,9 @@ static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE ...] [--
                             "\n"
                             "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
                             "  --set KEY=VALUE   override one key; may be repeated\n"
-                            "  --check-config    read the configuration, say what is wrong with it, and exit\n"
-                            "  --help-config     every key, what it accepts and its default\n"
-                            "  --version         of this program\n"
+                            "  --check-config    check the configuration, print its errors, and exit\n"
+                            "  --help-config     list every key, accepted values and default\n"
+                            "  --version         show the version of this program\n"
                             "\n"
                             "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 

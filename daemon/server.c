@@ -214,8 +214,8 @@ static void look_for_loss(struct daemon *d) {
     struct device_info info;
     worker_device(d->services.worker, &info);
     d->lost = true;
-    log_error("the device is lost to this process after a fault: ending, to be started again", "device=%s job=%s exit=%d",
-              info.name, *d->job_metrics.job ? d->job_metrics.job : "none", SERVER_DEVICE_LOST);
+    log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d", info.name,
+              *d->job_metrics.job ? d->job_metrics.job : "none", SERVER_DEVICE_LOST);
     begin_stop(d);
 }
 
@@ -323,7 +323,7 @@ static int prepare_paths(struct daemon *d, struct err *err) {
         err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
     if (!rc && access(c->data, R_OK | X_OK))
         log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
-                 "make it readable, or set paths.data; jobs can take recordings from stores meanwhile");
+                 "make it readable, or set paths.data; until then jobs can use recordings from stores");
     return rc;
 }
 

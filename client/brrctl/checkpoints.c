@@ -101,7 +101,7 @@ static int do_get(const struct arguments *o, const char *ref) {
     int64_t bytes = d.file.written_bytes;
     bool hashed = digest_finish(d.digest, found);
     if (!code && !d.err.code && (!hashed || (*d.expected && strcmp(found, d.expected))))
-        err_set(&d.err, ERR_DATA_LOSS, "%s arrived with SHA-256 %s, expected %s; nothing was written", ref, found, d.expected);
+        err_set(&d.err, ERR_DATA_LOSS, "%s was received with SHA-256 %s, expected %s; nothing was written", ref, found, d.expected);
     if (code || d.err.code)
         fsio_writer_abort(&d.file);
     else
@@ -178,8 +178,8 @@ static int check_model(const char *path, struct err *err) {
     struct safetensors *st = NULL;
     int rc = safetensors_open(path, &st, err);
     if (!rc && !safetensors_metadata(st, "brr.kind"))
-        rc =
-            err_set(err, ERR_INVALID, "%s is no model: it has no metadata brr.kind; expected a model file of a training job", path);
+        rc = err_set(err, ERR_INVALID, "%s is not a model: it has no metadata brr.kind; expected a model file of a training job",
+                     path);
     safetensors_close(st);
     return rc;
 }
@@ -281,7 +281,7 @@ int cmd_checkpoint(const struct arguments *o) {
         if (strcmp(verbs[i].name, o->args[0]))
             continue;
         if (o->n_args == 3 && verbs[i].run != do_promote) {
-            fprintf(stderr, "brrctl: '%s' is too much; expected brrctl checkpoint %s %s\n", o->args[2], o->args[0],
+            fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl checkpoint %s %s\n", o->args[2], o->args[0],
                     verbs[i].ref ? "REF" : "FILE");
             return EXIT_USAGE;
         }
@@ -289,7 +289,7 @@ int cmd_checkpoint(const struct arguments *o) {
         return verbs[i].run(o, verbs[i].ref ? ref : o->args[1]);
     }
     const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
-    fprintf(stderr, "brrctl: checkpoint cannot '%s'; ", o->args[0]);
-    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl checkpoint --help` lists what it can%s\n", nearest ? nearest : "");
+    fprintf(stderr, "brrctl: unknown checkpoint command '%s'; ", o->args[0]);
+    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl checkpoint --help` lists the commands%s\n", nearest ? nearest : "");
     return EXIT_USAGE;
 }

@@ -41,7 +41,7 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     if (rc)
         return rc;
     if (b->n == MAX_RECORDINGS)
-        return err_set(err, ERR_EXHAUSTED, "more than %d recordings; do them in parts", MAX_RECORDINGS);
+        return err_set(err, ERR_EXHAUSTED, "more than %d recordings; process them in several runs", MAX_RECORDINGS);
     if (b->n == b->capacity) {
         struct detect_item *more = realloc(b->items, sizeof *more * (size_t)(b->capacity = b->capacity ? 2 * b->capacity : 64));
         if (!more)

@@ -35,16 +35,17 @@ static int usage(const char *text) {
 
 static int check_arguments(const struct arguments *o, bool job) {
     if (o->n_args != 1)
-        return usage("store://NAME/prefix (or one recording) and job:ID stand alone; give the others in runs of their own");
+        return usage(
+            "store://NAME/prefix (or one recording) and job:ID must be the only argument; use separate runs for the others");
     if (!o->output)
-        return usage("--output: the folder for the events files");
+        return usage("--output is missing: the folder for the events files");
     if (!job && !o->model)
-        return usage("--model: a served name, job:ID, store://NAME/KEY or a model file");
+        return usage("--model is missing: a served name, job:ID, store://NAME/KEY or a model file");
     if (job && (o->model || o->id_file))
-        return usage("job:ID has its model and id; leave --model and --id-file out");
+        return usage("job:ID already has a model and an id; remove --model and --id-file");
     if (o->chunk_samples > 0 || o->parallel > 0 || !isnan(o->alarm_hop_s))
         return usage(
-            "--chunk-samples, --parallel and --alarm-hop do nothing where the daemon reads the recordings; leave them out");
+            "--chunk-samples, --parallel and --alarm-hop have no effect when the daemon reads the recordings; remove them");
     return 0;
 }
 
@@ -75,7 +76,7 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
     str_done(&text);
     if (code)
         return code;
-    fprintf(stderr, "brrctl: job %s; should this end before it does: brrctl detect job:%s --output %s\n", id, id, o->output);
+    fprintf(stderr, "brrctl: job %s; if brrctl ends before the job: brrctl detect job:%s --output %s\n", id, id, o->output);
     return 0;
 }
 
@@ -90,7 +91,7 @@ static int check_kind(const struct arguments *o, const char *id) {
         return code;
     code = 0;
     if (strcmp(job->kind, "detect") != 0) {
-        fprintf(stderr, "brrctl: job %s is of kind %s; detect takes job:ID of a detect job alone\n", id, job->kind);
+        fprintf(stderr, "brrctl: job %s is of kind %s; detect accepts only job:ID of a detect job\n", id, job->kind);
         code = EXIT_FAILED;
     }
     brr__v1__job__free_unpacked(job, NULL);
@@ -130,7 +131,8 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     struct detect_item *item = &f->items[f->n];
     *item = (struct detect_item){.done = true, .n_events = (int)m->events, .duration_s = m->duration_s, .seizure_s = m->seizure_s};
     if (!stays_below(m->recording))
-        err_set(&f->err, ERR_INVALID, "the daemon names a recording '%.200s', which leads out of %s", m->recording, f->o->output);
+        err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,
+                f->o->output);
     else if (!labels_events_path(m->recording, name, sizeof name, &f->err) &&
              !fsio_join(output, sizeof output, f->o->output, name, &f->err) &&
              !recording_path(f, m->recording, path, sizeof path, &f->err)) {
@@ -208,7 +210,7 @@ int detect_on_server(const struct arguments *o) {
     if (code)
         return code;
     if (job && !str_copy(id, sizeof id, o->args[0] + strlen("job:")))
-        return usage("there is no job of so long an id");
+        return usage("the job id is too long");
     if (fsio_mkdirs(o->output, &err))
         return brrctl_fail(&err);
     code = job ? check_kind(o, id) : submit(o, id, sizeof id);
@@ -219,7 +221,7 @@ int detect_on_server(const struct arguments *o) {
     if (end.state != BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED) {
         fprintf(stderr, "brrctl: job %s %s%s%s\n", id, brr_job_state_name((int)end.state), *end.reason ? ": " : "", end.reason);
         if (end.state != BRR__V1__JOB_STATE__JOB_STATE_FAILED)
-            fprintf(stderr, "brrctl: `brrctl resume %s` goes on with what is left\n", id);
+            fprintf(stderr, "brrctl: `brrctl resume %s` continues with the remaining recordings\n", id);
         return EXIT_FAILED;
     }
     read_source(end.result, source, sizeof source);

@@ -43,8 +43,8 @@ static int check_size(const struct feed *f, struct err *err) {
     if (fstat(f->fd, &st) < 0)
         return err_errno(err, errno, "cannot read %s", f->name);
     if (st.st_size < f->at)
-        return err_set(err, ERR_DATA_LOSS, "%s became shorter while it was followed: %lld bytes, %lld were read", f->name,
-                       (long long)st.st_size, (long long)f->at);
+        return err_set(err, ERR_DATA_LOSS, "%s became shorter while it was followed: it has %lld bytes, %lld were already read",
+                       f->name, (long long)st.st_size, (long long)f->at);
     return 0;
 }
 
@@ -108,15 +108,15 @@ static int take_all(struct feed *f, uint8_t *to, size_t len, size_t *ret, struct
 
 static int parse_header(struct feed *f, const uint8_t *header, size_t len, struct err *err) {
     if (*f->ended && strcmp(f->ended, "input") != 0)
-        return err_set(err, stop_signal ? ERR_CANCELLED : ERR_DEADLINE, "%s: %s before its header was whole; %zu bytes came",
-                       f->name, f->ended, len);
+        return err_set(err, stop_signal ? ERR_CANCELLED : ERR_DEADLINE,
+                       "%s: %s before its header was complete; %zu bytes were read", f->name, f->ended, len);
     int rc = edf_open_feed(header, len, f->name, &f->edf, err);
     if (rc)
         return rc;
     int64_t record = edf_record_bytes(f->edf);
     if (record > MAX_RECORD_BYTES)
-        return err_set(err, ERR_RANGE, "%s: a record has %lld bytes; at most %d can be followed", f->name, (long long)record,
-                       MAX_RECORD_BYTES);
+        return err_set(err, ERR_RANGE, "%s: a record has %lld bytes; records of at most %d bytes can be followed", f->name,
+                       (long long)record, MAX_RECORD_BYTES);
     f->capacity = (size_t)(record > BATCH_BYTES ? record : BATCH_BYTES / record * record);
     f->bytes = malloc(f->capacity);
     return f->bytes ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);

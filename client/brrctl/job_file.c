@@ -100,7 +100,7 @@ static int check_text(const char *text, size_t len, const char *file, struct err
     size_t at = 0;
     for (; at < len && (step = str_utf8_step(text + at)); at += (size_t)step)
         line += text[at] == '\n';
-    return at < len ? err_set(err, ERR_INVALID, "%s:%d: this is no UTF-8 text; expected a job file, saved as UTF-8", file, line)
+    return at < len ? err_set(err, ERR_INVALID, "%s:%d: the file is not UTF-8 text; expected a job file saved as UTF-8", file, line)
                     : 0;
 }
 

@@ -116,7 +116,7 @@ static void print_details(const Brr__V1__Job *job) {
     print_text("kind", job->kind);
     print_text("state", brr_job_state_name((int)job->state));
     if (job->queue_position > 0)
-        printf("%-11s %d in the queue\n", "place", job->queue_position);
+        printf("%-11s %d in the queue\n", "position", job->queue_position);
     print_text("reason", job->reason);
     print_text("steps", steps_text(job, steps));
     print_time("submitted", job->created_ms);
@@ -305,7 +305,7 @@ int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, si
     brr__v1__submit_response__free_unpacked(out, NULL);
     if (!o->id_file || !fsio_write_atomic(o->id_file, id, strlen(id), &err))
         return 0;
-    fprintf(stderr, "brrctl: job %s is queued all the same\n", id);
+    fprintf(stderr, "brrctl: job %s was queued nevertheless\n", id);
     return brrctl_fail(&err);
 }
 
@@ -331,7 +331,7 @@ int cmd_submit(const struct arguments *o) {
     if (o->json && !o->watch)
         printf("{\"job\":\"%s\",\"state\":\"queued\"}\n", id);
     else if (!o->json)
-        printf("%s queued; %s`brrctl watch %s` follows it\n", id, o->watch ? "Ctrl-C leaves it to go on, and " : "", id);
+        printf("%s queued; %s`brrctl watch %s` follows it\n", id, o->watch ? "Ctrl-C detaches without cancelling it; " : "", id);
     fflush(stdout);
     return o->watch ? watch_job(o, id) : 0;
 }
@@ -360,7 +360,8 @@ int cmd_jobs(const struct arguments *o) {
 }
 
 static void print_cancelled(const Brr__V1__Job *job) {
-    printf("%s %s\n", job->id, ended(job) ? brr_job_state_name((int)job->state) : "is told to end; `brrctl job` says when it has");
+    printf("%s %s\n", job->id,
+           ended(job) ? brr_job_state_name((int)job->state) : "is being cancelled; `brrctl job` shows when it has ended");
 }
 
 static void print_state(const Brr__V1__Job *job) { printf("%s %s\n", job->id, brr_job_state_name((int)job->state)); }

@@ -12,98 +12,102 @@
 
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
-     "Relative paths in FILE count from its folder, those of --set from the working directory. With --watch the exit code is\n"
+     "Relative paths in FILE are relative to its folder, paths in --set to the working directory. With --watch the exit code is\n"
      "that of `brrctl watch`.\n"
      "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch"},
-    {"validate", "FILE", "--set --name", "what a job would need, before it runs", cmd_validate, 1, 1,
-     "Memory, steps and a time estimate from a short measurement of the device. Exit 1 when it does not fit.\n"
+    {"validate", "FILE", "--set --name", "show what a job would need, before it runs", cmd_validate, 1, 1,
+     "Memory, steps and a time estimate from a short measurement of the device. Exit 1 if the job does not fit.\n"
      "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8"},
-    {"keys", "[KIND]", "", "the kinds of job and every key of their files; works without a daemon", cmd_keys, 0, 1,
-     "What each key means, what it accepts and its default, of one kind or of all; docs/jobs.md holds the same as tables.\n"
+    {"keys", "[KIND]", "", "list the kinds of job and every key of their files; works without a daemon", cmd_keys, 0, 1,
+     "Shows meaning, accepted values and default of each key, for one kind or all; docs/jobs.md has the same as tables.\n"
      "example: brrctl keys train | grep -A1 data.balance"},
     {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
     {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1"},
     {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
      "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1"},
-    {"logs", "ID", "--follow --tail", "what a job said", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow"},
-    {"cancel", "ID", "", "end a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-260131-1"},
+    {"logs", "ID", "--follow --tail", "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow"},
+    {"cancel", "ID", "", "cancel a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-260131-1"},
     {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
-     "It goes on from its newest valid checkpoint; only limits.* may change.\n"
+     "The job continues from its newest valid checkpoint; only limits.* may change.\n"
      "example: brrctl resume train-260131-1 --set limits.wall_clock=24h"},
-    {"stream", "FILE|-", STREAM_TAKES, "a recording through a model, events as they become final", cmd_stream, 1, 1,
-     "FILE is EDF, EDF+ or BDF; its samples are sent as they are. --output takes a TSV file or a folder (NAME_events.tsv).\n"
-     "-       the same formats from standard input, records as they come, to the end of the input\n"
-     "--follow  FILE is still being written: records are sent as they are added (one that is half there waits), whatever count\n"
-     "        the header gives, until nothing was added for --idle-timeout seconds (120). Ctrl-C ends both well: what was written\n"
-     "        so far is taken to its results; a second one kills. Results are those of the finished file, bit for bit.\n"
+    {"stream", "FILE|-", STREAM_TAKES, "run a recording through a model; print events as they become final", cmd_stream, 1, 1,
+     "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a TSV file or a folder (NAME_events.tsv).\n"
+     "-       read the same formats from standard input, record by record, until the input ends\n"
+     "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
+     "        has, until the file has not grown for --idle-timeout seconds (120). Ctrl-C ends both with the results so far;\n"
+     "        a second Ctrl-C kills. Results are bit-identical to those of the finished file.\n"
      "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
-     "        Reference events are read only from --reference, and --plot needs a finished file.\n"
+     "        Reference events come only from --reference, and --plot needs a finished file.\n"
      "example: recorder | brrctl stream - --model best --alarms\n"
      "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg"},
     {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
-     "many recordings through a model, one events TSV each", cmd_detect, 1, -1,
+     "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
-     "A recording that cannot be read is listed at the end (exit 1); the others are done.\n"
-     "URL     store://NAME/prefix of the daemon's stores, or one recording there: it does them as a job, and the same files are\n"
-     "        written here\n"
-     "job:ID  wait for such a job again, after Ctrl-C or a lost connection (the job goes on), and write its files\n"
+     "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
+     "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and brrctl "
+     "writes\n"
+     "        the same files here\n"
+     "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
     {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,
      "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
      "example: brrctl score /data/reference /data/hypothesis --json"},
-    {"checkpoints", "[JOB]", "", "model files of jobs, and uploads", cmd_checkpoints, 0, 1,
+    {"checkpoints", "[JOB]", "", "list model files of jobs, and uploads", cmd_checkpoints, 0, 1,
      "example: brrctl checkpoints train-260131-1"},
-    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name", "one model file", cmd_checkpoint, 2, 3,
+    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name",
+     "fetch, upload, check, pin, delete or serve a model file", cmd_checkpoint, 2, 3,
      "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, an uploaded name, or a path of the daemon's machine.\n"
      "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
-     "  put FILE [--name N]    upload one; REF is its name then\n"
-     "  verify REF             read it again and compare SHA-256\n"
-     "  pin REF, unpin REF     keep it from being pruned, or no longer\n"
-     "  delete REF             refused for pinned, serving and last ones\n"
-     "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml: it is fetched, checked,\n"
-     "                         and kept as the upload NAME\n"
+     "  put FILE [--name N]    upload FILE; its REF is then the name\n"
+     "  verify REF             read the file again and compare its SHA-256\n"
+     "  pin REF, unpin REF     protect it from pruning, or end the protection\n"
+     "  delete REF             refused for pinned, served and last checkpoints\n"
+     "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
+     "                         checked, and kept as the upload NAME\n"
      "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors"},
-    {"models", "[NAME]", "", "served models, or one in detail", cmd_models, 0, 1, "example: brrctl models best"},
+    {"models", "[NAME]", "", "list served models, or show one in detail", cmd_models, 0, 1, "example: brrctl models best"},
     {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
-     "REF is as for checkpoint promote.\nexample: brrctl load best job:train-260131-1"},
-    {"unload", "NAME", "", "serve it no longer; open streams end as they began", cmd_unload, 1, 1, "example: brrctl unload best"},
+     "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1"},
+    {"unload", "NAME", "", "stop serving a model; open streams finish with it", cmd_unload, 1, 1, "example: brrctl unload best"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
-     "the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
+     "show or write the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
-     "Without --out the windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
+     "Without --out, windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
      "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors"},
-    {"dataset", "DIR", "--montage --window --hop --labels --unlabeled", "what a folder of recordings holds; works without a daemon",
-     cmd_dataset, 1, 1,
+    {"dataset", "DIR", "--montage --window --hop --labels --unlabeled",
+     "show what a folder of recordings contains; works without a daemon", cmd_dataset, 1, 1,
      "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
-     "(exit 1 when there are some). Only headers and labels are read. Defaults: referential-19, windows of 60 s every 10 s.\n"
+     "(exit 1 if there are any). Only headers and labels are read. Defaults: referential-19, windows of 60 s every 10 s.\n"
      "example: brrctl dataset /data/eeg --montage bipolar-18"},
     {"store", "ls|get|put|check [FILE] URL",
      "--config --region --credentials --anonymous --path-style --requester-pays --stall --output --out",
-     "a directory or bucket; works without a daemon", cmd_store, 2, 3,
+     "list, read, write or check a directory or bucket; works without a daemon", cmd_store, 2, 3,
      "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
-     "--endpoint is the S3 server's here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
-     "  ls URL             objects whose keys start so\n"
-     "  get URL            one object, or with '/' at the end all below it; --out FILE or DIR\n"
-     "  put FILE URL       one file\n"
-     "  check URL          list, and read a byte\n"
+     "--endpoint is the S3 server here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
+     "  ls URL             list objects whose URLs start with URL\n"
+     "  get URL            fetch one object, or everything below a URL that ends with '/'; --out FILE or DIR\n"
+     "  put FILE URL       upload one file\n"
+     "  check URL          test listing, and reading one byte\n"
      "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous"},
-    {"top", "", "--once --interval", "device, jobs, streams and rates, live", cmd_top, 0, 0, "example: brrctl top --once"},
-    {"metrics", "[PREFIX]", "--watch --interval", "the daemon's metrics", cmd_metrics, 0, 1, "example: brrctl metrics brrd_stream"},
-    {"devices", "", "", "what the daemon computes on", cmd_devices, 0, 0, "example: brrctl devices"},
+    {"top", "", "--once --interval", "show device, jobs, streams and rates live", cmd_top, 0, 0, "example: brrctl top --once"},
+    {"metrics", "[PREFIX]", "--watch --interval", "print the daemon's metrics", cmd_metrics, 0, 1,
+     "example: brrctl metrics brrd_stream"},
+    {"devices", "", "", "show the devices of the daemon", cmd_devices, 0, 0, "example: brrctl devices"},
     {"doctor", "", "", "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
-     "Exit 1 when a line says FAIL.\nexample: brrctl doctor"},
+     "Exit 1 if a line says FAIL.\nexample: brrctl doctor"},
     {"drain", "", "", "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0, "example: brrctl drain"},
     {"tls", "init|renew|token|revoke|client DIR", "--host --role --name --until",
-     "a laboratory's own CA, certificates and tokens; works without a daemon", cmd_tls, 2, 2,
+     "make your own CA, certificates and tokens; works without a daemon", cmd_tls, 2, 2,
      "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and this\n"
      "                               machine's name, unless given\n"
-     "  renew DIR [--host NAME]...   another server.crt and server.key of the same CA; a running daemon takes them\n"
-     "  token DIR --role R --name N  add a token to the file `tokens` and print it, once; --until DATE limits it\n"
-     "  revoke DIR --name N          the tokens of this name hold no longer\n"
-     "  client DIR --name N          N.crt and N.key for --tls-cert and --tls-key, where the daemon has tls.client_ca\n"
+     "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA; a running daemon reloads them\n"
+     "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day\n"
+     "  revoke DIR --name N          revoke the tokens of this name\n"
+     "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
      "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example"},
-    {"completion", "bash|zsh|fish", NULL, "shell completions", cmd_completion, 1, 1, "example: source <(brrctl completion bash)"},
-    {"version", "", "", "of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
+    {"completion", "bash|zsh|fish", NULL, "print shell completions", cmd_completion, 1, 1,
+     "example: source <(brrctl completion bash)"},
+    {"version", "", "", "show versions of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands, COMMAND_WIDTH = 38, OPTION_WIDTH = 28 };
 
@@ -127,7 +131,7 @@ static void print_usage(FILE *out) {
         snprintf(left, sizeof left, "  %-11s %s", commands[i].name, commands[i].words);
         print_columns(out, left, COMMAND_WIDTH, commands[i].summary);
     }
-    fputs("\n`brrctl COMMAND --help` explains each. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
+    fputs("\n`brrctl COMMAND --help` explains a command. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
           "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no daemon.\n"
           "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch\n",
           out);
@@ -170,10 +174,10 @@ static int run(const struct command *c, int argc, char **argv) {
         return code;
     }
     if (o.n_args < c->min_args)
-        fprintf(stderr, "brrctl: %s needs %s; `brrctl %s --help` says more\n", c->name, c->words, c->name);
+        fprintf(stderr, "brrctl: %s needs %s; see `brrctl %s --help`\n", c->name, c->words, c->name);
     else if (c->max_args >= 0 && o.n_args > c->max_args)
-        fprintf(stderr, "brrctl: '%s' is too much; expected brrctl %s%s%s\n", o.args[c->max_args], c->name, *c->words ? " " : "",
-                c->words);
+        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl %s%s%s\n", o.args[c->max_args], c->name,
+                *c->words ? " " : "", c->words);
     else
         code = c->run(&o);
     arguments_done(&o);

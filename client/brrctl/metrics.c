@@ -54,7 +54,7 @@ int cmd_metrics(const struct arguments *o) {
         return code;
     print_samples(m, json);
     if (!m->n_samples)
-        fprintf(stderr, "brrctl: no metric begins with '%s'; `brrctl metrics` prints all that have a value\n", prefix);
+        fprintf(stderr, "brrctl: no metric begins with '%s'; `brrctl metrics` prints all metrics that have a value\n", prefix);
     code = m->n_samples ? 0 : EXIT_NOT_FOUND;
     brr__v1__metrics_response__free_unpacked(m, NULL);
     return code;

@@ -117,7 +117,7 @@ int cmd_unload(const struct arguments *o) {
     if (o->json)
         print_json(m);
     else
-        printf("%s is served no longer\n", m->name);
+        printf("%s is no longer served\n", m->name);
     brr__v1__model_description__free_unpacked(m, NULL);
     return 0;
 }

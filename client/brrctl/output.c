@@ -28,7 +28,7 @@ bool output_arrived(void) {
     errno = 0;
     if (!fflush(stdout) && !ferror(stdout))
         return true;
-    fprintf(stderr, "brrctl: standard output cannot be written%s%s; what was printed is not complete\n", errno ? ": " : "",
+    fprintf(stderr, "brrctl: standard output cannot be written%s%s; the output is incomplete\n", errno ? ": " : "",
             errno ? strerror(errno) : "");
     return false;
 }

@@ -63,7 +63,7 @@ static void read_hypothesis(const char *path, struct score_recording *r) {
         n = 0;
     }
     if (err.code)
-        fprintf(stderr, "brrctl: counted as empty: %s\n", err.message);
+        fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
     r->hyp = events;
     r->n_hyp = n;
 }
@@ -175,7 +175,8 @@ int cmd_score(const struct arguments *o) {
     if (!rc && !p.n)
         rc = err_set(&err, ERR_NOT_FOUND, "no *_events.tsv below %s", p.ref);
     if (!rc && p.missing)
-        fprintf(stderr, "brrctl: %d of %d recordings have no file below %s and count as without events\n", p.missing, p.n, p.hyp);
+        fprintf(stderr, "brrctl: %d of %d recordings have no file below %s and are counted as recordings without events\n",
+                p.missing, p.n, p.hyp);
     if (!rc && !(rc = score_all(p.items, p.n, &report, &err))) {
         struct str s;
         struct json_writer w;

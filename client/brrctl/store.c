@@ -104,7 +104,8 @@ static int open_place(const struct arguments *o, const char *text, struct place 
         rc = split_local(text + 7, p, url, err);
         config.url = url;
     } else {
-        rc = err_set(err, ERR_INVALID, "'%.200s' is no store; expected s3://BUCKET/KEY, file:///PATH or store://NAME/KEY", text);
+        rc = err_set(err, ERR_INVALID, "'%.200s' is not a store URL; expected s3://BUCKET/KEY, file:///PATH or store://NAME/KEY",
+                     text);
     }
     return rc ? rc : store_open_config(&config, &p->store, err);
 }
@@ -214,7 +215,7 @@ static int run_get(const struct arguments *o, struct place *p, struct err *err) 
     if (!*p->key || str_ends(p->key, "/")) {
         int rc = each(p, fetch_item, &t, err);
         if (!rc && !t.objects)
-            rc = err_set(err, ERR_NOT_FOUND, "%s: there is no object below it", o->args[1]);
+            rc = err_set(err, ERR_NOT_FOUND, "there is no object below %s", o->args[1]);
         if (!rc)
             print_totals(&t);
         return rc;

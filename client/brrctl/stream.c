@@ -186,7 +186,7 @@ static void print_summary(const struct view *v, const char *output) {
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
     if (d->config->feed)
-        printf("ended      %s; %lld bytes of an unfinished record left out\n", playback_ended(d->playback),
+        printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));
     for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
         const struct label_run *run = &d->reference.runs[i];
@@ -293,8 +293,8 @@ int cmd_stream(const struct arguments *o) {
     if (!o->model)
         return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
     if (feed && o->plot)
-        return usage("--plot needs a whole recording; plot the file when it is finished: brrctl stream FILE --plot");
+        return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
     if (!feed && !isnan(o->idle_s))
-        return usage("--idle-timeout goes with --follow or with standard input (-)");
+        return usage("--idle-timeout needs --follow or standard input (-)");
     return run(o, &view, &config);
 }

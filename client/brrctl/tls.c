@@ -220,10 +220,10 @@ static void print_next_steps(const char *dir) {
     char full[PATH_SIZE];
     if (fsio_absolute(full, sizeof full, dir, NULL))
         str_copy(full, sizeof full, dir);
-    printf("ca.crt                  what clients need: --tls-ca\n"
-           "ca.key                  makes further certificates: keep it to yourself\n"
-           "tokens                  auth.tokens_file of the daemon: digests only\n"
-           "admin.token             one token of the role admin: --token-file\n"
+    printf("ca.crt                  for clients: --tls-ca\n"
+           "ca.key                  signs further certificates: keep it secret\n"
+           "tokens                  auth.tokens_file of the daemon; contains digests only\n"
+           "admin.token             a token of the role admin, for --token-file\n"
            "\n"
            "daemon.yaml: listen: { tcp: \"0.0.0.0:7443\" }\n"
            "             tls: { cert: %s/server.crt, key: %s/server.key }\n"
@@ -338,7 +338,8 @@ static int run_client(const struct arguments *o, struct err *err) {
     if (!rc)
         rc = token_check_name(o->name, err); /* it names files */
     if (!rc && (!strcmp(o->name, "ca") || !strcmp(o->name, "server") || o->name[0] == '.'))
-        rc = err_set(err, ERR_INVALID, "'%s' cannot name a client: %s.key has another meaning here", o->name, o->name);
+        rc =
+            err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", o->name, o->name);
     if (!rc)
         rc = get_authority(o->args[1], &ca, err);
     if (rc)

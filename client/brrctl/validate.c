@@ -42,7 +42,7 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     printf("  %-18s %s: %s of %s\n", "memory", v->device, output_bytes((double)v->memory_bytes, need, sizeof need),
            output_bytes((double)v->memory_available_bytes, have, sizeof have));
     if (v->memory_bytes > v->memory_available_bytes && v->largest_micro_batch > 0)
-        printf("  %-18s does not fit; the largest training.micro_batch_size that would is %lld\n", "",
+        printf("  %-18s does not fit; the largest training.micro_batch_size that fits is %lld\n", "",
                (long long)v->largest_micro_batch);
     if (v->parameters)
         printf("  %-18s %lld\n", "parameters", (long long)v->parameters);
@@ -53,7 +53,7 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     if (v->steps)
         printf("  %-18s %lld\n", "steps", (long long)v->steps);
     if (v->seconds_per_step > 0)
-        printf("  %-18s %.3f s a step%s%s\n", "time", v->seconds_per_step, v->seconds_total > 0 ? ", in all about " : "",
+        printf("  %-18s %.3f s a step%s%s\n", "time", v->seconds_per_step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
     for (size_t i = 0; i < v->n_facts; i++)
         printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);

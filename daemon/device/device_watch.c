@@ -32,16 +32,16 @@ bool device_watch_judge(const struct device_health *h, struct device_verdict *re
     *ret = (struct device_verdict){.why = ""};
     if (h->repair_failed == 1) {
         str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and nothing is left to replace it by");
-        str_copy(ret->fix, sizeof ret->fix, "have the device exchanged; set devices: [cpu], or another, until then");
+        str_copy(ret->fix, sizeof ret->fix, "replace the device; until then set devices: [cpu] or another device");
         return true;
     }
     if (h->unreachable) {
         str_copy(ret->why, sizeof ret->why, "the driver has lost it: it fell off the bus, or wants a reset");
-        fix = "; if it comes again, look at its power, its seat and the kernel's log";
+        fix = "; if it happens again, check its power supply, its slot and the kernel's log";
     } else if (h->ecc_uncorrected > 0) {
         str_format(ret->why, sizeof ret->why, "%lld uncorrectable memory error%s since its last reset",
                    (long long)h->ecc_uncorrected, h->ecc_uncorrected == 1 ? "" : "s");
-        fix = "; if it comes again, have the device exchanged";
+        fix = "; if it happens again, replace the device";
     } else if (h->repair_pending == 1) {
         str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and is replaced at its next reset");
         fix = "";

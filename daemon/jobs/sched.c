@@ -215,10 +215,10 @@ int sched_submit(struct sched *s, const struct submission *r, void (*notice)(voi
     for (int i = 0; i < s->count; i++)
         queued += s->jobs[i]->state == JOB_QUEUED;
     if (queued >= s->config.max_queued)
-        return err_set(err, ERR_EXHAUSTED, "%d jobs wait already (jobs.max_queued); try again later", queued);
+        return err_set(err, ERR_EXHAUSTED, "%d jobs are already waiting (jobs.max_queued); try again later", queued);
     if (s->count >= s->config.max_jobs)
         return err_set(err, ERR_EXHAUSTED,
-                       "the daemon keeps %d jobs already, the most it can; set jobs.keep_finished, so that old jobs are forgotten",
+                       "the daemon already keeps %d jobs, the maximum; set jobs.keep_finished so that old jobs are forgotten",
                        s->count);
     arena_init(&arena, JOB_FILE_BYTES);
     struct job *job = job_new();

@@ -17,7 +17,7 @@ int model_fetch_locate(const struct source_store *stores, int n, const char *url
                        const char **ret_key, struct err *err) {
     int rc = source_find(stores, n, url + strlen(scheme), ret_store, ret_key, err);
     if (!rc && (!**ret_key || str_ends(*ret_key, "/")))
-        rc = err_set(err, ERR_INVALID, "it names no object; expected store://NAME/KEY of one model file");
+        rc = err_set(err, ERR_INVALID, "the URL names no object; expected store://NAME/KEY of one model file");
     return rc ? err_wrap(err, "model %.200s cannot be used", url) : 0;
 }
 
@@ -51,7 +51,7 @@ static int get(struct model_fetch *f, struct store *store, const char *to, struc
     const struct store_watch watch = {.progress = go_on, .ctx = f};
     int rc = store_get(store, f->key, to, &watch, err);
     if (rc == ERR_CANCELLED && f->too_large)
-        rc = err_set(err, ERR_EXHAUSTED, "it has %lld bytes; a model file may have %lld", (long long)f->too_large,
+        rc = err_set(err, ERR_EXHAUSTED, "the object has %lld bytes; a model file may have at most %lld", (long long)f->too_large,
                      (long long)MODEL_FETCH_MAX_BYTES);
     return rc;
 }
@@ -73,7 +73,7 @@ int model_fetch_run(struct model_fetch *f, struct err *err) {
     if (rc)
         return rc;
     if (atomic_load(&f->stop)) /* while it waited */
-        rc = err_set(err, ERR_CANCELLED, "given up before it was fetched");
+        rc = err_set(err, ERR_CANCELLED, "cancelled before it was fetched");
     if (!rc)
         rc = store_open_config(&f->store->config, &store, err);
     if (!rc)

@@ -23,8 +23,8 @@ static int fetch(const struct cached_place *place, const char *key, struct model
     struct cached_object object;
     int rc = store_stat(place->store, key, &item, &watch, err);
     if (!rc && item.size_bytes > MODEL_FETCH_MAX_BYTES)
-        rc = err_set(err, ERR_EXHAUSTED, "it has %lld bytes; a model file may have %lld", (long long)item.size_bytes,
-                     (long long)MODEL_FETCH_MAX_BYTES);
+        rc = err_set(err, ERR_EXHAUSTED, "the object has %lld bytes; a model file may have at most %lld",
+                     (long long)item.size_bytes, (long long)MODEL_FETCH_MAX_BYTES);
     if (!rc)
         rc = cached_object_init(&object, place->store, &item, err);
     if (!rc)

@@ -46,7 +46,9 @@ static bool plain_name(const char *name) {
 }
 
 static int check_name(const char *name, struct err *err) {
-    return plain_name(name) ? 0 : err_set(err, ERR_INVALID, "'%s' is no model name; expected up to 64 of A-Z a-z 0-9 . _ -", name);
+    return plain_name(name) ? 0
+                            : err_set(err, ERR_INVALID,
+                                      "'%s' is not a valid model name; expected up to 64 characters of A-Z a-z 0-9 . _ -", name);
 }
 
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
@@ -210,7 +212,7 @@ static int add(struct models *m, const char *name, const char *path, const char 
     str_copy(s->ref, sizeof s->ref, ref);
     if (!order(m, LIVE_LOAD, path, name)) {
         free(s);
-        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
+        return err_set(err, ERR_EXHAUSTED, "too many orders wait for the device; try again later");
     }
     m->served[m->count++] = s;
     *ret = s;
@@ -310,7 +312,7 @@ static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, c
                            m->fetching[i]->kind == FETCH_STORE ? "fetched" : "loaded or unloaded");
     int rc = check_settled(m, name, err);
     if (!rc && m->n_fetching == MODELS_MAX)
-        rc = err_set(err, ERR_EXHAUSTED, "%d models wait to be loaded already; try again later", m->n_fetching);
+        rc = err_set(err, ERR_EXHAUSTED, "%d models are already waiting to be fetched; try again later", m->n_fetching);
     struct fetching *f = rc ? NULL : calloc(1, sizeof *f);
     if (!rc && !f)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory loading a model");

@@ -21,7 +21,7 @@ static int below(const char *dir, const char *key, const char *prefix, char path
     if (!rc)
         rc = fsio_absolute(path, 4096, joined, err);
     if (!rc && !within(path, root))
-        rc = err_set(err, ERR_DENIED, "%s: %s leads out of %s", key, prefix, root);
+        rc = err_set(err, ERR_DENIED, "%s: %s is outside %s", key, prefix, root);
     return rc;
 }
 
@@ -66,7 +66,7 @@ int places_source(const struct places *p, const struct jobfile *job, char *buf, 
     else
         rc = below(p->data_dir, "data.source", source, path, err);
     if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
-        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is no directory the daemon can read%s%s", path,
+        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is not a directory that the daemon can read%s%s", path,
                      *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
     if (!rc && !str_copy(buf, size, path))
         rc = err_set(err, ERR_RANGE, "data.source is too long");
@@ -77,7 +77,7 @@ int places_file(const struct places *p, const char *key, const char *ref, char p
     bool url = str_starts(ref, "file://");
     int rc = url || *ref == '/' ? local(p, key, url ? ref + 7 : ref, path, err) : below(p->data_dir, key, ref, path, err);
     if (!rc && (fsio_is_dir(path) || !fsio_exists(path)))
-        rc = err_set(err, ERR_NOT_FOUND, "%s: %s is no file that the daemon can read", key, path);
+        rc = err_set(err, ERR_NOT_FOUND, "%s: %s is not a file that the daemon can read", key, path);
     return rc;
 }
 

@@ -157,7 +157,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refus
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_EXPIRED", "the token has expired; ask the administrator for another one");
     default:
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_UNKNOWN",
-                      "the daemon does not know this token; is it of another daemon, or cut short?");
+                      "the daemon does not know this token; is it for another daemon, or truncated?");
     }
 }
 
@@ -166,7 +166,7 @@ static bool identify_by_token(struct auth *a, const struct auth_request *r, stru
     const char *token = bearer(r, &len);
     if (!token)
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MALFORMED",
-                      "the metadata `authorization` has another form than `Bearer TOKEN`");
+                      "the metadata `authorization` is not of the form `Bearer TOKEN`");
     c->has_token = true;
     c->own = false; /* the token is the identity */
     if (token_digest(token, len, c->digest, &ret->err)) {
@@ -181,7 +181,7 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
     const char *why = "";
     if (!r->chain || !r->chain_len)
         return refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_MISSING",
-                      "this daemon asks for a client certificate; give --tls-cert and --tls-key");
+                      "this daemon requires a client certificate; pass --tls-cert and --tls-key");
     pthread_rwlock_rdlock(&a->lock);
     enum certificate_verdict verdict =
         a->authorities ? authorities_verify(a->authorities, r->chain, r->chain_len, name, &why) : CERTIFICATE_INVALID;

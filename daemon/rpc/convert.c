@@ -59,7 +59,7 @@ void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const Prot
     if (bad)
         err_set(&err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
     else
-        err_set(&err, ERR_INVALID, "the request is no valid %s, or too large", descriptor->name);
+        err_set(&err, ERR_INVALID, "the request is not a valid %s, or is too large", descriptor->name);
     rpc_finish(call, err.code, &err);
     return NULL;
 }

@@ -103,7 +103,8 @@ static void on_connected(void *ctx, int fd, const struct unix_peer *peer) {
         return;
     }
     if (!d->shut)
-        log_error("a connection was turned away: more users than doors", "listener=unix uid=%u max=%d", peer->uid, DOORS_MAX);
+        log_error("connection refused: more users than the daemon can serve on the unix socket", "listener=unix uid=%u max=%d",
+                  peer->uid, DOORS_MAX);
     close(fd);
 }
 

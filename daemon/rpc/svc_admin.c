@@ -149,7 +149,7 @@ static void check_directory(struct doctor *d, const char *name, const char *path
     }
     if (!pass) {
         found(d, name, false, arena_printf(&d->arena, "%s: %s", path, err.code ? err.message : "no such directory"),
-              "make the directory and let the daemon's user write to it, or set another path in daemon.yaml");
+              "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml");
         return;
     }
     found(d, name, !writable || free_bytes >= LOW_SPACE_BYTES,
@@ -189,7 +189,7 @@ static void examine(uv_work_t *request) {
     found(d, "device", !d->lost,
           arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", d->device.name, d->device.description,
                        (double)d->device.total_bytes / 0x1p30, d->lost ? ", lost after a fault" : ""),
-          "the daemon ends by itself and is started again by systemd; elsewhere start it again");
+          "the daemon exits and systemd restarts it; without systemd, start it again");
     check_health(d);
     check_parts(d);
     if (selftest_scan(d->device.name, d->device.threads, &test, &err))
@@ -203,7 +203,7 @@ static void examine(uv_work_t *request) {
         check_directory(d, d->path_names[i], d->paths[i], i > 0);
     if (d->paused_jobs)
         found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
-              "free some space on that volume; they go on by themselves");
+              "free some space on that volume; the jobs then continue automatically");
     found(d, "models", d->failed_models == 0,
           arena_printf(&d->arena, "%d serve, %d failed to load", d->n_models - d->failed_models, d->failed_models),
           "`brrctl models` names them; load them again or unload them");

@@ -303,7 +303,7 @@ static int check_delete(const struct one *o, struct err *err) {
         char upload[LIVE_PATH];
         if (models_upload_path(services->models, ref, upload, err) || strcmp(upload, path))
             return err_set(err, ERR_DENIED,
-                           "%s is neither a job's checkpoint nor an upload; such files are not the daemon's to delete", ref);
+                           "%s is neither a job's checkpoint nor an upload; the daemon does not delete other files", ref);
     }
     return 0;
 }
@@ -598,7 +598,7 @@ static void drop_upload(struct offload *work) {
 static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
     int rc = models_upload_path(services_of(u->work.call)->models, in->name, u->path, err);
     if (!rc && *in->sha256 && !digest_is_hex(in->sha256))
-        rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is no SHA-256 in lower-case hex", in->sha256);
+        rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is not a SHA-256 in lower-case hex", in->sha256);
     if (rc)
         return rc;
     str_copy(u->name, sizeof u->name, in->name);
@@ -694,7 +694,7 @@ static void put_half_close(struct rpc_call *call) {
     struct upload *u = rpc_state(call);
     struct err err;
     if (!u || !u->named) {
-        err_set(&err, ERR_INVALID, "an upload without a first part that names it");
+        err_set(&err, ERR_INVALID, "the first part of an upload must name the file");
         fail(call, &err);
         return;
     }

@@ -55,7 +55,7 @@ static void submit_probed(struct rpc_call *call, void *message) {
     const struct job *job = NULL;
     struct err err;
     if (!in->file) {
-        err_set(&err, ERR_INVALID, "Submit without a job file");
+        err_set(&err, ERR_INVALID, "the Submit request has no job file");
         fail(call, &err);
         return;
     }

@@ -189,7 +189,7 @@ static bool file_by_name(struct rpc_call *call, const Request *in) {
     int index = find_file((struct bytes){(const uint8_t *)in->file_by_filename, strlen(in->file_by_filename)});
     if (index >= 0)
         return send_file(call, in, index);
-    err_set(&err, ERR_NOT_FOUND, "there is no file '%.200s'; list_services and file_containing_symbol lead to those there are",
+    err_set(&err, ERR_NOT_FOUND, "there is no file '%.200s'; list_services and file_containing_symbol return the existing files",
             in->file_by_filename);
     return send_error(call, in, &err);
 }
@@ -274,7 +274,7 @@ static bool answer(struct rpc_call *call, const Request *in) {
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
         return list_services(call, in);
     default:
-        err_set(&err, ERR_INVALID, "the request asks nothing; expected a file, a symbol, an extension, or list_services");
+        err_set(&err, ERR_INVALID, "the request is empty; expected a file, a symbol, an extension, or list_services");
         return send_error(call, in, &err);
     }
 }

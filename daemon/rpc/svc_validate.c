@@ -240,7 +240,7 @@ static void validate_probed(struct rpc_call *call, void *message) {
         return;
     arena_init(&v->arena, 16u << 20);
     v->services = services_of(call);
-    int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "Validate without a job file");
+    int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "the Validate request has no job file");
     v->limit_only = in->limit_only;
     if (rc) {
         rpc_finish(call, rc, &err);

@@ -57,7 +57,7 @@ static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *re
 
 /* No descriptor is left: the next connection is closed at once instead of waking the loop for ever. */
 static void turn_away(struct unix_door *d) {
-    log_error("a connection was turned away: no file descriptor is left", "listener=unix fix=\"raise LimitNOFILE\"");
+    log_error("connection refused: no file descriptor is left", "listener=unix fix=\"raise LimitNOFILE\"");
     close(d->reserve);
     int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
@@ -93,7 +93,7 @@ static int clear_stale(const struct sockaddr_un *addr, struct err *err) {
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? 0 : err_errno(err, errno, "cannot use the socket %s", path);
     if (!S_ISSOCK(st.st_mode))
-        return err_set(err, ERR_PRECONDITION, "listen.unix %s exists and is no socket; remove it or choose another path", path);
+        return err_set(err, ERR_PRECONDITION, "listen.unix %s exists and is not a socket; remove it or choose another path", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int connected = fd < 0 ? -1 : connect(fd, (const struct sockaddr *)addr, sizeof *addr);
     if (fd >= 0)

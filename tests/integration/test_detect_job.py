@@ -222,12 +222,12 @@ def check_wrong_arguments(d, model):
             (["store://nowhere/night", "--model", model, "--out", out], 3, "no store 'nowhere'"),
             (["store://disk/missing", "--model", model, "--out", out], 3, "missing"),
             (["store://disk/empty", "--model", model, "--out", out], 1, "no *.edf or *.bdf"),
-            (["store://disk/../eeg", "--model", model, "--out", out], 1, "leads out"),
+            (["store://disk/../eeg", "--model", model, "--out", out], 1, "is outside"),
             (["store://disk/night", "--model", "job:train-0-0", "--out", out], 3, "train-0-0"),
             (["store://disk/night", "--model", f"{d.dir}/missing.safetensors", "--out", out], 3, "missing.safetensors"),
             (["store://disk/night", "--out", out], 2, "--model"),
             (["store://disk/night", "--model", model], 2, "--output"),
-            (["store://disk/night", f"{d.dir}/eeg", "--model", model, "--out", out], 2, "stand alone"),
+            (["store://disk/night", f"{d.dir}/eeg", "--model", model, "--out", out], 2, "must be the only argument"),
             (["store://disk/night", "--model", model, "--out", out, "--parallel", "2"], 2, "--parallel"),
             (["job:detect-0-0", "--out", out], 3, "detect-0-0"),
             (["job:detect-0-0", "--model", model, "--out", out], 2, "--model")):
@@ -284,14 +284,14 @@ def check_one(s3, d, night, model, want):
         shutil.rmtree(f"{d.dir}/one")
         code, end, err = d.submit(f"detect.model={model}", f"data.source={url}", file=f"{d.dir}/detect.yaml")
         assert code == 0 and end["result"]["recordings"] == 1, (end, err)
-    for url, word in ((f"store://bucket/night/none.edf", "no *.edf or *.bdf"), (f"store://disk/night/none.edf", "no directory")):
+    for url, word in ((f"store://bucket/night/none.edf", "no *.edf or *.bdf"), (f"store://disk/night/none.edf", "not a directory")):
         code, out, err = detect(d, url, "--model", model, "--out", f"{d.dir}/one")
         assert code != 0 and word in err and "none.edf" in err and not files(f"{d.dir}/one"), (code, err)
     s3.objects["folder.edf/x_eeg.edf"] = s3.objects[f"night/{relative}"]
     code, out, err = detect(d, "store://bucket/folder.edf", "--model", model, "--out", f"{d.dir}/one", "--json")
     assert code == 0 and rows(out)["x_eeg.edf"]["recording"] == "store://bucket/folder.edf/x_eeg.edf", (out, err)
     code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=store://disk/night/{relative}")
-    assert code != 0 and "no directory" in err, err
+    assert code != 0 and "not a directory" in err, err
 
 
 def main():

@@ -50,7 +50,7 @@ def check_validate(d):
     assert abs(answer["seconds_total"] - 1) < 1e-9 and not answer["notices"], answer
     code, out, err = d.ctl("validate", f"{d.dir}/jobs/counter.yaml", "--set", "counter.to=1000", "--set", "limits.wall_clock=2s")
     assert code == 0 and "limits.wall_clock is 2s" in out, (out, err)
-    assert "no file that the daemon can read" in refused(d, "validate", f"{d.dir}/jobs/counter.yaml", "--set", "counter.start=no.txt")
+    assert "not a file that the daemon can read" in refused(d, "validate", f"{d.dir}/jobs/counter.yaml", "--set", "counter.start=no.txt")
 
 
 def check_run(d):

@@ -142,8 +142,8 @@ def refusals(d, recording, model):
     for data, word in ((b"", "0 bytes"), (b"x" * 5000, "does not begin like"), (edf.header[:700], "ends inside its header")):
         code, _, err = pipe(d, data, model)
         assert code == 1 and word in err and "standard input" in err, (code, err)
-    for options, word in ((["-", "--plot", "x.svg"], "whole recording"), ([recording, "--idle-timeout", "3"], "--follow"),
-                          ([recording, "--follow", "--plot", "x.svg"], "whole recording")):
+    for options, word in ((["-", "--plot", "x.svg"], "finished recording"), ([recording, "--idle-timeout", "3"], "--follow"),
+                          ([recording, "--follow", "--plot", "x.svg"], "finished recording")):
         code, _, err = d.ctl("stream", *options, "--model", model)
         assert code == 2 and word in err, (code, err)
     code, _, err = d.ctl("stream", f"{d.dir}/nothing.edf", "--follow", "--model", model)

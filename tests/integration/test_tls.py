@@ -79,7 +79,7 @@ def refusals(d):
     assert code == 1 and "chmod 600" in err and d.tokens["admin"] not in err, err
     os.chmod(d.token_file("admin"), 0o600)
     code, _, err = d.as_role("admin", "jobs", env={"BRR_TLS_CA": "", "BRR_ENDPOINT": "eeg.lab.example:7443"})
-    assert code == 1 and "in the clear" in err, err
+    assert code == 1 and "unencrypted" in err, err
 
 
 def wrong_servers(d, tmp):

@@ -21,11 +21,11 @@ def main():
 
         code, _, err = d.submit(f"data.source=file://{tmp}/nowhere", watch=False)
         assert code == 3, (code, err)
-        expect(err, "nowhere", "no directory")
+        expect(err, "nowhere", "not a directory")
 
         code, _, err = d.submit(f"data.source={tmp}/eeg", watch=False)
         assert code == 3 and "note" not in err, (code, err)
-        expect(err, "no directory", f"file://{tmp}/eeg")
+        expect(err, "not a directory", f"file://{tmp}/eeg")
         code, _, err = d.submit("data.source=s3://bucket/prefix", watch=False)
         assert code == 1, (code, err)
         expect(err, "s3://bucket/prefix", "store://NAME")

@@ -72,7 +72,7 @@ static void uncorrectable_errors_are_bad_and_name_the_reset(void **state) {
     assert_true(device_watch_judge(&h, &v));
     assert_non_null(strstr(v.why, "2 uncorrectable memory errors"));
     assert_non_null(strstr(v.fix, "reset-it -i 5"));
-    assert_non_null(strstr(v.fix, "start brrd; if it comes again"));
+    assert_non_null(strstr(v.fix, "start brrd; if it happens again"));
 }
 
 static void memory_that_waits_for_a_reset_is_bad(void **state) {
