@@ -26,17 +26,17 @@ struct raw {
 static const struct option rows[] = {
     {"listen.unix", OPTION_STRING, C(unix_path), "/run/brrd/brrd.sock", 0, 0, NULL, "local RPC socket; none = off"},
     {"listen.unix_group", OPTION_STRING, C(unix_group), "null", 0, 0, NULL,
-     "members of this group have the role submit there; the daemon's own user and root have the role admin"},
+     "members of this group have the role submit on the unix socket; the daemon's own user and root have the role admin"},
     {"listen.unix_mode", OPTION_STRING, R(unix_mode), "null", 0, 0, NULL,
      "octal mode of the socket; default 0600, with a group 0660"},
     {"listen.tcp", OPTION_STRING, C(tcp), "none", 0, 0, NULL,
-     "host:port; other than loopback addresses need tls.cert, tls.key and auth.tokens_file"},
-    {"tls.cert", OPTION_STRING, C(tls_cert), "null", 0, 0, NULL, "PEM file: the daemon's certificate and those that signed it"},
-    {"tls.key", OPTION_STRING, C(tls_key), "null", 0, 0, NULL, "PEM file: its private key"},
+     "host:port; addresses other than loopback need tls.cert, tls.key and auth.tokens_file"},
+    {"tls.cert", OPTION_STRING, C(tls_cert), "null", 0, 0, NULL, "PEM file: the daemon's certificate and its chain"},
+    {"tls.key", OPTION_STRING, C(tls_key), "null", 0, 0, NULL, "PEM file: the private key of tls.cert"},
     {"tls.client_ca", OPTION_STRING, C(tls_client_ca), "null", 0, 0, NULL,
-     "PEM file: callers of listen.tcp need a certificate of one of these CAs, besides a token"},
+     "PEM file: callers of listen.tcp need a certificate of one of these CAs in addition to a token"},
     {"auth.tokens_file", OPTION_STRING, C(tokens_file), "null", 0, 0, NULL,
-     "lines `role name sha256-of-token`; read again when it changes"},
+     "lines `role name sha256-of-token`; reloaded when the file changes"},
     {"http.listen", OPTION_STRING, C(http), "127.0.0.1:9464", 0, 0, NULL,
      "/metrics /healthz /readyz and the status page; none = off"},
     {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL, "auto (cuda:0, else cpu), cpu, or one cuda:N"},
@@ -45,31 +45,33 @@ static const struct option rows[] = {
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
     {"paths.results", OPTION_STRING, C(results), "/results", 0, 0, NULL, "job output and checkpoints"},
     {"cache.max_size", OPTION_BYTES, C(cache_max), "none", 1, 0, NULL,
-     "limit of what is kept of S3 objects, the oldest go first; none = four fifths of the volume"},
+     "size limit for cached S3 objects, the oldest are evicted first; none = four fifths of the volume"},
     {"stores", OPTION_NODE, R(stores), "null", 0, 0, NULL,
      "NAME: {url: file:///dir or s3://bucket/prefix, …} for store://NAME/prefix; docs/stores.md"},
     {"local_paths", OPTION_BOOL, C(local_paths), "false", 0, 0, NULL,
      "the daemon's own user and root may name any path it can read, over the unix socket"},
     {"jobs.database", OPTION_STRING, C(database), "null", 0, 0, NULL, "SQLite file; default paths.results/jobs.sqlite"},
-    {"jobs.max_queued", OPTION_I64, C(max_queued), "1000", 1, 100000, NULL, "jobs that may wait"},
+    {"jobs.max_queued", OPTION_I64, C(max_queued), "1000", 1, 100000, NULL, "maximum number of queued jobs"},
     {"jobs.default_wall_clock", OPTION_DURATION, C(default_wall_clock_ms), "none", 1000, 0, NULL,
-     "limits.wall_clock of jobs that set none"},
+     "limits.wall_clock of jobs that do not set it"},
     {"jobs.keep_finished", OPTION_DURATION, C(keep_finished_ms), "90d", 1000, 0, NULL,
-     "how long ended jobs are listed; their files stay; none = for ever"},
+     "how long ended jobs are listed; their files stay; none = forever"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL, "list of {name, checkpoint}: models loaded at start"},
-    {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "streams at a time"},
+    {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
-     "a stream whose client sends or reads nothing for so long ends; none = never"},
-    {"limits.calls", OPTION_I64, C(max_calls), "2000", 8, 100000, NULL, "calls that may be open, streams and watches included"},
+     "a stream ends when its client sends or reads nothing for this long; none = never"},
+    {"limits.calls", OPTION_I64, C(max_calls), "2000", 8, 100000, NULL,
+     "maximum number of open calls, including streams and watches"},
     {"limits.unread", OPTION_BYTES, C(unread_bytes), "512MiB", 1 << 20, 0, NULL,
-     "answers that clients have not read yet, over all calls; above it the call that holds most ends"},
+     "limit for answers that clients have not read, over all calls; above it the call that holds most is ended"},
     {"limits.backlog", OPTION_BYTES, C(backlog_bytes), "1GiB", 1 << 20, 0, NULL,
-     "samples of streams that wait for the device, over all streams; above it streams are read more slowly"},
-    {"limits.resume_ttl", OPTION_DURATION, R(resume_ttl_ms), "120s", 0, 0, NULL, "only the default yet: streams cannot be resumed"},
-    {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default yet"},
-    {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default yet"},
+     "limit for samples waiting for the device, over all streams; above it streams are read more slowly"},
+    {"limits.resume_ttl", OPTION_DURATION, R(resume_ttl_ms), "120s", 0, 0, NULL,
+     "only the default is supported: streams cannot be resumed yet"},
+    {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},
+    {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default is supported"},
     {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},
-    {"log.level", OPTION_ENUM, C(log_level), "info", 0, 0, "debug|info|warn|error", "least severe line that is written"},
+    {"log.level", OPTION_ENUM, C(log_level), "info", 0, 0, "debug|info|warn|error", "minimum severity of log lines"},
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
 };
 static const struct option_table table = ROWS(rows);
@@ -125,7 +127,7 @@ static int check_address(const struct yaml_node *root, const char *file, const c
     if (loopback(address) || secured(c))
         return 0;
     str_format(text, sizeof text,
-               "%.100s is not a loopback address; listening there needs tls.cert, tls.key and auth.tokens_file (`brrctl tls init "
+               "%.100s is not a loopback address; listening on it needs tls.cert, tls.key and auth.tokens_file (`brrctl tls init "
                "DIR` makes all three)",
                address);
     return blame(root, file, key, ERR_PRECONDITION, text, err);
@@ -136,8 +138,8 @@ static int check_access(struct raw *raw, const struct yaml_node *root, const cha
     struct config *c = &raw->c;
     char *end = NULL;
     if (!c->tls_cert != !c->tls_key)
-        return blame(root, file, c->tls_cert ? "tls.cert" : "tls.key", ERR_INVALID,
-                     "tls.cert and tls.key are set together or not at all", err);
+        return blame(root, file, c->tls_cert ? "tls.cert" : "tls.key", ERR_INVALID, "tls.cert and tls.key must be set together",
+                     err);
     if (c->tls_client_ca && !c->tls_cert)
         return blame(root, file, "tls.client_ca", ERR_INVALID, "it does nothing without tls.cert and tls.key", err);
     if (c->tls_client_ca && !c->tcp)
@@ -226,7 +228,7 @@ static int check_fixed(const struct raw *raw, const struct yaml_node *root, cons
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (fixed[i].value != fixed[i].only)
             return blame(root, file, fixed[i].key, ERR_UNSUPPORTED,
-                         "another value than the default is unsupported yet; leave it out", err);
+                         "values other than the default are unsupported yet; leave it out", err);
     return 0;
 }
 
