@@ -85,7 +85,7 @@ def check_refusals(tmp, s3, daemon, key):
     code, out, err = promote(daemon, f"store://bucket/{key}", "ward")
     assert code == 1 and "promises" in err, (out, err)
     code, out, err = promote(daemon, f"store://bucket/{key}", "not/a/name")
-    assert code == 1 and "no model name" in err, (out, err)
+    assert code == 1 and "not a valid model name" in err, (out, err)
     for words in (("checkpoint", "verify", f"store://bucket/{key}"), ("models", f"store://bucket/{key}")):
         code, out, err = daemon.ctl(*words)
         assert code != 0 and "checkpoint promote" in err, (out, err)
