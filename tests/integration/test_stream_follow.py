@@ -151,7 +151,7 @@ def refusals(d, recording, model):
     with open(f"{d.dir}/head.edf", "wb") as f:
         f.write(edf.header[:700])
     code, _, err = d.ctl("stream", f"{d.dir}/head.edf", "--follow", "--idle-timeout", "0.3", "--model", model)
-    assert code == 1 and "700 bytes came" in err, (code, err)
+    assert code == 1 and "700 bytes were read" in err, (code, err)
 
 
 def shortened(d, recording, model):
