@@ -3,8 +3,10 @@ brr_floor(brr_kernels DIRS kernels kernels/cpu kernels/cuda LINK brr_base OpenMP
 # Products may be contracted to FMA and reductions reordered inside kernels; results stay deterministic per instruction set.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cpu/*.c)
 set_property(SOURCE ${kernel_sources} APPEND PROPERTY COMPILE_OPTIONS "-O3;-ffp-contract=fast;-fopenmp-simd")
-# But for these, whose bits are those of lib/data's normaliser.
-set_property(SOURCE ${CMAKE_SOURCE_DIR}/kernels/cpu/windows.c APPEND PROPERTY COMPILE_OPTIONS "-ffp-contract=off")
+# But for these, whose bits are those of lib/data's normaliser, and of spiking networks, whose bits are the same on every device.
+foreach(name windows spike spike_base spike_avx2 spike_avx512)
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/kernels/cpu/${name}.c APPEND PROPERTY COMPILE_OPTIONS "-ffp-contract=off;-fno-trapping-math")
+endforeach()
 
 # The CUDA backend is a library that programs load when they find it (kernels/cuda/loader.c): they start without CUDA too.
 find_program(BRR_NVCC NAMES nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
@@ -31,9 +33,13 @@ if(BRR_CUDA_BUILT)
   foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    set(exact_flags)
+    if(name STREQUAL "spike") # the bits of the CPU kernels
+      set(exact_flags --fmad=false)
+    endif()
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building CUDA object ${name}.cu"
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-      COMMAND ${BRR_NVCC} ${cuda_flags} -MD -MF ${object}.d -c ${source} -o ${object})
+      COMMAND ${BRR_NVCC} ${cuda_flags} ${exact_flags} -MD -MF ${object}.d -c ${source} -o ${object})
     list(APPEND cuda_objects ${object})
   endforeach()
   add_library(brr_cuda_base OBJECT ${CMAKE_SOURCE_DIR}/base/err.c ${CMAKE_SOURCE_DIR}/base/str.c ${CMAKE_SOURCE_DIR}/kernels/tensor.c)

@@ -502,3 +502,25 @@ int op_morphology(struct stream *s, const struct morphology_args *a, struct err 
     require(&c, a->opening >= 1 && a->opening % 2 && a->closing >= 1 && a->closing % 2, "opening and closing must be odd");
     RUN(morphology);
 }
+
+int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
+    CHECKER(spike_tick);
+    const struct spike_net *net = &a->net;
+    require(&c, net->n > 0 && net->n <= SPIKE_MOST_NEURONS, "n must lie in 1..2^32-65");
+    require(&c, net->fraction_bits >= 0 && net->fraction_bits <= SPIKE_MOST_FRACTION, "fraction_bits must lie in 0..20");
+    require(&c, net->wide || net->n <= SPIKE_PACKED_NEURONS, "packed synapses reach 2^23 neurons; use the wide form");
+    require(&c, net->parts >= 1 && net->part_neurons % SPIKE_BLOCK == 0, "parts must be at least 1, of whole blocks");
+    require(&c, (uint64_t)net->parts * net->part_neurons >= net->n, "the parts do not hold all neurons");
+    require(&c, net->row && net->live && net->synapses && (net->cut || net->parts == 1), "row, live, synapses or cut is missing");
+    require(&c, net->flags && net->psp && net->v && net->threshold && net->threshold_limit && net->leak && net->excitability,
+            "an array of neurons is missing");
+    require(&c, net->refractory && net->fire_limit && net->snooze && net->countdown && net->fire_count && net->sums && net->stale,
+            "an array of neurons is missing");
+    require(&c, a->before.ids && a->before.psp && a->before.counts && a->after.ids && a->after.psp && a->after.counts,
+            "before or after is missing");
+    require(&c, a->before.ids != a->after.ids && a->before.psp != a->after.psp && a->before.counts != a->after.counts,
+            "before and after must not share memory");
+    require(&c, a->n_inject >= 0 && (a->n_inject == 0 || (a->inject_ids && a->inject_sums)),
+            "inject_ids or inject_sums is missing");
+    RUN(spike_tick);
+}

@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "kernels/device.h"
+#include "kernels/spike.h"
 #include "kernels/tensor.h"
 
 /* ---- convolution and projection -------------------------------------------------------------------------------- */
@@ -319,6 +320,21 @@ struct morphology_args {
 };
 int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err);
 
+/* ---- spiking networks ------------------------------------------------------------------------------------------ */
+
+/* One tick of a network (kernels/spike.h): what `before` fired is delivered, injections join, neurons with an input advance. after:
+ * the neurons that fired, ascending, and the counts of this tick; its tick is before's + 1. The lists of the two differ in memory.
+ * inject_ids: n_inject neurons below n, ascending, each once; inject_sums: in units of 2^-f. No thread count, instruction set or
+ * device changes a bit of membranes or lists. */
+struct spike_tick_args {
+    struct spike_net net;
+    struct spike_fired before, after;
+    const uint32_t *inject_ids;
+    const int64_t *inject_sums;
+    int64_t n_inject;
+};
+int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err);
+
 /* One row per op: what a backend implements. Same signatures as above, arguments already validated. */
 struct op_table {
     const char *name; /* "cpu", "cuda" */
@@ -350,7 +366,8 @@ struct op_table {
     X(sigmoid, sigmoid_args)                                                                                                       \
     X(windows, windows_args)                                                                                                       \
     X(hysteresis, hysteresis_args)                                                                                                 \
-    X(morphology, morphology_args)
+    X(morphology, morphology_args)                                                                                                 \
+    X(spike_tick, spike_tick_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)
 #undef OP_SLOT

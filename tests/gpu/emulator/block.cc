@@ -76,6 +76,16 @@ float __shfl_xor_sync(unsigned, float v, int lane_mask) {
     return other;
 }
 
+unsigned __ballot_sync(unsigned, int predicate) {
+    unsigned at = block.current, warp = at / 32 * 32, ballot = 0;
+    block.exchange[at] = predicate ? 1.0f : 0.0f;
+    to_scheduler(AT_SHUFFLE);
+    for (unsigned i = 0; i < 32 && warp + i < emulator_place.block_dim.x; i++)
+        ballot |= (unsigned)(block.exchange[warp + i] != 0.0f) << i;
+    to_scheduler(AT_SHUFFLE);
+    return ballot;
+}
+
 /* All threads go on to where they meet next, which is where the first of them stands then. */
 static enum fiber_state run_to_meeting(unsigned threads) {
     unsigned from = (unsigned)emulator_chance(threads);

@@ -3,7 +3,8 @@
  * barriers, blocks and launches, which run one after another, so a number tells whether that was since the last barrier, in this
  * block, in this launch.
  *   - A kernel goes to device memory that is allocated, to the variables of its block, to its stack; else it is an illegal address.
- *   - Two threads at one place, one of them writing, with no barrier between them; or two blocks of one launch.
+ *   - Two threads at one place, one of them writing, with no barrier between them; or two blocks of one launch. Atomic operations
+ *     may meet one another, but no plain access.
  *   - Shared memory read before anything was written there in this block. */
 #include "emulator.h"
 
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 
 enum { WORD = 4, NOBODY = 0xfffe, SEVERAL = 0xffff };
+enum way { READ, WRITE, ADD }; /* ADD: an atomic operation, which comes in any order with others of its kind */
 
 /* Of a word, byte by byte: the thread of interval `when` that was there (16 bits each), and whether any was in its block or launch.
  */
@@ -23,7 +25,7 @@ struct access {
     uint8_t in_block, in_launch; /* bits: in the block of `when`; in earlier ones of its launch */
 };
 struct word {
-    struct access wrote, read;
+    struct access wrote, read, added;
 };
 
 static struct {
@@ -85,10 +87,13 @@ void checker_kernel(const char *name) {
 void checker_block(void) { seen.block = ++seen.now; }
 void checker_barrier(void) { seen.now++; }
 
-[[noreturn]] static void report(bool write, uintptr_t at, size_t n, bool global, const char *why) {
+[[noreturn]] static void report(enum way way, uintptr_t at, size_t n, bool global, const char *why) {
     emulator_die("%s: thread %u of block (%u,%u) %s %zu bytes of %s memory at +%zu %s", seen.kernel, emulator_place.thread.x,
-                 emulator_place.block.x, emulator_place.block.y, write ? "writes" : "reads", n, global ? "device" : "shared",
-                 (size_t)(at - (global ? memory_base : seen.data)), why);
+                 emulator_place.block.x, emulator_place.block.y,
+                 way == ADD     ? "adds to"
+                 : way == WRITE ? "writes"
+                                : "reads",
+                 n, global ? "device" : "shared", (size_t)(at - (global ? memory_base : seen.data)), why);
 }
 
 static inline uint64_t for_all(uint16_t thread) { return thread * 0x0001000100010001ull; }
@@ -139,66 +144,72 @@ static inline void note(struct access *a, uint8_t bytes) {
 }
 
 /* Ends the program when what was done there before, and what is done now, may come in either order. */
-static inline void check_order(const struct access *a, const char *did, uint8_t bytes, bool write, uintptr_t at, size_t n,
+static inline void check_order(const struct access *a, const char *did, uint8_t bytes, enum way way, uintptr_t at, size_t n,
                                bool global) {
     bool ours = is_ours(a, bytes);
     if (ours && !(global && a->in_launch & bytes))
         return;
     char why[96];
     snprintf(why, sizeof why, ours ? "that another block of this launch %s" : "that another thread %s since the last barrier", did);
-    report(write, at, n, global, why);
+    report(way, at, n, global, why);
 }
 
-static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t bytes, bool write, bool global) {
+static inline void check_word(struct word *w, uintptr_t at, size_t n, uint8_t bytes, enum way way, bool global) {
     age(&w->wrote);
     age(&w->read);
-    check_order(&w->wrote, "wrote", bytes, write, at, n, global);
-    if (write)
-        check_order(&w->read, "read", bytes, write, at, n, global);
-    else if (!global && (w->wrote.in_block & bytes) != bytes)
-        report(write, at, n, global, "where nothing was written before");
-    note(write ? &w->wrote : &w->read, bytes);
+    age(&w->added);
+    check_order(&w->wrote, "wrote", bytes, way, at, n, global);
+    if (way != READ)
+        check_order(&w->read, "read", bytes, way, at, n, global);
+    if (way != ADD)
+        check_order(&w->added, "added to", bytes, way, at, n, global);
+    if (way != WRITE && !global && ((w->wrote.in_block | w->added.in_block) & bytes) != bytes)
+        report(way, at, n, global, "where nothing was written before");
+    note(way == WRITE ? &w->wrote : way == READ ? &w->read : &w->added, bytes);
 }
 
-static void check_words(struct word *words, uintptr_t offset, uintptr_t at, size_t n, bool write, bool global) {
+static void check_words(struct word *words, uintptr_t offset, uintptr_t at, size_t n, enum way way, bool global) {
     for (uintptr_t from = offset, end = offset + n; from < end;) {
         uintptr_t stop = (from / WORD + 1) * WORD;
         stop = stop < end ? stop : end;
         uint8_t bytes = (uint8_t)(((1U << (stop - from)) - 1) << from % WORD);
-        check_word(&words[from / WORD], at, n, bytes, write, global);
+        check_word(&words[from / WORD], at, n, bytes, way, global);
         from = stop;
     }
 }
 
-static inline void touch(const void *p, size_t n, bool write) {
+static inline void touch(const void *p, size_t n, enum way way) {
     uintptr_t at = (uintptr_t)p, frame = (uintptr_t)__builtin_frame_address(0);
     if (!emulator_place.in_kernel || frame - seen.stacks >= seen.stacks_bytes || at - seen.stacks < seen.stacks_bytes)
         return; /* not a kernel; its own variables */
-    if (at - (uintptr_t)&emulator_place < sizeof emulator_place && !write)
+    if (at - (uintptr_t)&emulator_place < sizeof emulator_place && way == READ)
         return;
     if (at - memory_base < memory_bytes) {
         size_t offset = at - memory_base;
         if (at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT]) {
-            check_words(seen.global, offset, at, n, write, true);
+            check_words(seen.global, offset, at, n, way, true);
             return;
         }
     } else if (at - seen.data < seen.data_bytes) {
-        check_words(seen.shared, at - seen.data, at, n, write, false);
+        check_words(seen.shared, at - seen.data, at, n, way, false);
         return;
-    } else if (at - seen.library < seen.library_bytes && !write) {
+    } else if (at - seen.library < seen.library_bytes && way == READ) {
         return; /* constants */
     }
     fprintf(stderr, "emulator: %s: thread %u of block (%u,%u) %s %zu bytes at %p, where no device memory of that alignment is\n",
-            seen.kernel, emulator_place.thread.x, emulator_place.block.x, emulator_place.block.y, write ? "writes" : "reads", n, p);
+            seen.kernel, emulator_place.thread.x, emulator_place.block.x, emulator_place.block.y, way == READ ? "reads" : "writes",
+            n, p);
     block_fault();
 }
 
+static bool checks; /* this library is the checked one */
+
 #define ACCESS(n)                                                                                                                  \
-    void __tsan_read##n(const void *p) { touch(p, n, false); }                                                                     \
-    void __tsan_write##n(const void *p) { touch(p, n, true); }
+    void __tsan_read##n(const void *p) { touch(p, n, READ); }                                                                      \
+    void __tsan_write##n(const void *p) { touch(p, n, WRITE); }
 #define UNALIGNED(n)                                                                                                               \
-    void __tsan_unaligned_read##n(const void *p) { touch(p, n, false); }                                                           \
-    void __tsan_unaligned_write##n(const void *p) { touch(p, n, true); }
+    void __tsan_unaligned_read##n(const void *p) { touch(p, n, READ); }                                                            \
+    void __tsan_unaligned_write##n(const void *p) { touch(p, n, WRITE); }
 extern "C" {
 ACCESS(1)
 ACCESS(2)
@@ -210,13 +221,36 @@ UNALIGNED(4)
 UNALIGNED(8)
 UNALIGNED(16)
 /* Structs: element by element as wide as the range allows. */
-static void touch_range(const void *p, size_t n, bool write) {
+static void touch_range(const void *p, size_t n, enum way way) {
     for (size_t i = 0, step = n % WORD || (uintptr_t)p % WORD ? 1 : WORD; i < n; i += step)
-        touch((const char *)p + i, step, write);
+        touch((const char *)p + i, step, way);
 }
-void __tsan_read_range(const void *p, size_t n) { touch_range(p, n, false); }
-void __tsan_write_range(const void *p, size_t n) { touch_range(p, n, true); }
-void __tsan_init(void) {}
+void __tsan_read_range(const void *p, size_t n) { touch_range(p, n, READ); }
+void __tsan_write_range(const void *p, size_t n) { touch_range(p, n, WRITE); }
+void __tsan_init(void) { checks = true; }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
+}
+
+/* One thread of the emulator runs at a time, so that these need not be more than plain ones; only their order is free. */
+int atomicAdd(int *p, int v) {
+    if (checks)
+        touch(p, sizeof *p, ADD);
+    int was = *p;
+    *p = (int)((unsigned)was + (unsigned)v);
+    return was;
+}
+unsigned long long atomicAdd(unsigned long long *p, unsigned long long v) {
+    if (checks)
+        touch(p, sizeof *p, ADD);
+    unsigned long long was = *p;
+    *p = was + v;
+    return was;
+}
+unsigned atomicOr(unsigned *p, unsigned v) {
+    if (checks)
+        touch(p, sizeof *p, ADD);
+    unsigned was = *p;
+    *p = was | v;
+    return was;
 }

@@ -31,7 +31,13 @@ extern struct emulator_place {
 #define blockDim  emulator_place.block_dim
 #define gridDim   emulator_place.grid
 void __syncthreads(void);
-float __shfl_xor_sync(unsigned mask, float v, int lane_mask); /* all of the block's threads must take part */
+/* All of the block's threads must take part. */
+float __shfl_xor_sync(unsigned mask, float v, int lane_mask);
+unsigned __ballot_sync(unsigned mask, int predicate);
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+int atomicAdd(int *p, int v);
+unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
+unsigned atomicOr(unsigned *p, unsigned v);
 
 typedef struct emulator_stream *cudaStream_t;
 typedef struct emulator_graph *cudaGraph_t, *cudaGraphExec_t;

@@ -62,6 +62,16 @@ static __global__ void parting_kernel(float *x, bool part) {
 static __global__ void read_kernel(float *y, const void *from, size_t at) {
     y[threadIdx.x] = *(const float *)((const char *)from + at);
 }
+/* All threads of all blocks add to one place; one of them sets it first where that is wrong. */
+static __global__ void count_kernel(int *n, bool sets) {
+    if (sets && threadIdx.x == 0)
+        n[0] = 0;
+    atomicAdd(n, 1);
+}
+static __global__ void ballot_kernel(float *x) {
+    unsigned odd = __ballot_sync(0xffffffffU, threadIdx.x & 1);
+    x[threadIdx.x] = odd == 0xaaaaaaaaU ? (float)__popc(odd) : -1;
+}
 static __global__ void add_kernel(float *x, float v) { x[threadIdx.x] += v; }
 
 /* ---- what ends the program, with `wrong` ---- */
@@ -86,6 +96,11 @@ static void unwritten(bool wrong) {
     cudaStream_t s = new_stream();
     CUDA_LAUNCH(unwritten_kernel, 1, THREADS, s, new_memory(N), !wrong);
     must(cudaStreamSynchronize(s), "shared memory");
+}
+static void counts(bool wrong) {
+    cudaStream_t s = new_stream();
+    CUDA_LAUNCH(count_kernel, BLOCKS, THREADS, s, (int *)new_memory(1), wrong);
+    must(cudaStreamSynchronize(s), "counting");
 }
 static void parting(bool wrong) {
     cudaStream_t s = new_stream();
@@ -117,6 +132,7 @@ static const struct mortal {
     {totals, "a place for each block", "that another block of this launch wrote"},
     {overwrites, "in place", "since the last barrier"},
     {unwritten, "shared memory is written first", "where nothing was written before"},
+    {counts, "additions in any order", "of device memory"},
     {parting, "a barrier for all threads", "part: one"},
     {host_touches, "the host's side stays out of device memory", "the host touches device memory"},
     {wrong_way, "a copy's direction", "direction"},
@@ -240,6 +256,19 @@ static void check_recordings(void) {
     check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, "which spoils the recording", "");
 }
 
+static void check_atomics(void) {
+    cudaStream_t s = new_stream();
+    float *x = new_memory(THREADS), y[THREADS];
+    int *counter = (int *)new_memory(1), counted = 0;
+    CUDA_LAUNCH(count_kernel, BLOCKS, THREADS, s, counter, false);
+    CUDA_LAUNCH(ballot_kernel, 1, THREADS, s, x);
+    must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaMemcpyAsync(&counted, counter, sizeof counted, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+    check(counted == N, "atomic additions of all threads count", "");
+    check(y[0] == 16 && y[THREADS - 1] == 16, "a ballot has the votes of its own warp", "");
+}
+
 int main(void) {
     for (const struct mortal &m : mortals) {
         check_mortal(&m, false);
@@ -256,6 +285,7 @@ int main(void) {
     check(torn_copies(true) == 0, "host memory stays until the copy is done", "");
     check(torn_copies(false) > 0, "host memory is changed before the copy is done", "");
     check_recordings();
+    check_atomics();
     printf("%d failed\n", failures);
     return failures != 0;
 }

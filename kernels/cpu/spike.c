@@ -1,0 +1,72 @@
+/* Ticks of a spiking network on the CPU: ranges of targets on the thread pool, each delivered to and advanced by one thread,
+ * without atomics; then the fired neurons of the ranges joined in order. */
+#include <string.h>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/spike_job.h"
+
+enum { MOST_PARTS = 256, ALONE_NEURONS = 16 << 10, ALONE_FIRED = 64 }; /* below these a second thread costs more than it saves */
+
+static const struct spike_kernels *kernels_here(void) {
+    const char *isa = device_isa();
+    if (!strcmp(isa, spike_kernels_avx512.isa))
+        return &spike_kernels_avx512;
+    return strcmp(isa, spike_kernels_avx2.isa) ? &spike_kernels_base : &spike_kernels_avx2;
+}
+
+/* Membranes keep their subnormal values, so that a leak gives the same bits on every device; threads of a stream flush them. */
+static unsigned keep_subnormals(void) {
+#if defined(__SSE2__)
+    unsigned was = _mm_getcsr();
+    _mm_setcsr(was & ~0x8040U);
+    return was;
+#else
+    return 0;
+#endif
+}
+
+static void restore_subnormals(unsigned was) {
+#if defined(__SSE2__)
+    _mm_setcsr(was);
+#else
+    (void)was;
+#endif
+}
+
+/* The ranges' lists, each at its range's first neuron, one behind the other. */
+static void join(const struct spike_tick_args *a, const struct spike_part *parts) {
+    struct spike_counts *counts = a->after.counts;
+    uint64_t tick = a->before.counts->tick + 1;
+    *counts = (struct spike_counts){.tick = tick};
+    for (int i = 0; i < a->net.parts; i++) {
+        uint64_t from = (uint64_t)i * a->net.part_neurons;
+        if (parts[i].fired && from != counts->fired) {
+            memmove(a->after.ids + counts->fired, a->after.ids + from, parts[i].fired * sizeof *a->after.ids);
+            memmove(a->after.psp + counts->fired, a->after.psp + from, parts[i].fired);
+        }
+        counts->fired += parts[i].fired;
+        counts->candidates += parts[i].candidates;
+        counts->events += parts[i].events;
+    }
+}
+
+int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
+    const struct spike_kernels *kernels = kernels_here();
+    struct spike_part parts[MOST_PARTS];
+    int n = a->net.parts;
+    if (n > MOST_PARTS)
+        return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
+    bool alone = a->net.n < ALONE_NEURONS || (a->before.counts->fired < ALONE_FIRED && a->net.n < 4 * ALONE_NEURONS);
+    int threads = alone || cpu_stream(s)->threads < 1 ? 1 : cpu_stream(s)->threads;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int i = 0; i < n; i++) {
+        unsigned was = keep_subnormals();
+        kernels->part(a, i, &parts[i]);
+        restore_subnormals(was);
+    }
+    join(a, parts);
+    return 0;
+}

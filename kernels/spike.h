@@ -1,0 +1,148 @@
+/* spike: a network of integrate-and-fire neurons as op_spike_tick sees it, and the rule of one neuron in one tick. Shared by the
+ * CPU kernels, the CUDA kernels and lib/model/burst, so that all of them have the same rule and the same bits.
+ *
+ * One tick: every neuron that fired in the tick before delivers s·w·p to each target of its row, in whole units of 2^-f; the sum
+ * of a neuron's input, delivered and injected, is turned into a float once; neurons with an input ("candidates", also where it sums
+ * to 0) then change by spike_advance. Sums are integers, so neither threads nor their order change a bit.
+ * Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists. */
+#ifndef BRR_KERNELS_SPIKE_H
+#define BRR_KERNELS_SPIKE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SPIKE_RULE static __device__ __forceinline__
+#else
+#define SPIKE_RULE static inline __attribute__((always_inline))
+#endif
+
+enum {
+    SPIKE_BLOCK = 64,         /* neurons; every array of neurons is padded to a multiple, the padding not alive */
+    SPIKE_MOST_FRACTION = 20, /* the largest f */
+    SPIKE_PACKED_NEURONS = 1 << 23,
+    SPIKE_UNLIMITED = 65535, /* of fire_limit */
+};
+#define SPIKE_MOST_NEURONS (UINT32_MAX - SPIKE_BLOCK)
+/* Sums without any input hold this: no sum of inputs reaches it. */
+#define SPIKE_NO_INPUT_32 INT32_MIN
+#define SPIKE_NO_INPUT_64 INT64_MIN
+
+enum spike_flag {
+    SPIKE_ALIVE = 1,
+    SPIKE_ACCUMULATES = 2, /* else its membrane is 0 when a tick begins */
+    SPIKE_MP_DRIVEN = 4,   /* p of its synapses is its membrane when it fired, rounded half to even and clamped to 0..255 */
+    SPIKE_DIVIDES = 8,     /* each of its synapses delivers s·w·p/k, k its divisor, rounded half to even */
+};
+/* What any neuron of the network has; kernels leave out what none has. */
+enum spike_feature {
+    SPIKE_PROBABILISTIC = 1, /* an excitability below 0.999 */
+    SPIKE_LIMITED = 2,       /* a fire limit */
+    SPIKE_EVERY_TICK = 4,    /* every neuron is a candidate in every tick */
+};
+
+/* A packed synapse: the target in the upper 23 bits, s·w in the lower 9 as two's complement. All synapses of a row share p. */
+typedef uint32_t spike_packed;
+SPIKE_RULE uint32_t spike_packed_target(spike_packed y) { return y >> 9; }
+SPIKE_RULE int32_t spike_packed_weight(spike_packed y) { return (int32_t)(y << 23) >> 23; }
+SPIKE_RULE spike_packed spike_pack(uint32_t target, int32_t weight) { return target << 9 | ((uint32_t)weight & 511); }
+/* The wide form, where synapses of a row differ in p or there are more than SPIKE_PACKED_NEURONS neurons. */
+struct spike_wide {
+    uint32_t target;
+    int16_t weight; /* s·w */
+    uint8_t psp, unused;
+};
+
+/* Read and written by the device as a tick follows another. */
+struct spike_counts {
+    uint64_t tick;   /* that has run */
+    uint64_t events; /* synapses that delivered in it */
+    uint32_t fired;  /* in it */
+    uint32_t candidates;
+};
+/* Who fired in a tick, ascending, with the p of their synapses. Room for all neurons. */
+struct spike_fired {
+    uint32_t *ids;
+    uint8_t *psp;
+    struct spike_counts *counts;
+};
+
+/* Everything in device memory but the scalars; a tick changes psp, v, countdown, fire_count, sums, touched and stale. Arrays of
+ * neurons have n elements and their padding. The caller vouches for the contents: targets below n, no sum of |inputs| of a neuron
+ * reaching 2^31 (2^63 with wide_sums) in units of 2^-f. */
+struct spike_net {
+    uint32_t n;
+    int fraction_bits; /* f */
+    unsigned features;
+    bool wide;      /* synapses are struct spike_wide, else spike_packed */
+    bool wide_sums; /* sums are int64, else int32 */
+    bool hubs;      /* some row is longer than SPIKE_LONG_ROW */
+    int parts;      /* CPU: the targets are cut into so many ranges of part_neurons each */
+    uint32_t part_neurons;
+    int64_t *row;      /* (n + 1) where rows begin; row i has room for row[i+1] − row[i] synapses */
+    uint32_t *live;    /* (n) how many it has, sorted by target */
+    uint32_t *cut;     /* CPU: (n, parts − 1) how many of a row's synapses have targets below (j + 1)·part_neurons */
+    uint32_t *divisor; /* (n) k of sources that divide; NULL where none does */
+    void *synapses;
+    uint8_t *flags, *psp; /* psp changes for sources that are SPIKE_MP_DRIVEN */
+    float *v;
+    float *threshold, *threshold_limit, *leak, *excitability; /* threshold_limit: +infinity = none */
+    uint16_t *refractory, *fire_limit, *snooze;               /* fire_limit: SPIKE_UNLIMITED = none */
+    uint16_t *countdown, *fire_count;
+    void *sums;        /* without input when a tick begins, and again when it ends */
+    uint32_t *touched; /* CUDA: (n/32) bits of the neurons that synapses reached; 0 when a tick begins and ends */
+    uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than 0 */
+};
+enum { SPIKE_LONG_ROW = 4096 };
+
+/* The draw of a neuron in a tick: 32 bits. */
+SPIKE_RULE uint32_t spike_hash(uint32_t id, uint32_t tick) {
+    uint32_t seed = id * 2654435761u + tick * 1597334677u, s = seed * 747796405u + 2891336453u;
+    uint32_t w = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+    return (w >> 22) ^ w;
+}
+
+/* Whether a neuron that may fire does: −1 with a chance of its excitability, always from 0.999 on, never at 0 or below; else 0. */
+SPIKE_RULE int32_t spike_lucky(float excitability, uint32_t id, uint32_t tick) {
+    float drawn = (float)spike_hash(id, tick) * 0x1p-32f;
+    return -(int32_t)(excitability >= 0.999f) | (-(int32_t)(excitability > 0.0f) & -(int32_t)(drawn < excitability));
+}
+
+/* All of a neuron that a tick reads or changes. */
+struct spike_neuron {
+    float v, threshold, threshold_limit, leak;
+    int32_t refractory, fire_limit, snooze, countdown, fire_count;
+};
+
+/* One tick of a neuron, without branches: masks are 0 or −1. may: −1 for a candidate that is alive, for others 0, and nothing
+ * changes. input: its sum. limits: whether fire_limit counts. *ret_x: the membrane it fires with. Returns −1 when it fires. */
+SPIKE_RULE int32_t spike_advance(struct spike_neuron *u, float input, int32_t may, int32_t lucky, bool limits, float *ret_x) {
+    int32_t resting = may & -(int32_t)(u->countdown > 0), active = may & ~resting;
+    float x = u->v + input;
+    int32_t hit = active & -(int32_t)(x >= u->threshold) & -(int32_t)(x <= u->threshold_limit);
+    int32_t limited = limits ? -(int32_t)(u->fire_limit != SPIKE_UNLIMITED) : 0;
+    int32_t full = limited & -(int32_t)(u->fire_count >= u->fire_limit), blocked = hit & full, fires = hit & ~full & lucky;
+    int32_t decays = active & ~blocked & ~fires;
+    u->countdown += resting;
+    u->fire_count &= ~(resting & full & -(int32_t)(u->countdown == 0)) & ~blocked & ~(decays & limited);
+    u->fire_count -= fires & limited;
+    int32_t pause = u->refractory + (u->snooze & limited & -(int32_t)(u->fire_count >= u->fire_limit));
+    pause = pause > 65535 ? 65535 : pause;
+    u->countdown = fires ? pause : u->countdown;
+    float faded = x * (1.0f - u->leak), v = active ? x : u->v;
+    v = decays ? faded : v;
+    u->v = fires ? 0.0f : v;
+    *ret_x = x;
+    return fires;
+}
+
+/* The p of a source that fired with membrane x. */
+SPIKE_RULE uint8_t spike_psp_of(float x) {
+    float clamped = x < 0.0f ? 0.0f : x > 255.0f ? 255.0f : x;
+    return (uint8_t)(int32_t)__builtin_rintf(clamped);
+}
+
+/* What a synapse delivers: weight·2^f·p, divided by k where k > 1. Exact: the quotient of integers below 2^37 and 2^32 in double
+ * is a half only where the true one is, and rounds to the side where it lies. */
+SPIKE_RULE int64_t spike_divided(int64_t units, uint32_t k) { return (int64_t)__builtin_rint((double)units / (double)k); }
+
+#endif
