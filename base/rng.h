@@ -12,6 +12,7 @@ enum rng_stream {
     RNG_INIT = 1,     /* parameter initialisation: step = parameter index, index = element / 4 */
     RNG_SAMPLER = 2,  /* epoch draws: step = epoch */
     RNG_DROPOUT = 3,  /* + layer number: step = training step */
+    RNG_WIRING = 900, /* generated networks of neurons: step = source neuron */
     RNG_SYNTH = 1000, /* edfgen */
 };
 

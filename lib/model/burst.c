@@ -1,0 +1,295 @@
+#include "model/burst.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/burst_parts.h"
+
+enum { MOST_PENDING = 16 << 20, FIRST_ROOM = 1024 };
+#define MOST_POTENTIAL 0x1p40f
+#define MOST_INJECTED  ((__int128)1 << 62)
+
+int burst_new(struct stream *s, struct connectome *c, const struct burst_options *options, struct burst **ret, struct err *err) {
+    struct burst *b = calloc(1, sizeof *b);
+    if (!b) {
+        connectome_free(c);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a network");
+    }
+    b->stream = s;
+    b->device = stream_device(s);
+    b->c = c;
+    b->in_order = true;
+    if (options)
+        b->options = *options;
+    if (b->options.max_pending <= 0)
+        b->options.max_pending = MOST_PENDING;
+    c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
+    b->ids = malloc(((size_t)c->net.n + SPIKE_BLOCK) * sizeof *b->ids);
+    int rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n);
+    if (!rc)
+        rc = burst_list_power(b, err);
+    if (!rc)
+        rc = burst_device_fired(b, b->ids, 0, err);
+    if (rc) {
+        burst_free(b);
+        return rc;
+    }
+    *ret = b;
+    return 0;
+}
+
+void burst_free(struct burst *b) {
+    if (!b)
+        return;
+    burst_device_close(b);
+    connectome_free(b->c);
+    free(b->ids);
+    free(b->pending);
+    free(b->power);
+    free(b->inject_ids);
+    free(b->inject_sums);
+    free(b);
+}
+
+const struct connectome *burst_connectome(const struct burst *b) { return b->c; }
+uint64_t burst_tick(const struct burst *b) { return b->tick; }
+int64_t burst_pending(const struct burst *b) { return b->n_pending - b->head; }
+
+int64_t burst_bytes(const struct burst *b) {
+    int64_t n = burst_padded(b), sums = b->net.wide_sums ? 8 : 4, lists = b->n_lists * 5;
+    int64_t own =
+        n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->net.parts - 1) * n * 4 + b->pending_room * (int64_t)sizeof *b->pending;
+    return b->c->bytes * (b->remote ? 2 : 1) + own + (b->remote ? n / 8 : 0);
+}
+
+/* ---- injections ------------------------------------------------------------------------------------------------ */
+
+static int by_place(const void *a, const void *b) {
+    const struct burst_injection *x = a, *y = b;
+    if (x->tick != y->tick)
+        return x->tick < y->tick ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int burst_check_injections(const struct burst *b, uint64_t tick, const struct burst_injection *list, int64_t n, struct err *err) {
+    for (int64_t i = 0; i < n; i++) {
+        if (list[i].id >= b->net.n)
+            return err_set(err, ERR_INVALID, "injection %lld is for neuron %u; expected less than the %u neurons", (long long)i,
+                           list[i].id, b->net.n);
+        if (!isfinite(list[i].potential) || fabsf(list[i].potential) >= MOST_POTENTIAL)
+            return err_set(err, ERR_INVALID, "injection %lld has potential %g; expected a finite number below 2^40 in size",
+                           (long long)i, (double)list[i].potential);
+        if (list[i].tick <= tick)
+            return err_set(err, ERR_RANGE, "injection %lld is for tick %llu, which has run: the next one is %llu", (long long)i,
+                           (unsigned long long)list[i].tick, (unsigned long long)tick + 1);
+    }
+    return 0;
+}
+
+/* Room for n more, those that have run taken out. */
+static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
+    int64_t waiting = b->n_pending - b->head;
+    if (n > b->options.max_pending - waiting)
+        return err_set(err, ERR_EXHAUSTED, "%lld injections wait and %lld are new; at most %lld may wait: step the network first",
+                       (long long)waiting, (long long)n, (long long)b->options.max_pending);
+    if (b->head > 0) {
+        memmove(b->pending, b->pending + b->head, (size_t)waiting * sizeof *b->pending);
+        b->head = 0;
+        b->n_pending = waiting;
+    }
+    if (waiting + n <= b->pending_room)
+        return 0;
+    int64_t room = b->pending_room ? b->pending_room : FIRST_ROOM;
+    while (room < waiting + n)
+        room *= 2;
+    struct burst_injection *more = realloc(b->pending, (size_t)room * sizeof *more);
+    if (!more)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)room);
+    b->pending = more;
+    b->pending_room = room;
+    return 0;
+}
+
+int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err) {
+    int rc = burst_check_injections(b, b->tick, list, n, err);
+    if (!rc)
+        rc = reserve_pending(b, n, err);
+    if (rc || n == 0)
+        return rc;
+    bool in_order = b->n_pending == b->head || (b->in_order && by_place(&b->pending[b->n_pending - 1], &list[0]) <= 0);
+    for (int64_t i = 1; in_order && i < n; i++)
+        in_order = by_place(&list[i - 1], &list[i]) <= 0;
+    memcpy(b->pending + b->n_pending, list, (size_t)n * sizeof *list);
+    b->n_pending += n;
+    b->in_order = in_order;
+    return 0;
+}
+
+int burst_list_power(struct burst *b, struct err *err) {
+    const struct connectome *c = b->c;
+    struct burst_injection *power = calloc((size_t)c->n_areas, sizeof *power);
+    int n = 0;
+    if (!power)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas);
+    for (int i = 0; i < c->n_areas; i++)
+        if (c->areas[i].power != 0 && c->area_first[i] != UINT32_MAX)
+            power[n++] = (struct burst_injection){0, c->area_first[i], c->areas[i].power};
+    qsort(power, (size_t)n, sizeof *power, by_place);
+    free(b->power);
+    b->power = power;
+    b->n_power = n;
+    return 0;
+}
+
+/* Room for the sums of n injections, here and on the device. Nothing is queued when it is called. */
+static int reserve_sums(struct burst *b, int64_t n, struct err *err) {
+    if (n <= b->inject_room)
+        return 0;
+    int64_t room = b->inject_room ? b->inject_room : FIRST_ROOM;
+    while (room < n)
+        room *= 2;
+    device_free(b->device, b->device_ids);
+    device_free(b->device, b->device_sums);
+    b->device_ids = NULL;
+    b->device_sums = NULL;
+    b->inject_room = 0;
+    uint32_t *ids = realloc(b->inject_ids, (size_t)room * sizeof *ids);
+    b->inject_ids = ids ? ids : b->inject_ids;
+    int64_t *sums = realloc(b->inject_sums, (size_t)room * sizeof *sums);
+    b->inject_sums = sums ? sums : b->inject_sums;
+    int rc = ids && sums ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)room);
+    if (!rc && b->remote)
+        rc = device_alloc(b->device, (size_t)room * sizeof *ids, (void **)&b->device_ids, err);
+    if (!rc && b->remote)
+        rc = device_alloc(b->device, (size_t)room * sizeof *sums, (void **)&b->device_sums, err);
+    b->inject_room = rc ? 0 : room;
+    return rc;
+}
+
+/* In units of 2^-f, half to even. */
+static int64_t units_of(const struct burst *b, float potential) {
+    return (int64_t)rint((double)potential * (double)(1 << b->net.fraction_bits));
+}
+
+/* The sums of one tick into the arrays from `at` on: what waits for it and what areas get in every tick. Returns how many. */
+static int64_t sum_injections(struct burst *b, uint64_t tick, int64_t at) {
+    int64_t first = at;
+    int p = 0;
+    while (p < b->n_power || (b->head < b->n_pending && b->pending[b->head].tick == tick)) {
+        bool waits = b->head < b->n_pending && b->pending[b->head].tick == tick;
+        uint32_t id = waits ? b->pending[b->head].id : UINT32_MAX;
+        id = p < b->n_power && b->power[p].id < id ? b->power[p].id : id;
+        __int128 sum = 0;
+        for (; p < b->n_power && b->power[p].id == id; p++)
+            sum += units_of(b, b->power[p].potential);
+        for (; b->head < b->n_pending && b->pending[b->head].tick == tick && b->pending[b->head].id == id; b->head++)
+            sum += units_of(b, b->pending[b->head].potential);
+        sum = sum > MOST_INJECTED ? MOST_INJECTED : sum < -MOST_INJECTED ? -MOST_INJECTED : sum;
+        b->inject_ids[at] = id;
+        b->inject_sums[at++] = (int64_t)sum;
+    }
+    return at - first;
+}
+
+/* How many of those that wait are for the next n ticks, at most. */
+static int64_t waiting_for(struct burst *b, int n) {
+    int64_t count = 0;
+    if (!b->in_order) {
+        qsort(b->pending + b->head, (size_t)(b->n_pending - b->head), sizeof *b->pending, by_place);
+        b->in_order = true;
+    }
+    while (b->head + count < b->n_pending && b->pending[b->head + count].tick <= b->tick + (uint64_t)n)
+        count++;
+    return count;
+}
+
+/* ---- ticks ----------------------------------------------------------------------------------------------------- */
+
+/* Changes since the last tick: bounds and features of the network as it is now, and p of those that fired last. */
+int burst_settle(struct burst *b, struct err *err) {
+    uint32_t fired = 0;
+    int rc = 0;
+    if (!b->unsettled)
+        return 0;
+    connectome_scan_features(b->c);
+    connectome_scale(b->c);
+    if (b->c->net.wide_sums != b->net.wide_sums)
+        rc = burst_device_sums(b, err);
+    if (!rc)
+        rc = burst_device_fired_get(b, b->ids, &fired, err);
+    if (!rc)
+        rc = burst_device_fired(b, b->ids, fired, err);
+    if (rc)
+        return rc;
+    b->net.fraction_bits = b->c->net.fraction_bits;
+    b->net.features = b->c->net.features;
+    b->unsettled = false;
+    return 0;
+}
+
+/* Queues n ticks; offsets[i] is where the injections of tick i begin. */
+static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct err *err) {
+    int rc = 0;
+    if (b->remote && offsets[n] > 0) {
+        rc = stream_to_device(b->stream, b->device_ids, b->inject_ids, (size_t)offsets[n] * sizeof *b->inject_ids, err);
+        if (!rc)
+            rc = stream_to_device(b->stream, b->device_sums, b->inject_sums, (size_t)offsets[n] * sizeof *b->inject_sums, err);
+    }
+    for (int i = 0; !rc && i < n; i++) {
+        struct spike_tick_args a = {.net = b->net,
+                                    .before = b->lists[(b->newest + i) % b->n_lists],
+                                    .after = b->lists[(b->newest + i + 1) % b->n_lists],
+                                    .n_inject = offsets[i + 1] - offsets[i]};
+        if (a.n_inject) {
+            a.inject_ids = (b->remote ? b->device_ids : b->inject_ids) + offsets[i];
+            a.inject_sums = (b->remote ? b->device_sums : b->inject_sums) + offsets[i];
+        }
+        rc = op_spike_tick(b->stream, &a, err);
+    }
+    if (!rc)
+        rc = stream_to_host(b->stream, b->seen, b->counts, (size_t)b->n_lists * sizeof *b->counts, err);
+    return rc ? rc : stream_sync(b->stream, err);
+}
+
+static int show(struct burst *b, int list, burst_sink *sink, void *ctx, struct err *err) {
+    const struct spike_counts *counts = &b->seen[list];
+    const uint32_t *ids = b->lists[list].ids;
+    if (b->remote) {
+        int rc = stream_to_host(b->stream, b->ids, ids, counts->fired * sizeof *ids, err);
+        if (!rc)
+            rc = stream_sync(b->stream, err);
+        if (rc)
+            return rc;
+        ids = b->ids;
+    }
+    const struct burst_frame frame = {
+        .tick = counts->tick, .ids = ids, .fired = counts->fired, .candidates = counts->candidates, .events = counts->events};
+    sink(ctx, &frame);
+    return 0;
+}
+
+int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err) {
+    int rc = burst_settle(b, err);
+    while (!rc && ticks > 0) {
+        int n = ticks < b->n_lists - 1 ? (int)ticks : b->n_lists - 1;
+        int64_t offsets[BURST_AHEAD + 2] = {0};
+        if ((rc = reserve_sums(b, waiting_for(b, n) + (int64_t)n * b->n_power, err)))
+            break;
+        for (int i = 0; i < n; i++)
+            offsets[i + 1] = offsets[i] + sum_injections(b, b->tick + 1 + (uint64_t)i, offsets[i]);
+        if ((rc = queue_ticks(b, n, offsets, err)))
+            break;
+        b->tick += (uint64_t)n;
+        for (int i = 1; !rc && sink && i <= n; i++)
+            rc = show(b, (b->newest + i) % b->n_lists, sink, ctx, err);
+        b->newest = (b->newest + n) % b->n_lists;
+        ticks -= n;
+    }
+    return rc;
+}
+
+int burst_membranes(struct burst *b, float *ret, struct err *err) {
+    int rc = stream_to_host(b->stream, ret, b->net.v, b->net.n * sizeof *ret, err);
+    return rc ? rc : stream_sync(b->stream, err);
+}

@@ -1,0 +1,107 @@
+/* burst: a network of spiking neurons that ticks, on any device of kernels/device.h, with the same bits on all of them. Owns the
+ * connectome and the state; works on a stream whose owner it shares: one thread at a time. What happens in a tick: kernels/spike.h.
+ *
+ * Ticks count from 1. Injections are staged for a tick to come. Changes of weights, parameters and areas, and deletions, act from
+ * the next tick on. A network keeps the fraction bits it was built with while every neuron's inputs fit; a change that breaks this
+ * lowers them. The divisor k of a source counts the synapses it was built with, those deleted later too. */
+#ifndef BRR_MODEL_BURST_H
+#define BRR_MODEL_BURST_H
+#include "kernels/device.h"
+#include "model/connectome.h"
+
+struct burst_options {
+    bool every_tick;     /* leak and refractory advance in every tick: each neuron is a candidate, with input or without */
+    int64_t max_pending; /* injections that may wait; 0 = 16 Mi */
+    int parts;           /* CPU: ranges of targets that threads take; 0 = as fits the device. Changes no result */
+};
+
+struct burst;
+/* Takes *c over, also when it fails. options NULL = defaults. EXHAUSTED names the bytes. */
+int burst_new(struct stream *s, struct connectome *c, const struct burst_options *options, struct burst **ret, struct err *err);
+void burst_free(struct burst *b); /* NULL is fine */
+
+const struct connectome *burst_connectome(const struct burst *b); /* its parameters; the state is on the device */
+uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
+int64_t burst_bytes(const struct burst *b);                       /* host and device memory of network and state */
+
+/* Potential for a neuron in a tick; several for one neuron and tick add up. */
+struct burst_injection {
+    uint64_t tick;
+    uint32_t id;
+    float potential;
+};
+enum { BURST_MOST_POTENTIAL_LOG2 = 40 };
+/* All or none of them. INVALID: a neuron that is not there, a potential that is not finite or 2^40 and more in size; RANGE: a tick
+ * that has run; EXHAUSTED: too many wait. Index i of the list is named. */
+int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err);
+int64_t burst_pending(const struct burst *b);
+
+struct burst_frame {
+    uint64_t tick;
+    const uint32_t *ids; /* that fired, ascending; valid during the call */
+    int64_t fired, candidates;
+    uint64_t events; /* synapses that delivered: those of the neurons that fired in the tick before */
+};
+typedef void burst_sink(void *ctx, const struct burst_frame *frame);
+/* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */
+int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err);
+/* The membranes as the newest tick left them; ret has room for all neurons. */
+int burst_membranes(struct burst *b, float *ret, struct err *err);
+
+/* ---- changes: each is checked, and made whole or not at all ---------------------------------------------------- */
+
+#define BURST_FIELDS(X)                                                                                                            \
+    X(V, v)                                                                                                                        \
+    X(THRESHOLD, threshold)                                                                                                        \
+    X(THRESHOLD_LIMIT, threshold_limit) /* 0 or below: none */                                                                     \
+    X(LEAK, leak)                                                                                                                  \
+    X(EXCITABILITY, excitability)                                                                                                  \
+    X(REFRACTORY, refractory) /* 0 also ends a countdown */                                                                        \
+    X(FIRE_LIMIT, fire_limit) /* 0 or 65535: unlimited */                                                                          \
+    X(SNOOZE, snooze)                                                                                                              \
+    X(ACCUMULATE, accumulate)
+enum burst_field {
+#define BURST_FIELD_ENUM(name, text) BURST_##name,
+    BURST_FIELDS(BURST_FIELD_ENUM)
+#undef BURST_FIELD_ENUM
+        BURST_FIELD_COUNT
+};
+/* By the name of the file format; INVALID lists the names. */
+int burst_field_of(const char *name, enum burst_field *ret, struct err *err);
+int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err);
+/* It receives, holds and fires nothing any more; what it fired in the newest tick is not delivered. */
+int burst_delete_neuron(struct burst *b, uint32_t id, struct err *err);
+
+/* Of all synapses from source to target: weight, psp 0..255, type 0 or 1; -1 keeps what is there. NOT_FOUND without a synapse. */
+struct burst_synapse {
+    uint32_t source, target;
+    int weight, psp, type;
+};
+int burst_set_synapse(struct burst *b, const struct burst_synapse *y, struct err *err);
+int burst_delete_synapse(struct burst *b, uint32_t source, uint32_t target, struct err *err);
+/* psp_divide, mp_driven_psp and power of *area; its name does not count. */
+int burst_set_area(struct burst *b, int index, const struct connectome_area *area, struct err *err);
+
+/* ---- state ----------------------------------------------------------------------------------------------------- */
+
+/* All that changes as a network ticks, and what deletions have left: with the network it makes a snapshot. Host memory, owned by
+ * the struct. */
+struct burst_state {
+    uint64_t tick;
+    int fraction_bits;
+    uint32_t neurons, fired;
+    float *v;
+    uint16_t *countdown, *fire_count;
+    uint8_t *psp, *alive;
+    uint32_t *divisor; /* NULL where no source divides */
+    uint32_t *fired_ids;
+    struct burst_injection *pending;
+    int64_t n_pending;
+};
+int burst_save(struct burst *b, struct burst_state *ret, struct err *err);
+void burst_state_done(struct burst_state *state);
+/* Into a network of the same arrays; it goes on exactly as the one that was saved. Checked as a stranger's file: INVALID names the
+ * array and the index, and nothing has changed. */
+int burst_restore(struct burst *b, const struct burst_state *state, struct err *err);
+
+#endif

@@ -1,0 +1,140 @@
+/* The state of a network: taken out, and put into another one of the same arrays. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/burst_parts.h"
+
+void burst_state_done(struct burst_state *state) {
+    free(state->v);
+    free(state->countdown);
+    free(state->fire_count);
+    free(state->psp);
+    free(state->alive);
+    free(state->divisor);
+    free(state->fired_ids);
+    free(state->pending);
+    *state = (struct burst_state){0};
+}
+
+static void *copy_of(const void *from, size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    return p && bytes ? memcpy(p, from, bytes) : p;
+}
+
+/* What the host has, once all of the device's arrays are fetched. */
+static int gather(struct burst *b, struct burst_state *state, struct err *err) {
+    const struct spike_net *net = &b->c->net;
+    size_t n = net->n, waiting = (size_t)(b->n_pending - b->head);
+    state->v = copy_of(net->v, n * sizeof *net->v);
+    state->countdown = copy_of(net->countdown, n * sizeof *net->countdown);
+    state->fire_count = copy_of(net->fire_count, n * sizeof *net->fire_count);
+    state->psp = copy_of(net->psp, n);
+    state->alive = copy_of(net->flags, n);
+    state->divisor = net->divisor ? copy_of(net->divisor, n * sizeof *net->divisor) : NULL;
+    state->fired_ids = malloc((n + 1) * sizeof *state->fired_ids);
+    state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
+    if (!state->v || !state->countdown || !state->fire_count || !state->psp || !state->alive || !state->fired_ids ||
+        !state->pending || (net->divisor && !state->divisor))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", net->n);
+    for (size_t i = 0; i < n; i++)
+        state->alive[i] &= SPIKE_ALIVE;
+    state->n_pending = (int64_t)waiting;
+    return burst_device_fired_get(b, state->fired_ids, &state->fired, err);
+}
+
+int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
+    struct spike_net *net = &b->c->net;
+    struct burst_state state = {0};
+    int rc = burst_settle(b, err);
+    state.tick = b->tick;
+    state.fraction_bits = net->fraction_bits;
+    state.neurons = net->n;
+    if (!rc)
+        rc = burst_device_fetch(b, net->v, err);
+    if (!rc)
+        rc = burst_device_fetch(b, net->countdown, err);
+    if (!rc)
+        rc = burst_device_fetch(b, net->fire_count, err);
+    if (!rc)
+        rc = burst_device_fetch(b, net->psp, err);
+    if (!rc)
+        rc = gather(b, &state, err);
+    if (rc) {
+        burst_state_done(&state);
+        return rc;
+    }
+    *ret = state;
+    return 0;
+}
+
+static int check(const struct burst *b, const struct burst_state *state, struct err *err) {
+    const struct connectome *c = b->c;
+    if (state->neurons != c->net.n)
+        return err_set(err, ERR_INVALID, "the state is of %u neurons; expected the %u of the network", state->neurons, c->net.n);
+    if (state->fraction_bits < 0 || state->fraction_bits > c->net.fraction_bits)
+        return err_set(err, ERR_INVALID, "the state has %d fraction bits; expected 0 to the %d that the network allows",
+                       state->fraction_bits, c->net.fraction_bits);
+    for (uint32_t i = 0; i < state->neurons; i++) {
+        if (!isfinite(state->v[i]))
+            return err_set(err, ERR_INVALID, "state.v[%u] is %g; expected a finite number", i, (double)state->v[i]);
+        if (state->alive[i] > 1)
+            return err_set(err, ERR_INVALID, "state.alive[%u] is %d; expected 0 or 1", i, state->alive[i]);
+        if (state->divisor && state->divisor[i] < c->net.live[i])
+            return err_set(err, ERR_INVALID, "state.divisor[%u] is %u; expected at least the %u synapses of the neuron", i,
+                           state->divisor[i], c->net.live[i]);
+    }
+    for (uint32_t i = 0; i < state->fired; i++) {
+        if (state->fired_ids[i] >= state->neurons)
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u; expected less than the %u neurons", i, state->fired_ids[i],
+                           state->neurons);
+        if (i && state->fired_ids[i] <= state->fired_ids[i - 1])
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u after %u; expected ascending neurons", i, state->fired_ids[i],
+                           state->fired_ids[i - 1]);
+    }
+    if (state->n_pending > b->options.max_pending)
+        return err_set(err, ERR_EXHAUSTED, "%lld injections wait in the state; at most %lld may", (long long)state->n_pending,
+                       (long long)b->options.max_pending);
+    return burst_check_injections(b, state->tick, state->pending, state->n_pending, err);
+}
+
+/* Into the connectome's arrays; burst_restore then brings them to the device. */
+static void put(struct burst *b, const struct burst_state *state) {
+    struct spike_net *net = &b->c->net;
+    size_t n = net->n;
+    memcpy(net->v, state->v, n * sizeof *net->v);
+    memcpy(net->countdown, state->countdown, n * sizeof *net->countdown);
+    memcpy(net->fire_count, state->fire_count, n * sizeof *net->fire_count);
+    memcpy(net->psp, state->psp, n);
+    for (size_t i = 0; i < n; i++)
+        net->flags[i] = (uint8_t)((net->flags[i] & ~SPIKE_ALIVE) | state->alive[i]);
+    if (net->divisor && state->divisor)
+        memcpy(net->divisor, state->divisor, n * sizeof *net->divisor);
+}
+
+int burst_restore(struct burst *b, const struct burst_state *state, struct err *err) {
+    struct spike_net *net = &b->c->net;
+    int rc = burst_settle(b, err);
+    if (!rc)
+        rc = check(b, state, err);
+    struct burst_injection *pending = NULL;
+    if (!rc && !(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending);
+    if (rc)
+        return rc;
+    put(b, state);
+    free(b->pending);
+    b->pending = pending;
+    b->head = 0;
+    b->n_pending = b->pending_room = state->n_pending;
+    b->in_order = false;
+    b->tick = state->tick;
+    b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
+    void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};
+    for (size_t i = 0; !rc && i < sizeof arrays / sizeof *arrays; i++)
+        if (arrays[i])
+            rc = burst_device_array(b, arrays[i], err);
+    if (!rc)
+        rc = burst_device_stale(b, err);
+    return rc ? rc : burst_device_fired(b, state->fired_ids, state->fired, err);
+}
