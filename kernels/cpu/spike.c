@@ -53,15 +53,18 @@ static void join(const struct spike_tick_args *a, const struct spike_part *parts
     }
 }
 
+static int team_for(const struct spike_tick_args *a, int threads) {
+    bool alone = a->net.n < ALONE_NEURONS || (a->before.counts->fired < ALONE_FIRED && a->net.n < 4 * ALONE_NEURONS);
+    return alone || threads < 1 ? 1 : threads;
+}
+
 int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
     const struct spike_kernels *kernels = kernels_here();
     struct spike_part parts[MOST_PARTS];
     int n = a->net.parts;
     if (n > MOST_PARTS)
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
-    bool alone = a->net.n < ALONE_NEURONS || (a->before.counts->fired < ALONE_FIRED && a->net.n < 4 * ALONE_NEURONS);
-    int threads = alone || cpu_stream(s)->threads < 1 ? 1 : cpu_stream(s)->threads;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
+#pragma omp parallel for num_threads(team_for(a, cpu_stream(s)->threads)) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         unsigned was = keep_subnormals();
         kernels->part(a, i, &parts[i]);

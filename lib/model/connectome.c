@@ -175,12 +175,14 @@ static void put_neurons(struct connectome *c, const struct connectome_arrays *a)
     memcpy(net->threshold, a->threshold, n * sizeof *net->threshold);
 #define PUT(name)                                                                                                                  \
     if (a->name)                                                                                                                   \
-        memcpy(net->name, a->name, n * sizeof *net->name);
-    PUT(v)
-    PUT(leak)
-    PUT(excitability) PUT(refractory) PUT(snooze)
+    memcpy(net->name, a->name, n * sizeof *net->name)
+    PUT(v);
+    PUT(leak);
+    PUT(excitability);
+    PUT(refractory);
+    PUT(snooze);
 #undef PUT
-        for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (a->threshold_limit && a->threshold_limit[i] > 0)
             net->threshold_limit[i] = a->threshold_limit[i];
         if (a->fire_limit && a->fire_limit[i])
