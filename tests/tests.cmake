@@ -56,6 +56,7 @@ set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data
 set(fuzz_floor_proto brr_daemon)
 set(fuzz_floor_tokens brr_trust)
 set(fuzz_floor_certificate brr_trust)
+set(fuzz_floor_network brr_infer)
 foreach(source ${fuzz_targets})
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "^fuzz_" "" short ${name})

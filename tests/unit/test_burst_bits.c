@@ -1,6 +1,6 @@
 /* Random networks of every kind, run side by side: one thread of plain C against two threads, AVX2, AVX-512, other cuts of the
  * targets and the device of BRR_TEST_DEVICE. Fired neurons of every tick, what was delivered, and the membranes at the end are the
- * same, bit for bit; so is what follows a snapshot that is restored elsewhere. BRR_TEST_BURST=NEURONS,TICKS runs larger ones. */
+ * same, bit for bit; so is what follows a snapshot that is restored elsewhere. BRR_TEST_MODEL=NEURONS,TICKS runs larger ones. */
 #include <stdio.h>
 
 #include "base/str.h"
@@ -24,9 +24,10 @@ static int64_t neurons, ticks;
 
 static int read_size(void **state) {
     (void)state;
-    const char *size = getenv("BRR_TEST_BURST"), *mini = getenv("BRR_TEST_MODEL");
+    const char *size = getenv("BRR_TEST_MODEL");
+    bool mini = size && !strcmp(size, "mini");
     long long n = mini ? 700 : 3000, t = mini ? 40 : 1000;
-    if (size && sscanf(size, "%lld,%lld", &n, &t) != 2)
+    if (size && !mini && sscanf(size, "%lld,%lld", &n, &t) != 2)
         return -1;
     neurons = n;
     ticks = t;

@@ -1,0 +1,21 @@
+/* netfile: networks of spiking neurons as safetensors files (docs/burst.md), and their snapshots: a snapshot is a network file that
+ * has the state too, so it may stand wherever a network does and goes on where it was. Any thread. */
+#ifndef BRR_INFER_NETFILE_H
+#define BRR_INFER_NETFILE_H
+#include "model/burst.h"
+#include "store/digest.h"
+
+/* The largest list of areas, as JSON. */
+enum { NETFILE_MOST_AREAS_BYTES = 4 << 20 };
+
+/* Reads, checks and packs; max_bytes bounds the network's memory (0: no bound). state may be NULL; without a state in the file its
+ * neurons are 0. Errors name the file, the array and the index, before the network's memory is taken. */
+int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state, struct err *err);
+/* Atomic and durable. state NULL: the network alone, with the membranes of c. */
+int netfile_save(const char *path, const struct connectome *c, const struct burst_state *state, char ret_sha256[DIGEST_HEX_SIZE],
+                 struct err *err);
+/* The state alone, for who has the network anyway; loading takes the network's number of neurons. */
+int netfile_save_state(const char *path, const struct burst_state *state, struct err *err);
+int netfile_load_state(const char *path, struct burst_state *ret, struct err *err);
+
+#endif

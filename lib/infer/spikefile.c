@@ -1,0 +1,144 @@
+#include "infer/spikefile.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "data/table.h"
+
+/* ---- injections ------------------------------------------------------------------------------------------------ */
+
+/* A whole number of the row in low..high. */
+static int read_whole(struct table *t, int column, double low, double high, double *ret, struct err *err) {
+    double value = 0;
+    int rc = table_number(t, column, false, &value, err);
+    if (rc)
+        return rc;
+    if (value < low || value > high || value != floor(value))
+        return err_set(err, ERR_INVALID, "%s:%d: %s is %s; expected a whole number from %.0f to %.0f", t->path, t->line,
+                       t->names[column], table_field(t, column), low, high);
+    *ret = value;
+    return 0;
+}
+
+static int read_row(struct table *t, const int columns[3], struct burst_injection *ret, struct err *err) {
+    double tick = 0, id = 0, potential = 0;
+    int rc = read_whole(t, columns[0], 1, 9007199254740992.0, &tick, err);
+    if (!rc)
+        rc = read_whole(t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err);
+    if (!rc)
+        rc = table_number(t, columns[2], false, &potential, err);
+    if (!rc && !isfinite((float)potential))
+        rc =
+            err_set(err, ERR_INVALID, "%s:%d: potential is %s, which no float holds", t->path, t->line, table_field(t, columns[2]));
+    if (!rc)
+        *ret = (struct burst_injection){(uint64_t)tick, (uint32_t)id, (float)potential};
+    return rc;
+}
+
+static int read_rows(struct table *t, const int columns[3], struct burst_injection **list, int64_t *n, struct err *err) {
+    int64_t room = 0;
+    for (;;) {
+        bool more = false;
+        int rc = table_next(t, &more, err);
+        if (rc || !more)
+            return rc;
+        if (*n == room) {
+            room = room ? 2 * room : 256;
+            struct burst_injection *bigger = realloc(*list, (size_t)room * sizeof *bigger);
+            if (!bigger)
+                return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %" PRId64 " injections", t->path, room);
+            *list = bigger;
+        }
+        if ((rc = read_row(t, columns, &(*list)[*n], err)))
+            return rc;
+        ++*n;
+    }
+}
+
+int spikefile_read_injections(const char *path, struct burst_injection **ret, int64_t *ret_n, struct err *err) {
+    struct burst_injection *list = NULL;
+    struct table t;
+    int columns[3];
+    int64_t n = 0;
+    int rc = table_open(&t, path, '\t', NULL, NULL, err);
+    if (rc)
+        return rc;
+    rc = table_require(&t, "tick", &columns[0], err);
+    if (!rc)
+        rc = table_require(&t, "id", &columns[1], err);
+    if (!rc)
+        rc = table_require(&t, "potential", &columns[2], err);
+    if (!rc)
+        rc = read_rows(&t, columns, &list, &n, err);
+    table_close(&t);
+    if (rc) {
+        free(list);
+        return rc;
+    }
+    *ret = list;
+    *ret_n = n;
+    return 0;
+}
+
+/* ---- fired neurons --------------------------------------------------------------------------------------------- */
+
+enum { HEADER_BYTES = 128 };
+
+/* The header of an int64 array [rows,2], padded with blanks so that the data may follow once their number is known. */
+static void make_header(char header[HEADER_BYTES], int64_t rows) {
+    char text[HEADER_BYTES];
+    str_format(text, sizeof text, "{'descr': '<i8', 'fortran_order': False, 'shape': (%" PRId64 ", 2), }", rows);
+    memset(header, ' ', HEADER_BYTES);
+    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    header[8] = (char)(HEADER_BYTES - 10);
+    header[9] = 0;
+    memcpy(header + 10, text, strlen(text));
+    header[HEADER_BYTES - 1] = '\n';
+}
+
+int spikefile_open(struct spikefile *f, const char *path, struct err *err) {
+    char header[HEADER_BYTES];
+    *f = (struct spikefile){0};
+    make_header(header, 0);
+    int rc = fsio_writer_open(&f->out, path, err);
+    if (!rc && (rc = fsio_writer_write(&f->out, header, sizeof header, err)))
+        fsio_writer_abort(&f->out);
+    return rc;
+}
+
+int spikefile_add(struct spikefile *f, const struct burst_frame *frame, struct err *err) {
+    if (frame->fired > f->room) {
+        int64_t *pairs = realloc(f->pairs, (size_t)frame->fired * 2 * sizeof *pairs);
+        if (!pairs)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %" PRId64 " fired neurons", frame->fired);
+        f->pairs = pairs;
+        f->room = frame->fired;
+    }
+    for (int64_t i = 0; i < frame->fired; i++) {
+        f->pairs[2 * i] = (int64_t)frame->tick;
+        f->pairs[2 * i + 1] = frame->ids[i];
+    }
+    f->rows += frame->fired;
+    return frame->fired ? fsio_writer_write(&f->out, f->pairs, (size_t)frame->fired * 2 * sizeof *f->pairs, err) : 0;
+}
+
+int spikefile_close(struct spikefile *f, struct err *err) {
+    char header[HEADER_BYTES];
+    make_header(header, f->rows);
+    if (pwrite(f->out.fd, header, sizeof header, 0) != (ssize_t)sizeof header)
+        return err_set(err, ERR_INTERNAL, "%s: the header could not be written", f->out.path);
+    int rc = fsio_writer_commit(&f->out, err);
+    free(f->pairs);
+    f->pairs = NULL;
+    return rc;
+}
+
+void spikefile_abort(struct spikefile *f) {
+    fsio_writer_abort(&f->out);
+    free(f->pairs);
+    f->pairs = NULL;
+}

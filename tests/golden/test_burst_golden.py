@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""The burst engine against a simulator written from the description of a tick alone (docs/burst.md), in numpy, with integers and
+float32 where the description says so. Networks are written here, as safetensors by hand. Fired (tick, id) pairs and membranes must be
+the same, to the bit. BRR_TEST_SEED repeats a run."""
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+BUILD = pathlib.Path(os.environ.get("BRR_BUILD_DIR") or "build")
+DRIVER = BUILD / "tests" / "burst_driver"
+NAMES = {"f4": "F32", "u2": "U16", "u1": "U8", "u4": "U32"}
+f32 = np.float32
+
+
+def write_network(path, arrays, areas, kind="burst-network"):
+    """safetensors: a length, a JSON header, the arrays one after another."""
+    header, blob = {"__metadata__": {"brr.kind": kind, "brr.areas": json.dumps(areas)}}, b""
+    for name, array in arrays.items():
+        data = array.tobytes()
+        header[name] = {"dtype": NAMES[array.dtype.str[1:]], "shape": list(array.shape), "data_offsets": [len(blob), len(blob) + len(data)]}
+        blob += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + blob)
+
+
+def half_to_even(x):
+    return int(np.rint(np.float64(x)))
+
+
+class Simulator:
+    """One neuron at a time, one synapse at a time."""
+
+    def __init__(self, arrays, areas, every_tick):
+        def of(name, default):
+            given = arrays.get("neuron." + name)
+            return given if given is not None else np.full(self.n, default[0], default[1])
+
+        self.n = len(arrays["neuron.threshold"])
+        self.threshold = arrays["neuron.threshold"]
+        self.v = of("v", (0, "<f4")).copy()
+        self.window = of("threshold_limit", (0, "<f4"))
+        self.leak = of("leak", (0, "<f4"))
+        self.excitability = of("excitability", (1, "<f4"))
+        self.refractory, self.limit, self.snooze = (of(k, (0, "<u2")).astype(int) for k in ("refractory", "fire_limit", "snooze"))
+        self.accumulate, self.area = of("accumulate", (1, "<u1")), of("area", (0, "<u4"))
+        self.areas, self.every_tick = areas, every_tick
+        self.countdown, self.count = [0] * self.n, [0] * self.n
+        self.rows = [[] for _ in range(self.n)]
+        for src, dst, w, p, t in zip(*(arrays.get("synapse." + k, []) for k in ("src", "dst", "weight", "psp", "type"))):
+            self.rows[int(src)].append((int(dst), -int(w) if t else int(w), int(p)))
+        self.bits = self.fraction_bits()
+        self.tick, self.fired = 0, []  # (id, membrane when it fired)
+        self.power = {}
+        for i, area in enumerate(areas):
+            members = np.flatnonzero(self.area == i)
+            if area.get("power") and len(members):
+                self.power[int(members[0])] = area["power"]
+
+    def flag(self, neuron, name):
+        return bool(self.areas[int(self.area[neuron])].get(name))
+
+    def fraction_bits(self):
+        sums = [0] * self.n
+        for src, row in enumerate(self.rows):
+            for dst, w, p in row:
+                sums[dst] += abs(w) * (255 if self.flag(src, "mp_driven_psp") else p)
+        for bits in range(20, -1, -1):
+            if max(sums) << bits < 1 << 31:
+                return bits
+        return 0
+
+    def units(self, potential):
+        return half_to_even(np.float64(f32(potential)) * (1 << self.bits))
+
+    def deliver(self, sums):
+        for src, x in self.fired:
+            row = self.rows[src]
+            for dst, w, p in row:
+                if self.flag(src, "mp_driven_psp"):
+                    p = half_to_even(min(max(float(x), 0.0), 255.0))
+                c = w * p << self.bits
+                if self.flag(src, "psp_divide") and len(row) > 1:
+                    q, r = divmod(c, len(row))
+                    c = q + (2 * r > len(row) or (2 * r == len(row) and q % 2 == 1))
+                sums[dst] = sums.get(dst, 0) + c
+
+    def lucky(self, i):
+        e = self.excitability[i]
+        if e >= f32(0.999):
+            return True
+        if e <= 0:
+            return False
+        m = 0xFFFFFFFF
+        seed = (i * 2654435761 + (self.tick & m) * 1597334677) & m
+        s = (seed * 747796405 + 2891336453) & m
+        word = (((s >> ((s >> 28) + 4)) ^ s) * 277803737) & m
+        h = (word >> 22) ^ word
+        return f32(h) / f32(4294967296.0) < e
+
+    def advance(self, i, total):
+        limited = self.limit[i] not in (0, 65535)
+        if self.countdown[i] > 0:
+            self.countdown[i] -= 1
+            if self.countdown[i] == 0 and limited and self.count[i] >= self.limit[i]:
+                self.count[i] = 0
+            return False
+        x = self.v[i] + f32(np.int64(total)) * f32(2.0**-self.bits)
+        self.v[i] = x
+        if x >= self.threshold[i] and (self.window[i] <= 0 or x <= self.window[i]):
+            if limited and self.count[i] >= self.limit[i]:
+                self.count[i] = 0
+                return False
+            if self.lucky(i):
+                self.v[i] = 0
+                self.count[i] += 1
+                self.countdown[i] = int(self.refractory[i])
+                if limited and self.count[i] >= self.limit[i]:
+                    self.countdown[i] = min(65535, self.countdown[i] + int(self.snooze[i]))
+                self.now.append((i, x))
+                return True
+        if limited:
+            self.count[i] = 0
+        self.v[i] = x * (f32(1) - self.leak[i])
+        return False
+
+    def step(self, injections):
+        self.tick += 1
+        sums = {}
+        for neuron, potential in list(injections) + list(self.power.items()):
+            sums[neuron] = sums.get(neuron, 0) + self.units(potential)
+        self.v[self.accumulate == 0] = 0
+        self.deliver(sums)
+        self.now = []
+        for i in range(self.n) if self.every_tick else sorted(sums):
+            self.advance(i, sums.get(i, 0))
+        self.fired = self.now
+        return [(self.tick, i) for i, _ in self.now]
+
+
+def draw_network(rng, n, fan_out):
+    """Every feature at once; some arrays left out, as a writer may."""
+    s = n * fan_out
+    arrays = {
+        "synapse.type": (rng.random(s) < 0.35).astype("<u1"),
+        "neuron.threshold": rng.uniform(20, 400, n).astype("<f4"),
+        "synapse.dst": rng.integers(0, n, s).astype("<u4"),
+        "synapse.src": rng.integers(0, n, s).astype("<u4"),
+        "synapse.weight": rng.integers(0, 256, s).astype("<u1"),
+        "synapse.psp": rng.integers(0, rng.choice([2, 256]), s).astype("<u1"),
+        "neuron.v": rng.uniform(-50, 50, n).astype("<f4"),
+        "neuron.threshold_limit": np.where(rng.random(n) < 0.2, rng.uniform(300, 5000, n), 0).astype("<f4"),
+        "neuron.leak": rng.choice([0, 0.1, 0.37, 1], n).astype("<f4"),
+        "neuron.excitability": np.where(rng.random(n) < 0.5, 1, rng.random(n)).astype("<f4"),
+        "neuron.refractory": rng.integers(0, 4, n).astype("<u2"),
+        "neuron.fire_limit": rng.choice([0, 1, 2, 3, 65535], n).astype("<u2"),
+        "neuron.snooze": rng.integers(0, 4, n).astype("<u2"),
+        "neuron.accumulate": (rng.random(n) < 0.8).astype("<u1"),
+        "neuron.area": rng.integers(0, 4, n).astype("<u4"),
+    }
+    for name in [k for k in arrays if k.startswith("neuron.") and k not in ("neuron.threshold", "neuron.area")]:
+        if rng.random() < 0.25:
+            del arrays[name]
+    areas = [
+        {"name": "a", "psp_divide": False, "mp_driven_psp": False, "power": 700.5},
+        {"name": "b", "psp_divide": True, "mp_driven_psp": False},
+        {"name": "c", "psp_divide": False, "mp_driven_psp": True, "geometry": {"size": [4, 4, 4]}},
+        {"name": "d", "psp_divide": True, "mp_driven_psp": True, "power": -0.3},
+    ]
+    return arrays, areas
+
+
+def draw_injections(rng, n, ticks):
+    rows = []
+    for tick in range(1, ticks + 1):
+        for _ in range(int(rng.integers(0, 1 + n // 10))):
+            potential = float(rng.choice([0.0, 0.3, -7.125, 33.3, 250.0, 1000.0]) * rng.choice([1, 1, rng.random()]))
+            rows.append((tick, int(rng.integers(0, n)), float("%.6g" % potential)))
+    rng.shuffle(rows)
+    return [(int(t), int(i), p) for t, i, p in rows]
+
+
+def compare(folder, seed, n, fan_out, ticks, every_tick):
+    rng = np.random.default_rng(seed)
+    arrays, areas = draw_network(rng, n, fan_out)
+    injections = draw_injections(rng, n, ticks)
+    network, table, fired, membranes = (folder / k for k in ("net.safetensors", "in.tsv", "fired.npy", "v.f32"))
+    write_network(network, arrays, areas)
+    table.write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
+    run = subprocess.run([DRIVER, network, str(ticks), table, fired, membranes] + ["every_tick"] * every_tick, capture_output=True, text=True)
+    if run.returncode:
+        return f"the driver failed: {run.stderr}"
+    got = np.load(fired)
+    simulator = Simulator(arrays, areas, every_tick)
+    by_tick = {}
+    for t, i, p in injections:
+        by_tick.setdefault(t, []).append((i, p))
+    expected = []
+    for tick in range(1, ticks + 1):
+        expected += simulator.step(by_tick.get(tick, []))
+    expected = np.array(expected, np.int64).reshape(-1, 2)
+    if got.dtype != np.int64 or got.shape != expected.shape or (got != expected).any():
+        same = min(len(got), len(expected))
+        where = next((k for k in range(same) if (got[k] != expected[k]).any()), same)
+        return f"fired pairs differ from pair {where} on: {got[where:where + 3].tolist()}, expected {expected[where:where + 3].tolist()}"
+    v = np.fromfile(membranes, "<f4")
+    if (v.view("<u4") != simulator.v.view("<u4")).any():
+        k = int(np.flatnonzero(v.view("<u4") != simulator.v.view("<u4"))[0])
+        return f"membrane {k} is {v[k]!r}, expected {simulator.v[k]!r}"
+    print(f"ok     seed {seed}: {n} neurons, {fan_out * n} synapses, {ticks} ticks, f = {simulator.bits}: {len(expected)} spikes the same")
+    return None if len(expected) > ticks else "too few spikes to show anything"
+
+
+def refused(folder, what, arrays, areas, words, kind="burst-network", cut=None, raw=None):
+    """A bad file, and what the message must say."""
+    path, table = folder / "bad.safetensors", folder / "none.tsv"
+    table.write_text("tick\tid\tpotential\n")
+    if raw is None:
+        write_network(path, arrays, areas, kind)
+        raw = path.read_bytes()[:cut]
+    path.write_bytes(raw)
+    run = subprocess.run([DRIVER, path, "1", table, folder / "x.npy", folder / "x.f32"], capture_output=True, text=True)
+    good = run.returncode == 1 and all(w in run.stderr for w in words) and not (folder / "x.npy").exists()
+    print(f"{'ok' if good else 'FAILED':6} {what}: {run.stderr.strip()}")
+    return 0 if good else 1
+
+
+def check_refusals(folder):
+    def net(**changes):
+        arrays = {
+            "neuron.threshold": np.ones(5, "<f4"),
+            "synapse.src": np.zeros(3, "<u4"),
+            "synapse.dst": np.zeros(3, "<u4"),
+            "synapse.weight": np.ones(3, "<u1"),
+            "synapse.psp": np.ones(3, "<u1"),
+            "synapse.type": np.zeros(3, "<u1"),
+        }
+        for name, array in changes.items():
+            arrays[name.replace("__", ".")] = array
+        return {k: a for k, a in arrays.items() if a is not None}
+
+    one = [{"name": "all"}]
+    bad = 0
+    bad += refused(folder, "a target that is not there", net(synapse__dst=np.array([0, 5, 1], "<u4")), one, ["synapse.dst[1] is 5"])
+    bad += refused(folder, "a source that is not there", net(synapse__src=np.array([0, 1, 2**32 - 1], "<u4")), one, ["synapse.src[2] is 4294967295"])
+    bad += refused(folder, "a threshold that is no number", net(neuron__threshold=np.array([1, 1, np.nan, 1, 1], "<f4")), one, ["neuron.threshold[2] is nan"])
+    bad += refused(folder, "an endless membrane", net(neuron__v=np.array([1, np.inf, 1, 1, 1], "<f4")), one, ["neuron.v[1] is inf"])
+    bad += refused(folder, "a leak above 1", net(neuron__leak=np.full(5, 1.5, "<f4")), one, ["neuron.leak[0] is 1.5"])
+    bad += refused(folder, "a type of 2", net(synapse__type=np.array([0, 2, 0], "<u1")), one, ["synapse.type[1] is 2"])
+    bad += refused(folder, "arrays of two lengths", net(synapse__psp=np.ones(4, "<u1")), one, ["synapse.psp has 4", "expected 3"])
+    bad += refused(folder, "a missing array", net(synapse__psp=None), one, ["synapse.psp is missing"])
+    bad += refused(folder, "no thresholds", net(neuron__threshold=None), one, ["neuron.threshold is missing"])
+    bad += refused(folder, "another type of number", net(neuron__refractory=np.zeros(5, "<u1")), one, ["neuron.refractory has dtype U8", "U16"])
+    bad += refused(folder, "an array nobody knows", net(neuron__colour=np.zeros(5, "<u1")), one, ["'neuron.colour' is unknown"])
+    bad += refused(folder, "an area that is not there", net(neuron__area=np.array([0, 0, 0, 0, 1], "<u4")), one, ["neuron.area[4] is 1"])
+    bad += refused(folder, "areas without a list", net(), {"name": "all"}, ["brr.areas must be a list"])
+    bad += refused(folder, "an area with a flag nobody knows", net(), [{"name": "a", "psp": 1}], ["brr.areas[0] has 'psp'"])
+    bad += refused(folder, "another kind of file", net(), one, ["brr.kind is 'model'"], kind="model")
+    bad += refused(folder, "a truncated file", net(), one, ["truncated"], cut=-2)
+    claim = {"__metadata__": {"brr.kind": "burst-network", "brr.areas": json.dumps(one)},
+             "neuron.threshold": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
+             "synapse.src": {"dtype": "U32", "shape": [2**31], "data_offsets": [16, 16 + 2**33]}}
+    text = json.dumps(claim).encode()
+    bad += refused(folder, "2^31 synapses claimed in 1 kB", None, None, ["synapse.src", "truncated"],
+                   raw=struct.pack("<Q", len(text)) + text + bytes(512))
+    claim["synapse.src"] = {"dtype": "U32", "shape": [2**62, 8], "data_offsets": [16, 528]}
+    text = json.dumps(claim).encode()
+    bad += refused(folder, "a size that overflows", None, None, ["synapse.src"], raw=struct.pack("<Q", len(text)) + text + bytes(528))
+    return bad
+
+
+def main():
+    base = int(os.environ.get("BRR_TEST_SEED") or random.randrange(1 << 30))
+    failed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for k, (n, fan_out, ticks, every_tick) in enumerate([(40, 6, 200, False), (300, 20, 120, False), (300, 20, 60, True), (1000, 30, 40, False),
+                                                             (7, 40, 300, False), (1, 1, 50, False)]):
+            problem = compare(folder, base + k, n, fan_out, ticks, every_tick)
+            if problem and not (n < 40 and "too few" in problem):
+                print(f"FAILED seed {base + k}, {n} neurons: {problem}")
+                failed += 1
+        failed += check_refusals(folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+/* Cases of the burst engine: networks of 100 synapses a neuron in which 1 % of the neurons fire in every tick, by themselves: any
+ * input makes a neuron fire with a chance of its excitability, so that the share of firing neurons a keeps a = e·(1 − exp(−100·a)).
+ * Every neuron has a refractory time, a fire limit and a snooze, so that the whole rule is paid for. Beside the ticks: drawing a
+ * network, and loading it from a file in $TMPDIR. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "bench.h"
+#include "infer/netfile.h"
+#include "model/wiring.h"
+
+enum { FAN_OUT = 100, SETTLE = 50 };
+static const double SHARE = 0.01;
+
+/* What an average tick had to do, for the floor: of the case that ran last. */
+static struct {
+    double fired, events, candidates, ticks;
+    int64_t bytes;
+} seen;
+
+struct burst_case {
+    int64_t neurons;
+};
+static const struct burst_case SMALL = {100000}, MEDIUM = {500000}, LARGE = {1000000};
+
+struct burst_bench {
+    const struct burst_case *c;
+    struct burst *b;
+    char path[256];
+    struct stream *stream;
+};
+
+static void count(void *ctx, const struct burst_frame *f) {
+    (void)ctx;
+    seen.fired += (double)f->fired;
+    seen.events += (double)f->events;
+    seen.candidates += (double)f->candidates;
+    seen.ticks += 1;
+}
+
+static int draw(const struct burst_case *c, struct connectome **ret, struct err *err) {
+    struct wiring w;
+    wiring_default(&w);
+    w.neurons = c->neurons;
+    w.fan_out = FAN_OUT;
+    w.threshold = -INFINITY;
+    w.leak = 0.1f;
+    w.excitability = (float)(SHARE / (1 - exp(-FAN_OUT * SHARE)));
+    w.refractory = 0;
+    int rc = wiring_make(&w, 0, ret, err);
+    for (int64_t i = 0; !rc && i < c->neurons; i++) {
+        (*ret)->net.fire_limit[i] = 100;
+        (*ret)->net.snooze[i] = 1;
+    }
+    if (!rc)
+        connectome_scan_features(*ret);
+    return rc;
+}
+
+/* One percent of the neurons, once: the network goes on by itself. */
+static int start(struct burst *b, int64_t n, struct err *err) {
+    int64_t kicked = (int64_t)((double)n * SHARE / 0.0158), step = n / kicked;
+    int rc = 0;
+    for (int64_t i = 0; !rc && i < kicked; i++)
+        rc = burst_inject(b, &(struct burst_injection){1, (uint32_t)(i * step), 1}, 1, err);
+    return rc ? rc : burst_step(b, SETTLE, NULL, NULL, err);
+}
+
+static void burst_case_close(void *state, struct device *dev) {
+    struct burst_bench *s = state;
+    (void)dev;
+    if (!s)
+        return;
+    if (s->path[0])
+        unlink(s->path);
+    burst_free(s->b);
+    free(s);
+}
+
+static int burst_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    struct burst_bench *s = calloc(1, sizeof *s);
+    struct connectome *net = NULL;
+    memset(&seen, 0, sizeof seen);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->c = c->parameters;
+    s->stream = x->stream;
+    int rc = draw(s->c, &net, err);
+    if (!rc)
+        rc = burst_new(x->stream, net, NULL, &s->b, err);
+    if (!rc)
+        rc = start(s->b, s->c->neurons, err);
+    if (rc) {
+        burst_case_close(s, NULL);
+        return rc;
+    }
+    seen.bytes = burst_bytes(s->b);
+    *ret = s;
+    return 0;
+}
+
+static int run_tick(void *state, struct stream *stream, struct err *err) {
+    struct burst_bench *s = state;
+    (void)stream;
+    return burst_step(s->b, 1, count, NULL, err);
+}
+
+/* A tick's bytes: 4 of each synapse that delivers; of every neuron its sum; of a candidate the sum again and its state: membrane,
+ * countdown and fire count read and written, threshold, window, leak, excitability, refractory time, limit, snooze, flags. */
+static struct bench_work burst_work(const struct bench_case *c, const struct bench_context *x) {
+    const struct burst_case *p = c->parameters;
+    double ticks = seen.ticks > 0 ? seen.ticks : 1;
+    (void)x;
+    printf("# burst %s: a tick fires %.0f neurons, delivers %.0f synapses, has %.0f candidates; %.3f GB resident\n", c->name,
+           seen.fired / ticks, seen.events / ticks, seen.candidates / ticks, (double)seen.bytes * 1e-9);
+    return (struct bench_work){.bytes = 4 * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks};
+}
+
+/* ---- drawing and loading --------------------------------------------------------------------------------------- */
+
+static int file_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    struct burst_bench *s = calloc(1, sizeof *s);
+    struct connectome *net = NULL;
+    const char *base = getenv("TMPDIR");
+    char sha256[DIGEST_HEX_SIZE];
+    (void)x;
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->c = c->parameters;
+    str_format(s->path, sizeof s->path, "%s/brr-bench-%ld.safetensors", base && *base ? base : "/tmp", (long)getpid());
+    int rc = draw(s->c, &net, err);
+    if (!rc)
+        rc = netfile_save(s->path, net, NULL, sha256, err);
+    connectome_free(net);
+    if (rc)
+        burst_case_close(s, NULL);
+    else
+        *ret = s;
+    return rc;
+}
+
+static int wiring_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    struct burst_bench *s = calloc(1, sizeof *s);
+    (void)x;
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->c = c->parameters;
+    *ret = s;
+    return 0;
+}
+
+static int run_draw(void *state, struct stream *stream, struct err *err) {
+    struct connectome *net = NULL;
+    (void)stream;
+    int rc = draw(((struct burst_bench *)state)->c, &net, err);
+    connectome_free(net);
+    return rc;
+}
+
+static int run_load(void *state, struct stream *stream, struct err *err) {
+    struct connectome *net = NULL;
+    (void)stream;
+    int rc = netfile_load(((struct burst_bench *)state)->path, 0, &net, NULL, err);
+    connectome_free(net);
+    return rc;
+}
+
+/* The packed synapses written once; for a file its 11 bytes a synapse read once too. */
+static struct bench_work draw_work(const struct bench_case *c, const struct bench_context *x) {
+    (void)x;
+    return (struct bench_work){.bytes = 4.0 * FAN_OUT * (double)((const struct burst_case *)c->parameters)->neurons};
+}
+static struct bench_work load_work(const struct bench_case *c, const struct bench_context *x) {
+    (void)x;
+    return (struct bench_work){.bytes = 15.0 * FAN_OUT * (double)((const struct burst_case *)c->parameters)->neurons};
+}
+
+#define TICKS(name_, parameters_)                                                                                                  \
+    {                                                                                                                              \
+        .bench = "burst", .name = name_, .batch = 1, .f32_only = true, .work = burst_work, .open = burst_case_open,                \
+        .run = run_tick, .close = burst_case_close, .parameters = &(parameters_)                                                   \
+    }
+#define ONCE(bench_, open_, run_, work_)                                                                                           \
+    {                                                                                                                              \
+        .bench = bench_, .name = "100k x100", .batch = 1, .f32_only = true, .where = BENCH_CPU, .work = work_, .open = open_,      \
+        .run = run_, .close = burst_case_close, .parameters = &SMALL                                                               \
+    }
+const struct bench_case bench_burst_cases[] = {
+    TICKS("100k x100", SMALL),
+    TICKS("500k x100", MEDIUM),
+    TICKS("1m x100", LARGE),
+    ONCE("burst.generate", wiring_case_open, run_draw, draw_work),
+    ONCE("burst.load", file_case_open, run_load, load_work),
+    {.name = NULL},
+};
