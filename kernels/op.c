@@ -469,6 +469,53 @@ int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err) 
     RUN(sigmoid);
 }
 
+static void check_mlp(struct checker *c, struct mlp_shape n, const struct tensor *params) {
+    require(c, n.in >= 1 && n.in <= MLP_MAX_INPUTS, "shape.in must be 1 to 8");
+    require(c, (n.hidden1 == 128 && n.hidden2 == 256) || (n.hidden1 == 64 && n.hidden2 == 128),
+            "the hidden layers must be 128 and 256 wide, or 64 and 128");
+    check(c, params, WANT("params", 2, DIM(-1, c->rc ? -1 : mlp_count(n)), .slice = true));
+}
+
+int op_mlp(struct stream *s, const struct mlp_args *a, struct err *err) {
+    CHECKER(mlp);
+    check_mlp(&c, a->shape, &a->params);
+    check(&c, &a->x, WANT("x", 3, DIM(a->params.dim[0], -1, a->shape.in)));
+    check(&c, &a->y, WANT("y", 2, DIM(a->params.dim[0], a->x.dim[1])));
+    check(&c, &a->tangent, WANT("tangent", 2, DIM(a->params.dim[0], a->x.dim[1]), .optional = true));
+    RUN(mlp);
+}
+
+int op_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct err *err) {
+    CHECKER(mlp_backward);
+    int64_t g = a->params.dim[0], r = a->x.dim[1];
+    check_mlp(&c, a->shape, &a->params);
+    check(&c, &a->x, WANT("x", 3, DIM(g, -1, a->shape.in)));
+    check(&c, &a->dy, WANT("dy", 2, DIM(g, r)));
+    check(&c, &a->dtangent, WANT("dtangent", 2, DIM(g, r), .optional = true));
+    check(&c, &a->dx, WANT("dx", 3, DIM(g, r, a->shape.in), .optional = true));
+    check(&c, &a->dparams, WANT("dparams", 2, DIM(g, a->params.dim[1]), .slice = true));
+    RUN(mlp_backward);
+}
+
+int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err) {
+    CHECKER(geodesic);
+    int64_t count = mlp_count(GEODESIC_METRIC) + mlp_count(geodesic_head_shape(a->head)), g = a->params.dim[0];
+    int64_t n = a->knots.dim[1], w = a->wavelengths.dim[0];
+    check(&c, &a->params, WANT("params", 2, DIM(-1, count), .slice = true));
+    check(&c, &a->knots, WANT("knots", 2, DIM(g, -1)));
+    require(&c, n >= 2 && n <= GEODESIC_MAX_KNOTS, "there must be 2 to 32 knots");
+    check(&c, &a->wavelengths, WANT("wavelengths", 1, DIM(-1)));
+    check(&c, &a->spectra, WANT("spectra", 3, DIM(g, n, w)));
+    check(&c, &a->prediction, WANT("prediction", 3, DIM(g, a->n_pairs, a->n_rows), .optional = true));
+    check(&c, &a->grads, WANT("grads", 2, DIM(g, count), .optional = true, .slice = true));
+    require(&c, a->order == 4 || a->order == 8, "order must be 4 or 8");
+    require(&c, a->floor > 0, "floor must be positive");
+    require(&c, a->rows && a->n_rows >= 1, "rows are missing");
+    require(&c, a->pairs && a->n_pairs >= 1, "pairs are missing");
+    require(&c, !tensor_present(&a->grads) || a->loss, "grads need loss");
+    RUN(geodesic);
+}
+
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err) {
     CHECKER(windows);
     check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));

@@ -278,6 +278,63 @@ struct sigmoid_args {
 };
 int op_sigmoid(struct stream *s, const struct sigmoid_args *a, struct err *err);
 
+/* ---- geodesics ------------------------------------------------------------------------------------------------- */
+
+/* A network of two tanh layers: y = b3 + w3·tanh(b2 + w2·tanh(b1 + w1·x)). A row of parameters holds w1 (H1,I), b1, w2 (H2,H1), b2,
+ * w3 (H2), b3 in this order. I is 1..MLP_MAX_INPUTS; (H1,H2) is (128,256) or (64,128). */
+enum { MLP_MAX_INPUTS = 8 };
+struct mlp_shape {
+    int in, hidden1, hidden2;
+};
+static inline int64_t mlp_count(struct mlp_shape n) {
+    return (int64_t)n.hidden1 * (n.in + 1) + (int64_t)n.hidden2 * (n.hidden1 + 2) + 1;
+}
+/* x (G,R,I) · params (G,P), P = mlp_count, may be a slice · y (G,R). tangent (G,R), optional: ∂y/∂x₀. */
+struct mlp_args {
+    struct mlp_shape shape;
+    struct tensor params, x, y, tangent;
+};
+int op_mlp(struct stream *s, const struct mlp_args *a, struct err *err);
+/* dy (G,R) and dtangent (G,R), optional, are the gradients of y and of tangent. dx (G,R,I) (=) optional, dparams (G,P) (+=). */
+struct mlp_backward_args {
+    struct mlp_shape shape;
+    struct tensor params, x, dy, dtangent, dx, dparams;
+};
+int op_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct err *err);
+
+/* Spectra transported along geodesics of learned metrics g(c, λ) = softplus(metric(c, λ)) + floor on a line of concentrations, for
+ * G independent groups at once. With w = √g the length of a path from knot a to knot b is S = ∫ w dc, its velocity v = ±|S|/w, and
+ * time passes as dt = w dc/S, so that no differential equation is solved. Integrals are Gauss–Legendre sums of `order` nodes in
+ * each cell between neighbouring knots. GEODESIC_FLOW:    A(b) = A(a) + ∫ f(c, v, λ) dt, f an MLP of 3 inputs GEODESIC_DECODER:
+ * A(b) = d(b, c̄, |b − a|, max|v|, λ), d an MLP of 5 inputs; c̄ the mean over time of c, max|v| over the nodes params (G,P): the
+ * metric's parameters, then the head's. knots (G,N) ascending, N 2..GEODESIC_MAX_KNOTS. wavelengths (W). spectra (G,N,W): A at the
+ * knots; only sources are read unless loss is given. rows: B indices into W. pairs: n_pairs paths. prediction (G,n_pairs,B),
+ * optional. loss (G,2), optional (=): the sums of (prediction − target)² and of d², d the second divided differences of ln w over
+ * neighbouring nodes. grads (G,P), optional (+=), needs loss: of loss₀/(n_pairs·B) + smoothness·loss₁/
+ * ((nodes − 2)·B). rows, pairs and loss: device memory. A group's results do not depend on the other groups. */
+enum geodesic_head { GEODESIC_FLOW, GEODESIC_DECODER };
+enum { GEODESIC_MAX_KNOTS = 32, GEODESIC_MAX_ORDER = 8 };
+static const struct mlp_shape GEODESIC_METRIC = {2, 128, 256};
+static inline struct mlp_shape geodesic_head_shape(enum geodesic_head head) {
+    struct mlp_shape shape = {head == GEODESIC_FLOW ? 3 : 5, 64, 128};
+    return shape;
+}
+struct geodesic_pair {
+    int32_t from, to; /* knots, different */
+};
+struct geodesic_args {
+    enum geodesic_head head;
+    int order; /* 4 or 8 */
+    float floor, smoothness;
+    struct tensor params, knots, wavelengths, spectra, prediction, grads;
+    const int32_t *rows;
+    int64_t n_rows;
+    const struct geodesic_pair *pairs;
+    int64_t n_pairs;
+    double *loss;
+};
+int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err);
+
 /* ---- data ------------------------------------------------------------------------------------------------------ */
 
 /* Windows out of recordings that lie in device memory as binary16 rows of C channels (µV), with one label a row. Window b begins at
@@ -364,6 +421,9 @@ struct op_table {
     X(norm, norm_args)                                                                                                             \
     X(adamw, adamw_args)                                                                                                           \
     X(sigmoid, sigmoid_args)                                                                                                       \
+    X(mlp, mlp_args)                                                                                                               \
+    X(mlp_backward, mlp_backward_args)                                                                                             \
+    X(geodesic, geodesic_args)                                                                                                     \
     X(windows, windows_args)                                                                                                       \
     X(hysteresis, hysteresis_args)                                                                                                 \
     X(morphology, morphology_args)                                                                                                 \
