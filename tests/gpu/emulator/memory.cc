@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <map>
 
@@ -96,6 +97,10 @@ void memory_give(void *p) {
     if (!memory_is_device(p) || block == taken.end())
         emulator_die("%p is freed and is no allocation of the device", p);
     memset(memory_valid + block->first, 0, block->second * sizeof *memory_valid);
-    madvise(p, block->second * MEMORY_UNIT, MADV_DONTNEED);
+    /* Whole pages only: a page at either end may hold a neighbour's bytes. */
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)p + block->second * MEMORY_UNIT) / page * page;
+    if (from < end)
+        madvise((void *)from, end - from, MADV_DONTNEED);
     taken.erase(block);
 }
