@@ -152,6 +152,8 @@ int geodesic_transport_closed(const struct geodesic_paths *p, const struct geode
     x.s = at;
     x.ds = at + n;
     int rc = closed_forward(&x, err);
+    if (!rc && t->gradient && t->derive)
+        t->derive(t->ctx, t->value, t->gradient);
     if (!rc && t->gradient)
         rc = closed_backward(&x, err);
     if (!rc)

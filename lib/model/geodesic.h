@@ -47,7 +47,10 @@ struct geodesic_transport {
     double *start; /* out, unless NULL: v(0) */
     double *end;   /* out, unless NULL: v(1); ode only: c(1) − b in `miss` */
     double *miss;
-    const double *gradient; /* of value, or NULL for none: the field's parameters receive their gradients */
+    double *gradient; /* of value, or NULL for none: the field's parameters receive their gradients */
+    /* Unless NULL: writes the gradient once the values are known. */
+    void (*derive)(void *ctx, const double *value, double *ret_gradient);
+    void *ctx;
 };
 /* Allocates its working memory and frees it. */
 int geodesic_transport_closed(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err);

@@ -176,6 +176,8 @@ int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic
         if (t->miss)
             t->miss[i] = x.y[i] - p->b[i];
     }
+    if (!rc && t->gradient && t->derive)
+        t->derive(t->ctx, t->value, t->gradient);
     if (!rc && t->gradient)
         rc = ode_gradient(&x, p, t->gradient, err);
     free(x.memory);

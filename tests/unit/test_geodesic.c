@@ -333,7 +333,8 @@ static void draw(double *p, struct mlp_shape n, double gain, uint32_t stream) {
 
 static void both_solvers_agree_on_networks(void **state) {
     (void)state;
-    const double a[PATHS] = {-1, -1, 1, .5, 1.0 / 3}, b[PATHS] = {1, .25, -1, -1, 2.0 / 3}, gradient[PATHS] = {1, -.5, 2, .3, 1};
+    const double a[PATHS] = {-1, -1, 1, .5, 1.0 / 3}, b[PATHS] = {1, .25, -1, -1, 2.0 / 3};
+    double gradient[PATHS] = {1, -.5, 2, .3, 1};
     double closed[PATHS], ode[PATHS];
     draw(metric_params, GEODESIC_METRIC, 1, 1);
     draw(flow_params, geodesic_head_shape(GEODESIC_FLOW), 1, 2);
@@ -363,8 +364,8 @@ static void both_solvers_agree_on_networks(void **state) {
 /* The networks' own gradients, by differences. */
 static void gradients_of_networks_are_those_of_differences(void **state) {
     (void)state;
-    const double a[2] = {-1, .7}, b[2] = {.6, -.2}, gradient[2] = {1, -1};
-    double value[2], moved[2];
+    const double a[2] = {-1, .7}, b[2] = {.6, -.2};
+    double gradient[2] = {1, -1}, value[2], moved[2];
     draw(metric_params, GEODESIC_METRIC, 1, 1);
     draw(flow_params, geodesic_head_shape(GEODESIC_FLOW), 1, 2);
     memset(dmetric, 0, sizeof dmetric);

@@ -1,0 +1,200 @@
+/* Checkpoints of a geodesic task: checkpoints/step-N.safetensors, models and training state in one file, so that it is either whole
+ * or not there. The newest checkpoint.keep are kept. */
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "run/geodesic_task.h"
+
+enum { PATH_SIZE = 4096, MAX_FOUND = 1024, MAX_COUNTERS = 4096 };
+
+static int path_of(const struct geodesic_task *t, int64_t step, char path[PATH_SIZE], struct err *err) {
+    bool ok = str_format(path, PATH_SIZE, "%s/checkpoints/step-%08lld.safetensors", t->env.directory, (long long)step);
+    return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
+}
+
+/* Steps that have a file, newest first. */
+static int list(const struct geodesic_task *t, int64_t steps[MAX_FOUND]) {
+    char dir[PATH_SIZE];
+    DIR *d = str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
+    int n = 0;
+    for (struct dirent *e; d && n < MAX_FOUND && (e = readdir(d));) {
+        char digits[32];
+        int64_t step;
+        if (!str_starts(e->d_name, "step-") || !str_ends(e->d_name, ".safetensors") || strlen(e->d_name) > 40)
+            continue;
+        str_format(digits, sizeof digits, "%.*s", (int)(strlen(e->d_name) - strlen("step-.safetensors")), e->d_name + 5);
+        if (!str_to_i64(digits, &step))
+            continue;
+        int at = n++;
+        for (; at > 0 && steps[at - 1] < step; at--)
+            steps[at] = steps[at - 1];
+        steps[at] = step;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void retire(const struct geodesic_task *t) {
+    int64_t steps[MAX_FOUND];
+    char path[PATH_SIZE];
+    int n = list(t, steps);
+    for (int i = (int)t->job->checkpoint.keep; i < n; i++)
+        if (!path_of(t, steps[i], path, NULL))
+            unlink(path);
+}
+
+/* What must be the same for a checkpoint to be gone on from. */
+static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
+    const struct geodesic_config *c = t->config;
+    json_put_str(w, "spectra", t->spectra.sha256);
+    json_put_i64(w, "phases", t->phases);
+    json_put_i64(w, "epochs", c->epochs);
+    json_put_i64(w, "batch", c->batch);
+    json_put_i64(w, "seed", c->seed);
+    json_put_i64(w, "head", c->head);
+    json_put_bool(w, "final_model", c->final_model);
+}
+
+static void counters_text(const struct geodesic_task *t, struct str *out) {
+    struct json_writer w;
+    json_writer_init(&w, out);
+    json_begin_object(&w, NULL);
+    json_put_i64(&w, "phase", t->phase);
+    json_put_i64(&w, "step", geodesic_fit_at(t->fit));
+    json_begin_object(&w, "job");
+    put_identity(t, &w);
+    json_end(&w, '}');
+    json_end(&w, '}');
+}
+
+static bool is_of_this_job(const struct geodesic_task *t, const struct json *counters) {
+    const struct json *job = json_get(counters, "job");
+    const struct geodesic_config *c = t->config;
+    return !strcmp(json_str(json_get(job, "spectra"), ""), t->spectra.sha256) &&
+           json_i64(json_get(job, "phases"), -1) == t->phases && json_i64(json_get(job, "epochs"), -1) == c->epochs &&
+           json_i64(json_get(job, "batch"), -1) == c->batch && json_i64(json_get(job, "seed"), -1) == c->seed &&
+           json_i64(json_get(job, "head"), -1) == c->head && json_bool(json_get(job, "final_model"), false) == c->final_model;
+}
+
+void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret) {
+    *ret = (struct geodesic_file){.head = (enum geodesic_head)t->config->head,
+                                  .floor = t->config->floor,
+                                  .spectra = t->spectra,
+                                  .groups = t->groups,
+                                  .params = t->state.params};
+    for (int g = 0; g < t->groups; g++) {
+        ret->members[g] = geodesic_task_members(t, g);
+        ret->orders[g] = t->state.orders[g];
+    }
+}
+
+int geodesic_task_save(struct geodesic_task *t, struct err *err) {
+    static const char directory[] = "checkpoints";
+    double start = clock_s();
+    struct geodesic_file file;
+    struct str counters;
+    char dir[PATH_SIZE];
+    struct task_checkpoint c = {.metric = NAN, .last = true};
+    c.step = t->phase * geodesic_fit_steps(t->fit) + geodesic_fit_at(t->fit);
+    c.epoch = c.step / geodesic_fit_epoch_steps(t->fit);
+    *t->wall_s += start - t->begun_s;
+    t->begun_s = start;
+    int rc = geodesic_fit_save(t->fit, &t->state, err);
+    if (!rc)
+        rc = path_of(t, c.step, c.path, err);
+    if (!rc)
+        rc = fsio_join(dir, sizeof dir, t->env.directory, directory, err);
+    if (!rc)
+        rc = fsio_mkdirs(dir, err);
+    geodesic_task_file(t, &file);
+    str_init(&counters, MAX_COUNTERS);
+    counters_text(t, &counters);
+    const struct geodesic_file_state state = {&t->state, t->figures, t->n_figures, str_cstr(&counters)};
+    if (!rc)
+        rc = geodesic_file_write(c.path, &file, &state, c.sha256, err);
+    str_done(&counters);
+    if (!rc)
+        rc = fsio_size(c.path, &c.bytes, NULL, err);
+    if (rc)
+        return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched", (long long)c.step);
+    c.write_s = clock_s() - start;
+    t->saved_s = clock_s();
+    if (t->env.checkpoint)
+        t->env.checkpoint(t->env.ctx, &c);
+    retire(t);
+    return 0;
+}
+
+/* ---- restoring ------------------------------------------------------------------------------------------------- */
+
+/* The phase that a checkpoint stands in; −1 when it is not of this job. */
+static int phase_of(const struct geodesic_task *t, const char *path, struct err *err) {
+    struct safetensors *st = NULL;
+    struct json *counters = NULL;
+    int rc = safetensors_open(path, &st, err), phase = -1;
+    const char *text = rc ? NULL : safetensors_metadata(st, "counters");
+    if (text && json_parse(text, strlen(text), path, &counters, NULL) == 0 && is_of_this_job(t, counters))
+        phase = (int)json_i64(json_get(counters, "phase"), -1);
+    if (!rc && (phase < 0 || phase >= t->phases))
+        err_set(err, ERR_INVALID, "%s is of another job", path);
+    json_free(counters);
+    safetensors_close(st);
+    return phase < t->phases ? phase : -1;
+}
+
+static int load(struct geodesic_task *t, const char *path, struct err *err) {
+    char *text = NULL;
+    struct json *counters = NULL;
+    int rc = geodesic_task_begin_phase(t, err);
+    if (!rc)
+        rc = geodesic_file_read_state(path, &t->state, t->figures, t->n_figures, &text, err);
+    if (!rc)
+        rc = json_parse(text, strlen(text), path, &counters, err);
+    if (!rc) {
+        t->state.step = json_i64(json_get(counters, "step"), -1);
+        if (t->state.step < 0 || t->state.step > geodesic_fit_steps(t->fit))
+            rc = err_set(err, ERR_INVALID, "%s: step %lld lies outside the training", path, (long long)t->state.step);
+    }
+    if (!rc)
+        rc = geodesic_fit_load(t->fit, &t->state, err);
+    for (int g = 0; !rc && geodesic_task_is_last(t) && g < t->groups; g++)
+        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
+    if (!rc && geodesic_task_is_marked(t))
+        t->evaluated = 0;
+    json_free(counters);
+    free(text);
+    return rc;
+}
+
+int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err) {
+    int64_t steps[MAX_FOUND];
+    char path[PATH_SIZE];
+    int n = list(t, steps);
+    *ret_found = false;
+    for (int i = 0; i < n; i++) {
+        struct err why = {0};
+        int rc = path_of(t, steps[i], path, err);
+        if (rc)
+            return rc;
+        int phase = phase_of(t, path, &why);
+        if (phase >= 0) {
+            t->phase = phase;
+            rc = load(t, path, &why);
+        }
+        if (phase >= 0 && !rc) {
+            task_log(&t->env, TASK_INFO, "going on from %s", path);
+            *ret_found = true;
+            return 0;
+        }
+        task_log(&t->env, TASK_WARN, "the checkpoint %s is not used: %s", path, why.message);
+        t->phase = 0;
+    }
+    return 0;
+}

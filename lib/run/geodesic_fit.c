@@ -1,0 +1,422 @@
+#include "run/geodesic_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernels/geodesic.h"
+#include "model/geodesic_params.h"
+#include "run/geodesic_fit_ode.h"
+#include "run/geodesic_fit_state.h"
+
+/* ---- coordinates ----------------------------------------------------------------------------------------------- */
+
+static double scaled(double x, double low, double high) { return (2 * x - low - high) / (high - low); }
+double geodesic_position(const struct spectra *s, double concentration) {
+    return scaled(concentration, s->concentrations[0], s->concentrations[s->n - 1]);
+}
+double geodesic_wavelength(const struct spectra *s, double wavelength) {
+    return scaled(wavelength, s->wavelengths[0], s->wavelengths[s->width - 1]);
+}
+int geodesic_members_count(geodesic_members members) { return __builtin_popcount(members); }
+
+/* ---- setting up ------------------------------------------------------------------------------------------------ */
+
+static int take(struct geodesic_fit *f, size_t bytes, void *ret, struct err *err) {
+    return device_alloc(stream_device(f->stream), bytes, (void **)ret, err);
+}
+
+static int put(struct geodesic_fit *f, void *dst, const void *src, size_t bytes, struct err *err) {
+    int rc = stream_to_device(f->stream, dst, src, bytes, err);
+    return rc ? rc : stream_sync(f->stream, err);
+}
+
+/* Mean and deviation of a model's own spectra: no other spectrum has a part in what it learns. */
+void geodesic_statistics(const struct spectra *s, geodesic_members members, double *ret_mean, double *ret_deviation) {
+    double mean = 0, square = 0, count = (double)geodesic_members_count(members) * (double)s->width;
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < s->n; k++)
+            for (int64_t i = 0; (members >> k & 1) && i < s->width; i++) {
+                double a = s->absorbance[k * s->width + i];
+                if (pass)
+                    square += (a - mean) * (a - mean) / count;
+                else
+                    mean += a / count;
+            }
+    *ret_mean = mean;
+    *ret_deviation = square > 0 ? sqrt(square) : 1;
+}
+
+/* Knots and normalised spectra of one group, for the device. */
+static int put_group(struct geodesic_fit *f, const struct fit_run *run, int group, struct err *err) {
+    const struct spectra *s = f->spectra;
+    int64_t width = s->width, n = run->n, at = group - run->first;
+    float *host = malloc((size_t)(n * width) * sizeof *host), knots[GEODESIC_MAX_KNOTS];
+    double mean, deviation;
+    int knot = 0, rc;
+    if (!host)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld spectra", (long long)n);
+    geodesic_statistics(s, f->members[group], &mean, &deviation);
+    for (int k = 0; k < s->n; k++) {
+        if (!(f->members[group] >> k & 1))
+            continue;
+        knots[knot] = (float)geodesic_position(s, s->concentrations[k]);
+        for (int64_t i = 0; i < width; i++)
+            host[knot * width + i] = (float)((s->absorbance[k * width + i] - mean) / deviation);
+        knot++;
+    }
+    rc = put(f, run->knots + at * n, knots, (size_t)n * sizeof *knots, err);
+    if (!rc)
+        rc = put(f, run->spectra + at * n * width, host, (size_t)(n * width) * sizeof *host, err);
+    free(host);
+    return rc;
+}
+
+/* Groups [first, end), all of n spectra. */
+static int add_run(struct geodesic_fit *f, int first, int end, struct err *err) {
+    struct fit_run *run = &f->runs[f->n_runs++];
+    struct geodesic_pair pairs[GEODESIC_MAX_KNOTS * GEODESIC_MAX_KNOTS];
+    int n = geodesic_members_count(f->members[first]), count = end - first, n_pairs = 0;
+    *run = (struct fit_run){.first = first, .end = end, .n = n};
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++)
+            if (a != b)
+                pairs[n_pairs++] = (struct geodesic_pair){a, b};
+    run->n_pairs = n_pairs;
+    f->paths += (int64_t)count * n_pairs * f->spectra->width;
+    int rc = take(f, (size_t)(count * n) * sizeof(float), &run->knots, err);
+    if (!rc)
+        rc = take(f, (size_t)(count * n) * (size_t)f->spectra->width * sizeof(float), &run->spectra, err);
+    if (!rc)
+        rc = take(f, sizeof *pairs * (size_t)n_pairs, &run->pairs, err);
+    if (!rc)
+        rc = put(f, run->pairs, pairs, sizeof *pairs * (size_t)n_pairs, err);
+    for (int g = first; !rc && g < end; g++)
+        rc = put_group(f, run, g, err);
+    return rc ? rc : fit_orders_new(f, run, err);
+}
+
+static int allocate(struct geodesic_fit *f, struct err *err) {
+    size_t row = (size_t)f->count * sizeof(float), all = row * (size_t)f->groups, width = (size_t)f->spectra->width;
+    int rc = take(f, all, &f->params, err);
+    if (!rc)
+        rc = take(f, all, &f->grads, err);
+    if (!rc)
+        rc = take(f, all, &f->m, err);
+    if (!rc)
+        rc = take(f, all, &f->v, err);
+    if (!rc)
+        rc = take(f, (size_t)f->count, &f->decay, err);
+    if (!rc)
+        rc = take(f, width * sizeof(float), &f->wavelengths, err);
+    if (!rc)
+        rc = take(f, width * sizeof(int32_t), &f->rows, err);
+    if (!rc)
+        rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err);
+    f->order = malloc(width * sizeof *f->order);
+    f->host_loss = calloc((size_t)f->groups * 4, sizeof *f->host_loss);
+    f->orders = calloc((size_t)f->groups, sizeof *f->orders);
+    if (!rc && (!f->order || !f->host_loss || !f->orders))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d models", f->groups);
+    if (rc)
+        return rc;
+    f->squares = f->loss + 2 * f->groups;
+    f->epoch_loss = f->host_loss + 2 * f->groups;
+    f->running = f->host_loss + 3 * f->groups;
+    for (int g = 0; g < f->groups; g++) {
+        f->orders[g] = 4;
+        f->epoch_loss[g] = NAN;
+    }
+    return 0;
+}
+
+static int fill(struct geodesic_fit *f, struct err *err) {
+    int64_t width = f->spectra->width;
+    float *row = malloc((size_t)(f->count > width ? f->count : width) * sizeof *row);
+    uint8_t *ones = malloc((size_t)f->count);
+    int rc = row && ones ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a model");
+    for (int g = 0; !rc && g < f->groups; g++) {
+        /* Drawn by its members, so that a model is the same whatever stands beside it. */
+        struct geodesic_draw draw = {f->config.head, f->config.head_gain, f->config.seed, f->members[g] & 0x0fffffff};
+        geodesic_params_draw(&draw, row);
+        rc = put(f, f->params + g * f->count, row, (size_t)f->count * sizeof *row, err);
+    }
+    for (int64_t i = 0; !rc && i < width; i++)
+        row[i] = (float)geodesic_wavelength(f->spectra, f->spectra->wavelengths[i]);
+    if (!rc)
+        rc = put(f, f->wavelengths, row, (size_t)width * sizeof *row, err);
+    if (!rc) {
+        memset(ones, 1, (size_t)f->count);
+        rc = put(f, f->decay, ones, (size_t)f->count, err);
+    }
+    free(row);
+    free(ones);
+    return rc;
+}
+
+static int check_members(const struct geodesic_fit *f, struct err *err) {
+    for (int g = 0; g < f->groups; g++) {
+        geodesic_members m = f->members[g];
+        if (geodesic_members_count(m) < 2 || (f->spectra->n < 32 && m >> f->spectra->n))
+            return err_set(err, ERR_INVALID, "model %d learns from spectra 0x%x of %d; expected at least two that there are", g,
+                           (unsigned)m, f->spectra->n);
+    }
+    return 0;
+}
+
+int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spectra *spectra, const geodesic_members *members,
+                     int groups, struct stream *s, struct geodesic_fit **ret, struct err *err) {
+    if (groups < 1 || groups > GEODESIC_MAX_GROUPS)
+        return err_set(err, ERR_RANGE, "%d models at once; expected 1 to %d", groups, GEODESIC_MAX_GROUPS);
+    struct geodesic_fit *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a training");
+    f->config = *config;
+    f->spectra = spectra;
+    f->groups = groups;
+    f->stream = s;
+    f->count = geodesic_params_count(config->head);
+    memcpy(f->members, members, (size_t)groups * sizeof *members);
+    f->epoch_steps = (spectra->width + config->batch - 1) / config->batch;
+    for (int g = 0; g < groups; g++)
+        geodesic_fit_limit(f, g, config->decay, 0);
+    int rc = check_members(f, err);
+    if (!rc)
+        rc = allocate(f, err);
+    for (int g = 0, end; !rc && g < groups; g = end) {
+        for (end = g + 1; end < groups && geodesic_members_count(members[end]) == geodesic_members_count(members[g]); end++)
+            ;
+        rc = add_run(f, g, end, err);
+    }
+    if (!rc)
+        rc = fill(f, err);
+    if (!rc && config->solver == GEODESIC_ODE)
+        rc = fit_ode_new(f, &f->ode, err);
+    if (rc) {
+        geodesic_fit_free(f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
+void geodesic_fit_free(struct geodesic_fit *f) {
+    if (!f)
+        return;
+    struct device *dev = stream_device(f->stream);
+    fit_ode_free(f->ode);
+    for (int r = 0; r < f->n_runs; r++) {
+        device_free(dev, f->runs[r].knots);
+        device_free(dev, f->runs[r].spectra);
+        device_free(dev, f->runs[r].pairs);
+        device_free(dev, f->runs[r].check_x);
+        device_free(dev, f->runs[r].check_z);
+        free(f->runs[r].check_host);
+    }
+    void *all[] = {f->params, f->grads, f->m, f->v, f->decay, f->wavelengths, f->rows, f->loss};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        device_free(dev, all[i]);
+    free(f->order);
+    free(f->host_loss);
+    free(f->orders);
+    free(f);
+}
+
+/* ---- one step -------------------------------------------------------------------------------------------------- */
+
+/* The order of wavelengths in this epoch, the same for all models. */
+static int shuffle(struct geodesic_fit *f, struct err *err) {
+    struct rng rng;
+    for (int64_t i = 0; i < f->spectra->width; i++)
+        f->order[i] = (uint32_t)i;
+    rng_init(&rng, f->config.seed, RNG_SAMPLER, (uint32_t)(f->step / f->epoch_steps));
+    rng_shuffle_u32(&rng, f->order, (size_t)f->spectra->width);
+    f->shuffled = f->step / f->epoch_steps;
+    return put(f, f->rows, f->order, (size_t)f->spectra->width * sizeof *f->order, err);
+}
+
+/* Gradients and losses of groups [first, end) of a run, alike in their order of quadrature. */
+static int gradients(struct geodesic_fit *f, const struct fit_run *run, int first, int end, struct err *err) {
+    int64_t b = f->step % f->epoch_steps, width = f->spectra->width;
+    int64_t from = b * width / f->epoch_steps, to = (b + 1) * width / f->epoch_steps, at = first - run->first;
+    int64_t n = end - first;
+    struct geodesic_args a = {.head = f->config.head,
+                              .order = f->orders[first],
+                              .floor = (float)f->config.floor,
+                              .smoothness = (float)f->config.smoothness,
+                              .params = tensor_2d(f->params + first * f->count, DTYPE_F32, n, f->count),
+                              .grads = tensor_2d(f->grads + first * f->count, DTYPE_F32, n, f->count),
+                              .knots = tensor_2d(run->knots + at * run->n, DTYPE_F32, n, run->n),
+                              .wavelengths = tensor_1d(f->wavelengths, DTYPE_F32, width),
+                              .spectra = tensor_3d(run->spectra + at * run->n * width, DTYPE_F32, n, run->n, width),
+                              .rows = f->rows + from,
+                              .n_rows = to - from,
+                              .pairs = run->pairs,
+                              .n_pairs = run->n_pairs,
+                              .loss = f->loss + 2 * first};
+    return f->ode ? fit_ode_gradients(f->ode, &a, (const int32_t *)f->order + from, err) : op_geodesic(f->stream, &a, err);
+}
+
+void geodesic_fit_limit(struct geodesic_fit *f, int group, double decay, int64_t stop_epoch) {
+    f->limit[group].decay = decay;
+    f->limit[group].stop_epoch = stop_epoch ? stop_epoch : f->config.epochs;
+}
+
+static int update_group(struct geodesic_fit *f, int g, struct err *err) {
+    if (f->step >= f->limit[g].stop_epoch * f->epoch_steps)
+        return 0;
+    int64_t metric = mlp_count(GEODESIC_METRIC), at = g * f->count;
+    struct norm_args norm = {tensor_1d(f->grads + at, DTYPE_F32, f->count), f->squares + g};
+    int rc = op_norm(f->stream, &norm, err);
+    for (int head = 0; !rc && head < 2; head++) {
+        int64_t first = at + (head ? metric : 0), n = head ? f->count - metric : metric;
+        struct adamw_args a = {.param = tensor_1d(f->params + first, DTYPE_F32, n),
+                               .grad = tensor_1d(f->grads + first, DTYPE_F32, n),
+                               .m = tensor_1d(f->m + first, DTYPE_F32, n),
+                               .v = tensor_1d(f->v + first, DTYPE_F32, n),
+                               .decay = tensor_1d(f->decay, DTYPE_U8, n),
+                               .lr = (float)fit_rate(f, head ? f->config.head_rate : f->config.metric_rate),
+                               .beta1 = 0.9f,
+                               .beta2 = 0.999f,
+                               .eps = 1e-8f,
+                               .weight_decay = (float)f->limit[g].decay,
+                               .step = f->step + 1,
+                               .clip = f->config.clip,
+                               .sum_squares = f->squares + g};
+        rc = op_adamw(f->stream, &a, err);
+    }
+    return rc;
+}
+
+/* Losses of the step into the epoch's sums; at its end the epoch's means. */
+static int account(struct geodesic_fit *f, struct err *err) {
+    int rc = stream_to_host(f->stream, f->host_loss, f->loss, (size_t)f->groups * 2 * sizeof(double), err);
+    if (!rc)
+        rc = stream_sync(f->stream, err);
+    for (int r = 0; !rc && r < f->n_runs; r++)
+        for (int g = f->runs[r].first; !rc && g < f->runs[r].end; g++) {
+            double loss = f->host_loss[2 * g];
+            if (!isfinite(loss))
+                rc =
+                    err_set(err, ERR_INTERNAL, "the loss of model %d is no finite number at step %lld; try a smaller learning rate",
+                            g, (long long)f->step);
+            f->running[g] += loss / ((double)f->runs[r].n_pairs * (double)f->spectra->width);
+            if ((f->step + 1) % f->epoch_steps)
+                continue;
+            f->epoch_loss[g] = f->running[g];
+            f->running[g] = 0;
+        }
+    return rc;
+}
+
+int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
+    int rc = 0;
+    bool starts = f->step % f->epoch_steps == 0;
+    if (starts || f->shuffled != f->step / f->epoch_steps)
+        rc = shuffle(f, err);
+    if (!rc && starts)
+        rc = fit_choose_orders(f, err);
+    if (!rc)
+        rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err);
+    for (int r = 0; !rc && r < f->n_runs; r++)
+        for (int g = f->runs[r].first, end; !rc && g < f->runs[r].end; g = end) {
+            for (end = g + 1; end < f->runs[r].end && f->orders[end] == f->orders[g]; end++)
+                ;
+            rc = gradients(f, &f->runs[r], g, end, err);
+        }
+    for (int g = 0; !rc && g < f->groups; g++)
+        rc = update_group(f, g, err);
+    if (!rc)
+        rc = account(f, err);
+    f->step += !rc;
+    return rc;
+}
+
+/* ---- questions ------------------------------------------------------------------------------------------------- */
+
+int64_t geodesic_fit_steps(const struct geodesic_fit *f) { return f->config.epochs * f->epoch_steps; }
+int64_t geodesic_fit_at(const struct geodesic_fit *f) { return f->step; }
+int64_t geodesic_fit_epoch_steps(const struct geodesic_fit *f) { return f->epoch_steps; }
+int64_t geodesic_fit_paths(const struct geodesic_fit *f) { return f->paths; }
+int geodesic_fit_order(const struct geodesic_fit *f, int group) { return f->orders[group]; }
+
+double geodesic_fit_loss(const struct geodesic_fit *f, int group) {
+    double sum = 0;
+    for (int g = 0; group < 0 && g < f->groups; g++)
+        sum += f->epoch_loss[g] / f->groups;
+    return group < 0 ? sum : f->epoch_loss[group];
+}
+
+/* Cosine from the peak to FIT_LAST_RATE. */
+double fit_rate(const struct geodesic_fit *f, double peak) {
+    double t = (double)f->step / (double)geodesic_fit_steps(f);
+    return FIT_LAST_RATE + (peak - FIT_LAST_RATE) * 0.5 * (1 + cos(M_PI * t));
+}
+double geodesic_fit_rate(const struct geodesic_fit *f) { return fit_rate(f, f->config.head_rate); }
+
+/* ---- checkpoints ----------------------------------------------------------------------------------------------- */
+
+void geodesic_fit_state_done(struct geodesic_fit_state *state) {
+    free(state->params);
+    free(state->orders);
+    free(state->losses);
+    *state = (struct geodesic_fit_state){0};
+}
+
+int geodesic_fit_state_new(const struct geodesic_fit *f, struct geodesic_fit_state *ret, struct err *err) {
+    size_t all = (size_t)f->groups * (size_t)f->count;
+    struct geodesic_fit_state s = {.groups = f->groups, .count = f->count};
+    s.params = calloc(3 * all, sizeof *s.params);
+    s.orders = calloc((size_t)f->groups, sizeof *s.orders);
+    s.losses = calloc((size_t)f->groups * 2, sizeof *s.losses);
+    if (!s.params || !s.orders || !s.losses) {
+        geodesic_fit_state_done(&s);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a checkpoint of %d models", f->groups);
+    }
+    s.m = s.params + all;
+    s.v = s.m + all;
+    *ret = s;
+    return 0;
+}
+
+int geodesic_fit_save(struct geodesic_fit *f, struct geodesic_fit_state *to, struct err *err) {
+    size_t bytes = (size_t)(f->groups * f->count) * sizeof(float);
+    int rc = stream_to_host(f->stream, to->params, f->params, bytes, err);
+    if (!rc)
+        rc = stream_to_host(f->stream, to->m, f->m, bytes, err);
+    if (!rc)
+        rc = stream_to_host(f->stream, to->v, f->v, bytes, err);
+    if (!rc)
+        rc = stream_sync(f->stream, err);
+    to->step = f->step;
+    memcpy(to->orders, f->orders, (size_t)f->groups * sizeof *f->orders);
+    memcpy(to->losses, f->epoch_loss, (size_t)f->groups * 2 * sizeof(double));
+    return rc;
+}
+
+int geodesic_fit_load(struct geodesic_fit *f, const struct geodesic_fit_state *from, struct err *err) {
+    size_t bytes = (size_t)(f->groups * f->count) * sizeof(float);
+    if (from->groups != f->groups || from->count != f->count)
+        return err_set(err, ERR_INVALID, "the checkpoint holds %d models of %lld parameters; expected %d of %lld", from->groups,
+                       (long long)from->count, f->groups, (long long)f->count);
+    int rc = put(f, f->params, from->params, bytes, err);
+    if (!rc)
+        rc = put(f, f->m, from->m, bytes, err);
+    if (!rc)
+        rc = put(f, f->v, from->v, bytes, err);
+    f->step = from->step;
+    f->shuffled = -1;
+    memcpy(f->orders, from->orders, (size_t)f->groups * sizeof *f->orders);
+    memcpy(f->epoch_loss, from->losses, (size_t)f->groups * 2 * sizeof(double));
+    return rc;
+}
+
+void geodesic_fit_model(const struct geodesic_fit_state *state, const struct geodesic_fit *f, int group,
+                        struct geodesic_model *ret) {
+    *ret = (struct geodesic_model){.head = f->config.head,
+                                   .floor = f->config.floor,
+                                   .order = state->orders[group],
+                                   .members = f->members[group],
+                                   .params = state->params + group * state->count};
+}

@@ -1,0 +1,95 @@
+/* How many nodes the quadrature takes: 4 in a cell, or 8 where a metric has become so steep that the two rules tell other lengths.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/geodesic.h"
+#include "run/geodesic_fit_state.h"
+
+static const int rules[2] = {4, 8};
+
+/* Rows of a group: wavelength by wavelength, cell by cell, the nodes of both rules. */
+static int64_t rows_of(int n) { return (int64_t)GEODESIC_FIT_CHECKS * (n - 1) * (rules[0] + rules[1]); }
+
+static void fill_rows(const struct geodesic_fit *f, const struct fit_run *run, const float *knots, float *x) {
+    struct geodesic_rule rule;
+    for (int i = 0; i < GEODESIC_FIT_CHECKS; i++) {
+        int64_t at = i * (f->spectra->width - 1) / (GEODESIC_FIT_CHECKS - 1);
+        double wavelength = geodesic_wavelength(f->spectra, f->spectra->wavelengths[at]);
+        for (int k = 0; k + 1 < run->n; k++)
+            for (int which = 0; which < 2; which++) {
+                geodesic_rule_of(rules[which], &rule);
+                for (int q = 0; q < rule.order; q++) {
+                    *x++ = (float)((double)knots[k] + ((double)knots[k + 1] - (double)knots[k]) * rule.node[q]);
+                    *x++ = (float)wavelength;
+                }
+            }
+    }
+}
+
+int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err) {
+    struct device *dev = stream_device(f->stream);
+    int64_t groups = run->end - run->first;
+    float knots[GEODESIC_MAX_KNOTS];
+    run->check_rows = rows_of(run->n);
+    size_t bytes = (size_t)(groups * run->check_rows) * sizeof(float);
+    run->check_host = malloc(2 * bytes);
+    int rc = run->check_host ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the quadrature's checks");
+    if (!rc)
+        rc = device_alloc(dev, 2 * bytes, (void **)&run->check_x, err);
+    if (!rc)
+        rc = device_alloc(dev, bytes, (void **)&run->check_z, err);
+    for (int64_t g = 0; !rc && g < groups; g++) {
+        rc = stream_to_host(f->stream, knots, run->knots + g * run->n, (size_t)run->n * sizeof *knots, err);
+        rc = rc ? rc : stream_sync(f->stream, err);
+        if (!rc)
+            fill_rows(f, run, knots, run->check_host + g * run->check_rows * 2);
+    }
+    if (!rc)
+        rc = stream_to_device(f->stream, run->check_x, run->check_host, 2 * bytes, err);
+    return rc ? rc : stream_sync(f->stream, err);
+}
+
+static double root(double z, double floor) { return sqrt((z > 0 ? z : 0) + log1p(exp(-fabs(z))) + floor); }
+
+/* Whether a cell's length differs between the rules, for one group's values. */
+static bool differs(const struct geodesic_fit *f, const struct fit_run *run, const float *z) {
+    struct geodesic_rule rule;
+    for (int64_t cell = 0; cell < (int64_t)GEODESIC_FIT_CHECKS * (run->n - 1); cell++) {
+        double length[2] = {0};
+        for (int which = 0; which < 2; which++) {
+            geodesic_rule_of(rules[which], &rule);
+            for (int q = 0; q < rule.order; q++)
+                length[which] += rule.weight[q] * root((double)*z++, f->config.floor);
+        }
+        if (!(fabs(length[0] - length[1]) <= FIT_LENGTH_STEP * length[1]))
+            return true;
+    }
+    return false;
+}
+
+int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
+    int rc = 0;
+    for (int r = 0; !rc && r < f->n_runs; r++) {
+        struct fit_run *run = &f->runs[r];
+        int64_t groups = run->end - run->first, rows = run->check_rows, settled = 0;
+        for (int g = run->first; g < run->end; g++)
+            settled += f->orders[g] == rules[1];
+        if (settled == groups)
+            continue;
+        struct mlp_args a = {.shape = GEODESIC_METRIC,
+                             .params = tensor_2d(f->params + run->first * f->count, DTYPE_F32, groups, mlp_count(GEODESIC_METRIC)),
+                             .x = tensor_3d(run->check_x, DTYPE_F32, groups, rows, 2),
+                             .y = tensor_2d(run->check_z, DTYPE_F32, groups, rows)};
+        a.params.ld = f->count;
+        rc = op_mlp(f->stream, &a, err);
+        if (!rc)
+            rc = stream_to_host(f->stream, run->check_host, run->check_z, (size_t)(groups * rows) * sizeof(float), err);
+        if (!rc)
+            rc = stream_sync(f->stream, err);
+        for (int64_t g = 0; !rc && g < groups; g++)
+            if (differs(f, run, run->check_host + g * rows))
+                f->orders[run->first + g] = rules[1];
+    }
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* geodesic_fit_state: what the files of a geodesic training share. Internal to geodesic_fit*.c. */
+#ifndef BRR_RUN_GEODESIC_FIT_STATE_H
+#define BRR_RUN_GEODESIC_FIT_STATE_H
+#include "run/geodesic_fit.h"
+
+#define FIT_LAST_RATE   1e-6 /* where the cosine ends */
+#define FIT_LENGTH_STEP 1e-5 /* relative difference of lengths by 4 and 8 nodes from which on 8 are used */
+
+/* Consecutive groups with equally many spectra. Arrays on the device. */
+struct fit_run {
+    int first, end, n;
+    int64_t n_pairs;
+    float *knots, *spectra; /* (groups, n), (groups, n, width) */
+    struct geodesic_pair *pairs;
+    /* For fit_choose_orders: nodes of both rules at some wavelengths, (groups, check_rows, 2), and what the metric says there. */
+    int64_t check_rows;
+    float *check_x, *check_z, *check_host;
+};
+
+struct geodesic_fit {
+    struct geodesic_fit_config config;
+    const struct spectra *spectra;
+    struct stream *stream;
+    int groups, n_runs;
+    int64_t count, epoch_steps, step, shuffled, paths;
+    geodesic_members members[GEODESIC_MAX_GROUPS];
+    struct fit_run runs[GEODESIC_MAX_GROUPS];
+    struct {
+        double decay;
+        int64_t stop_epoch;
+    } limit[GEODESIC_MAX_GROUPS];
+    float *params, *grads, *m, *v, *wavelengths; /* device */
+    uint8_t *decay;                              /* device */
+    int32_t *rows;                               /* device: wavelengths in this epoch's order */
+    double *loss, *squares;                      /* device: two of each group; one of each group */
+    uint32_t *order;                             /* host: rows */
+    double *host_loss, *epoch_loss, *running;    /* host: two of each group; one of each group, neighbours */
+    int32_t *orders;                             /* host: nodes in a cell, of each group */
+    struct fit_ode *ode;                         /* with that solver */
+};
+
+double fit_rate(const struct geodesic_fit *f, double peak);
+void geodesic_statistics(const struct spectra *s, geodesic_members members, double *ret_mean, double *ret_deviation);
+int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err); /* freed with the fit */
+/* At an epoch's start: lengths of cells at some wavelengths by 4 and by 8 nodes; a group whose lengths differ takes 8 from now on.
+ */
+int fit_choose_orders(struct geodesic_fit *f, struct err *err);
+
+#endif

@@ -1,0 +1,62 @@
+/* geodesic_task: the state of a job of kind geodesic. Internal to geodesic_{task,checkpoint,report}.c; driving thread only.
+ *
+ * A job goes through phases. With selection nested one for each weight decay that is tried: models of all spectra but two, scored
+ * on both at a quarter, half, three quarters and all of the epochs. Then the folds: a model without each spectrum in turn, and, if
+ * wanted, one of all. A held-out spectrum has no part in the choice made for its own fold. */
+#ifndef BRR_RUN_GEODESIC_TASK_H
+#define BRR_RUN_GEODESIC_TASK_H
+#include "report/spectrum_score.h"
+#include "run/geodesic_file.h"
+#include "run/geodesic_fit.h"
+#include "run/geodesic_kind.h"
+#include "run/task.h"
+
+enum { GEODESIC_MARKS = 4 };
+
+/* What a fold came to. */
+struct geodesic_fold {
+    struct spectrum_score all, near; /* the mean over sources, and the nearest source alone */
+    double *predicted, *spread;      /* (width) each: mean and standard deviation over sources */
+};
+
+struct geodesic_task {
+    const struct jobfile *job;
+    const struct geodesic_config *config;
+    struct task_env env;
+    struct task_progress progress;
+    struct stream *stream;
+    struct spectra spectra;
+    struct geodesic_fit *fit; /* of the phase */
+    struct geodesic_fit_state state;
+    int phase, phases, folds, groups; /* groups: models of the phase */
+    int evaluated;                    /* models scored since the mark, −1: none is due */
+    double *figures;                  /* one array, cut up below; in every checkpoint */
+    int64_t n_figures;
+    double *curve;              /* (epochs, folds + 1): losses of the folds' phase, NaN where there is none */
+    double *selection;          /* (decays, GEODESIC_MARKS, folds, folds): RMSE of k, held out from the models of fold h */
+    double *decay, *stop_epoch; /* (folds + 1): of each model of the last phase */
+    double *train_s, *wall_s;   /* one each: seconds in steps of the last phase, and in all */
+    double begun_s, saved_s;    /* clocks of this attempt */
+    struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
+};
+
+bool geodesic_task_is_last(const struct geodesic_task *t);
+/* Whether the models as they stand are to be scored: the end of the folds' training, or a quarter of a selection's. */
+bool geodesic_task_is_marked(const struct geodesic_task *t);
+/* The spectra of model g of the phase. */
+geodesic_members geodesic_task_members(const struct geodesic_task *t, int g);
+/* Model g's prediction of spectrum k: mean and, unless NULL, nearest source and deviation over sources, (width) each. */
+int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, double *near, double *spread, struct err *err);
+
+/* geodesic_checkpoint.c. Restore: the newest checkpoint that is whole and of this job; *ret_found false when there is none. It sets
+ * the phase and begins its fit. */
+void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret); /* of t->state; borrows */
+int geodesic_task_save(struct geodesic_task *t, struct err *err);
+int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err);
+int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err);
+
+/* geodesic_report.c: report.json, predictions.csv, spectra.svg, metric.svg and model.safetensors in the job's directory. */
+int geodesic_task_report(struct geodesic_task *t, struct err *err);
+void geodesic_task_result(void *task, struct json_writer *w, const char *key);
+
+#endif
