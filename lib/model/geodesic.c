@@ -95,7 +95,7 @@ static int closed_forward(struct closed *x, struct err *err) {
     for (int64_t at = 0; !rc && at < x->all; at += n) {
         for (int64_t i = 0; i < n; i++)
             x->v[at + i] = x->s[i] / x->w[at + i];
-        rc = field->flow(field->ctx, n, x->c + at, x->v + at, x->f + at, err);
+        rc = field->flow(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->f + at, err);
         for (int64_t i = 0; !rc && i < n; i++)
             x->t->value[i] += x->f[at + i] * x->weight[at + i] * x->w[at + i] / x->s[i];
     }
@@ -110,7 +110,7 @@ static int closed_backward(struct closed *x, struct err *err) {
     for (int64_t at = 0; !rc && at < x->all; at += n) {
         for (int64_t i = 0; i < n; i++)
             x->df[at + i] = x->t->gradient[i] * x->weight[at + i] * x->w[at + i] / x->s[i];
-        rc = field->flow_pull(field->ctx, n, x->c + at, x->v + at, x->df + at, NULL, x->dv + at, err);
+        rc = field->flow_pull(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->df + at, NULL, x->dv + at, err);
         for (int64_t i = 0; !rc && i < n; i++) {
             double r = x->df[at + i] * x->f[at + i] - x->v[at + i] * x->dv[at + i];
             x->dw[at + i] = r / x->w[at + i];

@@ -13,16 +13,21 @@
 
 #include "base/err.h"
 
+/* Points of a flow: n positions and velocities. */
+struct geodesic_points {
+    int64_t n;
+    const double *c, *v;
+};
+
 struct geodesic_field {
     void *ctx;
     /* g > 0 and, unless NULL, ∂g/∂c at n points. */
     int (*metric)(void *ctx, int64_t n, const double *c, double *g, double *gc, struct err *err);
     /* The gradients dg and, unless NULL, dgc of what metric returned: dc (=), unless NULL, and the parameters' (+=). */
     int (*metric_pull)(void *ctx, int64_t n, const double *c, const double *dg, const double *dgc, double *dc, struct err *err);
-    int (*flow)(void *ctx, int64_t n, const double *c, const double *v, double *f, struct err *err);
+    int (*flow)(void *ctx, const struct geodesic_points *at, double *f, struct err *err);
     /* dc (=), unless NULL, dv (=) and the parameters' (+=). */
-    int (*flow_pull)(void *ctx, int64_t n, const double *c, const double *v, const double *df, double *dc, double *dv,
-                     struct err *err);
+    int (*flow_pull)(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv, struct err *err);
 };
 
 /* n paths from a[i] to b[i], a ≠ b. `cells` and `order` (4 or 8): the quadrature's pieces of each path; `steps`: Runge–Kutta's.

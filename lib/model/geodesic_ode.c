@@ -24,7 +24,7 @@ static int rate(void *ctx, const double *y, double *dy, struct err *err) {
         dy[i] = v[i];
         dy[n + i] = -s->gc[i] / (2 * s->g[i]) * v[i] * v[i];
     }
-    return rc || !s->flows ? rc : s->field->flow(s->field->ctx, n, c, v, dy + 2 * n, err);
+    return rc || !s->flows ? rc : s->field->flow(s->field->ctx, &(struct geodesic_points){n, c, v}, dy + 2 * n, err);
 }
 
 static int pull(void *ctx, const double *y, const double *g, double *gy, struct err *err) {
@@ -43,7 +43,7 @@ static int pull(void *ctx, const double *y, const double *g, double *gy, struct 
     for (int64_t i = 0; !rc && i < n; i++)
         gy[i] += s->part[i];
     if (!rc && s->flows)
-        rc = s->field->flow_pull(s->field->ctx, n, c, v, g + 2 * n, s->part, s->part + n, err);
+        rc = s->field->flow_pull(s->field->ctx, &(struct geodesic_points){n, c, v}, g + 2 * n, s->part, s->part + n, err);
     for (int64_t i = 0; !rc && s->flows && i < 2 * n; i++)
         gy[i] += s->part[i];
     return rc;

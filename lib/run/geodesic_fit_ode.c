@@ -119,17 +119,18 @@ static int field_metric_pull(void *ctx, int64_t n, const double *c, const double
     return rc;
 }
 
-static void flow_inputs(struct fit_ode *o, int64_t n, const double *c, const double *v) {
-    for (int64_t i = 0; i < n; i++) {
-        o->x[3 * i] = (float)c[i];
-        o->x[3 * i + 1] = (float)v[i];
+static void flow_inputs(struct fit_ode *o, const struct geodesic_points *at) {
+    for (int64_t i = 0; i < at->n; i++) {
+        o->x[3 * i] = (float)at->c[i];
+        o->x[3 * i + 1] = (float)at->v[i];
         o->x[3 * i + 2] = o->wavelength[i];
     }
 }
 
-static int field_flow(void *ctx, int64_t n, const double *c, const double *v, double *f, struct err *err) {
+static int field_flow(void *ctx, const struct geodesic_points *at, double *f, struct err *err) {
     struct fit_ode *o = ctx;
-    flow_inputs(o, n, c, v);
+    int64_t n = at->n;
+    flow_inputs(o, at);
     struct mlp_args a = {.shape = geodesic_head_shape(GEODESIC_FLOW),
                          .params = o->head,
                          .x = tensor_3d(o->x, DTYPE_F32, 1, n, 3),
@@ -140,10 +141,10 @@ static int field_flow(void *ctx, int64_t n, const double *c, const double *v, do
     return rc;
 }
 
-static int field_flow_pull(void *ctx, int64_t n, const double *c, const double *v, const double *df, double *dc, double *dv,
-                           struct err *err) {
+static int field_flow_pull(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv, struct err *err) {
     struct fit_ode *o = ctx;
-    flow_inputs(o, n, c, v);
+    int64_t n = at->n;
+    flow_inputs(o, at);
     for (int64_t i = 0; i < n; i++)
         o->dy[i] = (float)df[i];
     struct mlp_backward_args a = {.shape = geodesic_head_shape(GEODESIC_FLOW),

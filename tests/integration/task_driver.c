@@ -130,7 +130,8 @@ int main(int argc, char **argv) {
     if (!rc)
         rc = device_open(device ? device : "cpu", 0, &dev, &err);
     if (!rc) {
-        const char *root = str_starts(job.data->source, "file://") ? job.data->source + 7 : job.data->source;
+        const char *root = job.data ? job.data->source : "";
+        root = str_starts(root, "file://") ? root + 7 : root;
         struct task_env env = {.device = dev,
                                .directory = argv[2],
                                .cache_dir = argv[3],

@@ -45,15 +45,19 @@ static inline int analytic_metric_pull(void *ctx, int64_t n, const double *c, co
     }
     return 0;
 }
-static inline int analytic_flow(void *ctx, int64_t n, const double *c, const double *v, double *f, struct err *err) {
+static inline int analytic_flow(void *ctx, const struct geodesic_points *at, double *f, struct err *err) {
+    const double *c = at->c, *v = at->v;
+    int64_t n = at->n;
     struct analytic *a = ctx;
     (void)err;
     for (int64_t i = 0; i < n; i++)
         f[i] = a->f ? a->f(c[i], v[i]) : 0;
     return 0;
 }
-static inline int analytic_flow_pull(void *ctx, int64_t n, const double *c, const double *v, const double *df, double *dc,
-                                     double *dv, struct err *err) {
+static inline int analytic_flow_pull(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv,
+                                     struct err *err) {
+    const double *c = at->c, *v = at->v;
+    int64_t n = at->n;
     struct analytic *a = ctx;
     (void)err;
     for (int64_t i = 0; i < n; i++) {
@@ -171,7 +175,9 @@ static inline int exact_metric_pull(void *ctx, int64_t n, const double *c, const
     }
     return 0;
 }
-static inline int exact_flow(void *ctx, int64_t n, const double *c, const double *v, double *f, struct err *err) {
+static inline int exact_flow(void *ctx, const struct geodesic_points *at, double *f, struct err *err) {
+    const double *c = at->c, *v = at->v;
+    int64_t n = at->n;
     struct exact_nets *e = ctx;
     struct exact_mlp m = {.shape = geodesic_head_shape(GEODESIC_FLOW), .params = e->head};
     (void)err;
@@ -179,8 +185,10 @@ static inline int exact_flow(void *ctx, int64_t n, const double *c, const double
         f[i] = exact_mlp(&m, (double[3]){c[i], v[i], e->wavelength}, NULL);
     return 0;
 }
-static inline int exact_flow_pull(void *ctx, int64_t n, const double *c, const double *v, const double *df, double *dc, double *dv,
+static inline int exact_flow_pull(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv,
                                   struct err *err) {
+    const double *c = at->c, *v = at->v;
+    int64_t n = at->n;
     struct exact_nets *e = ctx;
     (void)err;
     for (int64_t i = 0; i < n; i++) {
