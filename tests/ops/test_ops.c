@@ -41,7 +41,10 @@ static const char *const elsewhere[] = {"conv1d_depthwise",
                                         "dropout",
                                         "windows",
                                         "hysteresis",
-                                        "morphology"};
+                                        "morphology",
+                                        "mlp",
+                                        "mlp_backward",
+                                        "geodesic"};
 
 static void every_op_of_the_table_is_tested(void **state) {
     (void)state;

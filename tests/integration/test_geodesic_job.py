@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Jobs of kind geodesic: killed and resumed they end with the same bits; selection, reports, errors of the table; and through the daemon."""
+import hashlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.dom.minidom
+
+from daemon import BIN, SOURCE, Daemon, temporary
+
+DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
+CONFIG = f"{SOURCE}/configs/geodesic.yaml"
+SMALL = ["training.epochs=6", "training.batch_wavelengths=7", "checkpoint.every=1s"]
+
+
+def write_table(path, bad=None, width=20):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("Wavelength,0,10,20,40\n")
+        for i in range(width):
+            row = [200 + 20 * i] + [0.1 + 0.1 * math.exp(-i / 3) + 0.002 * c / (c + 15) * i for c in (0, 10, 20, 40)]
+            if bad == i:
+                row[2] = "nan"
+            f.write(",".join(str(x) for x in row) + "\n")
+
+
+def drive(directory, *sets, **options):
+    return subprocess.run([DRIVER, CONFIG, directory, f"{directory}.cache", *sets], capture_output=True, text=True, **options)
+
+
+def digest(directory):
+    with open(f"{directory}/model.safetensors", "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def result_of(output):
+    line = [x for x in output.splitlines() if x.startswith("result ")][-1]
+    return json.loads(line.removeprefix("result "))
+
+
+def check_report(directory, folds):
+    with open(f"{directory}/report.json", encoding="utf-8") as f:
+        report = json.load(f)
+    assert len(report["per_fold"]) == folds and len(report["per_fold"][0]["loss"]) == report["epochs"], report
+    assert set(report["baselines"]) >= {"linear_clamped", "pchip", "cubic_not_a_knot", "gp_rbf"}, report["baselines"].keys()
+    for name in ("spectra.svg", "metric.svg"):
+        xml.dom.minidom.parse(f"{directory}/{name}")
+    with open(f"{directory}/predictions.csv", encoding="utf-8") as f:
+        rows = f.read().splitlines()
+    assert len(rows[0].split(",")) == 1 + 3 * folds and len(rows) > 2, rows[0]
+    return report
+
+
+def check_resume(tmp, csv, name, *more):
+    sets = [f"data.csv={csv}", *SMALL, *more]
+    whole = drive(f"{tmp}/{name}", *sets)
+    assert whole.returncode == 0, whole.stderr
+    cut = drive(f"{tmp}/{name}-cut", *sets, "stop_after=7")
+    assert cut.returncode == 0, cut.stderr
+    rest = drive(f"{tmp}/{name}-cut", *sets)
+    assert rest.returncode == 0 and "going on from" in rest.stderr, rest.stderr
+    assert digest(f"{tmp}/{name}") == digest(f"{tmp}/{name}-cut")
+    a, b = result_of(whole.stdout), result_of(rest.stdout)
+    assert (a["mean_rmse"], a["per_fold"]) == (b["mean_rmse"], b["per_fold"]), (a, b)
+    return check_report(f"{tmp}/{name}-cut", 4)
+
+
+def check_kill(tmp, csv):
+    """SIGKILL once a checkpoint stands, more than once."""
+    sets = [f"data.csv={csv}", *SMALL, "training.epochs=60"]
+    whole = drive(f"{tmp}/k", *sets)
+    assert whole.returncode == 0, whole.stderr
+    for _ in range(2):
+        p = subprocess.Popen([DRIVER, CONFIG, f"{tmp}/killed", f"{tmp}/killed.cache", *sets], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        seen = set(os.listdir(f"{tmp}/killed/checkpoints")) if os.path.isdir(f"{tmp}/killed/checkpoints") else set()
+        while p.poll() is None:
+            now = set(os.listdir(f"{tmp}/killed/checkpoints")) if os.path.isdir(f"{tmp}/killed/checkpoints") else set()
+            if any(name.endswith(".safetensors") for name in now - seen):
+                p.send_signal(signal.SIGKILL)
+                p.wait()
+                break
+            time.sleep(0.02)
+    rest = drive(f"{tmp}/killed", *sets)
+    assert rest.returncode == 0, rest.stderr
+    assert digest(f"{tmp}/k") == digest(f"{tmp}/killed")
+
+
+def check_daemon(tmp, csv):
+    d = Daemon(f"{tmp}/daemon").start()
+    code, end, err = d.submit(f"data.csv={csv}", *SMALL, file=CONFIG)
+    assert code == 0 and end["state"] == "succeeded" and end["kind"] == "geodesic", (end, err)
+    result = end["result"]
+    assert result["mean_rmse"] > 0 and len(result["per_fold"]) == 4 and result["geodesics_per_s"] > 0 and result["wall_s"] > 0, result
+    assert result["baselines"]["linear_clamped"] > 0, result
+    assert end["checkpoint"] and os.path.exists(end["checkpoint"]), end
+    write_table(f"{tmp}/bad.csv", bad=3)
+    code, end, err = d.submit(f"data.csv={tmp}/bad.csv", *SMALL, file=CONFIG)
+    assert code != 0 and "bad.csv:5: column '10' holds 'nan'" in json.dumps(end) + err, (end, err)
+    assert d.stop() == 0
+
+
+def main():
+    with temporary() as tmp:
+        csv = f"{tmp}/spectra.csv"
+        write_table(csv)
+        check_resume(tmp, csv, "fixed")
+        report = check_resume(tmp, csv, "nested", "training.selection=nested", "training.decays=[0, 1]", "training.epochs=4")
+        assert len(report["selection"]) == 8 and all(x > 0 for row in report["selection"] for x in row["rmse_without_each"]), report["selection"]
+        check_resume(tmp, csv, "decoder", "model.head=decoder", "training.final_model=false")
+        check_kill(tmp, csv)
+        check_daemon(tmp, csv)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+/* The training of geodesic models: what a held-out spectrum may not touch, going on from a saved state, both solvers on trained
+ * networks, model files, predictions and metrics. Small tables of the formula's spectra. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "geodesic_fixture.h"
+#include "model/geodesic_params.h"
+#include "run/geodesic_file.h"
+#include "run/geodesic_fit.h"
+#include "unit/temp_dir.h"
+
+enum { WIDTH = 24, FOLDS = 6, ALL = (1 << FOLDS) - 1 };
+
+static struct err err;
+static struct device *device;
+static struct stream *stream;
+
+static void ok(int rc) {
+    if (rc)
+        fail_msg("%s", err.message);
+}
+
+/* Every 25th wavelength of the formula. */
+static struct spectra some_spectra(void) {
+    struct spectra s;
+    ok(spectra_formula(&s, &err));
+    for (int k = 0; k < s.n; k++)
+        for (int i = 0; i < WIDTH; i++)
+            s.absorbance[k * WIDTH + i] = s.absorbance[k * s.width + i * 25];
+    for (int i = 0; i < WIDTH; i++)
+        s.wavelengths[i] = s.wavelengths[i * 25];
+    s.width = WIDTH;
+    return s;
+}
+
+static struct geodesic_fit_config config_of(enum geodesic_head head) {
+    return (struct geodesic_fit_config){.head = head,
+                                        .solver = GEODESIC_CLOSED_FORM,
+                                        .epochs = 20,
+                                        .batch = 10,
+                                        .ode_steps = 100,
+                                        .metric_rate = 5e-4,
+                                        .head_rate = 1e-3,
+                                        .decay = 0.1,
+                                        .clip = 1,
+                                        .smoothness = 0.01,
+                                        .floor = 0.1,
+                                        .head_gain = 0.7,
+                                        .seed = 3};
+}
+
+struct run {
+    struct geodesic_fit *fit;
+    struct geodesic_fit_state state;
+};
+
+static struct run start(const struct geodesic_fit_config *c, const struct spectra *s, const geodesic_members *m, int groups) {
+    struct run r;
+    ok(geodesic_fit_new(c, s, m, groups, stream, &r.fit, &err));
+    ok(geodesic_fit_state_new(r.fit, &r.state, &err));
+    return r;
+}
+static void advance(struct run *r, int steps) {
+    for (int i = 0; i < steps; i++)
+        ok(geodesic_fit_step(r->fit, &err));
+    ok(geodesic_fit_save(r->fit, &r->state, &err));
+}
+static void end(struct run *r) {
+    geodesic_fit_free(r->fit);
+    geodesic_fit_state_done(&r->state);
+}
+static void same_bits(const struct geodesic_fit_state *a, int ga, const struct geodesic_fit_state *b, int gb) {
+    size_t row = (size_t)a->count;
+    assert_memory_equal(a->params + ga * row, b->params + gb * row, row * sizeof(float));
+    assert_memory_equal(a->m + ga * row, b->m + gb * row, row * sizeof(float));
+    assert_memory_equal(a->v + ga * row, b->v + gb * row, row * sizeof(float));
+    assert_true(a->losses[ga] == b->losses[gb]);
+}
+
+static void a_held_out_spectrum_of_no_numbers_changes_no_bit(void **state) {
+    (void)state;
+    enum { HELD = 2 };
+    const geodesic_members members[1] = {ALL & ~(1 << HELD)};
+    for (int head = 0; head < 2; head++) {
+        struct spectra s = some_spectra();
+        struct geodesic_fit_config c = config_of((enum geodesic_head)head);
+        struct run clean = start(&c, &s, members, 1);
+        advance(&clean, 12);
+        for (int i = 0; i < WIDTH; i++)
+            s.absorbance[HELD * WIDTH + i] = NAN;
+        struct run blind = start(&c, &s, members, 1);
+        advance(&blind, 12);
+        same_bits(&clean.state, 0, &blind.state, 0);
+        assert_true(isfinite(geodesic_fit_loss(blind.fit, 0)));
+        end(&clean);
+        end(&blind);
+        spectra_done(&s);
+    }
+}
+
+static void a_model_is_the_same_alone_and_beside_others(void **state) {
+    (void)state;
+    const geodesic_members members[3] = {ALL & ~1, ALL & ~8, ALL};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct run together = start(&c, &s, members, 3), alone = start(&c, &s, members + 1, 1);
+    advance(&together, 7);
+    advance(&alone, 7);
+    same_bits(&together.state, 1, &alone.state, 0);
+    end(&together);
+    end(&alone);
+    spectra_done(&s);
+}
+
+static void a_training_goes_on_from_its_state_bit_for_bit(void **state) {
+    (void)state;
+    const geodesic_members members[2] = {ALL & ~2, ALL & ~16};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct run whole = start(&c, &s, members, 2), first = start(&c, &s, members, 2), second = start(&c, &s, members, 2);
+    advance(&whole, 11);
+    advance(&first, 4); /* within an epoch of three steps */
+    ok(geodesic_fit_load(second.fit, &first.state, &err));
+    advance(&second, 7);
+    assert_int_equal(second.state.step, 11);
+    for (int g = 0; g < 2; g++)
+        same_bits(&whole.state, g, &second.state, g);
+    end(&whole);
+    end(&first);
+    end(&second);
+    spectra_done(&s);
+}
+
+static void training_lowers_the_loss(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {ALL};
+    for (int head = 0; head < 2; head++) {
+        struct spectra s = some_spectra();
+        struct geodesic_fit_config c = config_of((enum geodesic_head)head);
+        c.epochs = 80;
+        c.head_rate = 3e-3;
+        c.decay = 0;
+        struct run r = start(&c, &s, members, 1);
+        advance(&r, 3);
+        double before = geodesic_fit_loss(r.fit, 0);
+        advance(&r, 237);
+        double after = geodesic_fit_loss(r.fit, 0);
+        if (!(after < (head ? 0.9 : 0.7) * before)) /* the decoder has the whole spectrum to learn */
+            fail_msg("head %d: the loss went from %g to %g", head, before, after);
+        end(&r);
+        spectra_done(&s);
+    }
+}
+
+/* ---- both solvers ---------------------------------------------------------------------------------------------- */
+
+static double relative(const double *a, const double *b, int64_t n) {
+    double size = 0, difference = 0;
+    for (int64_t i = 0; i < n; i++) {
+        size += a[i] * a[i];
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+    }
+    return sqrt(difference / size);
+}
+
+/* In double precision, on the networks that a training made. */
+static void solvers_agree_on_trained_networks(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {ALL & ~4};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct run r = start(&c, &s, members, 1);
+    int64_t count = r.state.count, metric = mlp_count(GEODESIC_METRIC);
+    double *params = calloc((size_t)count * 3, sizeof *params), *grads[2] = {params + count, params + 2 * count};
+    advance(&r, 60);
+    for (int64_t i = 0; i < count; i++)
+        params[i] = (double)r.state.params[i];
+    const double a[] = {-1, 1, -1, 2.0 / 3}, b[] = {1, -1, 1.0 / 3, 0};
+    double value[2][4], gradient[4] = {1, -1, .5, 2};
+    for (int solver = 0; solver < 2; solver++) {
+        struct exact_nets nets = {params, params + metric, grads[solver], grads[solver] + metric, -0.6, 0.1};
+        struct geodesic_field field = exact_field(&nets);
+        struct geodesic_paths p = {&field, 4, a, b, 12, 8, 100, 1e-12};
+        struct geodesic_transport t = {.value = value[solver], .gradient = gradient};
+        ok(solver ? geodesic_transport_ode(&p, &t, &err) : geodesic_transport_closed(&p, &t, &err));
+    }
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(value[0][i] - value[1][i]) <= 1e-5);
+    assert_true(relative(grads[0], grads[1], count) <= 1e-4);
+    assert_true(relative(grads[0], grads[1], metric) <= 1e-4);
+    free(params);
+    end(&r);
+    spectra_done(&s);
+}
+
+/* One step of training by each: the first moments are a tenth of the clipped gradients. */
+static void a_step_by_runge_kutta_is_one_in_closed_form(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {0x15};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    c.smoothness = 0;
+    c.ode_steps = 40;
+    struct run closed = start(&c, &s, members, 1);
+    c.solver = GEODESIC_ODE;
+    struct run ode = start(&c, &s, members, 1);
+    advance(&closed, 1);
+    advance(&ode, 1);
+    double size = 0, difference = 0;
+    for (int64_t i = 0; i < closed.state.count; i++) {
+        double x = (double)closed.state.m[i], y = (double)ode.state.m[i];
+        size += x * x;
+        difference += (x - y) * (x - y);
+    }
+    assert_true(sqrt(difference / size) <= 1e-4);
+    end(&closed);
+    end(&ode);
+    c.head = GEODESIC_DECODER;
+    struct geodesic_fit *refused = NULL;
+    assert_int_equal(geodesic_fit_new(&c, &s, members, 1, stream, &refused, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "flow head"));
+    spectra_done(&s);
+}
+
+/* ---- what a model says ----------------------------------------------------------------------------------------- */
+
+static void a_model_file_gives_back_what_was_trained(void **state) {
+    const geodesic_members members[2] = {ALL & ~2, ALL};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_DECODER);
+    struct run r = start(&c, &s, members, 2);
+    advance(&r, 5);
+    struct geodesic_file file = {.head = c.head, .floor = c.floor, .spectra = s, .groups = 2, .params = r.state.params}, back;
+    for (int g = 0; g < 2; g++) {
+        file.members[g] = members[g];
+        file.orders[g] = r.state.orders[g];
+    }
+    char sha[DIGEST_HEX_SIZE], *text = NULL;
+    const double figures[3] = {1, NAN, 3};
+    double figures_back[3];
+    const struct geodesic_file_state training = {&r.state, figures, 3, "{}"};
+    const char *path = in_dir(state, "model.safetensors");
+    ok(geodesic_file_write(path, &file, &training, sha, &err));
+    ok(geodesic_file_read(path, &back, &err));
+    assert_int_equal(geodesic_file_best(&back), 1);
+    double *said[2] = {malloc(FOLDS * WIDTH * sizeof(double)), malloc(FOLDS * WIDTH * sizeof(double))};
+    struct geodesic_model model;
+    geodesic_fit_model(&r.state, r.fit, 1, &model);
+    ok(geodesic_predict(stream, &model, &s, 25, said[0], &err));
+    geodesic_file_model(&back, 1, &model);
+    ok(geodesic_predict(stream, &model, &back.spectra, 25, said[1], &err));
+    assert_memory_equal(said[0], said[1], FOLDS * WIDTH * sizeof(double));
+    struct run other = start(&c, &s, members, 2);
+    ok(geodesic_file_read_state(path, &other.state, figures_back, 3, &text, &err));
+    assert_memory_equal(figures, figures_back, sizeof figures);
+    assert_string_equal(text, "{}");
+    for (int g = 0; g < 2; g++)
+        same_bits(&r.state, g, &other.state, g);
+    assert_int_equal(geodesic_file_read_state(path, &other.state, figures_back, 2, &text, &err), ERR_INVALID);
+    free(text);
+    free(said[0]);
+    free(said[1]);
+    end(&r);
+    end(&other);
+    geodesic_file_done(&back);
+    spectra_done(&s);
+}
+
+static void predictions_at_a_member_keep_its_own_spectrum_and_the_metric_is_scaled(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {ALL};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct run r = start(&c, &s, members, 1);
+    advance(&r, 3);
+    struct geodesic_model model;
+    geodesic_fit_model(&r.state, r.fit, 0, &model);
+    static double said[FOLDS * WIDTH], g[201 * WIDTH], at[201];
+    ok(geodesic_predict(stream, &model, &s, 20, said, &err));
+    assert_memory_equal(said + 2 * WIDTH, s.absorbance + 2 * WIDTH, WIDTH * sizeof *said);
+    ok(geodesic_predict(stream, &model, &s, 75, said, &err)); /* beyond the last */
+    for (int i = 0; i < FOLDS * WIDTH; i++)
+        assert_true(isfinite(said[i]));
+    for (int i = 0; i < 201; i++)
+        at[i] = 60.0 * i / 200;
+    ok(geodesic_metric(stream, &model, &s, at, 201, g, &err));
+    for (int w = 0; w < WIDTH; w++) {
+        double length = 0;
+        for (int i = 0; i < 200; i++)
+            length += (sqrt(g[i * WIDTH + w]) + sqrt(g[(i + 1) * WIDTH + w])) / 2 * 0.01;
+        assert_true(fabs(length - 2) < 1e-4);
+    }
+    end(&r);
+    spectra_done(&s);
+}
+
+static int open_device(void **state) {
+    (void)state;
+    const char *name = getenv("BRR_TEST_DEVICE");
+    return device_open(name ? name : "cpu", 1, &device, &err) || stream_open(device, STREAM_NORMAL, &stream, &err);
+}
+static int close_device(void **state) {
+    (void)state;
+    stream_close(stream);
+    device_close(device);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_held_out_spectrum_of_no_numbers_changes_no_bit),
+        cmocka_unit_test(a_model_is_the_same_alone_and_beside_others),
+        cmocka_unit_test(a_training_goes_on_from_its_state_bit_for_bit),
+        cmocka_unit_test(training_lowers_the_loss),
+        cmocka_unit_test(solvers_agree_on_trained_networks),
+        cmocka_unit_test(a_step_by_runge_kutta_is_one_in_closed_form),
+        in_temp_dir(a_model_file_gives_back_what_was_trained),
+        cmocka_unit_test(predictions_at_a_member_keep_its_own_spectrum_and_the_metric_is_scaled),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
