@@ -62,6 +62,8 @@ static const struct row {
     {"--notch", NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60", 0, 60},
     {"--window", NUMBER, AT(window_s), "S", "length of a window in seconds", 1, 600},
     {"--hop", NUMBER, AT(hop_s), "S", "seconds between window starts", 0.01, 600},
+    {"--at", NUMBER, AT(at), "C", "a concentration, in the unit of the model's table", -1e300, 1e300},
+    {"--csv", TEXT, AT(csv), "FILE", "table to write", 0, 0},
     {"--first", INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
     {"--count", INTEGER, AT(count), "N", "number of windows", 1, 1e12},
     {"--labels", CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations", "format of the labels", 0,
@@ -195,7 +197,8 @@ static bool take(int argc, char **argv, int *i, const char *takes, struct argume
 
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret) {
     bool plain = false; /* after "--" everything is a word */
-    *ret = (struct arguments){.realtime = NAN,
+    *ret = (struct arguments){.at = NAN,
+                              .realtime = NAN,
                               .alarm_hop_s = NAN,
                               .interval_s = NAN,
                               .notch_hz = NAN,

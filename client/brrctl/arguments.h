@@ -16,12 +16,12 @@ struct arguments {
     const char *name, *id_file, *endpoint;
     const char *tls_ca, *token_file, *tls_cert, *tls_key;
     const char *role, *until;
-    const char *model, *output, *probabilities, *plot;
+    const char *csv, *model, *output, *probabilities, *plot;
     const char *config, *region, *credentials; /* S3 endpoint of a store */
     bool path_style, anonymous, requester_pays;
     const char *montage, *labels, *unlabeled, *reference;
-    double realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
-    int64_t chunk_samples, tail, parallel, first, count, stall_s;                /* -1: not given */
+    double at, realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
+    int64_t chunk_samples, tail, parallel, first, count, stall_s;                    /* -1: not given */
 };
 
 /* Reads argv[2..]; takes: the options that the command accepts ("--set --watch"), besides --json and --endpoint; NULL: none at all.

@@ -69,6 +69,12 @@ static const struct command commands[] = {
     {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
      "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1"},
     {"unload", "NAME", "", "stop serving a model; open streams finish with it", cmd_unload, 1, 1, "example: brrctl unload best"},
+    {"geodesic", "predict|metric MODEL", "--at --csv", "spectra and metric of a geodesic model; works without a daemon",
+     cmd_geodesic, 2, 2,
+     "MODEL: model.safetensors of a job of kind geodesic, or what `brrctl checkpoint get` wrote of one.\n"
+     "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
+     "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
+     "example: brrctl geodesic predict model.safetensors --at 25 --csv spectrum.csv"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
      "show or write the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"

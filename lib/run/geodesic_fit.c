@@ -10,17 +10,6 @@
 #include "run/geodesic_fit_ode.h"
 #include "run/geodesic_fit_state.h"
 
-/* ---- coordinates ----------------------------------------------------------------------------------------------- */
-
-static double scaled(double x, double low, double high) { return (2 * x - low - high) / (high - low); }
-double geodesic_position(const struct spectra *s, double concentration) {
-    return scaled(concentration, s->concentrations[0], s->concentrations[s->n - 1]);
-}
-double geodesic_wavelength(const struct spectra *s, double wavelength) {
-    return scaled(wavelength, s->wavelengths[0], s->wavelengths[s->width - 1]);
-}
-int geodesic_members_count(geodesic_members members) { return __builtin_popcount(members); }
-
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
 
 static int take(struct geodesic_fit *f, size_t bytes, void *ret, struct err *err) {
@@ -30,22 +19,6 @@ static int take(struct geodesic_fit *f, size_t bytes, void *ret, struct err *err
 static int put(struct geodesic_fit *f, void *dst, const void *src, size_t bytes, struct err *err) {
     int rc = stream_to_device(f->stream, dst, src, bytes, err);
     return rc ? rc : stream_sync(f->stream, err);
-}
-
-/* Mean and deviation of a model's own spectra: no other spectrum has a part in what it learns. */
-void geodesic_statistics(const struct spectra *s, geodesic_members members, double *ret_mean, double *ret_deviation) {
-    double mean = 0, square = 0, count = (double)geodesic_members_count(members) * (double)s->width;
-    for (int pass = 0; pass < 2; pass++)
-        for (int k = 0; k < s->n; k++)
-            for (int64_t i = 0; (members >> k & 1) && i < s->width; i++) {
-                double a = s->absorbance[k * s->width + i];
-                if (pass)
-                    square += (a - mean) * (a - mean) / count;
-                else
-                    mean += a / count;
-            }
-    *ret_mean = mean;
-    *ret_deviation = square > 0 ? sqrt(square) : 1;
 }
 
 /* Knots and normalised spectra of one group, for the device. */

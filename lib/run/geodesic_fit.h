@@ -12,6 +12,7 @@
 
 #include "data/spectra.h"
 #include "kernels/op.h"
+#include "run/geodesic_exact.h"
 
 enum { GEODESIC_MAX_GROUPS = 512, GEODESIC_FIT_CHECKS = 16 };
 enum geodesic_solver { GEODESIC_CLOSED_FORM, GEODESIC_ODE };
@@ -23,9 +24,6 @@ struct geodesic_fit_config {
     double metric_rate, head_rate, decay, clip, smoothness, floor, head_gain;
     uint64_t seed;
 };
-
-/* The spectra that a model learns from, by bit: bit k is concentration k. At least two. */
-typedef uint32_t geodesic_members;
 
 struct geodesic_fit;
 /* spectra: borrowed until free. Consecutive models with equally many spectra share launches. */
@@ -59,14 +57,6 @@ void geodesic_fit_state_done(struct geodesic_fit_state *state);
 int geodesic_fit_save(struct geodesic_fit *f, struct geodesic_fit_state *to, struct err *err);
 int geodesic_fit_load(struct geodesic_fit *f, const struct geodesic_fit_state *from, struct err *err);
 
-/* A trained model without its training. Plain data, pointers borrowed. */
-struct geodesic_model {
-    enum geodesic_head head;
-    double floor;
-    int order;
-    geodesic_members members;
-    const float *params;
-};
 void geodesic_fit_model(const struct geodesic_fit_state *state, const struct geodesic_fit *f, int group,
                         struct geodesic_model *ret);
 /* The spectrum at a concentration (its unit), from each of the members: predictions (members, width) in order of concentration, in
@@ -77,9 +67,5 @@ int geodesic_predict(struct stream *s, const struct geodesic_model *model, const
  * concentration: ret (n, width). */
 int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, const double *at, int n,
                     double *ret, struct err *err);
-int geodesic_members_count(geodesic_members members);
-/* Normalised concentration −1..1 over all concentrations of the file, measured or held out. */
-double geodesic_position(const struct spectra *spectra, double concentration);
-double geodesic_wavelength(const struct spectra *spectra, double wavelength);
 
 #endif

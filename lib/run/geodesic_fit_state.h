@@ -40,7 +40,6 @@ struct geodesic_fit {
 };
 
 double fit_rate(const struct geodesic_fit *f, double peak);
-void geodesic_statistics(const struct spectra *s, geodesic_members members, double *ret_mean, double *ret_deviation);
 int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err); /* freed with the fit */
 /* At an epoch's start: lengths of cells at some wavelengths by 4 and by 8 nodes; a group whose lengths differ takes 8 from now on.
  */

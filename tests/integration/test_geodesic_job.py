@@ -88,6 +88,31 @@ def check_kill(tmp, csv):
     assert digest(f"{tmp}/k") == digest(f"{tmp}/killed")
 
 
+def check_client(tmp, directory):
+    """Predictions and metric of a model file, and what is said of files that are none."""
+    model = f"{directory}/model.safetensors"
+
+    def ctl(*args):
+        return subprocess.run([f"{BIN}/brrctl", "geodesic", *args], capture_output=True, text=True)
+
+    r = ctl("predict", model, "--at", "15", "--csv", f"{tmp}/p.csv")
+    assert r.returncode == 0, r.stderr
+    with open(f"{tmp}/p.csv", encoding="utf-8") as f:
+        rows = [line.split(",") for line in f.read().splitlines()]
+    assert rows[0][:3] == ["wavelength", "absorbance", "spread"] and len(rows) == 21 and len(rows[0]) == 7, rows[0]
+    assert all(0 < float(row[1]) < 1 and float(row[2]) >= 0 for row in rows[1:]), rows
+    r = ctl("metric", model, "--csv", f"{tmp}/m.csv")
+    assert r.returncode == 0, r.stderr
+    with open(f"{tmp}/m.csv", encoding="utf-8") as f:
+        rows = [line.split(",") for line in f.read().splitlines()]
+    for row in rows[1:]:
+        w = [math.sqrt(float(x)) for x in row[1:]]
+        assert abs(sum((a + b) / 2 for a, b in zip(w, w[1:])) * 2 / (len(w) - 1) - 2) < 1e-3, row
+    assert ctl("predict", model, "--csv", f"{tmp}/p.csv").returncode != 0
+    r = ctl("predict", f"{tmp}/spectra.csv", "--at", "15", "--csv", f"{tmp}/p.csv")
+    assert r.returncode != 0 and "spectra.csv" in r.stderr, r.stderr
+
+
 def check_daemon(tmp, csv):
     d = Daemon(f"{tmp}/daemon").start()
     code, end, err = d.submit(f"data.csv={csv}", *SMALL, file=CONFIG)
@@ -110,6 +135,7 @@ def main():
         report = check_resume(tmp, csv, "nested", "training.selection=nested", "training.decays=[0, 1]", "training.epochs=4")
         assert len(report["selection"]) == 8 and all(x > 0 for row in report["selection"] for x in row["rmse_without_each"]), report["selection"]
         check_resume(tmp, csv, "decoder", "model.head=decoder", "training.final_model=false")
+        check_client(tmp, f"{tmp}/fixed")
         check_kill(tmp, csv)
         check_daemon(tmp, csv)
     return 0

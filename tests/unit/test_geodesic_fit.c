@@ -299,6 +299,34 @@ static void predictions_at_a_member_keep_its_own_spectrum_and_the_metric_is_scal
     spectra_done(&s);
 }
 
+/* Single precision on a device, double precision without one. */
+static void the_device_and_plain_loops_say_the_same(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {ALL & ~2};
+    const double concentrations[] = {-5, 0, 10, 33, 60};
+    for (int head = 0; head < 2; head++) {
+        struct spectra s = some_spectra();
+        struct geodesic_fit_config c = config_of((enum geodesic_head)head);
+        struct run r = start(&c, &s, members, 1);
+        struct geodesic_model model;
+        static double fast[FOLDS * WIDTH], exact[FOLDS * WIDTH];
+        advance(&r, 9);
+        geodesic_fit_model(&r.state, r.fit, 0, &model);
+        for (int k = 0; k < 5; k++) {
+            ok(geodesic_predict(stream, &model, &s, concentrations[k], fast, &err));
+            ok(geodesic_exact_predict(&model, &s, concentrations[k], exact, &err));
+            for (int i = 0; i < (FOLDS - 1) * WIDTH; i++)
+                assert_true(fabs(fast[i] - exact[i]) < 1e-6);
+        }
+        ok(geodesic_metric(stream, &model, &s, concentrations, 5, fast, &err));
+        ok(geodesic_exact_metric(&model, &s, concentrations, 5, exact, &err));
+        for (int i = 0; i < 5 * WIDTH; i++)
+            assert_true(fabs(fast[i] - exact[i]) < 1e-5 * exact[i]);
+        end(&r);
+        spectra_done(&s);
+    }
+}
+
 static int open_device(void **state) {
     (void)state;
     const char *name = getenv("BRR_TEST_DEVICE");
@@ -320,6 +348,7 @@ int main(void) {
         cmocka_unit_test(solvers_agree_on_trained_networks),
         cmocka_unit_test(a_step_by_runge_kutta_is_one_in_closed_form),
         in_temp_dir(a_model_file_gives_back_what_was_trained),
+        cmocka_unit_test(the_device_and_plain_loops_say_the_same),
         cmocka_unit_test(predictions_at_a_member_keep_its_own_spectrum_and_the_metric_is_scaled),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

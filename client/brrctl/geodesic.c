@@ -1,0 +1,119 @@
+/* brrctl geodesic: what a geodesic model file says about concentrations that nobody measured. Computed here, without a daemon. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "run/geodesic_file.h"
+
+enum { METRIC_POINTS = 61, MAX_CSV = 1 << 30 };
+
+static int write_csv(const char *path, struct str *out, struct err *err) {
+    return str_ok(out) ? fsio_write_atomic(path, out->data, out->len, err)
+                       : err_set(err, ERR_EXHAUSTED, "%s would be larger than %d bytes", path, MAX_CSV);
+}
+
+/* wavelength, mean over sources, spread, and each source's answer. */
+static void prediction_text(const struct geodesic_file *f, const struct geodesic_model *m, const double *each, struct str *out) {
+    const struct spectra *s = &f->spectra;
+    int n = geodesic_members_count(m->members);
+    str_puts(out, "wavelength,absorbance,spread");
+    for (int k = 0; k < s->n; k++)
+        if (m->members >> k & 1)
+            str_printf(out, ",from %g", s->concentrations[k]);
+    str_puts(out, "\n");
+    for (int64_t i = 0; i < s->width; i++) {
+        double mean = 0, square = 0;
+        for (int k = 0; k < n; k++)
+            mean += each[k * s->width + i] / n;
+        for (int k = 0; k < n; k++)
+            square += pow(each[k * s->width + i] - mean, 2) / n;
+        str_put_f64(out, s->wavelengths[i]);
+        str_printf(out, ",%.8g,%.4g", mean, sqrt(square));
+        for (int k = 0; k < n; k++)
+            str_printf(out, ",%.8g", each[k * s->width + i]);
+        str_puts(out, "\n");
+    }
+}
+
+static int predict(const struct arguments *o, const struct geodesic_file *f, struct str *out, struct err *err) {
+    struct geodesic_model model;
+    if (isnan(o->at))
+        return err_set(err, ERR_INVALID, "predict needs --at, a concentration in the unit of the model's table (%g to %g)",
+                       f->spectra.concentrations[0], f->spectra.concentrations[f->spectra.n - 1]);
+    geodesic_file_model(f, geodesic_file_best(f), &model);
+    double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
+    int rc = each ? geodesic_exact_predict(&model, &f->spectra, o->at, each, err)
+                  : err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
+    if (!rc)
+        prediction_text(f, &model, each, out);
+    free(each);
+    return rc;
+}
+
+/* A row per wavelength, a column per concentration. */
+static int metric(const struct geodesic_file *f, struct str *out, struct err *err) {
+    const struct spectra *s = &f->spectra;
+    struct geodesic_model model;
+    double at[METRIC_POINTS], *g = malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g);
+    geodesic_file_model(f, geodesic_file_best(f), &model);
+    for (int i = 0; i < METRIC_POINTS; i++)
+        at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);
+    int rc =
+        g ? geodesic_exact_metric(&model, s, at, METRIC_POINTS, g, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a metric");
+    str_puts(out, "wavelength");
+    for (int i = 0; !rc && i < METRIC_POINTS; i++)
+        str_printf(out, ",%g", at[i]);
+    str_puts(out, "\n");
+    for (int64_t w = 0; !rc && w < s->width; w++) {
+        str_put_f64(out, s->wavelengths[w]);
+        for (int i = 0; i < METRIC_POINTS; i++)
+            str_printf(out, ",%.8g", g[i * s->width + w]);
+        str_puts(out, "\n");
+    }
+    free(g);
+    return rc;
+}
+
+static void report(const struct arguments *o, const struct geodesic_file *f) {
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "csv", o->csv);
+        json_put_i64(w, "wavelengths", f->spectra.width);
+        output_end(&out);
+    } else {
+        printf("%lld wavelengths written to %s\n", (long long)f->spectra.width, o->csv);
+    }
+}
+
+int cmd_geodesic(const struct arguments *o) {
+    bool predicts = !strcmp(o->args[0], "predict");
+    struct geodesic_file file;
+    struct err err = {0};
+    struct str out;
+    if (!predicts && strcmp(o->args[0], "metric")) {
+        fprintf(stderr, "brrctl: geodesic %s: expected predict or metric\n", o->args[0]);
+        return EXIT_USAGE;
+    }
+    if (!o->csv) {
+        fprintf(stderr, "brrctl: geodesic %s needs --csv FILE\n", o->args[0]);
+        return EXIT_USAGE;
+    }
+    int rc = geodesic_file_read(o->args[1], &file, &err);
+    if (rc)
+        return brrctl_fail(&err);
+    str_init(&out, MAX_CSV);
+    rc = predicts ? predict(o, &file, &out, &err) : metric(&file, &out, &err);
+    if (!rc)
+        rc = write_csv(o->csv, &out, &err);
+    if (!rc)
+        report(o, &file);
+    str_done(&out);
+    geodesic_file_done(&file);
+    return rc ? brrctl_fail(&err) : 0;
+}
