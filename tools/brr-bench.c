@@ -39,8 +39,8 @@ static const char usage[] = "usage: brr-bench [BENCH [CASE]] [options]\n"
                             "  --compare OLD.json    beside an earlier FILE; exits 1 when a ratio to the floor grew by more than\n"
                             "  --threshold PERCENT   (15)\n";
 
-static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases, bench_edf_cases,
-                                                  bench_burst_cases};
+static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases,
+                                                  bench_edf_cases,  bench_burst_cases, bench_geodesic_cases};
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

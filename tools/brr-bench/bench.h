@@ -37,7 +37,7 @@ struct bench_case {
 
 /* Tables end with a case without name. */
 extern const struct bench_case bench_scan_cases[], bench_layer_cases[], bench_detector_cases[], bench_edf_cases[],
-    bench_burst_cases[];
+    bench_burst_cases[], bench_geodesic_cases[];
 
 /* Tensors of one case. After a failure `rc` stays set and further tensors have no data. */
 enum { BENCH_MAX_TENSORS = 32 };
