@@ -44,8 +44,8 @@ void models_free(struct models *m);
 
 /* The meaning of a REF by the records alone: no file is read. NOT_FOUND and DENIED list what was tried. */
 int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err);
-/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list what was tried. Any thread; blocks
- * on the volume. */
+/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list what was tried. Any thread;
+ * blocks on the volume. */
 int model_ref_find(struct model_ref *r, struct err *err);
 /* Both, for callers that may block. */
 int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err);

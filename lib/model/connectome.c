@@ -10,21 +10,10 @@ enum { ALIGNMENT = 64 };
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-static size_t padded(int64_t n) { return (size_t)(n + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK; }
-
 static void *zeroed(size_t bytes) {
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     void *p = aligned_alloc(ALIGNMENT, rounded ? rounded : ALIGNMENT);
     return p ? memset(p, 0, rounded ? rounded : ALIGNMENT) : NULL;
-}
-
-int64_t connectome_bytes(int64_t neurons, int64_t synapses, bool wide) {
-    size_t each = sizeof(uint64_t) + sizeof(uint32_t) + sizeof(int64_t) + 1; /* input_bound, area, row, base_psp */
-#define NEURON_BYTES(type, name) each += sizeof(type);
-    CONNECTOME_NEURONS(NEURON_BYTES)
-#undef NEURON_BYTES
-    size_t synapse = wide ? sizeof(struct spike_wide) : sizeof(spike_packed);
-    return (int64_t)(padded(neurons) * each) + synapses * (int64_t)synapse;
 }
 
 void connectome_free(struct connectome *c) {
@@ -57,7 +46,7 @@ int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n
     struct connectome *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a network");
-    size_t n = padded(neurons);
+    size_t n = connectome_padded(neurons);
     bool ok = true;
     c->net.n = (uint32_t)neurons;
     c->n_areas = n_areas;

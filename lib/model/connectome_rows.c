@@ -26,6 +26,15 @@ int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err) {
     return net->synapses ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld synapses", (long long)c->capacity);
 }
 
+int64_t connectome_bytes(int64_t neurons, int64_t synapses, bool wide) {
+    size_t each = sizeof(uint64_t) + sizeof(uint32_t) + sizeof(int64_t) + 1; /* input_bound, area, row, base_psp */
+#define NEURON_BYTES(type, name) each += sizeof(type);
+    CONNECTOME_NEURONS(NEURON_BYTES)
+#undef NEURON_BYTES
+    size_t synapse = wide ? sizeof(struct spike_wide) : sizeof(spike_packed);
+    return (int64_t)(connectome_padded(neurons) * each) + synapses * (int64_t)synapse;
+}
+
 struct connectome_synapse connectome_at(const struct connectome *c, uint32_t source, uint32_t i) {
     int64_t at = c->net.row[source] + i;
     if (c->net.wide) {

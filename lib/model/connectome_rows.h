@@ -1,7 +1,12 @@
 /* connectome_rows: how rows of a connectome are filled. Internal to lib/model: connectome and wiring. */
 #ifndef BRR_MODEL_CONNECTOME_ROWS_H
 #define BRR_MODEL_CONNECTOME_ROWS_H
+#include <stddef.h>
+
 #include "model/connectome.h"
+
+/* Neurons rounded up to whole blocks, the length of every neuron array. */
+static inline size_t connectome_padded(int64_t neurons) { return (size_t)(neurons + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK; }
 
 /* Memory for neurons with the defaults of the file format, and areas; no rows yet. */
 int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n_areas, struct connectome **ret, struct err *err);
