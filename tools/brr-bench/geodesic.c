@@ -1,5 +1,6 @@
-/* Geodesic models: an optimizer step of one fold of the built-in spectra (20 paths at each of 50 wavelengths) in closed form and by
- * Runge-Kutta with shooting; and the integrator alone, on the Lorenz system, beside the same steps as a plain C loop. */
+/* Geodesic models: an optimizer step of one fold of the built-in spectra (20 paths at each of 50 wavelengths) in closed form, and
+ * (at 5 wavelengths) by Runge-Kutta with shooting; and the integrator alone, on the Lorenz system, beside the same steps as a plain
+ * C loop. */
 #include <stdlib.h>
 
 #include "bench.h"
@@ -7,7 +8,7 @@
 #include "model/ode.h"
 #include "run/geodesic_fit.h"
 
-enum { WAVELENGTHS = 50, PAIRS = 20, CELLS = 4, ORDER = 4, ODE_STEPS = 100, MEMBERS = 0x1f };
+enum { WAVELENGTHS = 50, ODE_WAVELENGTHS = 5, PAIRS = 20, CELLS = 4, ORDER = 4, ODE_STEPS = 100, MEMBERS = 0x1f };
 /* Nodes of the 20 paths between 5 spectra: 8 span one cell, 6 two, 4 three, 2 four. */
 enum { PATH_NODES = (8 * 1 + 6 * 2 + 4 * 3 + 2 * 4) * ORDER };
 /* Trajectories side by side in the first-level cache, and blocks of them in one run. */
@@ -32,7 +33,8 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
     struct geodesic_fit_config config = {.head = GEODESIC_FLOW,
                                          .solver = c->parameters ? GEODESIC_ODE : GEODESIC_CLOSED_FORM,
                                          .epochs = 1000000,
-                                         .batch = WAVELENGTHS + 1, /* 601 wavelengths in 12 steps */
+                                         .batch = c->parameters ? ODE_WAVELENGTHS
+                                                                : WAVELENGTHS + 1, /* 601 wavelengths in 121 or 12 steps */
                                          .ode_steps = ODE_STEPS,
                                          .metric_rate = 5e-4,
                                          .head_rate = 1e-3,
@@ -70,7 +72,7 @@ static struct bench_work fold_work(const struct bench_case *c, const struct benc
     struct bench_work w = {0};
     (void)x;
     if (c->parameters) {
-        flows = (double)WAVELENGTHS * PAIRS * ODE_STEPS * 4;
+        flows = (double)ODE_WAVELENGTHS * PAIRS * ODE_STEPS * 4;
         metrics = 2 * flows;
     }
     w.flops = 3 * (metrics * operations(metric) + flows * operations(head));
