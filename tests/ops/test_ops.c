@@ -29,7 +29,7 @@ static const struct family families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* What other programs of this folder cover. */
+/* Ops that other programs cover; spike_tick is in tests/unit/test_burst.c and test_burst_bits.c. */
 static const char *const elsewhere[] = {"conv1d_depthwise",
                                         "conv1d_depthwise_backward",
                                         "rmsnorm_gated",
@@ -44,7 +44,8 @@ static const char *const elsewhere[] = {"conv1d_depthwise",
                                         "morphology",
                                         "mlp",
                                         "mlp_backward",
-                                        "geodesic"};
+                                        "geodesic",
+                                        "spike_tick"};
 
 static void every_op_of_the_table_is_tested(void **state) {
     (void)state;

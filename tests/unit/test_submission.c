@@ -70,7 +70,7 @@ static void a_source_means_a_directory_of_the_daemon(void **state) {
                  {inside, 0, "/data/eeg"},
                  {"store://bucket/prefix", 0, "store://bucket/prefix"},
                  {"eeg/none", ERR_NOT_FOUND, "eeg/none"},
-                 {above, ERR_DENIED, "leads out of"},
+                 {above, ERR_DENIED, "is outside"},
                  {outside, ERR_DENIED, "local_paths"},
                  {beside, ERR_DENIED, "local_paths"},
                  {symbolic, ERR_INVALID, "unknown scheme"},
