@@ -114,7 +114,7 @@ static int draw(struct train *t, struct err *err) {
     int rc = fsio_join(from, sizeof from, t->env.directory, "metrics.jsonl", err);
     if (!rc)
         rc = fsio_join(to, sizeof to, t->env.directory, "training.svg", err);
-    if (!rc)
+    if (!rc && fsio_exists(from)) /* the first lines come with the tenth step */
         rc = read_series(from, series, err);
     for (int i = 0; i < CURVES; i++)
         curve[i] = (struct plot_curve){curves[i].name, series[i].points, series[i].n};

@@ -44,11 +44,20 @@ class Training:
         with open(f"{self.dir}/log.txt", encoding="utf-8") as f:
             return f.read().split(" windows: ")[1:]
 
-    def note_kill(self):
+    def newest(self):
+        """Step of the newest pair."""
         folder = f"{self.dir}/checkpoints"
         names = os.listdir(folder) if os.path.isdir(folder) else []
         steps = [int(m[1]) for m in (re.fullmatch(r"step-(\d+)\.state\.safetensors", name) for name in names) if m]
-        self.saved.append((len(self.attempts()), max(steps, default=0)))
+        return max(steps, default=0)
+
+    def note_kill(self):
+        self.saved.append((len(self.attempts()), self.newest()))
+
+    def stands_still(self):
+        """Whether the last two kills found the same pair: on a busy machine, kills before every save would go on until the daemon waits
+        minutes between attempts."""
+        return len(self.saved) > 1 and self.saved[-1][1] == self.saved[-2][1]
 
     def check_attempts(self):
         """No attempt that came to its data began before the newest pair that was durable when the one before was killed."""
@@ -72,6 +81,9 @@ def kill_once(d, t, rng):
         state = d.wait(t.job, lambda j: j["state"] in ("running",) + OVER)["state"]
     if state in OVER:
         return False
+    if t.stands_still():
+        before = t.newest()
+        d.wait(t.job, lambda j: t.newest() > before or j["state"] in OVER)
     time.sleep(moment * (0.5 if while_preparing else 2.5))
     over = d.job(t.job)["state"] in OVER
     d.kill()
