@@ -1,4 +1,5 @@
 /* completion bash|zsh|fish: shell completions, written from the tables of commands and options. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,13 +24,22 @@ static void print_verbs(const struct command *c) {
         putchar(c->words[i] == '|' ? ' ' : c->words[i]);
 }
 
-/* "KEY= KEY= …" of all kinds of job. */
+/* Whether a table before the t-th has a key of this name: kinds may share names. */
+static bool named_before(const struct option_table *const *tables, int t, const char *name) {
+    for (int i = 0; i < t; i++)
+        for (size_t k = 0; k < tables[i]->count; k++)
+            if (!strcmp(tables[i]->rows[k].name, name))
+                return true;
+    return false;
+}
+
+/* "KEY= KEY= …" of all kinds of job, each once. */
 static void print_keys(void) {
     const struct option_table *tables[BRRCTL_MAX_TABLES];
     int n = brrctl_key_tables(NULL, tables);
     for (int t = 0; t < n; t++)
         for (size_t i = 0; i < tables[t]->count; i++)
-            if (tables[t]->rows[i].type != OPTION_NOTICE)
+            if (tables[t]->rows[i].type != OPTION_NOTICE && !named_before(tables, t, tables[t]->rows[i].name))
                 printf("%s%s=", t || i ? " " : "", tables[t]->rows[i].name);
 }
 
