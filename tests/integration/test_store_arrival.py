@@ -109,7 +109,7 @@ def check_cancel(s3, d, recording, model, quiet):
 
 
 def check_kill(s3, d, want):
-    job, held = begin(s3, d, "killed")
+    job, held = begin(s3, d, "killed", "limits.restarts=1")  # the daemon dies under it once
     time.sleep(1)  # what was sent is in the cache, and a checkpoint may be
     there = set(s3.sent)
     d.kill()
