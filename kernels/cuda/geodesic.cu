@@ -259,7 +259,7 @@ static __device__ void metric_backward(const struct geodesic_job &j, struct geod
     }
 }
 
-static __global__ void __launch_bounds__(MLP_THREADS) geodesic_kernel(struct geodesic_job j) {
+static __global__ void __launch_bounds__(MLP_THREADS, 2) geodesic_kernel(struct geodesic_job j) {
     __shared__ struct geodesic_shared g;
     int64_t group = blockIdx.y, at = blockIdx.x, block = group * j.n_rows + at;
     struct mlp_shape metric_shape = {2, 128, 256}, head_shape = {j.flow ? 3 : 5, 64, 128};

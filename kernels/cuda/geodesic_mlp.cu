@@ -40,7 +40,7 @@ struct mlp_job {
     bool with_tangent, backward;
 };
 
-template <int H1, int H2> static __global__ void __launch_bounds__(MLP_THREADS) mlp_kernel(struct mlp_job j) {
+template <int H1, int H2> static __global__ void __launch_bounds__(MLP_THREADS, 1) mlp_kernel(struct mlp_job j) {
     __shared__ struct mlp_shared m;
     int64_t group = blockIdx.y;
     int rows = j.with_tangent ? MLP_ROWS / 2 : MLP_ROWS, in = j.shape.in, tid = (int)threadIdx.x;

@@ -35,12 +35,14 @@ static void range_of(const struct plot_panels *p, double *low, double *high) {
 static void draw_axes(struct svg *g, const struct frame *f, const struct plot_panels *p, const char *title) {
     double step_x = svg_step(f->high_x - f->low_x, 5), step_y = svg_step(f->high_y - f->low_y, 5);
     char text[32];
-    for (double y = ceil(f->low_y / step_y - 1e-9) * step_y; y <= f->high_y + 1e-9 * step_y; y += step_y) {
+    for (int64_t k = (int64_t)ceil(f->low_y / step_y - 1e-9); (double)k <= f->high_y / step_y + 1e-9; k++) {
+        double y = (double)k * step_y;
         str_format(text, sizeof text, "%.6g", fabs(y) < 1e-9 * step_y ? 0 : y);
         svg_line(g, f->x, at_y(f, y), f->x + WIDTH, at_y(f, y), "grid");
         svg_text(g, f->x - 6, at_y(f, y) + 4, "tick", "end", text);
     }
-    for (double x = ceil(f->low_x / step_x - 1e-9) * step_x; x <= f->high_x + 1e-9 * step_x; x += step_x) {
+    for (int64_t k = (int64_t)ceil(f->low_x / step_x - 1e-9); (double)k <= f->high_x / step_x + 1e-9; k++) {
+        double x = (double)k * step_x;
         str_format(text, sizeof text, "%.6g", fabs(x) < 1e-9 * step_x ? 0 : x);
         svg_line(g, at_x(f, x), f->y + HEIGHT, at_x(f, x), f->y + HEIGHT + 4, "axis");
         svg_text(g, at_x(f, x), f->y + HEIGHT + 17, "tick", "middle", text);

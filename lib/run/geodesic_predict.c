@@ -217,7 +217,7 @@ int geodesic_metric(struct stream *s, const struct geodesic_model *model, const 
     struct metric_part m = {.model = model, .spectra = spectra, .s = s};
     metric_nodes(&m);
     int most = n > m.n_nodes ? n : m.n_nodes;
-    int64_t count = METRIC_ROWS / most > 1 ? METRIC_ROWS / most : 1;
+    int64_t count = most > 0 && METRIC_ROWS / most > 1 ? METRIC_ROWS / most : 1;
     size_t rows = (size_t)(most * count);
     double *position = malloc((size_t)n * sizeof *position);
     m.host = malloc(2 * rows * sizeof *m.host);

@@ -275,7 +275,7 @@ static void log_table(const struct geodesic_task *t, const struct spectrum_score
 }
 
 int geodesic_task_report(struct geodesic_task *t, struct err *err) {
-    struct spectrum_score *baselines = calloc((size_t)(INTERPOLATE_RULES * t->folds), sizeof *baselines);
+    struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
     int rc = baselines ? score_baselines(t, baselines, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a report");
     if (!rc)
         rc = write_model(t, err);
@@ -295,7 +295,7 @@ int geodesic_task_report(struct geodesic_task *t, struct err *err) {
 
 void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     const struct geodesic_task *t = task;
-    struct spectrum_score *baselines = calloc((size_t)(INTERPOLATE_RULES * t->folds), sizeof *baselines);
+    struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
     bool scored = baselines && !score_baselines(t, baselines, NULL);
     json_begin_object(w, key);
     json_put_str(w, "report", "report.json");
