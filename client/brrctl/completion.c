@@ -24,7 +24,7 @@ static void print_verbs(const struct command *c) {
         putchar(c->words[i] == '|' ? ' ' : c->words[i]);
 }
 
-/* Whether a table before the t-th has a key of this name: kinds may share names. */
+/* True if a table before the t-th has a key of this name; kinds may share names. */
 static bool named_before(const struct option_table *const *tables, int t, const char *name) {
     for (int i = 0; i < t; i++)
         for (size_t k = 0; k < tables[i]->count; k++)

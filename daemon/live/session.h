@@ -47,7 +47,8 @@ struct session_sink {
 /* EXHAUSTED when there are max_sessions already. */
 int session_open(struct sessions *all, const struct live_open *open, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err);
-/* The owner is gone or done: it is told nothing more and must not use the session again. reason: of the metric, e.g. "done". */
+/* Ends the session for its owner: no callback follows, and the owner must not use the session again. reason: label of the metric,
+ * such as "done". */
 void session_close(struct session *s, const char *reason);
 const char *session_id(const struct session *s);
 
