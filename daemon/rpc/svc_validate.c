@@ -211,6 +211,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     v->config = (struct estimate_config){.job = &v->job,
                                          .device = v->device,
                                          .threads = device.threads,
+                                         .cache_dir = s->paths[1],
                                          .memory_limit_bytes = worker_memory_limit(s->worker),
                                          .measure = sched_idle(s->sched),
                                          .stop = &v->work.gone,

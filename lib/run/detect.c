@@ -73,8 +73,6 @@ static void detect_close(void *task) {
 
 static int open_data(struct detect *d, struct err *err) {
     struct manifest_config config = task_manifest_config(d->job, &d->env, &detector_info(d->detector)->file);
-    config.labels = "none";
-    config.unlabeled = "background";
     int rc = task_open_manifest(&d->env, &d->progress, &config, &d->manifest, err);
     if (rc)
         return rc;

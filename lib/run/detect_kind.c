@@ -13,7 +13,10 @@ static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_
 
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct detect_config *c = job->config;
-    return job_data_read(job, &c->data, arena, err);
+    int rc = job_data_read(job, &c->data, arena, err);
+    c->data.labels = "none"; /* what others found in these recordings is not looked at */
+    c->data.unlabeled = "background";
+    return rc;
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {

@@ -28,6 +28,7 @@ struct estimate_file {
 struct estimate_config {
     const struct jobfile *job;
     const char *data_root; /* absolute folder of the recordings, or NULL: not at hand */
+    const char *cache_dir; /* window cache volume */
     const char *device;    /* "cpu", "cuda:0" */
     int threads;
     int64_t memory_limit_bytes; /* 0 = no limit */
@@ -46,8 +47,11 @@ void estimate_fact(const struct estimate_config *config, const char *key, const 
     __attribute__((format(printf, 3, 4)));
 /* CANCELLED once *stop is set. */
 int estimate_stopped(const struct estimate_config *config, struct err *err);
-/* The lines on the data root. */
-void estimate_data_facts(const struct estimate_config *config, double hours, int64_t unreadable);
+/* The recordings below data_root as the job would find them for this model, and the lines on them. What the cache volume knows of
+ * them is taken from there, and what is new is stored there for the job (data/manifest.h). Bad files become a line; errors are
+ * those of manifest_open. */
+struct manifest;
+int estimate_manifest(const struct estimate_config *config, const struct modelfile *file, struct manifest **ret, struct err *err);
 
 /* What the kinds put into their rows. */
 int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);

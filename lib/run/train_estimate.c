@@ -1,4 +1,4 @@
-/* What a train job would need: memory from the plan, steps from the headers and labels of the recordings (no cache is built),
+/* What a train job would need: memory from the plan, steps from the manifest of the recordings (their samples are not read),
  * seconds from a short measurement of the device. */
 #include "run/train_estimate.h"
 
@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
-#include "data/edf.h"
-#include "data/labels.h"
+#include "data/manifest.h"
 #include "data/sampler.h"
+#include "data/window.h"
 #include "run/estimate.h"
 #include "run/step.h"
 #include "store/safetensors.h"
@@ -43,91 +42,48 @@ int train_memory(const struct train_config *job, enum dtype precision, int64_t l
 
 /* ---- data ---- */
 
-struct survey {
-    const struct estimate_config *config;
-    const struct train_config *job;
-    const char *data_root;
-    int64_t recordings, unreadable, seizures;
-    double hours;
-    struct balance_counts windows;
-};
-
-static void count_windows(struct survey *s, int64_t samples, const struct labels *labels) {
-    const struct train_config *job = s->job;
-    int64_t hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ), window = job->model.window;
-    struct window_span segment = {0, samples}, *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
-    int64_t n = window_grid(&segment, 1, window, hop, NULL);
-    if (!seizures)
-        return;
-    for (size_t i = 0; i < labels->n_runs; i++)
-        seizures[i] = (struct window_span){(int64_t)llround(labels->runs[i].onset_s * FRONTEND_RATE_HZ),
-                                           (int64_t)llround(labels->runs[i].end_s * FRONTEND_RATE_HZ)};
-    struct recording_info info = {
-        .samples = samples, .segments = &segment, .n_segments = 1, .seizures = seizures, .n_seizures = (int)labels->n_runs};
-    for (int64_t i = 0; i < n; i++) {
-        struct window_count count = manifest_count_window(&info, i * hop, window);
-        if (2 * count.valid < window)
-            continue;
-        s->windows.partial += count.class == WINDOW_PARTIAL;
-        s->windows.full += count.class == WINDOW_FULL;
-        s->windows.none += count.class == WINDOW_NONE;
-    }
-    free(seizures);
+static int read_file(const struct train_config *job, struct modelfile *ret, struct err *err) {
+    struct frontend_config frontend;
+    *ret = (struct modelfile){.model = job->model, .hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ)};
+    job_data_frontend(&job->data, &frontend);
+    return modelfile_set_frontend(ret, &frontend, err);
 }
 
-/* Header and labels of one file; a file that cannot be used is counted, as training would leave it out. */
-static int look_at(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
-    struct survey *s = ctx;
-    const struct train_config *job = s->job;
-    char path[4096];
-    struct edf *edf = NULL;
-    struct labels labels;
-    (void)size_bytes;
-    if (!edf_named(relative_path) || (job->data.max_files && s->recordings >= job->data.max_files))
-        return 0;
-    int rc = estimate_stopped(s->config, err);
-    if (!rc)
-        rc = fsio_join(path, sizeof path, s->data_root, relative_path, err);
-    if (rc)
-        return rc;
-    s->recordings++;
-    if (edf_open(path, &edf, NULL)) {
-        s->unreadable++;
-        return 0;
+static int64_t count_windows(const struct manifest *m, struct balance_counts *ret) {
+    int64_t seizures = 0;
+    *ret = (struct balance_counts){0};
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        struct recording_info info;
+        if (!e->recording)
+            continue;
+        recording_info(e->recording, &info);
+        seizures += info.n_seizures;
+        ret->none += e->windows[WINDOW_NONE];
+        ret->partial += e->windows[WINDOW_PARTIAL];
+        ret->full += e->windows[WINDOW_FULL];
     }
-    double seconds = edf_info(edf)->duration_s;
-    if (labels_load(path, job->data.labels, edf, &labels, NULL)) {
-        s->unreadable++;
-    } else {
-        if (labels.source == LABELS_NONE && strcmp(job->data.unlabeled, "background") != 0) {
-            s->unreadable++;
-        } else {
-            s->hours += seconds / 3600;
-            s->seizures += (int64_t)labels.n_runs;
-            count_windows(s, (int64_t)llround(seconds * FRONTEND_RATE_HZ), &labels);
-        }
-        labels_done(&labels);
-    }
-    edf_close(edf);
-    return 0;
+    return seizures;
 }
 
 /* Which patients validate is drawn when the job runs; their share of the windows is close to their share of patients. */
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
-    struct survey s = {.config = c, .job = job, .data_root = c->data_root};
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
-    struct balance_counts used;
-    int rc = fsio_walk(c->data_root, look_at, &s, err);
-    if (rc)
+    struct balance_counts windows, used;
+    struct modelfile file;
+    struct manifest *m = NULL;
+    int rc = read_file(job, &file, err);
+    if (rc || (rc = estimate_manifest(c, &file, &m, err)))
         return rc;
-    balance_plan(&s.windows, &balance, &used);
-    e->recordings = s.recordings;
+    int64_t seizures = count_windows(m, &windows);
+    e->recordings = manifest_count(m);
+    manifest_close(m);
+    balance_plan(&windows, &balance, &used);
     e->windows_per_epoch = (int64_t)llround((double)(used.partial + used.full + used.none) * (1 - job->data.validation_fraction));
     int64_t steps = e->windows_per_epoch / job->training.batch_size;
     e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;
-    estimate_data_facts(c, s.hours, s.unreadable);
-    estimate_fact(c, "seizures", "%lld", (long long)s.seizures);
+    estimate_fact(c, "seizures", "%lld", (long long)seizures);
     if (e->windows_per_epoch)
         estimate_fact(c, "an epoch", "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)steps);
     return 0;

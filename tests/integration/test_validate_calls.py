@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Validate surveys one corpus at a time: calls that were abandoned over a folder that does not answer leave the thread pool to others
-and are forgotten. Beside a job nothing is measured on the device."""
+and are forgotten. What the cache volume knows of recordings is not read again. Beside a job nothing is measured on the device."""
+import glob
 import os
 import sys
 import time
@@ -10,6 +11,25 @@ from stock import Stock
 from test_held_volume import HeldDaemon, Waiting
 
 CALLS = 6  # more than the pool has threads
+
+
+def known_recordings_are_not_read(c, request, path):
+    """A recording that lost its header behind an unchanged size and time counts as before; with a new time it is read."""
+    size, time_ns = os.path.getsize(path), os.stat(path).st_mtime_ns
+    with open(path, "r+b") as f:
+        header = f.read(256)
+        f.seek(0)
+        f.write(bytes(256))
+    os.utime(path, ns=(time_ns, time_ns))
+    assert os.path.getsize(path) == size
+    facts = {p.key: p.value for p in c.Jobs.Validate(request).facts}
+    assert "cannot be used" not in facts, facts
+    os.utime(path, ns=(time_ns + 1, time_ns + 1))
+    answer = c.Jobs.Validate(request)
+    assert {p.key: p.value for p in answer.facts}["cannot be used"] == "1 recordings", answer
+    assert any(os.path.basename(path) in n for n in answer.notices), answer
+    with open(path, "r+b") as f:
+        f.write(header)
 
 
 def main():
@@ -23,6 +43,7 @@ def main():
             file = c.jobs.JobFile(yaml=f.read(), name="tiny.yaml", overrides=[*MINI, f"data.source=file://{tmp}/eeg"])
         request = c.jobs.ValidateRequest(file=file)
         assert c.Jobs.Validate(request).seconds_per_step > 0
+        known_recordings_are_not_read(c, request, sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0])
         d.hold()
         calls = [c.Jobs.Validate.future(request) for _ in range(CALLS)]
         time.sleep(2)
