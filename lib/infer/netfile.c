@@ -272,6 +272,51 @@ int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, s
     return rc;
 }
 
+/* area: NULL = all neurons are in area 0. */
+static int copy_areas(struct reader *r, const uint32_t *area, struct netfile_areas *ret) {
+    int64_t n = r->length[NEURON];
+    if (!r->first[NEURON] || n < 1 || n > (int64_t)SPIKE_MOST_NEURONS)
+        return err_set(r->err, ERR_INVALID, "%s: %" PRId64 " neurons; expected 1 to %" PRId64, r->path, n,
+                       (int64_t)SPIKE_MOST_NEURONS);
+    for (int64_t i = 0; area && i < n; i++)
+        if (area[i] >= (uint32_t)ret->n_areas)
+            return err_set(r->err, ERR_INVALID, "%s: neuron.area[%" PRId64 "] is %u; expected less than the %d areas of brr.areas",
+                           r->path, i, area[i], ret->n_areas);
+    ret->neurons = n;
+    ret->synapses = r->length[SYNAPSE];
+    ret->area_of = area ? copy_of(area, (size_t)n * sizeof *area) : calloc((size_t)n, sizeof *area);
+    return ret->area_of ? 0 : err_set(r->err, ERR_EXHAUSTED, "%s: out of memory for %" PRId64 " neurons", r->path, n);
+}
+
+int netfile_read_areas(const char *path, struct netfile_areas *ret, struct err *err) {
+    struct reader r = {.path = path, .err = err};
+    struct connectome_arrays a = {0};
+    struct state_arrays s = {0};
+    const struct wanted wanted[] = {NETWORK_ARRAYS(a), STATE_ARRAYS(s)};
+    struct netfile_areas found = {0};
+    int rc = safetensors_open(path, &r.file, err);
+    if (!rc)
+        rc = check_kind(&r, KIND);
+    if (!rc)
+        rc = read_arrays(&r, wanted, sizeof wanted / sizeof *wanted);
+    if (!rc)
+        rc = read_areas(&r, &found.areas, &found.n_areas);
+    if (!rc)
+        rc = copy_areas(&r, a.area, &found);
+    safetensors_close(r.file);
+    if (rc)
+        netfile_areas_done(&found);
+    else
+        *ret = found;
+    return rc;
+}
+
+void netfile_areas_done(struct netfile_areas *areas) {
+    free(areas->area_of);
+    free(areas->areas);
+    *areas = (struct netfile_areas){0};
+}
+
 int netfile_load_state(const char *path, struct burst_state *ret, struct err *err) {
     struct reader r = {.path = path, .err = err};
     struct state_arrays s = {0};

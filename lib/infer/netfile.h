@@ -2,7 +2,8 @@
  * has the state too, so it may stand wherever a network does and goes on where it was. Any thread. */
 #ifndef BRR_INFER_NETFILE_H
 #define BRR_INFER_NETFILE_H
-#include "model/burst.h"
+#include "model/burst_data.h"
+#include "model/connectome.h"
 #include "store/digest.h"
 
 /* The largest list of areas, as JSON. */
@@ -11,6 +12,16 @@ enum { NETFILE_MOST_AREAS_BYTES = 4 << 20 };
 /* Reads, checks and packs; max_bytes bounds the network's memory (0: no bound). state may be NULL; without a state in the file its
  * neurons are 0. Errors name the file, the array and the index, before the network's memory is taken. */
 int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state, struct err *err);
+/* The areas of a network file and of its neurons, without building the network; checked as far. */
+struct netfile_areas {
+    int64_t neurons, synapses;
+    uint32_t *area_of;             /* (neurons), malloc'd */
+    struct connectome_area *areas; /* (n_areas), malloc'd */
+    int n_areas;
+};
+int netfile_read_areas(const char *path, struct netfile_areas *ret, struct err *err);
+void netfile_areas_done(struct netfile_areas *areas);
+
 /* Atomic and durable. state NULL: the network alone, with the membranes of c. */
 int netfile_save(const char *path, const struct connectome *c, const struct burst_state *state, char ret_sha256[DIGEST_HEX_SIZE],
                  struct err *err);

@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "data/table.h"
+#include "model/connectome.h"
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 

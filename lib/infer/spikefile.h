@@ -2,7 +2,7 @@
 #ifndef BRR_INFER_SPIKEFILE_H
 #define BRR_INFER_SPIKEFILE_H
 #include "base/fsio.h"
-#include "model/burst.h"
+#include "model/burst_data.h"
 
 /* A tab-separated table with the header `tick id potential`, ticks from 1, of at most 64 MiB. *ret is malloc'd, in the order of the
  * file. INVALID names file, line and column. */

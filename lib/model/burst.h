@@ -7,6 +7,7 @@
 #ifndef BRR_MODEL_BURST_H
 #define BRR_MODEL_BURST_H
 #include "kernels/device.h"
+#include "model/burst_data.h"
 #include "model/connectome.h"
 
 struct burst_options {
@@ -24,24 +25,11 @@ const struct connectome *burst_connectome(const struct burst *b); /* its paramet
 uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
 int64_t burst_bytes(const struct burst *b);                       /* host and device memory of network and state */
 
-/* Potential for a neuron in a tick; several for one neuron and tick add up. */
-struct burst_injection {
-    uint64_t tick;
-    uint32_t id;
-    float potential;
-};
-enum { BURST_MOST_POTENTIAL_LOG2 = 40 };
 /* All or none of them. INVALID: a neuron that is not there, a potential that is not finite or 2^40 and more in size; RANGE: a tick
  * that has run; EXHAUSTED: too many wait. Index i of the list is named. */
 int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err);
 int64_t burst_pending(const struct burst *b);
 
-struct burst_frame {
-    uint64_t tick;
-    const uint32_t *ids; /* that fired, ascending; valid during the call */
-    int64_t fired, candidates;
-    uint64_t events; /* synapses that delivered: those of the neurons that fired in the tick before */
-};
 typedef void burst_sink(void *ctx, const struct burst_frame *frame);
 /* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */
 int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err);
@@ -84,22 +72,7 @@ int burst_set_area(struct burst *b, int index, const struct connectome_area *are
 
 /* ---- state ----------------------------------------------------------------------------------------------------- */
 
-/* All that changes as a network ticks, and what deletions have left: with the network it makes a snapshot. Host memory, owned by
- * the struct. */
-struct burst_state {
-    uint64_t tick;
-    int fraction_bits;
-    uint32_t neurons, fired;
-    float *v;
-    uint16_t *countdown, *fire_count;
-    uint8_t *psp, *alive;
-    uint32_t *divisor; /* NULL where no source divides */
-    uint32_t *fired_ids;
-    struct burst_injection *pending;
-    int64_t n_pending;
-};
 int burst_save(struct burst *b, struct burst_state *ret, struct err *err);
-void burst_state_done(struct burst_state *state);
 /* Into a network of the same arrays; it goes on exactly as the one that was saved. Checked as a stranger's file: INVALID names the
  * array and the index, and nothing has changed. */
 int burst_restore(struct burst *b, const struct burst_state *state, struct err *err);

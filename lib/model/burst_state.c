@@ -5,18 +5,6 @@
 
 #include "model/burst_parts.h"
 
-void burst_state_done(struct burst_state *state) {
-    free(state->v);
-    free(state->countdown);
-    free(state->fire_count);
-    free(state->psp);
-    free(state->alive);
-    free(state->divisor);
-    free(state->fired_ids);
-    free(state->pending);
-    *state = (struct burst_state){0};
-}
-
 static void *copy_of(const void *from, size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
     return p && bytes ? memcpy(p, from, bytes) : p;

@@ -9,6 +9,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "infer/netfile.h"
+#include "model/burst.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

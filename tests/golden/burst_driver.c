@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "infer/netfile.h"
 #include "infer/spikefile.h"
+#include "model/burst.h"
 
 struct output {
     struct spikefile file;

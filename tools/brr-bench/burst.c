@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "bench.h"
 #include "infer/netfile.h"
+#include "model/burst.h"
 #include "model/wiring.h"
 
 enum { FAN_OUT = 100, SETTLE = 50 };

@@ -1,0 +1,39 @@
+/* burst_data: what goes into a network of spiking neurons and what comes out of it: injections, frames of fired neurons, states.
+ * Plain data for programs that read and write files of networks without running one; the engine is model/burst.h. Any thread. */
+#ifndef BRR_MODEL_BURST_DATA_H
+#define BRR_MODEL_BURST_DATA_H
+#include <stdint.h>
+
+/* Potential for a neuron in a tick; several for one neuron and tick add up. */
+struct burst_injection {
+    uint64_t tick;
+    uint32_t id;
+    float potential;
+};
+enum { BURST_MOST_POTENTIAL_LOG2 = 40 };
+
+/* One tick. */
+struct burst_frame {
+    uint64_t tick;
+    const uint32_t *ids; /* of the neurons that fired, ascending; valid during the call */
+    int64_t fired, candidates;
+    uint64_t events; /* synapses that delivered: those of the neurons that fired in the tick before */
+};
+
+/* All that changes as a network ticks, and the deletions so far: with the network it makes a snapshot. Host memory, owned by the
+ * struct. */
+struct burst_state {
+    uint64_t tick;
+    int fraction_bits;
+    uint32_t neurons, fired;
+    float *v;
+    uint16_t *countdown, *fire_count;
+    uint8_t *psp, *alive;
+    uint32_t *divisor; /* NULL where no source divides */
+    uint32_t *fired_ids;
+    struct burst_injection *pending;
+    int64_t n_pending;
+};
+void burst_state_done(struct burst_state *state);
+
+#endif
