@@ -44,7 +44,7 @@ static const struct row {
     {"--out", TEXT, AT(output), "PATH", "same as --output", 0, 0},
     {"--probabilities", TEXT, AT(probabilities), "FILE", "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
     {"--probs", TEXT, AT(probabilities), "FILE", "same as --probabilities", 0, 0},
-    {"--plot", TEXT, AT(plot), "FILE.svg", "plot EEG, probability, events and reference", 0, 0},
+    {"--plot", TEXT, AT(plot), "FILE.svg", "draw a recording with probability and events, or the spikes of a network", 0, 0},
     {"--reference", TEXT, AT(reference), "TSV", "reference events; default: the labels beside the recording", 0, 0},
     {"--alarms", FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
     {"--alarm-hop", NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop", 0.01, 3600},
@@ -68,9 +68,29 @@ static const struct row {
     {"--count", INTEGER, AT(count), "N", "number of windows", 1, 1e12},
     {"--labels", CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations", "format of the labels", 0,
      0},
+    {"--neurons", INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
+    {"--synapses", INTEGER, AT(synapses), "K", "synapses of each neuron, default 100", 0, 4294967295.0},
+    {"--layers", INTEGER, AT(layers), "L", "layers of a layered network, default 5", 2, 4096},
+    {"--seed", INTEGER, AT(seed), "S", "the same seed draws the same network on every machine, default 1", 0, 9e18},
+    {"--inhibitory", NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2", 0, 1},
+    {"--weights", TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
+    {"--psp", INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
+    {"--threshold", NUMBER, AT(threshold), "V", "membrane at which neurons fire, default 1000", -3e38, 3e38},
+    {"--leak", NUMBER, AT(leak), "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1},
+    {"--excitability", NUMBER, AT(excitability), "P", "chance to fire at the threshold, default 1", 0, 1},
+    {"--refractory", INTEGER, AT(refractory), "TICKS", "pause after a spike, default 2", 0, 65535},
+    {"--power", NUMBER, AT(power), "V", "potential that the first neuron receives in every tick, default 0", -1e12, 1e12},
+    {"--ticks", INTEGER, AT(ticks), "N", "number of ticks", 1, 9e15},
+    {"--inject", TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
+    {"--fired", TEXT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0},
+    {"--keep", TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
+    {"--every-tick", FLAG, AT(every_tick), "", "leak and refractory advance in every tick, also without input", 0, 0},
+    {"--budget", TEXT, AT(budget), "BYTES", "memory that the network may use (512MiB, 4GB); default: the daemon's", 0, 0},
+    {"--queue", INTEGER, AT(frames), "N", "frames that may wait for this observer, default 4096", 1, 1e6},
     {"--unlabeled", CHOICE, AT(unlabeled), "error|background|skip", "treatment of recordings without labels", 0, 0},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows, COMMON = 6 };
+_Static_assert((int)N_ROWS <= (int)ARGUMENTS_MAX_OPTIONS, "struct arguments notes each option that was given");
 
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride) {
     const char *best = NULL;
@@ -111,6 +131,13 @@ static const struct row *find_row(const char *word, size_t len, const char *take
     return NULL;
 }
 
+const char *arguments_beyond(const struct arguments *a, const char *takes) {
+    for (int i = COMMON; i < N_ROWS; i++)
+        if (a->given[i] && !accepted(takes, i))
+            return rows[i].name;
+    return NULL;
+}
+
 bool arguments_takes_value(const char *word) {
     const struct row *r = find_row(word, strlen(word), "");
     return r && r->kind != FLAG;
@@ -148,6 +175,7 @@ static bool store_number(const struct row *r, const char *value, void *field) {
 
 static bool store(struct arguments *a, const struct row *r, const char *value) {
     void *field = (char *)a + r->offset;
+    a->given[r - rows] = true;
     switch (r->kind) {
     case FLAG:
         *(bool *)field = true;
@@ -205,14 +233,25 @@ bool arguments_parse(int argc, char **argv, const char *takes, struct arguments 
                               .window_s = NAN,
                               .hop_s = NAN,
                               .idle_s = NAN,
-
+                              .inhibitory = NAN,
+                              .threshold = NAN,
+                              .leak = NAN,
+                              .excitability = NAN,
+                              .power = NAN,
                               .chunk_samples = -1,
                               .tail = -1,
                               .parallel = -1,
-
                               .first = -1,
                               .count = -1,
-                              .stall_s = -1};
+                              .stall_s = -1,
+                              .neurons = -1,
+                              .synapses = -1,
+                              .layers = -1,
+                              .seed = -1,
+                              .psp = -1,
+                              .refractory = -1,
+                              .ticks = -1,
+                              .frames = -1};
     if (!(ret->args = calloc((size_t)argc + 1, sizeof *ret->args))) {
         fputs("brrctl: out of memory\n", stderr);
         return false;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { ARGUMENTS_MAX_SET = 64 };
+enum { ARGUMENTS_MAX_SET = 64, ARGUMENTS_MAX_OPTIONS = 96 };
 
 struct arguments {
     const char **args; /* the plain words after the command; n_args of them */
@@ -22,12 +22,19 @@ struct arguments {
     const char *montage, *labels, *unlabeled, *reference;
     double at, realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
     int64_t chunk_samples, tail, parallel, first, count, stall_s;                    /* -1: not given */
+    const char *inject, *fired, *keep, *weights, *budget;                            /* networks */
+    bool every_tick;
+    double inhibitory, threshold, leak, excitability, power;                 /* NaN: not given */
+    int64_t neurons, synapses, layers, seed, psp, refractory, ticks, frames; /* -1: not given */
+    bool given[ARGUMENTS_MAX_OPTIONS];                                       /* by row of the table of options */
 };
 
 /* Reads argv[2..]; takes: the options that the command accepts ("--set --watch"), besides --json and --endpoint; NULL: none at all.
  * False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret);
 void arguments_done(struct arguments *a);
+/* Returns the name of an option that was given but is neither in `takes` nor common to all commands, or NULL. */
+const char *arguments_beyond(const struct arguments *a, const char *takes);
 /* Whether the word is an option whose value is the next word. */
 bool arguments_takes_value(const char *word);
 /* Calls visit for each option of `takes` and for the common options; value is "" for a flag. */

@@ -99,6 +99,7 @@ int cmd_models(const struct arguments *o);
 int cmd_load(const struct arguments *o);
 int cmd_unload(const struct arguments *o);
 int cmd_geodesic(const struct arguments *o);
+int cmd_burst(const struct arguments *o);
 int cmd_windows(const struct arguments *o);
 int cmd_store(const struct arguments *o);
 int cmd_dataset(const struct arguments *o);

@@ -10,6 +10,10 @@
     "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples "           \
     "--follow --idle-timeout"
 
+#define BURST_TAKES                                                                                                                \
+    "--neurons --synapses --layers --seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power "    \
+    "--output --out"
+
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
      "Relative paths in FILE are relative to its folder, paths in --set to the working directory. With --watch the exit code is\n"
@@ -75,6 +79,10 @@ static const struct command commands[] = {
      "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
      "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
      "example: brrctl geodesic predict model.safetensors --at 25 --csv spectrum.csv"},
+    {"burst", "generate|info ...", BURST_TAKES, "networks of spiking neurons", cmd_burst, 1, 3,
+     "  generate random|ring|layered --out FILE   draw a network: targets anywhere, the next neurons, or the next layer\n"
+     "  info FILE                                 what a network or snapshot has: synapses, degrees, areas, memory, numbers\n"
+     "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --out net.safetensors"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
      "show or write the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"

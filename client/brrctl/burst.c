@@ -1,0 +1,45 @@
+/* brrctl burst: networks of spiking neurons, in files and in the daemon. */
+#include "client/brrctl/burst.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/brrctl/brrctl.h"
+
+static const struct verb {
+    const char *name, *words, *takes;
+    int (*run)(const struct arguments *o);
+    int n_args; /* with the verb */
+} verbs[] = {
+    {"generate", "random|ring|layered",
+     "--neurons --synapses --layers --seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power "
+     "--output --out",
+     burst_generate, 2},
+    {"info", "FILE", "", burst_info, 2},
+};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static int usage(const struct arguments *o, const struct verb *v, const char *option) {
+    const char *gap = *v->words ? " " : "";
+    if (option)
+        fprintf(stderr, "brrctl: burst %s has no option '%s'; `brrctl burst --help` lists them\n", v->name, option);
+    else if (o->n_args < v->n_args)
+        fprintf(stderr, "brrctl: burst %s needs %s; see `brrctl burst --help`\n", v->name, v->words);
+    else
+        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl burst %s%s%s\n", o->args[v->n_args], v->name, gap,
+                v->words);
+    return EXIT_USAGE;
+}
+
+int cmd_burst(const struct arguments *o) {
+    for (int i = 0; i < N_VERBS; i++) {
+        if (strcmp(verbs[i].name, o->args[0]) != 0)
+            continue;
+        const char *option = arguments_beyond(o, verbs[i].takes);
+        return option || o->n_args != verbs[i].n_args ? usage(o, &verbs[i], option) : verbs[i].run(o);
+    }
+    const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
+    fprintf(stderr, "brrctl: unknown burst command '%s'; ", o->args[0]);
+    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl burst --help` lists the commands%s\n", nearest ? nearest : "");
+    return EXIT_USAGE;
+}
