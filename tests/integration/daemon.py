@@ -71,7 +71,7 @@ class Daemon:
 
     def job(self, job_id):
         code, out, err = self.ctl("job", job_id, "--json")
-        assert code == 0, err
+        assert code == 0, f"{err}exit status of brrd: {self.process.poll()}\n{self.read_log()[-4000:]}"
         return json.loads(out)
 
     def wait(self, job_id, condition, timeout=PATIENCE):
