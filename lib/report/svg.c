@@ -13,7 +13,8 @@ static const char style[] =
     ".on{stroke:#1e3a8a;stroke-width:1;stroke-dasharray:5 3}.off{stroke:#1e3a8a;stroke-width:1;"
     "stroke-dasharray:1 3}.reference{fill:#0f766e}.detected{fill:#ea580c}.alarm{fill:#be123c}"
     ".shade{fill:#0f766e;fill-opacity:.16}.track{fill:#f3f4f6}.line0{stroke:#2563eb}.line1{stroke:#ea580c}"
-    ".line2{stroke:#0f766e}.line3{stroke:#be123c}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
+    ".line2{stroke:#0f766e}.line3{stroke:#be123c}.line4{stroke:#7c3aed}.line5{stroke:#a16207}.line6{stroke:#0891b2}"
+    ".line7{stroke:#4b5563}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
     ".best{stroke:#0f766e;stroke-width:1;stroke-dasharray:4 3}";
 
 void svg_open(struct svg *g, double width, double height, const char *label) {
