@@ -13,6 +13,7 @@ enum rng_stream {
     RNG_SAMPLER = 2,  /* epoch draws: step = epoch */
     RNG_DROPOUT = 3,  /* + layer number: step = training step */
     RNG_WIRING = 900, /* generated networks of neurons: step = source neuron */
+    RNG_DRIVE = 901,  /* random injections: step = tick */
     RNG_SYNTH = 1000, /* edfgen */
 };
 

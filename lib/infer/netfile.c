@@ -10,7 +10,7 @@
 #include "store/safetensors.h"
 
 enum { MOST_ARRAYS = 40 };
-static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state";
+static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_KEY[] = "brr.note";
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
@@ -317,11 +317,12 @@ void netfile_areas_done(struct netfile_areas *areas) {
     *areas = (struct netfile_areas){0};
 }
 
-int netfile_load_state(const char *path, struct burst_state *ret, struct err *err) {
+int netfile_load_state(const char *path, struct burst_state *ret, char **ret_note, struct err *err) {
     struct reader r = {.path = path, .err = err};
     struct state_arrays s = {0};
     const struct wanted wanted[] = {STATE_ARRAYS(s)};
     struct burst_state state = {0};
+    char *note = NULL;
     int rc = safetensors_open(path, &r.file, err);
     if (!rc)
         rc = check_kind(&r, KIND_STATE);
@@ -331,10 +332,17 @@ int netfile_load_state(const char *path, struct burst_state *ret, struct err *er
         rc = read_state(&r, &s, &state);
     if (!rc && !state.neurons)
         rc = err_set(err, ERR_INVALID, "%s: state.v is missing", path);
+    const char *text = rc ? NULL : safetensors_metadata(r.file, NOTE_KEY);
+    if (text && !(note = strdup(text)))
+        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     safetensors_close(r.file);
-    if (!rc)
-        *ret = state;
-    return rc;
+    if (rc) {
+        burst_state_done(&state);
+        return rc;
+    }
+    *ret = state;
+    *ret_note = note;
+    return 0;
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
@@ -360,7 +368,7 @@ static void add(struct writer *w, const char *name, enum safetensors_dtype dtype
                                                                     .bytes = (size_t)n * safetensors_dtype_bytes(dtype)};
 }
 
-static void note(struct writer *w, const char *key, const char *value) {
+static void add_metadata(struct writer *w, const char *key, const char *value) {
     w->metadata[w->content.n_metadata++] = (struct safetensors_pair){key, value};
 }
 
@@ -406,8 +414,8 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
     add(w, "state.pending.potential", SAFETENSORS_F32, pending, w->pending_potentials);
     str_format(w->tick, sizeof w->tick, "%" PRIu64, s->tick);
     str_format(w->fraction, sizeof w->fraction, "%d", s->fraction_bits);
-    note(w, "brr.tick", w->tick);
-    note(w, "brr.fraction_bits", w->fraction);
+    add_metadata(w, "brr.tick", w->tick);
+    add_metadata(w, "brr.fraction_bits", w->fraction);
     return 0;
 }
 
@@ -435,7 +443,7 @@ static struct writer *writer_new(const char *kind) {
     if (!w)
         return NULL;
     w->content = (struct safetensors_content){.entries = w->entries, .metadata = w->metadata};
-    note(w, "brr.kind", kind);
+    add_metadata(w, "brr.kind", kind);
     return w;
 }
 
@@ -455,7 +463,7 @@ int netfile_save(const char *path, const struct connectome *c, const struct burs
     int rc = w ? connectome_export(c, &a, &memory, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     if (!rc) {
         put_areas(w, c);
-        note(w, "brr.areas", str_cstr(&w->areas));
+        add_metadata(w, "brr.areas", str_cstr(&w->areas));
         put_network(w, &a);
         rc = state ? put_state(w, state, err) : 0;
     }
@@ -467,12 +475,14 @@ int netfile_save(const char *path, const struct connectome *c, const struct burs
     return rc;
 }
 
-int netfile_save_state(const char *path, const struct burst_state *state, struct err *err) {
-    char sha256[DIGEST_HEX_SIZE];
+int netfile_save_state(const char *path, const struct burst_state *state, const char *note, char ret_sha256[DIGEST_HEX_SIZE],
+                       struct err *err) {
     struct writer *w = writer_new(KIND_STATE);
     int rc = w ? put_state(w, state, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    if (w && note)
+        add_metadata(w, NOTE_KEY, note);
     if (!rc)
-        rc = safetensors_write(path, &w->content, sha256, err);
+        rc = safetensors_write(path, &w->content, ret_sha256, err);
     if (w)
         writer_free(w);
     return rc;

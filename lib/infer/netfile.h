@@ -6,8 +6,8 @@
 #include "model/connectome.h"
 #include "store/digest.h"
 
-/* The largest list of areas, as JSON. */
-enum { NETFILE_MOST_AREAS_BYTES = 4 << 20 };
+/* The largest list of areas, as JSON, and the largest text beside a state. */
+enum { NETFILE_MOST_AREAS_BYTES = 4 << 20, NETFILE_MOST_NOTE_BYTES = 1 << 20 };
 
 /* Reads, checks and packs; max_bytes bounds the network's memory (0: no bound). state may be NULL; without a state in the file its
  * neurons are 0. Errors name the file, the array and the index, before the network's memory is taken. */
@@ -25,8 +25,10 @@ void netfile_areas_done(struct netfile_areas *areas);
 /* Atomic and durable. state NULL: the network alone, with the membranes of c. */
 int netfile_save(const char *path, const struct connectome *c, const struct burst_state *state, char ret_sha256[DIGEST_HEX_SIZE],
                  struct err *err);
-/* The state alone, for who has the network anyway; loading takes the network's number of neurons. */
-int netfile_save_state(const char *path, const struct burst_state *state, struct err *err);
-int netfile_load_state(const char *path, struct burst_state *ret, struct err *err);
+/* The state alone, for an owner that has the network anyway, with a text of the owner (NULL: none; at most
+ * NETFILE_MOST_NOTE_BYTES). Atomic and durable. Loading gives the text as malloc'd memory (NULL: none). */
+int netfile_save_state(const char *path, const struct burst_state *state, const char *note, char ret_sha256[DIGEST_HEX_SIZE],
+                       struct err *err);
+int netfile_load_state(const char *path, struct burst_state *ret, char **ret_note, struct err *err);
 
 #endif

@@ -40,7 +40,7 @@ def main():
             os.makedirs(f"{tmp}/{name}")
             d = Daemon(f"{tmp}/{name}", [f"stores={store}"] if store else []).start()
             sets = [] if store else ["--set", local, "--set", "data.labels=auto"]
-            if "kind: geodesic" in text:
+            if "kind: geodesic" in text or "kind: burst" in text:
                 sets = []
             if "kind: evaluate" in text:
                 code, end, err = d.submit(*MINI, local, "data.validation_fraction=0", "training.max_steps=2")
@@ -52,7 +52,7 @@ def main():
             fits = answer["memory_bytes"] <= answer["memory_available_bytes"]  # a file is right on machines too small for it, too
             assert answer["valid"] and code == (0 if fits else 1), (name, code, out, err)
             print(name, {k: answer[k] for k in ("kind", "parameters", "memory_bytes", "recordings") if k in answer})
-            assert answer["kind"] in ("train", "evaluate", "geodesic"), answer
+            assert answer["kind"] in ("train", "evaluate", "geodesic", "burst"), answer
             checked += 1
             with_store += store is not None
             assert d.stop() == 0

@@ -1,0 +1,128 @@
+#include "run/burst_network.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/str.h"
+#include "infer/netfile.h"
+#include "infer/spikefile.h"
+#include "model/wiring.h"
+
+enum { MOST_DRIVEN = 1 << 20 }; /* random injections at once */
+
+static int generate(const struct burst_config *c, int64_t max_bytes, struct connectome **ret, struct err *err) {
+    const struct wiring w = {.kind = (enum wiring_kind)c->generate,
+                             .neurons = c->neurons,
+                             .fan_out = c->synapses,
+                             .layers = (int)c->layers,
+                             .seed = (uint64_t)c->seed,
+                             .inhibitory = c->inhibitory,
+                             .weight_low = (int)c->weights.items[0],
+                             .weight_high = (int)c->weights.items[1],
+                             .psp = (int)c->psp,
+                             .threshold = (float)c->threshold,
+                             .leak = (float)c->leak,
+                             .excitability = (float)c->excitability,
+                             .refractory = (int)c->refractory,
+                             .power = (float)c->power};
+    return wiring_make(&w, max_bytes, ret, err);
+}
+
+/* Everything that decides which neurons fire, as one digest. */
+static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], struct err *err) {
+    char network[DIGEST_HEX_SIZE] = "", injections[DIGEST_HEX_SIZE] = "";
+    int rc = c->file ? digest_file(c->file, network, err) : 0;
+    if (!rc && c->injections)
+        rc = digest_file(c->injections, injections, err);
+    if (rc)
+        return rc;
+    struct str text;
+    str_init(&text, 4096);
+    if (!c->file)
+        str_printf(&text, "%d %lld %lld %lld %lld %.17g %.17g %.17g %lld %.17g %.17g %.17g %lld %.17g", c->generate,
+                   (long long)c->neurons, (long long)c->synapses, (long long)c->layers, (long long)c->seed, c->inhibitory,
+                   c->weights.items[0], c->weights.items[1], (long long)c->psp, c->threshold, c->leak, c->excitability,
+                   (long long)c->refractory, c->power);
+    str_printf(&text, " %s %s %d %.17g %.17g %lld %d %lld %lld", network, injections, c->every_tick, c->random_rate, c->potential,
+               (long long)c->random_seed, c->fired, (long long)c->rates_every, (long long)c->membranes_every);
+    bool good = str_ok(&text) && digest_bytes(str_cstr(&text), text.len, ret);
+    str_done(&text);
+    return good ? 0 : err_set(err, ERR_INTERNAL, "the SHA-256 of the job's settings could not be computed");
+}
+
+int burst_network_load(const struct burst_config *c, int64_t max_bytes, struct burst_network *ret, struct err *err) {
+    struct burst_network n = {0};
+    int rc = identify(c, n.identity, err);
+    if (!rc && c->file)
+        rc = netfile_load(c->file, max_bytes, &n.net, &n.state, err);
+    else if (!rc)
+        rc = generate(c, max_bytes, &n.net, err);
+    if (!rc && c->injections)
+        rc = spikefile_read_injections(c->injections, &n.injections, &n.n_injections, err);
+    if (rc) {
+        burst_network_done(&n);
+        return rc;
+    }
+    *ret = n;
+    return 0;
+}
+
+void burst_network_done(struct burst_network *n) {
+    connectome_free(n->net);
+    burst_state_done(&n->state);
+    free(n->injections);
+    *n = (struct burst_network){0};
+}
+
+int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,
+                        struct err *err) {
+    const struct burst_options options = {.every_tick = config->every_tick};
+    struct connectome *net = n->net;
+    struct burst *b = NULL;
+    n->net = NULL;
+    int rc = burst_new(s, net, &options, &b, err);
+    if (!rc && n->state.neurons && (rc = burst_restore(b, &n->state, err)))
+        err_wrap(err, "the state in %s cannot be used", config->file);
+    if (!rc && n->n_injections && (rc = burst_inject(b, n->injections, n->n_injections, err)))
+        err_wrap(err, "%s cannot be used (injections count from 0)", config->injections);
+    if (rc) {
+        burst_free(b);
+        return rc;
+    }
+    *ret = b;
+    return 0;
+}
+
+/* Random injections of a tick; the fraction is drawn. */
+static int64_t injections_of(const struct burst_config *c, uint32_t neurons, struct rng *rng) {
+    double mean = c->random_rate * (double)neurons;
+    return (int64_t)mean + (rng_uniform(rng) < mean - floor(mean));
+}
+
+int64_t burst_network_drive_most(const struct burst_config *c, const struct burst *b) {
+    double mean = c->random_rate * (double)burst_connectome(b)->net.n;
+    double most = mean > 0 ? MOST_DRIVEN / mean : MOST_DRIVEN;
+    return most < 1 ? 1 : most > MOST_DRIVEN ? MOST_DRIVEN : (int64_t)most;
+}
+
+int burst_network_drive(const struct burst_config *c, struct burst *b, int64_t n, struct err *err) {
+    uint32_t neurons = burst_connectome(b)->net.n;
+    size_t room = (size_t)(c->random_rate * (double)neurons + 2), count = 0;
+    if (!(c->random_rate > 0))
+        return 0;
+    struct burst_injection *list = malloc(room * (size_t)n * sizeof *list);
+    if (!list)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for random injections");
+    for (uint64_t tick = burst_tick(b) + 1, last = burst_tick(b) + (uint64_t)n; tick <= last; tick++) {
+        struct rng rng;
+        rng_init(&rng, (uint64_t)c->random_seed, RNG_DRIVE, (uint32_t)tick);
+        rng.index = (tick >> 32) << 32; /* ticks beyond 32 bits have draws of their own */
+        for (int64_t k = injections_of(c, neurons, &rng); k > 0; k--)
+            list[count++] = (struct burst_injection){tick, (uint32_t)rng_below(&rng, neurons), (float)c->potential};
+    }
+    int rc = burst_inject(b, list, (int64_t)count, err);
+    free(list);
+    return rc;
+}

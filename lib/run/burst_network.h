@@ -1,0 +1,28 @@
+/* burst_network: the network of a burst job and what goes into it: loaded or generated on a thread of its own, since a large one
+ * takes seconds, and driven by the injections that the job names. One owner. */
+#ifndef BRR_RUN_BURST_NETWORK_H
+#define BRR_RUN_BURST_NETWORK_H
+#include "model/burst.h"
+#include "run/burst_kind.h"
+#include "store/digest.h"
+
+/* What a job begins with. Owned by the struct, but for what burst_network_start has taken. */
+struct burst_network {
+    struct connectome *net;
+    struct burst_state state; /* of a snapshot; neurons 0: none */
+    struct burst_injection *injections;
+    int64_t n_injections;
+    char identity[DIGEST_HEX_SIZE]; /* of network, input and options: the same for a job that goes on */
+};
+/* Loads everything; max_bytes as in connectome_new. Blocks. Errors of files name file, array and index. */
+int burst_network_load(const struct burst_config *config, int64_t max_bytes, struct burst_network *ret, struct err *err);
+void burst_network_done(struct burst_network *n); /* also of a zeroed struct */
+/* The engine on a stream, at the tick of the snapshot or 0, with the injections of the table waiting; takes the network. */
+int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,
+                        struct err *err);
+/* Random injections of the next n ticks. */
+int burst_network_drive(const struct burst_config *config, struct burst *b, int64_t n, struct err *err);
+/* The largest number of ticks that burst_network_drive takes at once. */
+int64_t burst_network_drive_most(const struct burst_config *config, const struct burst *b);
+
+#endif

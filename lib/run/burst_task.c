@@ -1,0 +1,439 @@
+/* The burst task: ticks of one network, in slices short enough for live windows. A checkpoint is checkpoints/tick-N.safetensors:
+ * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
+#include <dirent.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "infer/netfile.h"
+#include "run/burst_network.h"
+#include "run/burst_output.h"
+#include "run/estimate.h"
+#include "run/jobfile.h"
+#include "run/task.h"
+
+enum { PATH_SIZE = 4096, MAX_FOUND = 1024, MOST_SLICE = 1 << 16 };
+#define SLICE_S  0.005
+#define REPORT_S 0.1
+
+struct burst_task {
+    const struct jobfile *job;
+    const struct burst_config *config;
+    struct task_env env;
+    struct task_progress progress;
+    struct stream *stream;
+    struct burst *burst;
+    struct burst_output output;
+    char identity[DIGEST_HEX_SIZE];
+    int64_t slice; /* ticks of the next slice */
+    double wall_s, tick_s;
+    double began_s, reported_s, saved_s;
+    int64_t reported; /* tick */
+    struct err sink_err;
+    int sink_rc;
+};
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+struct loading {
+    const struct burst_config *config;
+    int64_t max_bytes;
+    struct burst_network network;
+    struct err err;
+    atomic_bool done;
+};
+
+static void *load_main(void *arg) {
+    struct loading *l = arg;
+    burst_network_load(l->config, l->max_bytes, &l->network, &l->err);
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+/* The owner serves streams meanwhile, at each report. */
+static int load(struct burst_task *t, struct burst_network *ret, struct err *err) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    struct loading l = {.config = t->config, .max_bytes = t->env.memory_limit_bytes};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, load_main, &l))
+        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to load the network");
+    bool wanted = true;
+    while (!atomic_load(&l.done)) {
+        wanted &= task_phase(&t->env, &t->progress, "load", 0, 0);
+        nanosleep(&turn, NULL);
+    }
+    pthread_join(thread, NULL);
+    if (!l.err.code && wanted) {
+        *ret = l.network;
+        return 0;
+    }
+    burst_network_done(&l.network);
+    if (!l.err.code)
+        return err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
+    if (err)
+        *err = l.err;
+    return l.err.code;
+}
+
+static int check_memory(const struct burst_task *t, struct err *err) {
+    int64_t bytes = burst_bytes(t->burst), limit = t->env.memory_limit_bytes;
+    return !limit || bytes <= limit
+               ? 0
+               : err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; limits.memory of the daemon allows %lld",
+                         (long long)bytes, (long long)limit);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------------------------- */
+
+static int path_of(const struct burst_task *t, int64_t tick, char path[PATH_SIZE], struct err *err) {
+    bool ok = str_format(path, PATH_SIZE, "%s/checkpoints/tick-%012lld.safetensors", t->env.directory, (long long)tick);
+    return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
+}
+
+/* Ticks of this job that have a file, newest first. */
+static int list(const struct burst_task *t, int64_t ticks[MAX_FOUND]) {
+    char dir[PATH_SIZE];
+    DIR *d = str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
+    int n = 0;
+    for (struct dirent *e; d && n < MAX_FOUND && (e = readdir(d));) {
+        char digits[32];
+        int64_t tick;
+        if (!str_starts(e->d_name, "tick-") || !str_ends(e->d_name, ".safetensors") || strlen(e->d_name) > 40)
+            continue;
+        str_format(digits, sizeof digits, "%.*s", (int)(strlen(e->d_name) - strlen("tick-.safetensors")), e->d_name + 5);
+        if (!str_to_i64(digits, &tick))
+            continue;
+        int at = n++;
+        for (; at > 0 && ticks[at - 1] < tick; at--)
+            ticks[at] = ticks[at - 1];
+        ticks[at] = tick;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void retire(const struct burst_task *t) {
+    int64_t ticks[MAX_FOUND];
+    char path[PATH_SIZE];
+    int n = list(t, ticks);
+    for (int i = (int)t->job->checkpoint.keep; i < n; i++)
+        if (!path_of(t, ticks[i], path, NULL))
+            unlink(path);
+}
+
+/* The files first, then the state with the places where they are to be cut. */
+static int save_state(struct burst_task *t, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct burst_state state = {0};
+    struct json_writer w;
+    struct str note;
+    str_init(&note, NETFILE_MOST_NOTE_BYTES);
+    json_writer_init(&w, &note);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "job", t->identity);
+    json_put_f64(&w, "wall_s", t->wall_s);
+    json_put_f64(&w, "tick_s", t->tick_s);
+    int rc = burst_output_sync(&t->output, &w, err);
+    json_end(&w, '}');
+    if (!rc && !str_ok(&note))
+        rc = err_set(err, ERR_EXHAUSTED, "the counts of %d areas do not fit into a checkpoint", t->output.net->n_areas);
+    if (!rc)
+        rc = burst_save(t->burst, &state, err);
+    if (!rc)
+        rc = netfile_save_state(path, &state, str_cstr(&note), sha256, err);
+    burst_state_done(&state);
+    str_done(&note);
+    return rc;
+}
+
+static int task_checkpoint(void *task, struct err *err) {
+    struct burst_task *t = task;
+    double start = clock_s();
+    struct task_checkpoint c = {.step = t->output.ticks, .metric = NAN, .last = true};
+    t->wall_s += start - t->began_s;
+    t->began_s = start;
+    int rc = path_of(t, c.step, c.path, err);
+    if (!rc)
+        rc = fsio_mkdirs_above(c.path, err);
+    if (!rc)
+        rc = save_state(t, c.path, c.sha256, err);
+    if (!rc)
+        rc = fsio_size(c.path, &c.bytes, NULL, err);
+    if (rc)
+        return err_wrap(err, "the checkpoint of tick %lld could not be written; earlier checkpoints are unchanged",
+                        (long long)c.step);
+    c.write_s = clock_s() - start;
+    t->saved_s = clock_s();
+    if (t->env.checkpoint)
+        t->env.checkpoint(t->env.ctx, &c);
+    retire(t);
+    return 0;
+}
+
+/* Into the network and the output, whole or not at all. */
+static int restore_from(struct burst_task *t, const char *path, struct err *err) {
+    struct burst_state state = {0};
+    struct json *note = NULL;
+    char *text = NULL;
+    int rc = netfile_load_state(path, &state, &text, err);
+    if (!rc && !text)
+        rc = err_set(err, ERR_INVALID, "%s was written by no job", path);
+    if (!rc)
+        rc = json_parse(text, strlen(text), path, &note, err);
+    if (!rc && strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0)
+        rc = err_set(err, ERR_INVALID, "%s belongs to another network, input or output", path);
+    if (!rc)
+        rc = burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), note, err);
+    if (!rc && (rc = burst_restore(t->burst, &state, err)))
+        burst_output_close(&t->output);
+    if (!rc) {
+        t->wall_s = json_f64(json_get(note, "wall_s"), 0);
+        t->tick_s = json_f64(json_get(note, "tick_s"), 0);
+    }
+    json_free(note);
+    free(text);
+    burst_state_done(&state);
+    return rc;
+}
+
+/* The newest checkpoint that can be used; without one the job begins anew. */
+static int restore(struct burst_task *t, struct err *err) {
+    int64_t ticks[MAX_FOUND];
+    char path[PATH_SIZE];
+    int n = list(t, ticks);
+    for (int i = 0; i < n; i++) {
+        struct err why = {0};
+        int rc = path_of(t, ticks[i], path, err);
+        if (rc)
+            return rc;
+        if (!restore_from(t, path, &why)) {
+            task_log(&t->env, TASK_INFO, "resuming from %s", path);
+            return 0;
+        }
+        task_log(&t->env, TASK_WARN, "the checkpoint %s is not used: %s", path, why.message);
+    }
+    return burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), NULL, err);
+}
+
+static void task_close(void *task) {
+    struct burst_task *t = task;
+    if (!t)
+        return;
+    burst_output_close(&t->output);
+    burst_free(t->burst);
+    stream_close(t->stream);
+    free(t);
+}
+
+static int open_network(struct burst_task *t, struct err *err) {
+    struct burst_network network = {0};
+    int rc = load(t, &network, err);
+    if (!rc)
+        rc = burst_network_start(&network, t->config, t->stream, &t->burst, err);
+    str_copy(t->identity, sizeof t->identity, network.identity);
+    burst_network_done(&network);
+    if (!rc)
+        rc = check_memory(t, err);
+    if (rc)
+        return rc;
+    const struct connectome *net = burst_connectome(t->burst);
+    task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->synapses,
+             net->n_areas, net->n_areas == 1 ? "" : "s", (long long)(burst_bytes(t->burst) >> 20),
+             t->config->file ? t->config->file : "the generator");
+    return 0;
+}
+
+static int task_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct burst_task *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a burst job");
+    t->job = job;
+    t->config = job->config;
+    t->env = *env;
+    t->slice = 1;
+    task_progress_init(&t->progress);
+    int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
+    if (!rc)
+        rc = open_network(t, err);
+    if (!rc)
+        rc = restore(t, err);
+    if (rc) {
+        task_close(t);
+        return rc;
+    }
+    t->began_s = t->saved_s = t->reported_s = clock_s();
+    t->reported = t->output.ticks;
+    *ret_task = t;
+    return 0;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+static void on_tick(void *ctx, const struct burst_frame *frame) {
+    struct burst_task *t = ctx;
+    if (!t->sink_rc)
+        t->sink_rc = burst_output_add(&t->output, frame, &t->sink_err);
+}
+
+static void put_figure(struct task_progress *p, int i, const char *name, double value) {
+    str_copy(p->figures[i].name, sizeof p->figures[i].name, name);
+    p->figures[i].value = value;
+}
+
+static void report(struct burst_task *t, double now) {
+    struct task_progress *p = &t->progress;
+    double elapsed = fmax(now - t->reported_s, 1e-9), ticks = (double)(t->output.ticks - t->reported);
+    str_copy(p->phase, sizeof p->phase, "tick");
+    p->step = t->output.ticks;
+    p->steps = t->config->ticks;
+    p->step_s = ticks > 0 ? elapsed / ticks : NAN;
+    p->eta_s = p->step_s * (double)(p->steps - p->step);
+    put_figure(p, 0, "spikes", (double)t->output.spikes);
+    put_figure(p, 1, "ticks/s", ticks / elapsed);
+    t->reported_s = now;
+    t->reported = t->output.ticks;
+    task_report(&t->env, p);
+}
+
+/* A slice takes about SLICE_S. */
+static int64_t next_slice(const struct burst_task *t) {
+    int64_t n = t->config->ticks - t->output.ticks, most = burst_network_drive_most(t->config, t->burst);
+    n = n < t->slice ? n : t->slice;
+    n = n < most ? n : most;
+    return burst_output_until_membranes(&t->output, n);
+}
+
+static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
+    double start = clock_s();
+    int rc = burst_network_drive(t->config, t->burst, n, err);
+    if (!rc)
+        rc = burst_step(t->burst, n, on_tick, t, err);
+    if (!rc && t->sink_rc) {
+        if (err)
+            *err = t->sink_err;
+        rc = t->sink_rc;
+    }
+    if (!rc)
+        rc = burst_output_membranes(&t->output, t->burst, err);
+    double took = clock_s() - start;
+    t->tick_s += took;
+    double fit = SLICE_S / fmax(took / (double)n, 1e-9);
+    t->slice = fit < 1 ? 1 : fit > 2 * (double)t->slice ? 2 * t->slice : (int64_t)fit;
+    t->slice = t->slice > MOST_SLICE ? MOST_SLICE : t->slice;
+    return rc;
+}
+
+static int task_step(void *task, enum task_status *ret, struct err *err) {
+    struct burst_task *t = task;
+    bool first = isnan(t->progress.step_s); /* a slice of one tick */
+    int64_t n = next_slice(t);
+    int rc = n > 0 ? run_slice(t, n, err) : 0;
+    bool last = t->output.ticks >= t->config->ticks;
+    if (!rc && (last || first || clock_s() - t->reported_s >= REPORT_S))
+        report(t, clock_s());
+    if (!rc && last) {
+        t->wall_s += clock_s() - t->began_s;
+        rc = burst_output_finish(&t->output, err);
+    } else if (!rc && (clock_s() - t->saved_s) * 1000 >= (double)t->job->checkpoint.every_ms) {
+        rc = task_checkpoint(t, err);
+    }
+    *ret = last ? TASK_DONE : TASK_MORE;
+    return rc;
+}
+
+static void task_result(void *task, struct json_writer *w, const char *key) {
+    struct burst_task *t = task;
+    const struct connectome *net = burst_connectome(t->burst);
+    json_begin_object(w, key);
+    json_put_i64(w, "neurons", net->net.n);
+    json_put_i64(w, "synapses", net->synapses);
+    json_put_i64(w, "tick", (int64_t)burst_tick(t->burst));
+    burst_output_result(&t->output, w);
+    json_put_f64(w, "ticks_per_s", (double)t->output.ticks / fmax(t->tick_s, 1e-9));
+    json_put_f64(w, "wall_s", t->wall_s);
+    json_end(w, '}');
+}
+
+/* ---- estimate -------------------------------------------------------------------------------------------------- */
+
+/* Seconds of a tick, after a few to warm up. */
+static int measure(const struct burst_config *c, struct burst *b, double *ret, struct err *err) {
+    int64_t ticks = 0, most = burst_network_drive_most(c, b);
+    double start = clock_s();
+    int rc = 0;
+    for (int64_t n = 1; !rc && clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
+        if (n == 4)
+            start = clock_s(), ticks = 0;
+        rc = burst_network_drive(c, b, n, err);
+        if (!rc)
+            rc = burst_step(b, n, NULL, NULL, err);
+        ticks += n;
+    }
+    *ret = ticks ? (clock_s() - start) / (double)ticks : 0;
+    return rc;
+}
+
+static int estimate_engine(const struct estimate_config *config, struct burst_network *network, struct estimate *ret,
+                           struct err *err) {
+    const struct burst_config *c = config->job->config;
+    struct device *device = NULL;
+    struct stream *stream = NULL;
+    struct burst *b = NULL;
+    int rc = device_open(config->device, config->threads, &device, err);
+    if (!rc)
+        rc = stream_open(device, STREAM_NORMAL, &stream, err);
+    if (!rc)
+        rc = burst_network_start(network, c, stream, &b, err);
+    if (!rc) {
+        const struct connectome *net = burst_connectome(b);
+        ret->memory_bytes = burst_bytes(b);
+        estimate_fact(config, "neurons", "%u", net->net.n);
+        estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
+        estimate_fact(config, "areas", "%d", net->n_areas);
+    }
+    if (!rc && config->measure && !(rc = estimate_stopped(config, err)))
+        rc = measure(c, b, &ret->seconds_per_step, err);
+    burst_free(b);
+    stream_close(stream);
+    device_close(device);
+    ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    return rc;
+}
+
+/* A generated network that is too large is not built. */
+static int estimate_burst(const struct estimate_config *config, struct estimate *ret, struct err *err) {
+    const struct estimate_file *file = estimate_file(config, "network.file"), *injections = estimate_file(config, "input.file");
+    struct burst_config c = *(const struct burst_config *)config->job->config;
+    struct burst_network network = {0};
+    *ret = (struct estimate){.steps = c.ticks};
+    if ((c.file && !file) || (c.injections && !injections))
+        return 0; /* not at hand */
+    c.file = file ? file->path : NULL;
+    c.injections = injections ? injections->path : NULL;
+    int64_t bytes = c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS);
+    if (config->memory_limit_bytes && bytes > config->memory_limit_bytes) {
+        ret->memory_bytes = bytes;
+        return 0;
+    }
+    int rc = burst_network_load(&c, config->memory_limit_bytes, &network, err);
+    if (!rc)
+        rc = estimate_engine(config, &network, ret, err);
+    burst_network_done(&network);
+    return rc;
+}
+
+const struct task_work work_burst = {
+    .open = task_open,
+    .step = task_step,
+    .checkpoint = task_checkpoint,
+    .result = task_result,
+    .close = task_close,
+    .estimate = estimate_burst,
+    .estimates_time = true,
+};

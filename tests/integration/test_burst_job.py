@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Jobs of kind burst: the fired neurons of an independent simulator, the same bytes after kill -9, what is said of wrong files, cancel."""
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
+
+import numpy as np
+
+from daemon import BIN, SOURCE, Daemon, temporary
+
+sys.path.insert(0, f"{SOURCE}/tests/golden")
+sys.path.insert(0, f"{SOURCE}/tests")
+from seed import test_seed  # noqa: E402
+from test_burst_golden import Simulator, draw_injections, draw_network, write_network  # noqa: E402
+
+DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
+CONFIG = f"{SOURCE}/configs/burst.yaml"
+LONG = ["network.generate=random", "network.neurons=4000", "network.inhibitory=0.5", "output.membranes_every=997", "checkpoint.every=1s"]
+FILES = ("fired.npy", "rates.tsv", "membranes.npy")
+
+
+def drive(directory, *sets):
+    return subprocess.run([DRIVER, CONFIG, directory, f"{directory}.cache", *sets], capture_output=True, text=True)
+
+
+def content(directory):
+    return {name: pathlib.Path(directory, name).read_bytes() for name in FILES}
+
+
+def check_example(d):
+    """configs/burst.yaml as it is: no file needed, and something fires in each layer."""
+    code, end, err = d.submit(file=CONFIG)
+    assert code == 0 and end["state"] == "succeeded" and end["kind"] == "burst", (end, err)
+    result = end["result"]
+    fired = np.load(result["files"]["fired"])
+    assert fired.dtype == np.int64 and fired.shape == (result["fired"], 2) and result["ticks"] == 10000, (fired.shape, result)
+    assert [a["name"] for a in result["areas"]] == [f"layer-{k}" for k in range(1, 6)] and all(a["fired"] for a in result["areas"]), result
+    assert (np.lexsort((fired[:, 1], fired[:, 0])) == np.arange(len(fired))).all(), "sorted by tick and id"
+    assert abs(result["mean_rate"] - result["fired"] / result["neurons"] / result["ticks"]) < 1e-12 and result["ticks_per_s"] > 0, result
+    rates = pathlib.Path(result["files"]["rates"]).read_text(encoding="utf-8").splitlines()
+    assert rates[0].split("\t") == ["tick", *(a["name"] for a in result["areas"])] and len(rates) == 1001, rates[:2]
+    in_first = np.array([float(row.split("\t")[1]) for row in rates[1:]])
+    assert abs(in_first.sum() * 10 * 200 - (fired[:, 1] < 200).sum()) < 1, "rates are spikes per neuron and tick"
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
+    assert "brrd_burst_ticks_total 10000\n" in metrics, [x for x in metrics.splitlines() if "burst" in x]
+    code, out, err = d.ctl("validate", CONFIG, "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["facts"]["neurons"] == "1000" and answer["memory_bytes"] > 4 * int(answer["facts"]["synapses"]) and answer["steps"] == 10000, (answer, err)
+
+
+def check_simulator(d, tmp, seed):
+    """A network of every feature, from a file that numpy wrote; fired neurons as a table."""
+    rng = np.random.default_rng(seed)
+    ticks, folder = 150, pathlib.Path(tmp)
+    arrays, areas = draw_network(rng, 200, 15)
+    injections = draw_injections(rng, 200, ticks)
+    write_network(folder / "net.safetensors", arrays, areas)
+    (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
+    simulator, expected = Simulator(arrays, areas, False), []
+    for tick in range(1, ticks + 1):
+        expected += simulator.step([(i, p) for t, i, p in injections if t == tick])
+    sets = [f"network.file={folder}/net.safetensors", f"input.file={folder}/in.tsv", "input.random=0", f"ticks={ticks}", f"output.membranes_every={ticks}"]
+    code, end, err = d.submit(*sets, "output.fired=tsv", file=CONFIG)
+    assert code == 0, (end, err)
+    lines = pathlib.Path(end["result"]["files"]["fired"]).read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "tick\tid" and [tuple(map(int, x.split("\t"))) for x in lines[1:]] == expected and len(expected) > ticks, lines[:3]
+    v = np.load(end["result"]["files"]["membranes"])
+    assert v.shape == (1, 200) and (v[0].view("<u4") == simulator.v.view("<u4")).all()
+
+
+def check_kill(d, whole, sets):
+    """SIGKILL of the daemon whenever a new checkpoint is there; the job ends with the bytes of a run that nobody disturbed."""
+    code, end, err = d.submit(*sets, watch=False, file=CONFIG)
+    assert code == 0, err
+    seen, kills = set(), 0
+    while kills < 2:
+        now = set(glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True))
+        if now - seen:
+            d.kill()
+            seen, kills = now, kills + 1
+            d.start()
+        assert d.job(end["job"])["state"] != "succeeded", "the job is too short for this test"
+        time.sleep(0.05)
+    job = d.wait(end["job"], lambda j: j["state"] in ("succeeded", "failed"))
+    assert job["state"] == "succeeded" and job["restarts"] + job["crashes"] >= 1, job
+    directory = os.path.dirname(job["result"]["files"]["fired"])
+    assert content(directory) == whole, "killed and resumed, the files differ"
+    assert not glob.glob(f"{directory}/*.part")
+    assert "resuming from" in d.ctl("logs", end["job"])[1]
+
+
+def check_stop(tmp, whole, sets):
+    """The same by a checkpoint in mid-run; a checkpoint of another network is left alone."""
+    cut = drive(f"{tmp}/cut", *sets, "stop_after=5000")
+    assert cut.returncode == 0 and not os.path.exists(f"{tmp}/cut/fired.npy"), cut.stderr
+    rest = drive(f"{tmp}/cut", *sets)
+    assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
+    assert content(f"{tmp}/cut") == whole
+    other = drive(f"{tmp}/cut", *sets, "network.seed=2", "ticks=50")
+    assert other.returncode == 0 and "belongs to another network" in other.stderr and "resuming from" not in other.stderr, other.stderr
+
+
+def refused(d, *sets):
+    code, end, err = d.submit(*sets, file=CONFIG)
+    assert code != 0, end
+    return json.dumps(end) + err
+
+
+def check_refusals(d, tmp):
+    folder = pathlib.Path(tmp)
+    arrays = {"neuron.threshold": np.ones(5, "<f4"), "synapse.src": np.zeros(3, "<u4"), "synapse.dst": np.array([0, 9, 1], "<u4"),
+              "synapse.weight": np.ones(3, "<u1"), "synapse.psp": np.ones(3, "<u1"), "synapse.type": np.zeros(3, "<u1")}
+    write_network(folder / "bad.safetensors", arrays, [{"name": "all"}])
+    bad = f"network.file={folder}/bad.safetensors"
+    assert "bad.safetensors: synapse.dst[1] is 9" in refused(d, bad)
+    assert "synapse.dst[1] is 9" in "".join(d.ctl("validate", CONFIG, "--set", bad)[1:]), "validate says it before"
+    (folder / "bad.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\tx\t5\n")
+    assert "bad.tsv:3" in refused(d, f"input.file={folder}/bad.tsv")
+    (folder / "far.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\t1000\t5\n")
+    assert "injection 1 is for neuron 1000" in refused(d, f"input.file={folder}/far.tsv")
+    assert "network.synapses" in refused(d, "network.neurons=10")
+    assert "network.weights" in refused(d, "network.weights=[5]")
+    assert "not a file that the daemon can read" in refused(d, f"network.file={folder}/none.safetensors")
+    code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "network.neurons=4000000000")
+    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12, (out, err)
+
+
+def check_cancel(d):
+    code, job, err = d.submit("ticks=1000000000000", watch=False, file=CONFIG)
+    assert code == 0, err
+    d.wait(job["job"], lambda j: j["state"] == "running" and j["step"] > 0)
+    assert d.ctl("cancel", job["job"])[0] == 0
+    assert d.wait(job["job"], lambda j: j["state"] != "running")["state"] == "cancelled"
+
+
+def main():
+    seed = test_seed()
+    with temporary() as tmp:
+        begun = time.time()
+        sets = [*LONG, "ticks=40000"]
+        run = drive(f"{tmp}/whole", *sets)
+        assert run.returncode == 0, run.stderr
+        sets[-1] = f"ticks={int(40000 * max(1, 8 / (time.time() - begun)))}"  # some seconds, so that checkpoints fall into it
+        run = drive(f"{tmp}/long", *sets)
+        assert run.returncode == 0, run.stderr
+        whole = content(f"{tmp}/long")
+        check_stop(tmp, whole, sets)
+        d = Daemon(f"{tmp}/daemon").start()
+        check_example(d)
+        check_simulator(d, tmp, seed)
+        check_refusals(d, tmp)
+        check_cancel(d)
+        check_kill(d, whole, sets)
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
