@@ -111,8 +111,8 @@ static void a_file_that_claims_more_than_it_holds_costs_no_memory(void **state) 
     f->file.model.encoder_channels[3] = 4096;
     f->file.model.mamba_layers = 0;
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-#ifdef __SANITIZE_ADDRESS__
-    little = old; /* its shadow needs more than any limit; it refuses such allocations by itself */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    little = old; /* their shadows need more than any limit; they refuse such allocations by themselves */
 #else
     little = (struct rlimit){(rlim_t)8 << 30, old.rlim_max}; /* an allocation of that size fails, and another error comes */
 #endif
