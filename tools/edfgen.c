@@ -18,16 +18,18 @@ enum { MAX_PATIENTS = 9999, MAX_HOURS = 9999, MAX_SEIZURES = 100000, HOUR_S = 36
 struct options {
     const char *out;
     int64_t patients, seizures;
-    double hours;
+    double hours, suppressed; /* suppressed: share of the time, 0 = no burst suppression */
     uint64_t seed;
     bool bipolar, csv_bi;
 };
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--montage referential|bipolar] [--labels csv_bi]\n"
+    "              [--montage referential|bipolar] [--labels csv_bi] [--burst-suppression RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
-    "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n";
+    "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
+    "With --burst-suppression the recordings are in burst suppression throughout, RATIO (0.5 to 0.95) of the time suppressed; the\n"
+    "suppressions are rows of _events.tsv with the eventType 'suppression'. It needs --seizures-per-patient 0.\n";
 
 /* One recording being made. */
 struct job {
@@ -84,20 +86,33 @@ static int write_signal(const struct job *job, struct err *err) {
     return rc;
 }
 
+static struct label_run run_of(int64_t first, int64_t end, const char *code) {
+    struct label_run run = {.onset_s = (double)first / RATE_HZ, .end_s = (double)end / RATE_HZ, .confidence = NAN};
+    str_copy(run.code, sizeof run.code, code);
+    return run;
+}
+
+/* The seizures, then the suppressions (a plan has only one of them), into runs; returns how many. */
+static size_t list_runs(const struct recording_plan *plan, struct label_run *runs) {
+    size_t n = 0;
+    for (size_t i = 0; i < plan->n_events; i++) {
+        const struct event *e = &plan->events[i];
+        if (e->kind == EVENT_SEIZURE)
+            runs[n++] = run_of(e->first, e->first + e->length, "sz");
+    }
+    for (size_t i = 0; plan->bursts && i <= plan->n_bursts; i++) {
+        int64_t first = i ? plan->bursts[i - 1].end : 0, end = i < plan->n_bursts ? plan->bursts[i].first : plan->samples;
+        runs[n++] = run_of(first, end, "suppression");
+    }
+    return n;
+}
+
 static int write_labels(const struct job *job, struct err *err) {
     char path[PATH_SIZE + 16], start[32];
-    struct label_run *runs = calloc(job->plan->n_events + 1, sizeof *runs);
+    struct label_run *runs = calloc(job->plan->n_events + job->plan->n_bursts + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
-    size_t n = 0;
-    for (size_t i = 0; i < job->plan->n_events; i++) {
-        const struct event *e = &job->plan->events[i];
-        if (e->kind == EVENT_SEIZURE)
-            runs[n++] = (struct label_run){.onset_s = (double)e->first / RATE_HZ,
-                                           .end_s = (double)(e->first + e->length) / RATE_HZ,
-                                           .confidence = NAN,
-                                           .code = "sz"};
-    }
+    size_t n = list_runs(job->plan, runs);
     str_format(start, sizeof start, "2030-01-%02d %02d:00:00", 1 + (8 + job->run) / 24 % 28, (8 + job->run) % 24);
     char record_name[64];
     str_format(record_name, sizeof record_name, "%s_eeg", fsio_basename(job->stem));
@@ -107,7 +122,7 @@ static int write_labels(const struct job *job, struct err *err) {
     int rc = labels_write_bids_tsv(path, runs, n, &header, err);
     if (!rc && job->options->csv_bi) {
         str_format(path, sizeof path, "%s_eeg.csv_bi", job->stem);
-        rc = labels_write_csv_bi(path, runs, n, &header, err);
+        rc = labels_write_csv_bi(path, runs, job->plan->bursts ? 0 : n, &header, err); /* it knows seizures only */
     }
     free(runs);
     return rc;
@@ -130,7 +145,9 @@ static int make_patient(const struct options *o, int index, struct err *err) {
         rc = err_set(err, ERR_EXHAUSTED, "out of memory");
     for (int r = 0; r < n && !rc; r++)
         samples[r] = (r + 1 < n ? HOUR_S : seconds - (int64_t)r * HOUR_S) * RATE_HZ;
-    if (!rc)
+    if (!rc && o->suppressed > 0)
+        rc = plan_burst_suppression(&patient, samples, n, o->suppressed, plans, err);
+    else if (!rc)
         rc = plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
     for (int r = 0; r < n && !rc; r++) {
         job.plan = &plans[r];
@@ -160,6 +177,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
                                           {"seed", required_argument, NULL, 's'},
                                           {"montage", required_argument, NULL, 'm'},
                                           {"labels", required_argument, NULL, 'l'},
+                                          {"burst-suppression", required_argument, NULL, 'b'},
                                           {"help", no_argument, NULL, 'H'},
                                           {NULL, 0, NULL, 0}};
     unsigned given = 0;
@@ -197,6 +215,11 @@ static int parse_options(int argc, char **argv, struct options *o) {
             o->csv_bi = !strcmp(optarg, "csv_bi");
             wrong = o->csv_bi ? NULL : "--labels takes csv_bi (the events TSV is always written)";
             break;
+        case 'b':
+            wrong = str_to_f64(optarg, &o->suppressed) && o->suppressed >= BURSTS_LEAST_RATIO && o->suppressed <= BURSTS_MOST_RATIO
+                        ? NULL
+                        : "--burst-suppression takes the suppressed share of the time, 0.5 to 0.95";
+            break;
         default:
             fputs(USAGE, c == 'H' ? stdout : stderr);
             return c == 'H' ? -1 : 2;
@@ -208,6 +231,10 @@ static int parse_options(int argc, char **argv, struct options *o) {
     }
     if (optind < argc || given != 31) {
         fprintf(stderr, "edfgen: %s\n%s", optind < argc ? "an argument too many" : "an option is missing", USAGE);
+        return 2;
+    }
+    if (o->suppressed > 0 && o->seizures > 0) {
+        fputs("edfgen: --burst-suppression makes recordings without seizures; give --seizures-per-patient 0\n", stderr);
         return 2;
     }
     return 0;

@@ -24,9 +24,9 @@ struct track {
 struct suppression {
     int channels, agreeing; /* how many channels make the recording active */
     struct suppression_sink sink;
-    bool running;    /* in a stretch of data */
-    int64_t now;     /* one past the newest sample */
-    int64_t next;    /* sample of the next report */
+    bool running; /* in a stretch of data */
+    int64_t now;  /* one past the newest sample */
+    int64_t next; /* sample of the next report */
     struct suppression_totals totals;
     uint16_t observed_in[BINS];
     double mean[SUPPRESSION_MAX_CHANNELS], variance[SUPPRESSION_MAX_CHANNELS];
@@ -128,8 +128,7 @@ static void value_of(const struct track *k, const struct suppression_report *r, 
 
 static int give_report(struct suppression *s, int64_t sample, struct err *err) {
     float ratio[SUPPRESSION_MAX_CHANNELS], bursts[SUPPRESSION_MAX_CHANNELS];
-    struct suppression_report r = {
-        .sample = sample, .channels = s->channels, .channel_ratio = ratio, .channel_bursts = bursts};
+    struct suppression_report r = {.sample = sample, .channels = s->channels, .channel_ratio = ratio, .channel_bursts = bursts};
     if (!s->sink.report)
         return 0;
     int64_t second = sample / RATE;

@@ -1,5 +1,5 @@
-/* suppression: burst suppression of one recording or stream, from the filtered rows of data/frontend (µV, 256 Hz). A pure function of
- * the samples and their times, whatever the chunks. 15 kB of memory. One thread at a time.
+/* suppression: burst suppression of one recording or stream, from the filtered rows of data/frontend (µV, 256 Hz). A pure function
+ * of the samples and their times, whatever the chunks. 15 kB of memory. One thread at a time.
  *
  * Method: recursive estimation of mean and variance, then a threshold.
  *     mean(t) = b·mean(t−1) + (1 − b)·x(t)
@@ -8,10 +8,10 @@
  *     a run without activity of 0.5 s or more is a suppression; a shorter one belongs to the activity around it
  *     a burst is a run of activity of 0.5 s or more that follows a suppression; a shorter one is a single discharge
  * Sources: the recursion and its forgetting time (0.9534 a sample at 200 Hz, that is 0.1047 s) are those of Westover et al. 2013,
- * J Neurosci Methods 219:131 (PMC3939433). Share of channels: An et al. 2015, EMBC 7430 (PMC4876722). Shortest suppression, window of
- * a minute: the published implementation of both. The threshold is a matter of amplifier and montage: 12.5 µV² is the variance of a
- * sine of ±5 µV, the amplitude below which EEG counts as suppressed (10 µV from peak to peak: ACNS critical care EEG terminology
- * 2021; the same in monitors of anaesthesia). Shortest burst: the ACNS terminology.
+ * J Neurosci Methods 219:131 (PMC3939433). Share of channels: An et al. 2015, EMBC 7430 (PMC4876722). Shortest suppression, window
+ * of a minute: the published implementation of both. The threshold is a matter of amplifier and montage: 12.5 µV² is the variance
+ * of a sine of ±5 µV, the amplitude below which EEG counts as suppressed (10 µV from peak to peak: ACNS critical care EEG
+ * terminology 2021; the same in monitors of anaesthesia). Shortest burst: the ACNS terminology.
  *
  * A burst of variance V fades below the threshold only 0.1047 s · ln(V / 12.5 µV²) after its end: 0.5 s at 38 µV root mean square.
  * That much of every suppression counts as activity, as in the published method. */
@@ -26,11 +26,11 @@ enum {
     SUPPRESSION_RATE_HZ = 256,
     SUPPRESSION_MAX_CHANNELS = 64,
     SUPPRESSION_WINDOW_S = 60,
-    SUPPRESSION_SHORTEST = SUPPRESSION_RATE_HZ / 2, /* samples: suppressions and bursts */
+    SUPPRESSION_SHORTEST = SUPPRESSION_RATE_HZ / 2,     /* samples: suppressions and bursts */
     SUPPRESSION_LATEST = 2 * SUPPRESSION_SHORTEST + 32, /* samples after which a report is final */
 };
-#define SUPPRESSION_FORGET_S 0.1047
-#define SUPPRESSION_KEEP 0.9633784265879135 /* b */
+#define SUPPRESSION_FORGET_S      0.1047
+#define SUPPRESSION_KEEP          0.9633784265879135 /* b */
 #define SUPPRESSION_THRESHOLD_UV2 12.5
 #define SUPPRESSION_AGREE_PERCENT 60
 
@@ -67,7 +67,8 @@ int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int
 int suppression_finish(struct suppression *s, struct err *err);
 void suppression_totals(const struct suppression *s, struct suppression_totals *ret);
 
-/* The state between two pushes, for snapshots; load into a new object with the same number of channels. A failed load marks `in`. */
+/* The state between two pushes, for snapshots; load into a new object with the same number of channels. A failed load marks `in`.
+ */
 void suppression_save(const struct suppression *s, struct str *out);
 void suppression_load(struct suppression *s, struct unpack *in);
 

@@ -123,6 +123,40 @@ class Edfgen(unittest.TestCase):
             a, b = (where[n] for n in pair.split("-"))
             self.assertLess(np.abs(referential[a] - referential[b] - bipolar[i]).max(), 0.16)
 
+    def test_burst_suppression_alternates_and_is_no_seizure(self):
+        arguments = ("--burst-suppression", "0.8", "--labels", "csv_bi")
+        for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+            self.assertEqual(generate(self.out(name), 2, "1.1", 0, seed, *arguments).returncode, 0)
+        a, b, c = (hashes(self.out(n)) for n in "abc")
+        self.assertEqual(a, b)
+        self.assertFalse({a[k] for k in a if k.endswith(("edf", "tsv"))} & {c[k] for k in c if k.endswith(("edf", "tsv"))})
+        suppressed = total = 0
+        for r, length in ((1, 3600), (2, 360)):
+            stem = self.out(f"a/sub-01/sub-01_run-0{r}_")
+            rows = [line.split("\t") for line in pathlib.Path(stem + "events.tsv").read_text().splitlines()[1:]]
+            self.assertEqual({row[2] for row in rows}, {"suppression"})
+            self.assertEqual(baseline.read_events(stem + "events.tsv"), [])
+            self.assertIn("bckg", pathlib.Path(stem + "eeg.csv_bi").read_text())
+            spans = [(float(row[0]), float(row[0]) + float(row[1])) for row in rows]
+            self.assertEqual((spans[0][0], spans[-1][1]), (0, length))
+            for (_, end), (start, _) in zip(spans, spans[1:]):
+                self.assertTrue(1.18 <= start - end <= 3.02)
+            for start, end in spans[1:-1]:
+                self.assertTrue(4.18 <= end - start <= 12.62)  # 2.1 s · 0.8 / 0.2, times 0.5 to 1.5
+            suppressed += sum(b - a for a, b in spans)
+            total += length
+            signals, rate = baseline.read_edf(stem + "eeg.edf")
+            inside, outside = np.zeros(length * int(rate), bool), np.zeros(length * int(rate), bool)
+            for (_, end), (start, _) in zip(spans, spans[1:]):
+                inside[int((end + 0.3) * rate):int((start - 0.3) * rate)] = True
+            for start, end in spans:
+                outside[int((start + 0.1) * rate):int((end - 0.1) * rate)] = True
+            for channel in signals:
+                self.assertLess(channel[outside].std(), 2.5)
+                self.assertGreater(channel[inside].std(), 10)
+        # About 376 pairs of a burst and a suppression, each with a standard deviation of a quarter of its length.
+        self.assertAlmostEqual(suppressed / total, 0.8, delta=0.02)
+
     def test_seizure_amplitude_overlaps_the_background(self):
         generate(self.out("m"), 2, 1, 10, 21)
         inside, outside = [], []
@@ -142,7 +176,8 @@ class Edfgen(unittest.TestCase):
         crowded = generate(self.out("x"), 1, "0.1", 50, 1)
         self.assertEqual(crowded.returncode, 1)
         self.assertIn("do not fit", crowded.stderr)
-        for arguments in (["--patients", "0"], ["--montage", "circular"], ["--labels", "xml"], ["--seed", "-1"], ["--unknown"], ["extra"]):
+        for arguments in (["--patients", "0"], ["--montage", "circular"], ["--labels", "xml"], ["--seed", "-1"], ["--unknown"], ["extra"],
+                          ["--burst-suppression", "0.4"], ["--burst-suppression", "1"], ["--burst-suppression", "0.8", "--seizures-per-patient", "1"]):
             wrong = generate(self.out("y"), 1, "0.1", 0, 1, *arguments)
             self.assertEqual(wrong.returncode, 2, arguments)
             self.assertTrue(wrong.stderr)

@@ -10,13 +10,15 @@ enum {
     SEIZURE_APART_S = 125, /* 120 is promised; labels are rounded */
     SEIZURE_MARGIN_S = 35, /* 30 is promised */
     QUIET_AROUND_SEIZURE_S = 4,
+    BURSTS_STEP = 1 << 20, /* of the patient's streams, beyond those of plan_recordings */
 };
 
 static float between(struct rng *rng, float low, float high) { return low + (high - low) * (float)rng_uniform(rng); }
 
 static float log_between(struct rng *rng, float low, float high) { return low * powf(high / low, (float)rng_uniform(rng)); }
 
-/* Streams of one patient: step 0 holds the traits, 1 the placing of seizures, 2 + r what happens in recording r. */
+/* Streams of one patient: step 0 holds the traits, 1 the placing of seizures, 2 + r what happens in recording r, BURSTS_STEP + r
+ * the bursts of recording r. */
 static void patient_rng(struct rng *rng, const struct patient *p, uint32_t step) {
     rng_init(rng, p->seed, RNG_SYNTH + 1 + p->index, step);
 }
@@ -363,7 +365,41 @@ int plan_recordings(const struct patient *p, const int64_t *samples, int n, int 
     return rc;
 }
 
+/* ---- burst suppression ---- */
+
+static int place_bursts(struct rng *rng, double ratio, struct recording_plan *plan) {
+    const float shortest_s = 1.2f, longest_s = 3;
+    float pause_s = (shortest_s + longest_s) / 2 * (float)(ratio / (1 - ratio));
+    size_t most = (size_t)(plan->samples / (int64_t)(shortest_s * RATE_HZ)) + 1;
+    plan->bursts = calloc(most, sizeof *plan->bursts);
+    if (!plan->bursts)
+        return ERR_EXHAUSTED;
+    for (int64_t at = 0;;) {
+        at += (int64_t)(pause_s * between(rng, 0.5f, 1.5f) * RATE_HZ);
+        int64_t end = at + (int64_t)(between(rng, shortest_s, longest_s) * RATE_HZ);
+        if (end + (int64_t)(pause_s / 2 * RATE_HZ) > plan->samples)
+            return 0;
+        plan->bursts[plan->n_bursts++] = (struct burst){at, end};
+        at = end;
+    }
+}
+
+int plan_burst_suppression(const struct patient *p, const int64_t *samples, int n, double ratio, struct recording_plan *plans,
+                           struct err *err) {
+    for (int r = 0; r < n; r++) {
+        struct rng rng;
+        patient_rng(&rng, p, BURSTS_STEP + (uint32_t)r);
+        plans[r].samples = samples[r];
+        plans[r].noise = rng_u32(&rng);
+        /* Coma: slow waves as in the deepest sleep, no alpha rhythm. */
+        if (!add_vigil(&plans[r], (struct vigil){0, 1, true}) || place_bursts(&rng, ratio, &plans[r]))
+            return err_set(err, ERR_EXHAUSTED, "out of memory");
+    }
+    return 0;
+}
+
 void plan_done(struct recording_plan *plan) {
+    free(plan->bursts);
     free(plan->events);
     free(plan->vigils);
     *plan = (struct recording_plan){0};

@@ -59,8 +59,15 @@ struct vigil {
     bool eyes_closed; /* alpha */
 };
 
+/* Activity [first, end) between suppressions, in samples. */
+struct burst {
+    int64_t first, end;
+};
+
 struct recording_plan {
     int64_t samples;
+    struct burst *bursts; /* burst suppression: ascending; everything else of the recording is suppressed. NULL: normal activity */
+    size_t n_bursts;
     struct event *events; /* by first sample */
     size_t n_events, event_capacity;
     struct vigil *vigils;
@@ -73,6 +80,13 @@ void plan_patient(struct patient *patient, uint64_t seed, uint32_t index);
  * 30 s from both ends, 15 to 90 s long. */
 int plan_recordings(const struct patient *patient, const int64_t *samples, int n, int seizures, struct recording_plan *plans,
                     struct err *err);
+/* Plans of recordings in burst suppression throughout, of which the share `ratio` (BURSTS_LEAST_RATIO to BURSTS_MOST_RATIO) is
+ * suppressed on average: bursts of 1.2 to 3 s, suppressions of 0.5 to 1.5 times their mean; a recording begins and ends suppressed.
+ * No seizures, artefacts or rhythms. */
+#define BURSTS_LEAST_RATIO 0.5
+#define BURSTS_MOST_RATIO  0.95
+int plan_burst_suppression(const struct patient *patient, const int64_t *samples, int n, double ratio, struct recording_plan *plans,
+                           struct err *err);
 void plan_done(struct recording_plan *plan);
 
 #endif

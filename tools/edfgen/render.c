@@ -29,7 +29,7 @@ struct renderer {
     const struct patient *patient;
     const struct recording_plan *plan;
     int64_t at;
-    size_t next_event, next_vigil;
+    size_t next_event, next_vigil, next_burst;
     struct playing playing[MAX_ACTIVE];
     int n_playing;
     float depth, depth_goal, alpha, alpha_goal; /* vigilance, smoothed */
@@ -42,6 +42,7 @@ struct renderer {
         spindle_weight[ELECTRODES];
     float line[ELECTRODES];
     float line_phase;
+    uint32_t amplifier; /* noise of suppressed EEG */
 };
 
 static void init_weights(struct renderer *r) {
@@ -89,6 +90,7 @@ struct renderer *render_new(const struct patient *patient, const struct recordin
     rhythm_init(&r->spindle, plan->noise + 31, 13, 0.8f);
     for (int c = 0; c < ELECTRODES; c++)
         r->muscle[c] = noise_seed(plan->noise, 41 + (uint32_t)c);
+    r->amplifier = noise_seed(plan->noise, 71);
     init_weights(r);
     return r;
 }
@@ -146,6 +148,34 @@ static void render_background(struct renderer *r, float uv[ELECTRODES][RATE_HZ])
     }
 }
 
+/* ---- burst suppression ---- */
+
+static float smooth(float x) {
+    x = fminf(1, fmaxf(0, x));
+    return x * x * (3 - 2 * x);
+}
+
+/* Share of the background at sample `at`: a burst rises within 0.1 s and falls within 0.2 s, both inside its span. */
+static float burst_gain(struct renderer *r, int64_t at) {
+    const float high = 1.5f, low = 0.01f;
+    while (r->next_burst < r->plan->n_bursts && r->plan->bursts[r->next_burst].end <= at)
+        r->next_burst++;
+    if (r->next_burst == r->plan->n_bursts || r->plan->bursts[r->next_burst].first > at)
+        return low;
+    const struct burst *b = &r->plan->bursts[r->next_burst];
+    float in = (float)(at - b->first) / (0.1f * RATE_HZ), out = (float)(b->end - at) / (0.2f * RATE_HZ);
+    return low + (high - low) * smooth(fminf(in, out));
+}
+
+/* What remains of a suppressed EEG is the amplifier's noise, 0.7 µV root mean square. */
+static void suppress(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
+    for (int i = 0; i < RATE_HZ; i++) {
+        float gain = burst_gain(r, r->at + i);
+        for (int c = 0; c < ELECTRODES; c++)
+            uv[c][i] = gain * uv[c][i] + 1.2f * noise_unit(&r->amplifier);
+    }
+}
+
 /* ---- events ---- */
 
 static void build_table(struct playing *play) {
@@ -173,11 +203,6 @@ static float lookup(const struct playing *play, float phase) {
 static float edge(int64_t t, int64_t length) {
     float in = (float)t / (2.0f * RATE_HZ), out = (float)(length - t) / (1.5f * RATE_HZ);
     return fminf(1, fmaxf(0, fminf(in, out)));
-}
-
-static float smooth(float x) {
-    x = fminf(1, fmaxf(0, x));
-    return x * x * (3 - 2 * x);
 }
 
 /* Sample t (from the event's start) of an oscillation: seizure, run or rocking. */
@@ -262,6 +287,8 @@ static void start_events(struct renderer *r) {
 void render_second(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
     follow_plan(r);
     render_background(r, uv);
+    if (r->plan->bursts)
+        suppress(r, uv);
     start_events(r);
     for (int i = 0; i < r->n_playing;) {
         const struct event *e = r->playing[i].event;

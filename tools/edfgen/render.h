@@ -1,6 +1,6 @@
 /* render: plays a recording_plan as microvolts, one second at a time: 1/f background in regional and local sources, alpha, sleep
- * waves, spindles, muscle noise, drift and mains, and the plan's events on top. The same plan gives the same samples. One thread
- * per renderer. */
+ * waves, spindles, muscle noise, drift and mains, suppressed outside of the plan's bursts if it has any, and the plan's events on
+ * top. The same plan gives the same samples. One thread per renderer. */
 #ifndef BRR_TOOLS_EDFGEN_RENDER_H
 #define BRR_TOOLS_EDFGEN_RENDER_H
 #include <stdint.h>
