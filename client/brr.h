@@ -248,6 +248,121 @@ BRR_API void brr_stream_counts(const brr_stream *stream, struct brr_stream_count
 /* Ends the session at once if it is still open. Takes NULL. */
 BRR_API void brr_stream_close(brr_stream *stream);
 
+/* ---- networks of spiking neurons (docs/burst.md) ---- */
+
+/* Networks live in the daemon's memory until they are destroyed or the daemon ends; any client that may submit jobs may use them.
+ * Calls for one network run one after another. Errors of all functions: NOT_FOUND: no network of this name. */
+
+/* Texts that do not fit are truncated. */
+struct brr_network {
+    char name[64], device[32];
+    int64_t neurons, synapses;
+    int areas, observers;
+    int64_t tick; /* the newest that has run, 0 before the first */
+    int64_t bytes, budget_bytes;
+    int64_t pending;     /* injections that wait for their tick */
+    int64_t fired_total; /* spikes so far */
+};
+
+struct brr_network_options {
+    const char *name;     /* [a-z0-9-]+, at most 63 bytes; NULL = the daemon picks one */
+    int64_t budget_bytes; /* memory that the network may use, 0 = the daemon's limit */
+    int64_t max_pending;  /* injections that may wait, 0 = the daemon's default */
+    int every_tick;       /* 1: leak and refractory advance in every tick, also without input */
+    int64_t timeout_ms;   /* of the transfer, 0 = 600 s */
+};
+/* Sends the network file or snapshot at path; the daemon checks it and builds the network. options may be NULL. INVALID names array
+ * and index; EXHAUSTED: more bytes than the budget; EXISTS: the name is taken. After an error there is no network. */
+BRR_API int brr_network_create(brr_client *client, const char *path, const struct brr_network_options *options,
+                               struct brr_network *ret, struct brr_error *err);
+/* *ret: all networks, to be freed with brr_free. */
+BRR_API int brr_network_list(brr_client *client, struct brr_network **ret, size_t *ret_n, struct brr_error *err);
+BRR_API int brr_network_destroy(brr_client *client, const char *name, struct brr_error *err);
+
+/* A potential for a neuron in a tick that has not run; several for one neuron and tick add up. */
+struct brr_injection {
+    int64_t tick;
+    uint32_t id;
+    float potential;
+};
+enum { BRR_NETWORK_MOST_INJECTIONS = 1 << 18 }; /* in one call */
+/* All or none of them: INVALID and RANGE name the index. *ret_pending (may be NULL): how many wait now. */
+BRR_API int brr_network_inject(brr_client *client, const char *name, const struct brr_injection *list, size_t n,
+                               int64_t *ret_pending, struct brr_error *err);
+
+struct brr_neuron_change {
+    uint32_t id;
+    const char *field; /* of the network file: "threshold", "leak", … */
+    double value;
+    int remove; /* 1: the neuron; field and value are not read */
+};
+struct brr_synapse_change { /* of all synapses from source to target */
+    uint32_t source, target;
+    int weight, psp, type; /* -1 keeps the present value */
+    int remove;
+};
+struct brr_area_change {
+    int index, psp_divide, mp_driven_psp;
+    double power;
+};
+struct brr_network_changes {
+    const struct brr_neuron_change *neurons;
+    const struct brr_synapse_change *synapses;
+    const struct brr_area_change *areas;
+    size_t n_neurons, n_synapses, n_areas;
+};
+/* Changes act from the next tick on, in the order neurons, synapses, areas. The first that fails ends the call and is named; those
+ * before it stay. */
+BRR_API int brr_network_patch(brr_client *client, const char *name, const struct brr_network_changes *changes,
+                              struct brr_error *err);
+
+struct brr_spike {
+    int64_t tick;
+    uint32_t id;
+};
+struct brr_step_request {
+    const char *name;
+    int64_t ticks;
+    int want_spikes;    /* 1: who fired. Refused before a tick has run where the answer could be too large; ask for fewer ticks */
+    int64_t timeout_ms; /* 0 = 30 s */
+};
+struct brr_step {
+    int64_t tick;             /* the newest */
+    int64_t fired, events;    /* spikes, and synapses that delivered, in these ticks */
+    double seconds;           /* that the ticks took in the daemon */
+    struct brr_spike *spikes; /* by tick and id, to be freed with brr_free; NULL unless wanted */
+    size_t n_spikes;
+};
+/* Runs so many ticks. */
+BRR_API int brr_network_step(brr_client *client, const struct brr_step_request *request, struct brr_step *ret,
+                             struct brr_error *err);
+
+/* Follows a network while any client steps it. Frames wait in a bounded queue of the daemon; when this client reads too slowly, the
+ * network does not wait: the frames that are lost are counted. */
+typedef struct brr_observer brr_observer;
+struct brr_frame { /* one tick */
+    int64_t tick;
+    const uint32_t *ids; /* (n_ids) of the neurons that fired, ascending; valid until the next brr_observer_ function */
+    size_t n_ids;
+    int64_t candidates; /* neurons with input */
+};
+/* queue_frames: that may wait, 0 = 4096. */
+BRR_API int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err);
+/* Returns the next frame. BRR_END after the network was destroyed, BRR_AGAIN after timeout_ms (0 = return at once, -1 = no limit).
+ */
+BRR_API int brr_observer_next(brr_observer *observer, int64_t timeout_ms, struct brr_frame *ret, struct brr_error *err);
+/* Frames that this observer has lost so far. */
+BRR_API int64_t brr_observer_missed(const brr_observer *observer);
+/* Takes NULL. */
+BRR_API void brr_observer_close(brr_observer *observer);
+
+/* Writes network and state to a file (atomic); brr_network_create and brr_network_restore take it. timeout_ms: 0 = 600 s. */
+BRR_API int brr_network_snapshot(brr_client *client, const char *name, const char *path, int64_t timeout_ms, int64_t *ret_bytes,
+                                 struct brr_error *err);
+/* Puts the state of a snapshot into a network of the same arrays. INVALID: it is of another network. timeout_ms: 0 = 600 s. */
+BRR_API int brr_network_restore(brr_client *client, const char *name, const char *path, int64_t timeout_ms, struct brr_network *ret,
+                                struct brr_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,12 +1,9 @@
 /* Jobs as plain values over calls. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "client/conn.h"
-
-static char *text_of(const char *s) { return (char *)(uintptr_t)(s ? s : ""); }
+#include "client/message.h"
 
 const char *brr_job_state_name(int state) {
     static const char *const names[] = {"unknown",   "queued", "preparing", "running",    "checkpointing",
@@ -32,64 +29,33 @@ static void fill(struct brr_job *ret, const Brr__V1__Job *job) {
     ret->eta_s = p->eta_s;
 }
 
-static uint8_t *pack(const ProtobufCMessage *m, size_t *ret_len, struct brr_error *err) {
-    *ret_len = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = malloc(*ret_len + 1);
-    if (bytes)
-        protobuf_c_message_pack(m, bytes);
-    else
-        conn_error(err, BRR_EXHAUSTED, "out of memory for a request of %zu bytes", *ret_len);
-    return bytes;
-}
-
-static int garbled(const char *method, struct brr_error *err) {
-    return conn_error(err, BRR_INTERNAL, "the answer of %s cannot be decoded; do client and daemon have different versions?",
-                      method);
-}
-
-/* One call; *ret is freed by the caller. */
-static int ask(brr_client *client, const char *method, const ProtobufCMessage *in, const ProtobufCMessageDescriptor *out,
-               ProtobufCMessage **ret, struct brr_error *err) {
-    size_t len, answer_len;
-    void *answer = NULL;
-    uint8_t *request = pack(in, &len, err);
-    if (!request)
-        return BRR_EXHAUSTED;
-    int rc = brr_call(client, &(struct brr_request){.method = method, .data = request, .len = len}, &answer, &answer_len, err);
-    free(request);
-    if (rc)
-        return rc;
-    *ret = protobuf_c_message_unpack(out, NULL, answer_len, answer);
-    free(answer);
-    return *ret ? 0 : garbled(method, err);
-}
-
 int brr_job_submit(brr_client *client, const struct brr_job_file *file, struct brr_job *ret, struct brr_error *err) {
-    static const char method[] = "/brr.v1.Jobs/Submit";
+    static const struct message_call call = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__JobFile f = BRR__V1__JOB_FILE__INIT;
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
     ProtobufCMessage *out = NULL;
-    f.yaml = text_of(file->yaml);
-    f.name = text_of(file->name);
+    f.yaml = message_text(file->yaml);
+    f.name = message_text(file->name);
     f.overrides = (char **)(uintptr_t)file->overrides;
     f.n_overrides = file->n_overrides;
     in.file = &f;
-    in.request_id = text_of(file->request_id);
-    int rc = ask(client, method, &in.base, &brr__v1__submit_response__descriptor, &out, err);
+    in.request_id = message_text(file->request_id);
+    int rc = message_ask(client, &call, &in.base, &out, err);
     if (rc)
         return rc;
     const Brr__V1__Job *job = ((const Brr__V1__SubmitResponse *)out)->job;
     if (job)
         fill(ret, job);
     protobuf_c_message_free_unpacked(out, NULL);
-    return job ? 0 : garbled(method, err);
+    return job ? 0 : message_garbled(call.method, err);
 }
 
 int brr_job_get(brr_client *client, const char *id, struct brr_job *ret, struct brr_error *err) {
+    static const struct message_call call = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     ProtobufCMessage *out = NULL;
-    in.id = text_of(id);
-    int rc = ask(client, "/brr.v1.Jobs/Get", &in.base, &brr__v1__job__descriptor, &out, err);
+    in.id = message_text(id);
+    int rc = message_ask(client, &call, &in.base, &out, err);
     if (rc)
         return rc;
     fill(ret, (const Brr__V1__Job *)out);
@@ -97,31 +63,10 @@ int brr_job_get(brr_client *client, const char *id, struct brr_job *ret, struct 
     return 0;
 }
 
-/* A call with one request and many answers. */
-static int follow_call(brr_client *client, const char *method, const ProtobufCMessage *in, brr_rpc **ret, struct brr_error *err) {
-    size_t len;
-    brr_rpc *rpc = NULL;
-    uint8_t *request = pack(in, &len, err);
-    if (!request)
-        return BRR_EXHAUSTED;
-    int rc = brr_rpc_open(client, method, 0, &rpc, err);
-    if (!rc)
-        rc = brr_rpc_send(rpc, request, len, -1, err);
-    if (!rc)
-        rc = brr_rpc_half_close(rpc, err);
-    free(request);
-    if (rc) {
-        brr_rpc_close(rpc);
-        return rc;
-    }
-    *ret = rpc;
-    return 0;
-}
-
 int brr_job_watch(brr_client *client, const char *id, brr_rpc **ret, struct brr_error *err) {
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
-    in.id = text_of(id);
-    return follow_call(client, "/brr.v1.Jobs/Watch", &in.base, ret, err);
+    in.id = message_text(id);
+    return message_follow(client, "/brr.v1.Jobs/Watch", &in.base, ret, err);
 }
 
 int brr_job_next(brr_rpc *watch, int64_t timeout_ms, struct brr_job *ret, struct brr_error *err) {
@@ -133,7 +78,7 @@ int brr_job_next(brr_rpc *watch, int64_t timeout_ms, struct brr_job *ret, struct
     Brr__V1__JobUpdate *u = brr__v1__job_update__unpack(NULL, len, data);
     if (!u || !u->job) {
         brr__v1__job_update__free_unpacked(u, NULL);
-        return garbled("/brr.v1.Jobs/Watch", err);
+        return message_garbled("/brr.v1.Jobs/Watch", err);
     }
     fill(ret, u->job);
     ret->final = u->final;
@@ -143,7 +88,7 @@ int brr_job_next(brr_rpc *watch, int64_t timeout_ms, struct brr_job *ret, struct
 
 int brr_job_logs(brr_client *client, const char *id, int follow, brr_rpc **ret, struct brr_error *err) {
     Brr__V1__JobLogsRequest in = BRR__V1__JOB_LOGS_REQUEST__INIT;
-    in.id = text_of(id);
+    in.id = message_text(id);
     in.follow = follow != 0;
-    return follow_call(client, "/brr.v1.Jobs/Logs", &in.base, ret, err);
+    return message_follow(client, "/brr.v1.Jobs/Logs", &in.base, ret, err);
 }

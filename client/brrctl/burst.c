@@ -16,6 +16,15 @@ static const struct verb {
      "--output --out",
      burst_generate, 2},
     {"info", "FILE", "", burst_info, 2},
+    {"run", "FILE", "--ticks --inject --fired --plot --keep --every-tick --budget", burst_run, 2},
+    {"create", "FILE", "--name --every-tick --budget", burst_create, 2},
+    {"list", "", "", burst_list, 1},
+    {"inject", "NAME FILE.tsv", "", burst_inject, 3},
+    {"step", "NAME", "--ticks --fired", burst_step, 2},
+    {"observe", "NAME", "--ticks --fired --queue", burst_observe, 2},
+    {"snapshot", "NAME", "--output --out", burst_snapshot, 2},
+    {"restore", "NAME FILE", "", burst_restore, 3},
+    {"destroy", "NAME", "", burst_destroy, 2},
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 

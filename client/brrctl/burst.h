@@ -2,10 +2,37 @@
  * returns an exit code. */
 #ifndef BRR_CLIENT_BRRCTL_BURST_H
 #define BRR_CLIENT_BRRCTL_BURST_H
+#include "client/brr.h"
 #include "client/brrctl/arguments.h"
 
 /* burst_files.c: network files, without a daemon. */
 int burst_generate(const struct arguments *o);
 int burst_info(const struct arguments *o);
+
+/* burst_run.c: ticks and their spikes. */
+int burst_run(const struct arguments *o);
+int burst_step(const struct arguments *o);
+
+/* burst_calls.c: networks in the daemon. */
+int burst_create(const struct arguments *o);
+int burst_list(const struct arguments *o);
+int burst_inject(const struct arguments *o);
+int burst_observe(const struct arguments *o);
+int burst_snapshot(const struct arguments *o);
+int burst_restore(const struct arguments *o);
+int burst_destroy(const struct arguments *o);
+
+/* Creates a network of the file with the options of the command line; false after printing the error, with the exit code. */
+bool burst_open(const struct arguments *o, brr_client *client, const char *path, const char *name, struct brr_network *ret,
+                int *ret_exit);
+/* A table of injections that has been read and checked. */
+struct burst_injection;
+struct burst_table {
+    const char *path;
+    struct burst_injection *list;
+    int64_t n;
+};
+int burst_send_injections(brr_client *client, const char *network, const struct burst_table *table, int64_t *ret_pending,
+                          struct brr_error *err);
 
 #endif

@@ -11,8 +11,8 @@
     "--follow --idle-timeout"
 
 #define BURST_TAKES                                                                                                                \
-    "--neurons --synapses --layers --seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power "    \
-    "--output --out"
+    "--ticks --inject --fired --plot --keep --every-tick --budget --name --queue --output --out --neurons --synapses --layers "    \
+    "--seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power"
 
 static const struct command commands[] = {
     {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
@@ -79,10 +79,25 @@ static const struct command commands[] = {
      "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
      "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
      "example: brrctl geodesic predict model.safetensors --at 25 --csv spectrum.csv"},
-    {"burst", "generate|info ...", BURST_TAKES, "networks of spiking neurons", cmd_burst, 1, 3,
-     "  generate random|ring|layered --out FILE   draw a network: targets anywhere, the next neurons, or the next layer\n"
-     "  info FILE                                 what a network or snapshot has: synapses, degrees, areas, memory, numbers\n"
-     "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --out net.safetensors"},
+    {"burst", "generate|info|run|create|list|inject|step|observe|snapshot|restore|destroy ...", BURST_TAKES,
+     "networks of spiking neurons: draw, run, plot, observe", cmd_burst, 1, 3,
+     "Without a daemon:\n"
+     "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next layer\n"
+     "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
+     "In the daemon:\n"
+     "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
+     "destroy;\n"
+     "                               --keep NAME leaves the network there; Ctrl-C leaves neither network nor files\n"
+     "  create FILE [--name N]       a network of a file or snapshot; it lives until it is destroyed or the daemon ends\n"
+     "  list                         all networks\n"
+     "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
+     "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
+     "  observe NAME                 print each tick as anybody steps the network, until Ctrl-C, or for --ticks N\n"
+     "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
+     "  restore NAME FILE            the state of a snapshot into a network of the same arrays\n"
+     "  destroy NAME                 end it\n"
+     "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
+     "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg"},
     {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
      "show or write the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"

@@ -1,0 +1,310 @@
+/* burst run, burst step: ticks of a network in the daemon, in slices of a fraction of a second, so that progress shows and Ctrl-C
+ * works. Spikes come with the answer of each slice: none is lost, however many there are. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/burst.h"
+#include "client/brrctl/interrupt.h"
+#include "client/brrctl/output.h"
+#include "client/brrctl/spikes.h"
+#include "infer/netfile.h"
+#include "report/raster.h"
+
+enum { SLICE_MS = 200, STEP_TIMEOUT_MS = 600 * 1000 };
+
+struct run {
+    const struct arguments *o;
+    const char *network;
+    brr_client *client;
+    int64_t neurons, first_tick; /* 0: not known; the first tick that runs here */
+    const char *device;
+    int64_t ticks, tick, fired, events; /* so far; tick: the newest */
+    double seconds, started_s;
+    struct spikes spikes;
+    struct netfile_areas areas;
+    struct raster *raster;
+    uint32_t *ids; /* of one tick */
+    size_t room;
+};
+
+/* ---- ticks ----------------------------------------------------------------------------------------------------- */
+
+/* The spikes of one tick, to the file and the plot. */
+static int put_tick(struct run *r, const struct brr_spike *spikes, size_t n, struct brr_error *err) {
+    struct err bad = {0};
+    if (n > r->room) {
+        uint32_t *ids = realloc(r->ids, n * sizeof *ids);
+        if (!ids)
+            return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the spikes of a tick");
+        r->ids = ids;
+        r->room = n;
+    }
+    for (size_t i = 0; i < n; i++)
+        r->ids[i] = spikes[i].id;
+    if (r->raster)
+        raster_add(r->raster, spikes[0].tick, r->ids, (int64_t)n);
+    return spikes_add(&r->spikes, spikes[0].tick, r->ids, n, &bad) ? brrctl_keep_error(err, &bad) : 0;
+}
+
+static int put_spikes(struct run *r, const struct brr_step *step, struct brr_error *err) {
+    int rc = 0;
+    for (size_t at = 0, next; !rc && at < step->n_spikes; at = next) {
+        for (next = at + 1; next < step->n_spikes && step->spikes[next].tick == step->spikes[at].tick; next++) {
+        }
+        rc = put_tick(r, &step->spikes[at], next - at, err);
+    }
+    return rc;
+}
+
+static void show_progress(const struct run *r) {
+    char bar[OUTPUT_BAR_SIZE], line[160];
+    double gone = clock_s() - r->started_s;
+    if (r->o->json || !output_redraws(stderr))
+        return;
+    str_format(line, sizeof line, "%s tick %" PRId64 ", %" PRId64 " of %" PRId64 ", %" PRId64 " spikes, %.0f ticks/s",
+               output_bar((double)r->ticks / (double)r->o->ticks, bar), r->tick, r->ticks, r->o->ticks, r->fired,
+               gone > 0 ? (double)r->ticks / gone : 0);
+    output_progress(stderr, line);
+}
+
+/* Ticks until all have run or a signal came. A slice whose spikes could be too many for one answer is refused before it runs; then
+ * slices are halved. */
+static int run_ticks(struct run *r, struct brr_error *err) {
+    struct brr_step_request request = {.name = r->network, .want_spikes = r->o->fired || r->o->plot, .timeout_ms = STEP_TIMEOUT_MS};
+    int64_t slice = 1, most = INT64_MAX;
+    r->started_s = clock_s();
+    while (r->ticks < r->o->ticks && !interrupt_seen()) {
+        struct brr_step step = {0};
+        int64_t start = clock_ms(), left = r->o->ticks - r->ticks;
+        request.ticks = slice < left ? slice : left;
+        int rc = brr_network_step(r->client, &request, &step, err);
+        if (rc == BRR_RANGE && request.want_spikes && request.ticks > 1) {
+            slice = most = request.ticks / 2;
+            continue;
+        }
+        if (!rc)
+            rc = put_spikes(r, &step, err);
+        brr_free(step.spikes);
+        if (rc)
+            return rc;
+        r->ticks += request.ticks;
+        r->tick = step.tick;
+        r->fired += step.fired;
+        r->events += step.events;
+        r->seconds += step.seconds;
+        int64_t wanted = slice * SLICE_MS / (clock_ms() - start + 1);
+        slice = wanted > 4 * slice ? 4 * slice : wanted > 1 ? wanted : 1;
+        slice = slice < most ? slice : most;
+        show_progress(r);
+    }
+    output_clear();
+    return 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------------- */
+
+static int open_outputs(struct run *r, struct brr_error *err) {
+    struct err bad = {0};
+    int rc = spikes_open(&r->spikes, r->o->fired, &bad);
+    if (!rc && r->o->plot) {
+        const struct raster_network n = {.neurons = r->areas.neurons,
+                                         .area_of = r->areas.area_of,
+                                         .areas = r->areas.areas,
+                                         .n_areas = r->areas.n_areas,
+                                         .first_tick = r->first_tick,
+                                         .ticks = r->o->ticks};
+        rc = raster_new(&n, &r->raster, &bad);
+    }
+    return rc ? brrctl_keep_error(err, &bad) : 0;
+}
+
+static double share(const struct run *r) {
+    return r->ticks && r->neurons ? (double)r->fired / (double)r->ticks / (double)r->neurons : 0;
+}
+
+static int close_outputs(struct run *r, struct brr_error *err) {
+    struct err bad = {0};
+    char subtitle[256];
+    int rc = spikes_close(&r->spikes, &bad);
+    if (!rc && r->raster) {
+        const char *slash = strrchr(r->o->args[1], '/');
+        str_format(subtitle, sizeof subtitle,
+                   "%" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64
+                   " spikes, %.3g %% of the neurons in a tick",
+                   r->areas.neurons, r->areas.synapses, r->first_tick, r->tick, r->fired, 100 * share(r));
+        rc = raster_save(r->raster, r->o->plot, slash ? slash + 1 : r->o->args[1], subtitle, &bad);
+    }
+    return rc ? brrctl_keep_error(err, &bad) : 0;
+}
+
+static void done(struct run *r) {
+    spikes_abort(&r->spikes);
+    raster_free(r->raster);
+    netfile_areas_done(&r->areas);
+    free(r->ids);
+    brr_disconnect(r->client);
+}
+
+/* ---- what is said ---------------------------------------------------------------------------------------------- */
+
+/* network: where the ticks can go on; NULL when it is gone. */
+static void report(const struct run *r, const char *network) {
+    if (r->o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "network", network);
+        json_put_str(w, "device", r->device);
+        json_put_i64(w, "neurons", r->neurons);
+        json_put_i64(w, "ticks", r->ticks);
+        json_put_i64(w, "tick", r->tick);
+        json_put_i64(w, "fired", r->fired);
+        json_put_f64(w, "fired_share", share(r));
+        json_put_i64(w, "events", r->events);
+        json_put_f64(w, "seconds", r->seconds);
+        json_put_str(w, "fired_file", r->o->fired);
+        json_put_str(w, "plot", r->o->plot);
+        output_end(&out);
+        return;
+    }
+    printf("%" PRId64 " ticks, to tick %" PRId64 ": %" PRId64 " spikes (%.3g %% of the neurons in a tick), %" PRId64
+           " synapses delivered\n%.3g s of ticks on %s",
+           r->ticks, r->tick, r->fired, 100 * share(r), r->events, r->seconds, r->device);
+    printf(r->seconds > 0 ? ", %.0f a second\n" : "\n", (double)r->ticks / r->seconds);
+    if (r->o->fired)
+        printf("spikes written to %s\n", r->o->fired);
+    if (r->o->plot)
+        printf("plot written to %s\n", r->o->plot);
+    if (r->o->keep)
+        printf("the network stays in the daemon as %s\n", network);
+}
+
+static int check_names(const struct arguments *o) {
+    if (o->ticks < 1)
+        fprintf(stderr, "brrctl: burst %s needs --ticks N\n", o->args[0]);
+    else if (o->fired && !spikes_is_name(o->fired))
+        fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", o->fired);
+    else if (o->plot && !str_ends(o->plot, ".svg"))
+        fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg\n", o->plot);
+    else
+        return 0;
+    return EXIT_USAGE;
+}
+
+/* ---- run ------------------------------------------------------------------------------------------------------- */
+
+/* What is read here before the daemon hears of it. */
+static int read_files(struct run *r, struct burst_table *table, struct err *err) {
+    const struct arguments *o = r->o;
+    int rc = o->plot ? netfile_read_areas(o->args[1], &r->areas, err) : 0;
+    table->path = o->inject;
+    return !rc && o->inject ? spikefile_read_injections(o->inject, &table->list, &table->n, err) : rc;
+}
+
+/* Everything between the network's creation and its end. */
+static int run_network(struct run *r, const struct burst_table *table, struct brr_error *err) {
+    int rc = table->n ? burst_send_injections(r->client, r->network, table, NULL, err) : 0;
+    if (!rc)
+        rc = open_outputs(r, err);
+    if (!rc)
+        rc = run_ticks(r, err);
+    if (!rc && r->ticks < r->o->ticks) {
+        char text[160];
+        str_format(text, sizeof text,
+                   "interrupted after %" PRId64 " of %" PRId64 " ticks; the network is gone and no file was written", r->ticks,
+                   r->o->ticks);
+        rc = brrctl_set_error(err, BRR_CANCELLED, text);
+    }
+    return rc ? rc : close_outputs(r, err);
+}
+
+int burst_run(const struct arguments *o) {
+    struct run r = {.o = o};
+    struct burst_table table = {0};
+    struct brr_network network;
+    struct brr_error err, late;
+    struct err bad = {0};
+    int code = check_names(o);
+    if (code)
+        return code;
+    interrupt_catch();
+    if (read_files(&r, &table, &bad))
+        code = brrctl_fail(&bad);
+    else
+        r.client = brrctl_connect(o, &code);
+    if (r.client && burst_open(o, r.client, o->args[1], o->keep, &network, &code)) {
+        r.network = network.name;
+        r.device = network.device;
+        r.neurons = network.neurons;
+        r.first_tick = network.tick + 1;
+        int rc = run_network(&r, &table, &err);
+        bool kept = !rc && o->keep;
+        if (rc)
+            code = brrctl_fail_call(&err);
+        if (!kept && brr_network_destroy(r.client, network.name, &late)) {
+            fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network.name);
+            code = code ? code : brrctl_fail_call(&late);
+        }
+        if (!rc)
+            report(&r, kept ? network.name : NULL);
+    }
+    free(table.list);
+    done(&r);
+    return code;
+}
+
+/* ---- step ------------------------------------------------------------------------------------------------------ */
+
+/* Size and device of the network, for the report. */
+static int find_network(struct run *r, struct brr_network *ret, struct brr_error *err) {
+    struct brr_network *list = NULL;
+    size_t n = 0;
+    int rc = brr_network_list(r->client, &list, &n, err);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(list[i].name, r->network)) {
+            *ret = list[i];
+            r->neurons = ret->neurons;
+            r->device = ret->device;
+            r->first_tick = ret->tick + 1;
+        }
+    brr_free(list);
+    if (!rc && !r->neurons) {
+        char text[160];
+        str_format(text, sizeof text, "there is no network '%s'; `brrctl burst list` shows them", r->network);
+        rc = brrctl_set_error(err, BRR_NOT_FOUND, text);
+    }
+    return rc;
+}
+
+int burst_step(const struct arguments *o) {
+    struct run r = {.o = o, .network = o->args[1]};
+    struct brr_network network;
+    struct brr_error err;
+    int code = check_names(o);
+    if (code)
+        return code;
+    interrupt_catch();
+    if (!(r.client = brrctl_connect(o, &code)))
+        return code;
+    int rc = find_network(&r, &network, &err);
+    if (!rc)
+        rc = open_outputs(&r, &err);
+    if (!rc)
+        rc = run_ticks(&r, &err);
+    if (!rc)
+        rc = close_outputs(&r, &err);
+    if (rc)
+        code = brrctl_fail_call(&err);
+    else
+        report(&r, r.network);
+    if (!rc && r.ticks < o->ticks) {
+        fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, o->ticks);
+        code = EXIT_FAILED;
+    }
+    done(&r);
+    return code;
+}

@@ -1,0 +1,16 @@
+#include "client/brrctl/interrupt.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static volatile sig_atomic_t seen;
+
+static void on_signal(int signum) { seen = signum; }
+
+void interrupt_catch(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupt_seen(void) { return seen != 0; }

@@ -1,0 +1,428 @@
+/* Networks of spiking neurons as plain values over brr.v1.Burst. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/burst.pb-c.h"
+#include "client/message.h"
+
+enum { PART_BYTES = 1 << 20, TRANSFER_TIMEOUT_MS = 600 * 1000 };
+
+static int keep_error(struct brr_error *ret, const struct err *err) {
+    int code = conn_error(ret, err->code, "%s", err->message);
+    if (ret)
+        str_copy(ret->cause, sizeof ret->cause, err->cause);
+    return code;
+}
+
+static void fill(struct brr_network *ret, const Brr__V1__Network *n) {
+    *ret = (struct brr_network){.neurons = n->neurons,
+                                .synapses = n->synapses,
+                                .tick = n->tick,
+                                .bytes = n->bytes,
+                                .budget_bytes = n->budget_bytes,
+                                .pending = n->pending,
+                                .fired_total = n->fired_total,
+                                .areas = (int)n->n_areas,
+                                .observers = n->observers};
+    str_copy(ret->name, sizeof ret->name, n->name);
+    str_copy(ret->device, sizeof ret->device, n->device);
+}
+
+/* ---- files to the daemon --------------------------------------------------------------------------------------- */
+
+/* A file on its way: as the parts of one of the two requests. */
+struct upload {
+    const char *path;
+    FILE *file;
+    int64_t bytes;
+    Brr__V1__CreateNetworkRequest create;   /* the first message */
+    Brr__V1__RestoreNetworkRequest restore; /* the same, of the other call */
+    bool restores;
+};
+
+static int upload_open(struct upload *u, struct brr_error *err) {
+    struct stat st;
+    struct err failed = {0};
+    if (fsio_size(u->path, &u->bytes, NULL, &failed))
+        return keep_error(err, &failed);
+    if (!(u->file = fopen(u->path, "rbe")) || fstat(fileno(u->file), &st) || !S_ISREG(st.st_mode)) {
+        if (u->file)
+            fclose(u->file);
+        return conn_error(err, BRR_INVALID, "%s cannot be read as a regular file", u->path);
+    }
+    u->bytes = st.st_size;
+    return 0;
+}
+
+static int send_part(struct upload *u, brr_rpc *rpc, uint8_t *data, size_t len, struct brr_error *err) {
+    const ProtobufCBinaryData part = {len, data};
+    u->create.part = u->restore.part = part;
+    int rc = message_send(rpc, u->restores ? &u->restore.base : &u->create.base, err);
+    brr__v1__create_network_request__init(&u->create); /* the others hold parts alone */
+    brr__v1__restore_network_request__init(&u->restore);
+    return rc;
+}
+
+static int send_all(struct upload *u, brr_rpc *rpc, struct brr_error *err) {
+    uint8_t *part = malloc(PART_BYTES);
+    int rc = part ? 0 : conn_error(err, BRR_EXHAUSTED, "out of memory for a part of %s", u->path);
+    for (int64_t at = 0; !rc && (at < u->bytes || !at);) {
+        size_t wanted = u->bytes - at < PART_BYTES ? (size_t)(u->bytes - at) : PART_BYTES;
+        if (fread(part, 1, wanted, u->file) != wanted)
+            rc = conn_error(err, BRR_DATA_LOSS, "%s became shorter while it was read; it had %lld bytes", u->path,
+                            (long long)u->bytes);
+        else
+            rc = send_part(u, rpc, part, wanted, err);
+        at += (int64_t)wanted;
+        if (!wanted)
+            break;
+    }
+    free(part);
+    return rc ? rc : brr_rpc_half_close(rpc, err);
+}
+
+/* The answer counts once the call has ended well. */
+static int receive_network(brr_rpc *rpc, const char *method, struct brr_network *ret, struct brr_error *err) {
+    const void *data;
+    size_t len;
+    int rc = brr_rpc_next(rpc, -1, &data, &len, err);
+    if (rc)
+        return rc == BRR_END ? conn_error(err, BRR_INTERNAL, "%s gave no answer", method) : rc;
+    Brr__V1__Network *n = brr__v1__network__unpack(NULL, len, data);
+    if (!n)
+        return message_garbled(method, err);
+    struct brr_network got;
+    fill(&got, n);
+    brr__v1__network__free_unpacked(n, NULL);
+    if ((rc = brr_rpc_next(rpc, -1, &data, &len, err)) != BRR_END)
+        return rc < 0 ? rc : message_garbled(method, err);
+    *ret = got;
+    return 0;
+}
+
+static int upload(brr_client *client, struct upload *u, int64_t timeout_ms, struct brr_network *ret, struct brr_error *err) {
+    const char *method = u->restores ? "/brr.v1.Burst/Restore" : "/brr.v1.Burst/Create";
+    brr_rpc *rpc = NULL;
+    int rc = upload_open(u, err);
+    if (rc)
+        return rc;
+    u->create.bytes = u->restore.bytes = u->bytes;
+    rc = brr_rpc_open(client, method, timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err);
+    if (!rc)
+        rc = send_all(u, rpc, err);
+    if (!rc)
+        rc = receive_network(rpc, method, ret, err);
+    brr_rpc_close(rpc);
+    fclose(u->file);
+    return rc;
+}
+
+int brr_network_create(brr_client *client, const char *path, const struct brr_network_options *options, struct brr_network *ret,
+                       struct brr_error *err) {
+    static const struct brr_network_options defaults;
+    const struct brr_network_options *o = options ? options : &defaults;
+    struct upload u = {.path = path, .create = BRR__V1__CREATE_NETWORK_REQUEST__INIT};
+    brr__v1__restore_network_request__init(&u.restore);
+    u.create.name = message_text(o->name);
+    u.create.budget_bytes = o->budget_bytes;
+    u.create.every_tick = o->every_tick != 0;
+    u.create.max_pending = o->max_pending;
+    return upload(client, &u, o->timeout_ms, ret, err);
+}
+
+int brr_network_restore(brr_client *client, const char *name, const char *path, int64_t timeout_ms, struct brr_network *ret,
+                        struct brr_error *err) {
+    struct upload u = {.path = path, .restores = true, .restore = BRR__V1__RESTORE_NETWORK_REQUEST__INIT};
+    brr__v1__create_network_request__init(&u.create);
+    u.restore.name = message_text(name);
+    return upload(client, &u, timeout_ms, ret, err);
+}
+
+/* ---- a file from the daemon ------------------------------------------------------------------------------------ */
+
+static int receive_parts(brr_rpc *rpc, struct fsio_writer *file, struct brr_error *err) {
+    static const char method[] = "/brr.v1.Burst/Snapshot";
+    const void *data;
+    size_t len;
+    int64_t announced = -1;
+    int rc;
+    while (!(rc = brr_rpc_next(rpc, -1, &data, &len, err))) {
+        struct err failed = {0};
+        Brr__V1__SnapshotPart *part = brr__v1__snapshot_part__unpack(NULL, len, data);
+        if (!part)
+            return message_garbled(method, err);
+        announced = announced < 0 ? part->bytes : announced;
+        rc = fsio_writer_write(file, part->part.data, part->part.len, &failed);
+        brr__v1__snapshot_part__free_unpacked(part, NULL);
+        if (rc)
+            return keep_error(err, &failed);
+    }
+    if (rc != BRR_END)
+        return rc;
+    return file->written_bytes == announced ? 0
+                                            : conn_error(err, BRR_DATA_LOSS, "the snapshot has %lld bytes; expected %lld",
+                                                         (long long)file->written_bytes, (long long)announced);
+}
+
+int brr_network_snapshot(brr_client *client, const char *name, const char *path, int64_t timeout_ms, int64_t *ret_bytes,
+                         struct brr_error *err) {
+    Brr__V1__SnapshotRequest in = BRR__V1__SNAPSHOT_REQUEST__INIT;
+    struct fsio_writer file;
+    struct err failed = {0};
+    brr_rpc *rpc = NULL;
+    in.name = message_text(name);
+    if (fsio_writer_open(&file, path, &failed))
+        return keep_error(err, &failed);
+    int rc = brr_rpc_open(client, "/brr.v1.Burst/Snapshot", timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err);
+    if (!rc)
+        rc = message_send(rpc, &in.base, err);
+    if (!rc)
+        rc = brr_rpc_half_close(rpc, err);
+    if (!rc)
+        rc = receive_parts(rpc, &file, err);
+    brr_rpc_close(rpc);
+    if (rc) {
+        fsio_writer_abort(&file);
+        return rc;
+    }
+    int64_t bytes = file.written_bytes;
+    if (fsio_writer_commit(&file, &failed))
+        return keep_error(err, &failed);
+    *ret_bytes = bytes;
+    return 0;
+}
+
+/* ---- single calls ---------------------------------------------------------------------------------------------- */
+
+int brr_network_list(brr_client *client, struct brr_network **ret, size_t *ret_n, struct brr_error *err) {
+    static const struct message_call call = {"/brr.v1.Burst/List", &brr__v1__list_networks_response__descriptor, 0};
+    Brr__V1__ListNetworksRequest in = BRR__V1__LIST_NETWORKS_REQUEST__INIT;
+    ProtobufCMessage *out = NULL;
+    int rc = message_ask(client, &call, &in.base, &out, err);
+    if (rc)
+        return rc;
+    const Brr__V1__ListNetworksResponse *answer = (const Brr__V1__ListNetworksResponse *)out;
+    struct brr_network *list = calloc(answer->n_networks + 1, sizeof *list);
+    for (size_t i = 0; list && i < answer->n_networks; i++)
+        fill(&list[i], answer->networks[i]);
+    if (list) {
+        *ret = list;
+        *ret_n = answer->n_networks;
+    } else {
+        rc = conn_error(err, BRR_EXHAUSTED, "out of memory for %zu networks", answer->n_networks);
+    }
+    protobuf_c_message_free_unpacked(out, NULL);
+    return rc;
+}
+
+int brr_network_destroy(brr_client *client, const char *name, struct brr_error *err) {
+    static const struct message_call call = {"/brr.v1.Burst/Destroy", &brr__v1__destroy_network_response__descriptor, 0};
+    Brr__V1__DestroyNetworkRequest in = BRR__V1__DESTROY_NETWORK_REQUEST__INIT;
+    ProtobufCMessage *out = NULL;
+    in.name = message_text(name);
+    int rc = message_ask(client, &call, &in.base, &out, err);
+    if (!rc)
+        protobuf_c_message_free_unpacked(out, NULL);
+    return rc;
+}
+
+int brr_network_inject(brr_client *client, const char *name, const struct brr_injection *list, size_t n, int64_t *ret_pending,
+                       struct brr_error *err) {
+    static const struct message_call call = {"/brr.v1.Burst/Inject", &brr__v1__inject_response__descriptor, 0};
+    Brr__V1__InjectRequest in = BRR__V1__INJECT_REQUEST__INIT;
+    ProtobufCMessage *out = NULL;
+    if (n > BRR_NETWORK_MOST_INJECTIONS)
+        return conn_error(err, BRR_RANGE, "%zu injections in one call; the maximum is %d", n, BRR_NETWORK_MOST_INJECTIONS);
+    int64_t *ticks = malloc((n + 1) * (sizeof *ticks + sizeof(uint32_t) + sizeof(float)));
+    if (!ticks)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for %zu injections", n);
+    in.name = message_text(name);
+    in.n_tick = in.n_id = in.n_potential = n;
+    in.tick = ticks;
+    in.id = (uint32_t *)(ticks + n + 1);
+    in.potential = (float *)(in.id + n + 1);
+    for (size_t i = 0; i < n; i++) {
+        in.tick[i] = list[i].tick;
+        in.id[i] = list[i].id;
+        in.potential[i] = list[i].potential;
+    }
+    int rc = message_ask(client, &call, &in.base, &out, err);
+    free(ticks);
+    if (rc)
+        return rc;
+    if (ret_pending)
+        *ret_pending = ((const Brr__V1__InjectResponse *)out)->pending;
+    protobuf_c_message_free_unpacked(out, NULL);
+    return 0;
+}
+
+/* ---- changes --------------------------------------------------------------------------------------------------- */
+
+/* The three lists of a request, in one allocation each. */
+struct changes {
+    Brr__V1__NeuronChange *neurons, **neuron_list;
+    Brr__V1__SynapseChange *synapses, **synapse_list;
+    Brr__V1__AreaChange *areas, **area_list;
+};
+
+static bool changes_make(const struct brr_network_changes *p, struct changes *c) {
+    c->neurons = calloc(p->n_neurons + 1, sizeof *c->neurons);
+    c->neuron_list = calloc(p->n_neurons + 1, sizeof *c->neuron_list);
+    c->synapses = calloc(p->n_synapses + 1, sizeof *c->synapses);
+    c->synapse_list = calloc(p->n_synapses + 1, sizeof *c->synapse_list);
+    c->areas = calloc(p->n_areas + 1, sizeof *c->areas);
+    c->area_list = calloc(p->n_areas + 1, sizeof *c->area_list);
+    if (!c->neurons || !c->neuron_list || !c->synapses || !c->synapse_list || !c->areas || !c->area_list)
+        return false;
+    for (size_t i = 0; i < p->n_neurons; i++) {
+        Brr__V1__NeuronChange *to = c->neuron_list[i] = &c->neurons[i];
+        brr__v1__neuron_change__init(to);
+        to->id = p->neurons[i].id;
+        to->field = message_text(p->neurons[i].field);
+        to->value = p->neurons[i].value;
+        to->remove = p->neurons[i].remove != 0;
+    }
+    for (size_t i = 0; i < p->n_synapses; i++) {
+        Brr__V1__SynapseChange *to = c->synapse_list[i] = &c->synapses[i];
+        brr__v1__synapse_change__init(to);
+        to->source = p->synapses[i].source;
+        to->target = p->synapses[i].target;
+        to->weight = p->synapses[i].weight;
+        to->psp = p->synapses[i].psp;
+        to->type = p->synapses[i].type;
+        to->remove = p->synapses[i].remove != 0;
+    }
+    for (size_t i = 0; i < p->n_areas; i++) {
+        Brr__V1__AreaChange *to = c->area_list[i] = &c->areas[i];
+        brr__v1__area_change__init(to);
+        to->index = p->areas[i].index;
+        to->psp_divide = p->areas[i].psp_divide != 0;
+        to->mp_driven_psp = p->areas[i].mp_driven_psp != 0;
+        to->power = p->areas[i].power;
+    }
+    return true;
+}
+
+static void changes_done(struct changes *c) {
+    free(c->neurons);
+    free(c->neuron_list);
+    free(c->synapses);
+    free(c->synapse_list);
+    free(c->areas);
+    free(c->area_list);
+}
+
+int brr_network_patch(brr_client *client, const char *name, const struct brr_network_changes *changes, struct brr_error *err) {
+    static const struct message_call call = {"/brr.v1.Burst/Patch", &brr__v1__patch_response__descriptor, 0};
+    Brr__V1__PatchRequest in = BRR__V1__PATCH_REQUEST__INIT;
+    struct changes c = {0};
+    ProtobufCMessage *out = NULL;
+    int rc = changes_make(changes, &c) ? 0 : conn_error(err, BRR_EXHAUSTED, "out of memory for changes of a network");
+    if (!rc) {
+        in.name = message_text(name);
+        in.n_neurons = changes->n_neurons;
+        in.neurons = c.neuron_list;
+        in.n_synapses = changes->n_synapses;
+        in.synapses = c.synapse_list;
+        in.n_areas = changes->n_areas;
+        in.areas = c.area_list;
+        rc = message_ask(client, &call, &in.base, &out, err);
+    }
+    changes_done(&c);
+    if (!rc)
+        protobuf_c_message_free_unpacked(out, NULL);
+    return rc;
+}
+
+/* ---- ticks ----------------------------------------------------------------------------------------------------- */
+
+static int collect_spikes(const Brr__V1__StepResponse *answer, struct brr_step *ret, struct brr_error *err) {
+    size_t n = 0, k = 0;
+    for (size_t i = 0; i < answer->n_frames; i++)
+        n += answer->frames[i]->n_ids;
+    struct brr_spike *spikes = malloc((n + 1) * sizeof *spikes);
+    if (!spikes)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for %zu spikes", n);
+    for (size_t i = 0; i < answer->n_frames; i++)
+        for (size_t j = 0; j < answer->frames[i]->n_ids; j++)
+            spikes[k++] = (struct brr_spike){answer->frames[i]->tick, answer->frames[i]->ids[j]};
+    ret->spikes = spikes;
+    ret->n_spikes = n;
+    return 0;
+}
+
+int brr_network_step(brr_client *client, const struct brr_step_request *request, struct brr_step *ret, struct brr_error *err) {
+    const struct message_call call = {"/brr.v1.Burst/Step", &brr__v1__step_response__descriptor, request->timeout_ms};
+    Brr__V1__StepRequest in = BRR__V1__STEP_REQUEST__INIT;
+    ProtobufCMessage *out = NULL;
+    in.name = message_text(request->name);
+    in.ticks = request->ticks;
+    in.want_fired = request->want_spikes != 0;
+    int rc = message_ask(client, &call, &in.base, &out, err);
+    if (rc)
+        return rc;
+    const Brr__V1__StepResponse *answer = (const Brr__V1__StepResponse *)out;
+    struct brr_step step = {.tick = answer->tick, .fired = answer->fired, .events = answer->events, .seconds = answer->seconds};
+    if (request->want_spikes)
+        rc = collect_spikes(answer, &step, err);
+    protobuf_c_message_free_unpacked(out, NULL);
+    if (!rc)
+        *ret = step;
+    return rc;
+}
+
+/* ---- observing ------------------------------------------------------------------------------------------------- */
+
+struct brr_observer {
+    brr_rpc *rpc;
+    Brr__V1__Frames *frames; /* received last */
+    size_t next;             /* of them to be given out */
+    int64_t missed;
+};
+
+int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err) {
+    Brr__V1__ObserveNetworkRequest in = BRR__V1__OBSERVE_NETWORK_REQUEST__INIT;
+    brr_observer *o = calloc(1, sizeof *o);
+    if (!o)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for an observer");
+    in.name = message_text(name);
+    in.queue_frames = queue_frames;
+    int rc = message_follow(client, "/brr.v1.Burst/Observe", &in.base, &o->rpc, err);
+    if (rc) {
+        free(o);
+        return rc;
+    }
+    *ret = o;
+    return 0;
+}
+
+int brr_observer_next(brr_observer *o, int64_t timeout_ms, struct brr_frame *ret, struct brr_error *err) {
+    while (!o->frames || o->next == o->frames->n_frames) {
+        const void *data;
+        size_t len;
+        int rc = brr_rpc_next(o->rpc, timeout_ms, &data, &len, err);
+        if (rc)
+            return rc;
+        brr__v1__frames__free_unpacked(o->frames, NULL);
+        o->next = 0;
+        if (!(o->frames = brr__v1__frames__unpack(NULL, len, data)))
+            return message_garbled("/brr.v1.Burst/Observe", err);
+        o->missed = o->frames->missed;
+    }
+    const Brr__V1__Frame *f = o->frames->frames[o->next++];
+    *ret = (struct brr_frame){.tick = f->tick, .ids = f->ids, .n_ids = f->n_ids, .candidates = f->candidates};
+    return 0;
+}
+
+int64_t brr_observer_missed(const brr_observer *o) { return o->missed; }
+
+void brr_observer_close(brr_observer *o) {
+    if (!o)
+        return;
+    brr_rpc_close(o->rpc);
+    brr__v1__frames__free_unpacked(o->frames, NULL);
+    free(o);
+}
