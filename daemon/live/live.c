@@ -19,21 +19,20 @@ struct live_stream {
     _Atomic int64_t unreleased;              /* bytes of reports that the owner still holds */
     struct live_report *last_words, *closed; /* FAILED and CLOSED, made at birth: they are sent whatever memory is left */
     /* set at birth */
+    struct live_open open; /* its texts are these */
     char checkpoint[LIVE_PATH], name[LIVE_NAME];
     char **labels;
-    int n_labels;
-    double rate_hz, scale_uv, alarm_hop_s;
-    enum live_format format;
-    bool realtime, want_probabilities;
     /* the worker's */
     struct live *live;
     struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
     bool failed, finishing, summarised;
-    double newest_s;            /* when the newest chunk in the timeline was received */
-    struct live_report *result; /* under construction: its events follow its probabilities */
-    float *scratch;             /* used channels × samples of the newest chunk */
+    double newest_s;                 /* when the newest chunk in the timeline was received */
+    struct live_report *result;      /* under construction: its events follow its probabilities */
+    int64_t next_result, next_alarm; /* numbers */
+    int64_t given;                   /* 256 Hz samples that results have covered */
+    float *scratch;                  /* used channels × samples of the newest chunk */
     int64_t scratch_floats;
     struct live_stream *next;
 };
@@ -72,6 +71,34 @@ void live_report_free(struct live_report *r) {
     free(r->events);
     free(r->opened);
     free(r);
+}
+
+static void *copy_of(const void *data, size_t len) {
+    void *copy = data && len ? malloc(len) : NULL;
+    return copy ? memcpy(copy, data, len) : NULL;
+}
+
+struct live_report *live_report_copy(const struct live_report *r) {
+    struct live_report *copy = copy_of(r, sizeof *r);
+    if (!copy)
+        return NULL;
+    copy->message.next = NULL;
+    copy->opened = NULL;
+    copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
+    copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);
+    if ((!r->p || copy->p) && (!r->n_events || copy->events))
+        return copy;
+    live_report_free(copy);
+    return NULL;
+}
+
+struct live_opened *live_opened_copy(const struct live_opened *o) {
+    struct live_opened *copy = copy_of(o, o ? sizeof *o : 0);
+    if (!copy)
+        return NULL;
+    copy->info.checkpoint = copy->checkpoint;
+    copy->info.file.frontend.montage = copy->info.file.montage;
+    return copy;
 }
 
 static struct live_report *report_new(enum live_report_kind kind, struct live_stream *s) {
@@ -128,21 +155,20 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
     if (!s)
         return NULL;
     s->owner = owner;
-    s->rate_hz = open->rate_hz;
-    s->format = open->format;
-    s->scale_uv = open->scale_uv;
-    s->alarm_hop_s = open->alarm_hop_s;
-    s->realtime = open->realtime;
-    s->want_probabilities = open->want_probabilities;
+    s->open = *open;
     str_copy(s->checkpoint, sizeof s->checkpoint, open->checkpoint);
     str_copy(s->name, sizeof s->name, open->model);
     s->labels = calloc((size_t)open->n_labels + 1, sizeof *s->labels);
-    for (; s->labels && s->n_labels < open->n_labels; s->n_labels++)
-        if (!(s->labels[s->n_labels] = strdup(open->labels[s->n_labels])))
-            break;
+    int n = 0;
+    while (s->labels && n < open->n_labels && (s->labels[n] = strdup(open->labels[n])))
+        n++;
+    s->open.checkpoint = s->checkpoint;
+    s->open.model = s->name;
+    s->open.labels = (const char *const *)s->labels;
+    s->open.n_labels = n;
     s->last_words = report_new(LIVE_FAILED, s);
     s->closed = report_new(LIVE_CLOSED, s);
-    if (s->labels && s->n_labels == open->n_labels && s->last_words && s->closed)
+    if (s->labels && n == open->n_labels && s->last_words && s->closed)
         return s;
     live_stream_free(s);
     return NULL;
@@ -151,7 +177,7 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
 void live_stream_free(struct live_stream *s) {
     if (!s)
         return;
-    for (int i = 0; i < s->n_labels; i++)
+    for (int i = 0; i < s->open.n_labels; i++)
         free(s->labels[i]);
     free(s->labels);
     live_report_free(s->last_words);
@@ -160,6 +186,7 @@ void live_stream_free(struct live_stream *s) {
 }
 
 void *live_stream_owner(const struct live_stream *s) { return s->owner; }
+const struct live_open *live_stream_open(const struct live_stream *s) { return &s->open; }
 void live_stream_abandon(struct live_stream *s) { atomic_store(&s->gone, true); }
 
 bool live_stream_release(struct live_stream *s, int64_t bytes) {
@@ -209,16 +236,26 @@ static void on_unload(struct live *l, const struct live_order *o) {
 
 /* ---- what a timeline gives out ---- */
 
+/* The next result, of the samples [first, first + n). */
+static struct live_report *result_new(struct live_stream *s, int64_t first, int64_t n) {
+    struct live_report *r = report_new(LIVE_RESULT, s);
+    if (!r)
+        return NULL;
+    r->seq = s->next_result++;
+    r->first = first;
+    r->samples = n;
+    s->given = first + n;
+    return r;
+}
+
 static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
     flush_result(s);
-    struct live_report *r = report_new(LIVE_RESULT, s);
+    struct live_report *r = result_new(s, first, n);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
-    r->first = first;
-    r->samples = n;
     s->result = r;
-    if (!s->want_probabilities)
+    if (!s->open.want_probabilities)
         return 0;
     r->p = malloc((size_t)n * sizeof *p);
     if (!r->p)
@@ -231,12 +268,10 @@ static int on_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
     flush_result(s);
     for (int64_t end = first + n; first < end; first += n) {
-        struct live_report *r = report_new(LIVE_RESULT, s);
+        n = end - first < LIVE_MAX_SAMPLES ? end - first : LIVE_MAX_SAMPLES;
+        struct live_report *r = result_new(s, first, n);
         if (!r)
             return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
-        n = end - first < LIVE_MAX_SAMPLES ? end - first : LIVE_MAX_SAMPLES;
-        r->first = first;
-        r->samples = n;
         r->gap = true;
         post(s->live, r);
     }
@@ -247,8 +282,8 @@ static int on_event(void *ctx, const struct event *event, struct err *err) {
     struct live_stream *s = ctx;
     if (s->result && s->result->n_events >= MAX_EVENTS_WAITING)
         flush_result(s);
-    if (!s->result && (s->result = report_new(LIVE_RESULT, s)))
-        s->result->first = timeline_samples(s->timeline);
+    if (!s->result)
+        s->result = result_new(s, s->given, 0);
     struct event *events = s->result ? realloc(s->result->events, (size_t)(s->result->n_events + 1) * sizeof *events) : NULL;
     if (!events)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an event");
@@ -257,11 +292,18 @@ static int on_event(void *ctx, const struct event *event, struct err *err) {
     return 0;
 }
 
+static int on_settled(void *ctx, struct err *err) {
+    (void)err;
+    flush_result(ctx);
+    return 0;
+}
+
 static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
     struct live_stream *s = ctx;
     struct live_report *r = report_new(LIVE_ALARM, s);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
+    r->seq = s->next_alarm++;
     r->on = kind == ALARM_ON;
     r->first = sample;
     r->probability = p;
@@ -273,9 +315,9 @@ static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, st
 static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
     struct live_report *r = report_new(LIVE_PROVISIONAL, s);
-    if (r && s->want_probabilities)
+    if (r && s->open.want_probabilities)
         r->p = malloc((size_t)n * sizeof *p);
-    if (!r || (s->want_probabilities && !r->p)) {
+    if (!r || (s->open.want_probabilities && !r->p)) {
         live_report_free(r);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
     }
@@ -291,23 +333,24 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
 
 static int64_t pick_alarm_hop(const struct live *l, const struct live_stream *s, const struct modelfile *file) {
     struct device_info info;
-    if (s->alarm_hop_s < 0)
+    if (s->open.alarm_hop_s < 0)
         return 0;
-    if (s->alarm_hop_s > 0)
-        return (int64_t)llround(s->alarm_hop_s * FRONTEND_RATE_HZ);
+    if (s->open.alarm_hop_s > 0)
+        return (int64_t)llround(s->open.alarm_hop_s * FRONTEND_RATE_HZ);
     device_describe(l->device, &info);
     int64_t hop = strcmp(info.name, "cpu") ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
     return file->hop % hop == 0 && hop <= file->model.window ? hop : file->hop;
 }
 
 static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct err *err) {
-    struct frontend_source source = {.labels = (const char *const *)s->labels, .n_labels = s->n_labels, .rate_hz = s->rate_hz};
+    struct frontend_source source = {.labels = s->open.labels, .n_labels = s->open.n_labels, .rate_hz = s->open.rate_hz};
     struct timeline_sink sink = {.ctx = s,
                                  .probabilities = on_probabilities,
                                  .gap = on_gap,
                                  .event = on_event,
                                  .alarm = on_alarm,
-                                 .provisional = on_provisional};
+                                 .provisional = on_provisional,
+                                 .settled = on_settled};
     struct timeline_options options = {.alarm_hop = pick_alarm_hop(l, s, &o->info.file)};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
@@ -443,13 +486,13 @@ static int convert(struct live_stream *s, const struct live_order *o, const floa
         float *row = s->scratch + c * n;
         int64_t at = sources[c] * o->samples + o->skip;
         rows[c] = row;
-        if (s->format == LIVE_F32_UV) {
+        if (s->open.format == LIVE_F32_UV) {
             memcpy(row, o->data + at * 4, (size_t)n * sizeof *row);
             continue;
         }
         for (int64_t i = 0; i < n; i++) {
             const uint8_t *b = o->data + (at + i) * 2;
-            row[i] = (float)((double)(int16_t)(b[0] | b[1] << 8) * s->scale_uv);
+            row[i] = (float)((double)(int16_t)(b[0] | b[1] << 8) * s->open.scale_uv);
         }
     }
     return 0;
@@ -491,10 +534,9 @@ static void absorb(struct live *l, struct live_stream *s) {
     }
 }
 
-/* After windows were completed: results leave, failures and the end are seen. */
+/* After windows were completed: failures and the end are seen. */
 static void settle(struct live *l, struct live_stream *s) {
     struct err err = {0};
-    flush_result(s);
     if (timeline_status(s->timeline, &err)) {
         fail(s, &err);
     } else if (s->finishing && timeline_done(s->timeline) && !s->summarised) {
@@ -509,7 +551,7 @@ static void settle(struct live *l, struct live_stream *s) {
 }
 
 static bool wants(struct live_stream *s, const struct live_model *m, bool realtime) {
-    return s->model == m && s->realtime == realtime && runnable(s);
+    return s->model == m && s->open.realtime == realtime && runnable(s);
 }
 
 /* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */

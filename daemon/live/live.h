@@ -2,7 +2,8 @@
  * worker carries them out between the steps of its job and answers with reports. A detector is loaded on first use and shared by
  * all streams of the same checkpoint. Every order of a stream after OPEN names it; CLOSE is the last one and is answered by CLOSED,
  * the last report. Bounded: the owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES
- * does not run again until its owner has released some of them.
+ * does not run again until its owner has released some of them. What a result or an alarm of a stream contains, and its number, is
+ * a function of the samples alone.
  * Thread: live_stream_new, _free, _owner, _abandon and _release belong to the owner's thread; live_new, _free, _order, _step,
  * _waiting to the device worker's. */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
@@ -26,7 +27,7 @@ struct live_stream;
 
 enum live_format { LIVE_F32_UV, LIVE_I16 };
 
-/* What a stream is; copied. */
+/* What a stream is; live_stream_new copies it. */
 struct live_open {
     const char *checkpoint; /* model file */
     const char *model;      /* its name in metrics, bounded in number */
@@ -42,6 +43,7 @@ struct live_open {
 struct live_stream *live_stream_new(const struct live_open *open, void *owner);
 void live_stream_free(struct live_stream *s); /* before OPEN was posted, or after CLOSED */
 void *live_stream_owner(const struct live_stream *s);
+const struct live_open *live_stream_open(const struct live_stream *s); /* what it was made with; any thread */
 /* Its client is gone: what waits is dropped and counted as soon as the worker looks. CLOSE must follow. */
 void live_stream_abandon(struct live_stream *s);
 /* Reports of `bytes` in all (live_report.bytes) have left the owner. True when the stream had no credit and has some now: the
@@ -84,6 +86,7 @@ struct live_opened {
 struct live_report {
     struct message message; /* kind: enum live_report_kind */
     struct live_stream *stream;
+    int64_t seq;            /* RESULT, ALARM: its number among those of the stream, from 0 */
     int64_t first, samples; /* 256 Hz; CONSUMED: samples at the source rate; SUMMARY: length */
     int64_t windows;        /* SUMMARY */
     int64_t data_bytes;     /* CONSUMED: of the chunk; 0 for a gap */
@@ -100,6 +103,10 @@ struct live_report {
     struct err err;
 };
 void live_report_free(struct live_report *r);
+/* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
+struct live_report *live_report_copy(const struct live_report *r);
+/* The same of a description; free() it. */
+struct live_opened *live_opened_copy(const struct live_opened *o);
 
 /* reports: where answers go. metrics may be NULL. */
 struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics, int64_t memory_limit_bytes);

@@ -120,15 +120,24 @@ static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, ALARM_OFF, sample, NAN, err) : 0;
 }
 
+static int settle(struct timeline *t, struct err *err) { return t->sink.settled ? t->sink.settled(t->sink.ctx, err) : 0; }
+
+static int finish_segment(struct timeline *t, int64_t end, struct err *err) {
+    int rc = emit_until(t, end, err);
+    if (!rc)
+        rc = events_finish(t->events, err);
+    if (!rc)
+        rc = set_alarm_off(t, end, err);
+    return rc ? rc : settle(t, err);
+}
+
 /* Marks at the head of the queue take effect. */
 static int run_marks(struct timeline *t, struct err *err) {
     int n = 0, rc = 0;
     for (; !rc && n < t->n_items && t->items[n].kind != ITEM_WINDOW; n++) {
         int64_t sample = t->items[n].start;
-        if (t->items[n].kind == ITEM_SEGMENT_START)
-            rc = start_segment(t, sample, err);
-        else if (!(rc = emit_until(t, sample, err)) && !(rc = events_finish(t->events, err)))
-            rc = set_alarm_off(t, sample, err);
+        bool start = t->items[n].kind == ITEM_SEGMENT_START;
+        rc = start ? start_segment(t, sample, err) : finish_segment(t, sample, err);
     }
     t->n_items -= n;
     memmove(t->items, t->items + n, (size_t)t->n_items * sizeof *t->items);
@@ -420,7 +429,10 @@ static int complete_record(struct timeline *t, const struct item *item, const fl
         sum[i] += p[i];
         count[i]++;
     }
-    return item->valid == t->window ? emit_until(t, item->start + t->hop, err) : 0;
+    if (item->valid < t->window) /* the end of the segment emits the rest */
+        return 0;
+    int rc = emit_until(t, item->start + t->hop, err);
+    return rc ? rc : settle(t, err);
 }
 
 int timeline_complete(struct timeline *t, const float *p, struct err *err) {

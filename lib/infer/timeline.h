@@ -34,6 +34,9 @@ struct timeline_sink {
     int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final */
     int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);  /* the moment the rule holds */
     int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
+    /* The events that belong to the newest probabilities, or to the end of a segment, have been given out. The order of all calls
+     * is a function of the samples alone. */
+    int (*settled)(void *ctx, struct err *err);
 };
 
 struct timeline;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "infer/timeline.h"
+#include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
@@ -34,6 +35,10 @@ static int make_model(struct bench *b) {
     file.model.mamba_layers = 1;
     file.model.headdim = 8;
     events_config_default(&file.events);
+    file.events.on = file.events.off = 0.3; /* about what an untrained network says, so that there are events */
+    file.events.min_onset = file.events.min_offset = 4;
+    file.events.min_duration_s = 0.1;
+    file.events.merge_gap_s = 0.05;
     int rc = modelfile_set_frontend(&file, &frontend, NULL);
     rc = rc ? rc : seizure_new(b->device, &file.model, &options, &net, NULL);
     rc = rc ? rc : seizure_init(net, b->queue, 11, 0.3, NULL);
@@ -231,6 +236,80 @@ static void chunks_of_any_size_and_overlaps_give_the_same_trace(void **state) {
     assert_memory_equal(one.p, other.p, SAMPLES * sizeof(float));
     close_stream(b, &one);
     close_stream(b, &other);
+}
+
+/* ---- results are a function of the samples ---- */
+
+/* Results and alarms of a stream as bytes, in order; counts the events and alarms. */
+static int collect(struct bench *b, struct str *out) {
+    int found = 0, alarms = 0;
+    for (struct live_report *r; (r = next(b)); live_report_free(r)) {
+        if (r->message.kind != LIVE_RESULT && r->message.kind != LIVE_ALARM)
+            continue;
+        pack_i64(out, r->message.kind);
+        pack_i64(out, r->seq);
+        pack_i64(out, r->first);
+        pack_i64(out, r->samples);
+        pack_i64(out, r->gap);
+        pack_i64(out, r->on);
+        pack_f64(out, (double)r->probability);
+        pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
+        found += r->n_events;
+        alarms += r->message.kind == LIVE_ALARM;
+        for (int i = 0; i < r->n_events; i++) {
+            pack_i64(out, r->events[i].first);
+            pack_i64(out, r->events[i].end);
+            pack_f64(out, (double)r->events[i].confidence);
+        }
+    }
+    return found < alarms ? found : alarms;
+}
+
+/* The signal in chunks of at most `most` samples, with a long gap at a third, a short one at half and a hop-sized segment before
+ * the end; steps are run in between at random. */
+static void stream_in_pieces(struct bench *b, uint64_t *rng, int64_t most, struct str *out) {
+    static const struct {
+        int64_t at, missing;
+    } gaps[] = {
+        {SAMPLES / 3, 5 * RATE}, {SAMPLES / 2, RATE}, {SAMPLES - 3 * HOP, 3 * RATE}, {SAMPLES - HOP, 3 * RATE}, {SAMPLES, 0}};
+    struct heard h;
+    open_stream(b, &h, &(struct live_open){.alarm_hop_s = 0.25});
+    int64_t at = 0;
+    for (size_t k = 0; k < sizeof gaps / sizeof *gaps; k++) {
+        while (at < gaps[k].at) {
+            *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+            int64_t n = 1 + (int64_t)(*rng >> 33) % most, end = at + n < gaps[k].at ? at + n : gaps[k].at;
+            live_order(b->live, chunk(b, h.stream, at, end, 0));
+            if (*rng >> 32 & 1)
+                run(b);
+            at = end;
+        }
+        gap(b, h.stream, gaps[k].missing);
+    }
+    order(b, LIVE_FINISH, h.stream);
+    run(b);
+    assert_true(collect(b, out) > 1); /* else little is compared */
+    order(b, LIVE_CLOSE, h.stream);
+    live_report_free(next(b));
+    live_stream_free(h.stream);
+}
+
+static void results_and_their_numbers_depend_on_no_chunking(void **state) {
+    struct bench *b = *state;
+    struct str wanted, got;
+    uint64_t rng = test_seed();
+    str_init(&wanted, 16 << 20);
+    str_init(&got, 16 << 20);
+    stream_in_pieces(b, &rng, SAMPLES, &wanted);
+    assert_true(wanted.len > SAMPLES * sizeof(float));
+    for (int64_t most = 3; most < SAMPLES; most *= 5) {
+        str_clear(&got);
+        stream_in_pieces(b, &rng, most, &got);
+        assert_int_equal(got.len, wanted.len);
+        assert_memory_equal(got.data, wanted.data, wanted.len);
+    }
+    str_done(&wanted);
+    str_done(&got);
 }
 
 static void integers_times_their_scale_are_the_same_samples(void **state) {
@@ -435,6 +514,7 @@ int main(void) {
 #define LIVE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
+        LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
         LIVE_TEST(integers_times_their_scale_are_the_same_samples),
         LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
         LIVE_TEST(alarms_are_decided_as_often_as_asked),
