@@ -15,7 +15,7 @@ struct raw {
     const struct yaml_node *stores, *serve;
     struct option_list devices;
     const char *memory, *unix_mode;
-    int64_t resume_ttl_ms, message_control, message_data;
+    int64_t message_control, message_data;
 };
 
 #define C(field) offsetof(struct raw, c.field)
@@ -66,8 +66,8 @@ static const struct option rows[] = {
      "limit for answers that clients have not read, over all calls; above it the call that holds most is ended"},
     {"limits.backlog", OPTION_BYTES, C(backlog_bytes), "1GiB", 1 << 20, 0, NULL,
      "limit for samples waiting for the device, over all streams; above it streams are read more slowly"},
-    {"limits.resume_ttl", OPTION_DURATION, R(resume_ttl_ms), "120s", 0, 0, NULL,
-     "only the default is supported: streams cannot be resumed yet"},
+    {"limits.resume_ttl", OPTION_DURATION, C(resume_ttl_ms), "120s", 1000, 3600 * 1000, NULL,
+     "how long a resumable stream waits for its client after a cut, and after a restart of the daemon"},
     {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},
     {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default is supported"},
     {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},
@@ -222,8 +222,7 @@ static int check_fixed(const struct raw *raw, const struct yaml_node *root, cons
     const struct {
         const char *key;
         int64_t value, only;
-    } fixed[] = {{"limits.resume_ttl", raw->resume_ttl_ms, 120 * 1000},
-                 {"limits.message_control", raw->message_control, 256 * 1024},
+    } fixed[] = {{"limits.message_control", raw->message_control, 256 * 1024},
                  {"limits.message_data", raw->message_data, 4 * 1024 * 1024}};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (fixed[i].value != fixed[i].only)

@@ -376,6 +376,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .metrics = s->metrics,
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
+                                       .resume_ttl_ms = c->resume_ttl_ms,
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");

@@ -2,23 +2,35 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "daemon/live/ring.h"
 
 enum { MAX_SAMPLE_BITS = 53 };
 
 struct session {
     struct sessions *all;
-    char id[SESSION_ID_SIZE], model[LIVE_NAME];
+    char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
     struct live_stream *stream;
-    const struct session_sink *sink; /* NULL after session_close */
+    const struct session_sink *sink; /* NULL: no connection */
     void *owner;
     struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
     bool closing, closed;     /* CLOSE is due or posted; CLOSED came */
-    int channels, width;      /* bytes of a sample */
+    bool counted;             /* its end, in the metric */
+    /* for a client that comes back */
+    bool resumable;
+    struct pass pass;
+    int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
+    struct live_opened *info;
+    struct ring kept;
+    bool heard_seen; /* the client says what it has */
+    int64_t next_result;
+    struct live_report *summary, *failure; /* the last word */
+    char failure_reason[32];
+    /* samples */
+    int channels, width; /* bytes of a sample */
     double rate_hz;
     int64_t next, consumed;                          /* source samples */
     int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
@@ -29,7 +41,7 @@ struct session {
     struct event *events; /* the first n_events of events_total */
     int n_events;
     int64_t events_total, seizure_samples;
-    bool opened, over;
+    bool opened, finishing, over; /* finishing: no more samples come; over: none are taken */
     int64_t newest_ms;
     struct session *next_session;
 };
@@ -59,6 +71,10 @@ struct sessions *sessions_new(const struct sessions_config *config) {
 static void session_free(struct session *s) {
     live_order_free(s->close);
     live_stream_free(s->stream);
+    live_report_free(s->summary);
+    live_report_free(s->failure);
+    ring_clear(&s->kept);
+    free(s->info);
     free(s->events);
     free(s);
 }
@@ -99,6 +115,22 @@ static void post_due(struct session *s) {
         s->wake = !post(s, LIVE_WAKE);
 }
 
+/* Whether no more results may come because those that are kept, and may never have reached the client, would be too many. A client
+ * that does not say what it has, or cannot any more, loses the oldest instead (keep). */
+static bool is_full(const struct session *s) {
+    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && !s->finishing));
+}
+
+/* The worker may produce as much again as the owner has passed on. */
+static void give_credit(struct session *s) {
+    if (is_full(s))
+        return;
+    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
+        s->wake = true;
+    s->unreleased = 0;
+    post_due(s);
+}
+
 /* The device worker lets go of the stream; the session's place is free when CLOSED comes. */
 static void release(struct session *s) {
     if (s->closing)
@@ -108,37 +140,43 @@ static void release(struct session *s) {
     post_due(s);
 }
 
-static void make_id(char id[SESSION_ID_SIZE]) {
-    unsigned char bytes[16] = {0};
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        memset(bytes, 0, sizeof bytes);
-    for (int i = 0; i < 16; i++)
-        str_format(id + 2 * i, 3, "%02x", bytes[i]);
-}
-
-int session_open(struct sessions *all, const struct live_open *open, const struct session_sink *sink, void *owner,
-                 struct session **ret, struct err *err) {
-    if (all->count >= all->config.max_sessions)
-        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
+static struct session *make(struct sessions *all, const struct session_request *request, struct err *err) {
+    const struct live_open *open = request->open;
     struct session *s = calloc(1, sizeof *s);
     if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
         if (s)
             session_free(s);
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+        err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+        return NULL;
     }
     s->all = all;
-    s->sink = sink;
-    s->owner = owner;
     s->channels = open->n_labels;
     s->width = open->format == LIVE_I16 ? 2 : 4;
     s->rate_hz = open->rate_hz;
     s->newest_ms = clock_ms();
+    s->epoch = clock_wall_ms();
+    s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
-    make_id(s->id);
+    str_copy(s->client, sizeof s->client, request->client ? request->client : "");
+    if (!pass_random(s->id, err) && (!s->resumable || !pass_make(request->principal, &s->pass, err)))
+        return s;
+    session_free(s);
+    return NULL;
+}
+
+int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
+                 struct session **ret, struct err *err) {
+    if (all->count >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
+    struct session *s = make(all, request, err);
+    if (!s)
+        return err ? err->code : ERR_EXHAUSTED;
     if (!post(s, LIVE_OPEN)) {
         session_free(s);
         return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
     }
+    s->sink = sink;
+    s->owner = owner;
     s->next_session = all->first;
     all->first = s;
     all->count++;
@@ -148,6 +186,8 @@ int session_open(struct sessions *all, const struct live_open *open, const struc
 }
 
 const char *session_id(const struct session *s) { return s->id; }
+const char *session_model(const struct session *s) { return s->model; }
+bool session_is_resumable(const struct session *s) { return s->resumable; }
 
 static void forget(struct session *s) {
     struct session **link = &s->all->first;
@@ -157,26 +197,151 @@ static void forget(struct session *s) {
     session_free(s);
 }
 
-void session_close(struct session *s, const char *reason) {
+/* Its end, once. */
+static void count_end(struct session *s, const char *reason) {
+    if (s->counted)
+        return;
+    s->counted = true;
     if (s->waiting_samples)
         count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
     count(s, "brrd_stream_sessions_closed_total", reason, 1);
+}
+
+/* No connection holds it; freed when CLOSED comes, or with all sessions. */
+static void let_go(struct session *s) {
     s->sink = NULL;
     s->owner = NULL;
+    s->parked_ms = 0;
     if (s->closed)
         forget(s);
     else
-        release(s); /* freed when CLOSED comes, or with all sessions */
+        release(s);
 }
+
+/* It waits for its client, with samples at work or with its last word alone. */
+static void park(struct session *s) {
+    s->sink = NULL;
+    s->owner = NULL;
+    s->stalled_ms = 0;
+    s->parked_ms = clock_ms();
+}
+
+/* Sessions that are done wait for clients in no more places than there are sessions; the oldest makes room. */
+static void bound_done(struct sessions *all) {
+    struct session *oldest = NULL;
+    int n = 0;
+    for (struct session *s = all->first; s; s = s->next_session)
+        if (s->closing && s->parked_ms) {
+            oldest = s;
+            n++;
+        }
+    if (n > all->config.max_sessions)
+        let_go(oldest);
+}
+
+void session_close(struct session *s, const char *reason) {
+    struct sessions *all = s->all;
+    count_end(s, reason);
+    if (!s->resumable || !s->summary || strcmp(reason, "done") != 0) {
+        let_go(s);
+        return;
+    }
+    release(s);
+    park(s);
+    bound_done(all);
+}
+
+void session_leave(struct session *s) {
+    if (!s->resumable || (s->closing && !s->summary && !s->failure))
+        session_close(s, "client_gone");
+    else
+        park(s);
+}
+
+/* ---- a client comes back ---- */
+
+struct session *sessions_find(struct sessions *all, const char *token, const char *principal) {
+    struct session *found = NULL;
+    for (struct session *s = all->first; s; s = s->next_session)
+        if (s->resumable && (s->sink || s->parked_ms) && (!s->closing || s->summary || s->failure) &&
+            pass_fits(&s->pass, token, principal))
+            found = s;
+    return found;
+}
+
+int session_check(const struct session *s, const struct live_open *open, struct err *err) {
+    const struct live_open *own = live_stream_open(s->stream);
+    bool same = own->n_labels == open->n_labels;
+    for (int i = 0; same && i < own->n_labels; i++)
+        same = !strcmp(own->labels[i], open->labels[i]);
+    const char *what = !same                                                              ? "channels"
+                       : own->rate_hz < open->rate_hz || own->rate_hz > open->rate_hz     ? "rate_hz"
+                       : own->format != open->format                                      ? "format"
+                       : own->scale_uv < open->scale_uv || own->scale_uv > open->scale_uv ? "scale_uv"
+                       : own->want_probabilities != open->want_probabilities              ? "want_probabilities"
+                                                                                          : NULL;
+    if (!what)
+        return 0;
+    return err_set(err, ERR_INVALID, "Open.%s is not that of the stream to go on with; send the Open of its beginning", what);
+}
+
+static void deliver(const struct session *s, const struct live_report *r) {
+    if (r->message.kind == LIVE_ALARM)
+        s->sink->alarm(s->owner, r);
+    else
+        s->sink->result(s->owner, r);
+}
+
+/* What a connection hears first: Opened, and what it may lack. */
+static void greet(struct session *s) {
+    if (s->opened)
+        s->sink->opened(s->owner, s->info);
+    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
+        deliver(s, r);
+    if (s->failure)
+        s->sink->failed(s->owner, &s->failure->err, *s->failure_reason ? s->failure_reason : NULL);
+}
+
+void session_resume(struct session *s, const struct session_return *back) {
+    const struct session_sink *former = s->sink;
+    void *owner = s->owner;
+    s->sink = back->sink;
+    s->owner = back->owner;
+    s->parked_ms = s->stalled_ms = 0;
+    s->newest_ms = clock_ms();
+    s->heard_seen = false;
+    str_copy(s->pass.token, sizeof s->pass.token, back->token);
+    ring_seen(&s->kept, back->next_result, back->next_alarm);
+    if (former) {
+        struct err err;
+        err_set(&err, ERR_ABORTED, "another connection has taken the stream over");
+        former->failed(owner, &err, "TAKEN_OVER");
+    }
+    if (s->opened || s->failure)
+        greet(s);
+    if (!s->stalled_ms && !s->closing)
+        give_credit(s);
+}
+
+void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
+    s->heard_seen = true;
+    ring_seen(&s->kept, next_result, next_alarm);
+    if (!s->stalled_ms && !s->closing)
+        give_credit(s);
+}
+
+const char *session_token(const struct session *s) { return s->pass.token; }
+int64_t session_epoch(const struct session *s) { return s->epoch; }
+int64_t session_next_result(const struct session *s) { return ring_first_result(&s->kept, s->next_result); }
 
 /* ---- what comes in ---- */
 
 static int check_index(const struct session *s, int64_t first, int64_t samples, struct err *err) {
-    if (s->over)
-        return err_set(err, ERR_PRECONDITION, "the stream has ended; open a new one");
     if (first < 0 || samples < 0 || first > INT64_C(1) << MAX_SAMPLE_BITS || samples > INT64_C(1) << MAX_SAMPLE_BITS)
         return err_set(err, ERR_INVALID, "samples %lld and %lld more; expected counts from 0 that stay below 2^53",
                        (long long)first, (long long)samples);
+    if (s->over && first + samples > s->next)
+        return err_set(err, ERR_PRECONDITION, "the stream has ended; open a new one");
     if ((double)(first + samples - s->next) > SESSION_MAX_GAP_S * s->rate_hz)
         return err_set(err, ERR_RANGE,
                        "samples to %lld when %lld were received: a gap longer than %d h; open a new stream after it",
@@ -254,9 +419,15 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
 }
 
 int session_finish(struct session *s, struct err *err) {
+    if (s->summary && s->sink) { /* a client that came back, and had sent all before */
+        s->sink->summary(s->owner, s->summary);
+        return 0;
+    }
+    if (s->finishing && !s->closing)
+        return 0;
     if (s->over)
         return err_set(err, ERR_PRECONDITION, "the stream has ended already");
-    s->over = true;
+    s->over = s->finishing = true;
     return post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
 }
 
@@ -269,14 +440,6 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
     int64_t by_size = (int64_t)(message_bytes - 256) / (s->channels * s->width),
             by_time = (int64_t)(SESSION_MAX_CHUNK_S * s->rate_hz);
     return by_size < by_time ? by_size : by_time;
-}
-
-/* The worker may produce as much again as the owner has passed on. */
-static void give_credit(struct session *s) {
-    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
-        s->wake = true;
-    s->unreleased = 0;
-    post_due(s);
 }
 
 void session_stall(struct session *s, bool stalled) {
@@ -316,11 +479,68 @@ static void keep_events(struct session *s, const struct live_report *r) {
     s->n_events += n;
 }
 
-/* The owner may take long to hear of it, so the place is freed at once; the session itself lives until session_close. */
+/* The owner may take long to hear of it, so the place is freed at once; the session itself lives until session_close, or until its
+ * client has come back and heard of it. */
 static void fail(struct session *s, const struct err *err, const char *reason) {
     release(s);
-    if (s->sink)
+    if (s->sink) {
         s->sink->failed(s->owner, err, reason);
+        return;
+    }
+    count_end(s, "failed");
+    s->failure = calloc(1, sizeof *s->failure);
+    if (s->failure)
+        s->failure->err = *err;
+    str_copy(s->failure_reason, sizeof s->failure_reason, reason ? reason : "");
+}
+
+/* For a client that may have to come back. */
+static bool keep(struct session *s, const struct live_report *r) {
+    if (!s->resumable)
+        return true;
+    if (!ring_add(&s->kept, r))
+        return false;
+    if (is_full(s))
+        return true; /* one more report, and the worker stops */
+    int64_t dropped = ring_trim(&s->kept, SESSION_KEPT_BYTES);
+    if (dropped)
+        count(s, "brrd_stream_results_forgotten_total", NULL, (double)dropped);
+    return true;
+}
+
+/* A result or an alarm, to the client and for its return. */
+static void pass_on(struct session *s, const struct live_report *r) {
+    struct err err;
+    if (r->message.kind == LIVE_RESULT) {
+        keep_events(s, r);
+        s->next_result = r->seq + 1;
+    }
+    if (!keep(s, r)) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
+        fail(s, &err, NULL);
+    } else if (s->sink) {
+        deliver(s, r);
+    }
+}
+
+static void on_opened(struct session *s, const struct live_report *r) {
+    s->opened = true;
+    s->info = live_opened_copy(r->opened);
+    struct err err;
+    if (r->opened && !s->info) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+        fail(s, &err, NULL);
+    } else if (s->sink) {
+        greet(s);
+    }
+}
+
+static void on_summary(struct session *s, const struct live_report *r) {
+    s->summary = s->resumable ? live_report_copy(r) : NULL;
+    if (s->sink)
+        s->sink->summary(s->owner, r);
+    else
+        session_close(s, "done");
 }
 
 static void on_closed(struct session *s) {
@@ -328,7 +548,7 @@ static void on_closed(struct session *s) {
     s->all->count--;
     s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
     s->waiting_bytes = 0;
-    if (!s->sink)
+    if (!s->sink && !s->parked_ms)
         forget(s);
 }
 
@@ -347,29 +567,27 @@ void sessions_report(struct sessions *all, const struct live_report *r) {
         s->all->waiting_bytes -= r->data_bytes;
         s->consumed += r->samples;
     }
-    if (!s->sink || s->closing)
+    if (s->closing)
         return;
     s->unreleased += r->bytes;
     switch (kind) {
     case LIVE_OPENED:
-        s->opened = true;
-        s->sink->opened(s->owner, r->opened);
+        on_opened(s, r);
         break;
     case LIVE_CONSUMED:
-        s->sink->progress(s->owner);
+        if (s->sink)
+            s->sink->progress(s->owner);
         break;
     case LIVE_RESULT:
-        keep_events(s, r);
-        s->sink->result(s->owner, r);
+    case LIVE_ALARM:
+        pass_on(s, r);
         break;
     case LIVE_PROVISIONAL:
-        s->sink->provisional(s->owner, r);
-        break;
-    case LIVE_ALARM:
-        s->sink->alarm(s->owner, r);
+        if (s->sink)
+            s->sink->provisional(s->owner, r);
         break;
     case LIVE_SUMMARY:
-        s->sink->summary(s->owner, r);
+        on_summary(s, r);
         break;
     case LIVE_FAILED:
         fail(s, &r->err, NULL);
@@ -386,7 +604,7 @@ void sessions_report(struct sessions *all, const struct live_report *r) {
 /* Why the session ends now, or false: its client sends nothing, or reads nothing. */
 static bool expired(const struct session *s, int64_t now, struct err *err) {
     int64_t limit = s->all->config.idle_ms, seconds = limit / 1000;
-    if (s->closing || limit <= 0)
+    if (s->closing || limit <= 0 || !s->sink)
         return false;
     if (s->stalled_ms && now - s->stalled_ms >= limit)
         return err_set(err, ERR_ABORTED, "the client has read no answer for %lld s (limits.session_idle); open a new stream",
@@ -396,16 +614,22 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
 }
 
 void sessions_tick(struct sessions *all) {
-    int64_t now = clock_ms(), buffered = 0;
+    int64_t now = clock_ms(), buffered = 0, parked = 0;
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         buffered += s->closed ? 0 : s->waiting_samples;
+        parked += s->parked_ms && !s->closing;
         post_due(s);
         struct err err;
-        if (expired(s, now, &err))
+        if (expired(s, now, &err)) {
             fail(s, &err, "SESSION_EXPIRED");
+        } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {
+            count_end(s, "expired");
+            let_go(s);
+        }
     }
     if (all->config.metrics) {
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions_parked", ""), (double)parked);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), all->count);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_bytes", ""), (double)all->waiting_bytes);

@@ -1,18 +1,23 @@
 /* session: the streams of clients on the loop's side. A session checks the order of a client's samples and turns them into orders
  * for the device worker, which filters them and runs the model (live/live.h). The sample index is the sequence number: duplicates
- * are dropped and counted, overlaps are trimmed, a hole is a gap. Bounded: the number of sessions, the samples that wait per
- * session, the length of a gap. Loop thread. */
+ * are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for resume_ttl_ms:
+ * what was received goes on being processed, results and alarms are kept, and the next connection with its token goes on where the
+ * first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the results kept. Loop
+ * thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_H
 #define BRR_DAEMON_LIVE_SESSION_H
 #include "daemon/live/live.h"
+#include "daemon/live/pass.h"
 
 enum {
-    SESSION_ID_SIZE = 33,
+    SESSION_ID_SIZE = PASS_TOKEN_SIZE,
+    SESSION_NAME_SIZE = 128,
     SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,
     SESSION_MAX_ORDERS = 64,
     SESSION_MAX_GAP_S = 24 * 3600,
     SESSION_MAX_CHUNK_S = 600, /* what a chunk becomes grows with its duration, not with its bytes */
     SESSION_MAX_EVENTS = 65536,
+    SESSION_KEPT_BYTES = 1 << 20, /* of results and alarms kept for a client that may have to come back */
 };
 
 struct sessions;
@@ -24,6 +29,7 @@ struct sessions_config {
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
     int64_t idle_ms;           /* a session expires whose client sends or reads nothing for so long */
+    int64_t resume_ttl_ms;     /* how long a resumable session waits for its client */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -31,6 +37,8 @@ struct sessions *sessions_new(const struct sessions_config *config);
 void sessions_free(struct sessions *all);
 int sessions_count(const struct sessions *all);
 int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
+/* The session that this token of this principal opens, also one that has ended within resume_ttl_ms; NULL: there is none. */
+struct session *sessions_find(struct sessions *all, const char *token, const char *principal);
 
 /* What a session tells its owner, on the loop. After failed or summary only session_close may follow. The place of a session that
  * failed or expired is free at once, also when its owner closes it much later. */
@@ -41,16 +49,44 @@ struct session_sink {
     void (*alarm)(void *owner, const struct live_report *r);
     void (*progress)(void *owner); /* samples were consumed: session_ack and session_room changed */
     void (*summary)(void *owner, const struct live_report *r);
-    void (*failed)(void *owner, const struct err *err, const char *reason);
+    void (*failed)(void *owner, const struct err *err, const char *reason); /* TAKEN_OVER: the session is another owner's */
 };
 
+struct session_request {
+    const struct live_open *open;
+    const char *client, *principal; /* a name for people; who calls */
+    bool resumable;
+};
 /* EXHAUSTED when there are max_sessions already. */
-int session_open(struct sessions *all, const struct live_open *open, const struct session_sink *sink, void *owner,
+int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err);
 /* Ends the session for its owner: no callback follows, and the owner must not use the session again. reason: label of the metric,
- * such as "done". */
+ * such as "done". A resumable session that is done is kept a while, since its client may not have heard it. */
 void session_close(struct session *s, const char *reason);
+/* The client's connection is gone: a resumable session waits for the next one, another ends as "client_gone". As session_close for
+ * the owner. */
+void session_leave(struct session *s);
+
+/* What a client that comes back has of the session. */
+struct session_return {
+    const char *token;
+    const struct session_sink *sink;
+    void *owner;
+    int64_t next_result, next_alarm; /* before these it has all results and alarms */
+};
+/* A new owner; the one before, if any, is told TAKEN_OVER and must forget the session. `opened` and what was kept follow at once,
+ * or when the model is loaded. */
+void session_resume(struct session *s, const struct session_return *back);
+/* Whether a stream opened like this could go on as this session. INVALID names what differs. */
+int session_check(const struct session *s, const struct live_open *open, struct err *err);
+/* The client has the results and alarms before these numbers. */
+void session_seen(struct session *s, int64_t next_result, int64_t next_alarm);
+const char *session_token(const struct session *s);   /* empty unless resumable */
+int64_t session_epoch(const struct session *s);       /* changes where the state of a stream starts anew; Unix time in ms */
+int64_t session_next_result(const struct session *s); /* number of the first result that its owner will get from now on */
 const char *session_id(const struct session *s);
+const char *session_model(const struct session *s); /* its name in metrics */
+bool session_is_resumable(const struct session *s);
 
 /* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */
 int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err);

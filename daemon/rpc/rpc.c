@@ -54,10 +54,11 @@ struct rpc_call {
     size_t unsent, in_flight; /* bytes of answers: all, and of the one that grpc has */
     uint64_t progress_ms;     /* when the client last read something, or the call ended for the daemon */
     bool sending, receiving, held, full, finishing, status_sent, ended;
-    bool half_closed; /* the client said so: nothing more is read */
-    bool gone;        /* the client went away, as the loop knows it */
-    bool admitted;    /* the caller is known and may call the method */
-    bool given_up;    /* cancelled for reading nothing */
+    bool half_closed;                       /* the client said so: nothing more is read */
+    bool gone;                              /* the client went away, as the loop knows it */
+    bool admitted;                          /* the caller is known and may call the method */
+    bool given_up;                          /* cancelled for reading nothing */
+    void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
     char reason[48];
@@ -431,6 +432,11 @@ static void on_sent(struct rpc_call *c, bool ok) {
     if (!ok)
         return;
     pump(c);
+    if (!c->sending && c->flushed && !c->finishing && !c->ended) {
+        void (*flushed)(struct rpc_call *) = c->flushed;
+        c->flushed = NULL;
+        flushed(c);
+    }
     if (c->full && c->queued <= RPC_SEND_MAX / 2 && c->unsent <= RPC_SEND_BYTES / 2 && !c->finishing && !c->ended) {
         c->full = false;
         if (c->method->writable)
@@ -622,6 +628,8 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     relieve(c->server);
     return !c->full && !c->finishing;
 }
+
+void rpc_flush(struct rpc_call *c, void (*flushed)(struct rpc_call *call)) { c->flushed = flushed; }
 
 void rpc_finish(struct rpc_call *c, int code, const struct err *err) { rpc_refuse(c, code, err, NULL, 0); }
 

@@ -1,5 +1,5 @@
 /* brr.v1.Stream over sessions (live/session.h): translation, and back-pressure both ways. The next message is read only when the
- * session has room and the client has read its answers. */
+ * session has room and the client has read its answers. A call ends with its connection; a resumable session does not. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -13,7 +13,8 @@
 
 enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
 
-static const double MIN_ALARM_HOP_S = 0.25; /* each hop costs a whole window */
+static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
+static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
 
 struct stream_call {
     struct rpc_call *call;
@@ -24,9 +25,7 @@ struct stream_call {
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
-    bool ack_waiting, held, full, half_closed, opened, ended;
-    double rate_hz;
-    int64_t result_seq;
+    bool ack_waiting, held, full, half_closed, opened, resumed, ended;
     const char *outcome; /* how it ended, for the metric */
 };
 
@@ -78,6 +77,15 @@ static void steer(struct stream_call *c) {
         rpc_release(c->call);
 }
 
+/* After half-close, when the session is open; of a resumable one when an answer has left since, which proves that the connection
+ * was not lost but half-closed. */
+static void finish_samples(struct rpc_call *call) {
+    struct stream_call *c = rpc_state(call);
+    struct err err;
+    if (c->session && session_finish(c->session, &err))
+        refuse(c, &err, NULL, 0);
+}
+
 /* ---- what the session says ---- */
 
 static void on_opened(void *owner, const struct live_opened *o) {
@@ -86,8 +94,10 @@ static void on_opened(void *owner, const struct live_opened *o) {
     const char *const *names = NULL;
     int n = 0;
     struct err err;
+    struct session_counts counts;
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Opened opened = BRR__V1__OPENED__INIT;
+    session_counts(c->session, &counts);
     int64_t max_chunk = session_max_chunk(c->session, RPC_DATA_BYTES);
     if (montage_channels(file->montage, &names, &n, &err)) {
         refuse(c, &err, NULL, 0);
@@ -107,12 +117,19 @@ static void on_opened(void *owner, const struct live_opened *o) {
     opened.threshold_on = file->events.on;
     opened.threshold_off = file->events.off;
     opened.model_sha256 = (char *)(uintptr_t)o->info.sha256;
+    opened.resume_token = (char *)(uintptr_t)session_token(c->session);
+    opened.epoch = session_epoch(c->session);
+    opened.resumed = c->resumed;
+    opened.next_sample = counts.received_through;
+    opened.next_result_seq = session_next_result(c->session);
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_OPENED;
     m.opened = &opened;
     reply(c, &m);
     montage_channels_free(names);
-    if (c->half_closed && session_finish(c->session, &err))
-        refuse(c, &err, NULL, 0);
+    if (c->half_closed && session_is_resumable(c->session))
+        rpc_flush(c->call, finish_samples);
+    else if (c->half_closed)
+        finish_samples(c->call);
     steer(c);
 }
 
@@ -134,7 +151,7 @@ static void on_result(void *owner, const struct live_report *r) {
     Brr__V1__Result result = BRR__V1__RESULT__INIT;
     Brr__V1__Event **list = calloc((size_t)r->n_events + 1, sizeof *list);
     Brr__V1__Event *events = list ? pack_events(r->events, r->n_events, list) : NULL;
-    result.result_seq = c->result_seq++;
+    result.result_seq = r->seq;
     result.first_sample = r->first;
     result.samples = (int32_t)r->samples;
     result.gap = r->gap;
@@ -170,6 +187,7 @@ static void on_alarm(void *owner, const struct live_report *r) {
     alarm.sample = r->first;
     alarm.probability = (double)r->probability;
     alarm.wall_time_ms = r->wall_ms;
+    alarm.alarm_seq = r->seq;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
     m.alarm = &alarm;
     reply(owner, &m);
@@ -212,6 +230,8 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = "MONTAGE_MISMATCH";
+    if (reason && !strcmp(reason, "TAKEN_OVER"))
+        c->session = NULL;
     c->outcome = reason && !strcmp(reason, "SESSION_EXPIRED") ? "idle" : "failed";
     rpc_refuse(c->call, err->code, err, reason, 0);
 }
@@ -227,8 +247,6 @@ static const struct session_sink sink = {.opened = on_opened,
 /* ---- what the client says ---- */
 
 static int check_open(const Brr__V1__Open *in, struct err *err) {
-    if (*in->resume_token)
-        return err_set(err, ERR_UNSUPPORTED, "resuming a stream is unsupported yet; leave resume_token empty");
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
     if (!(in->rate_hz >= 1 && in->rate_hz <= MAX_RATE_HZ))
@@ -244,32 +262,76 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
     return 0;
 }
 
-/* With the model file at path, under this name in metrics. */
-static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name) {
+/* What in asks for, with the model file at path, under this name in metrics; borrows. */
+static struct live_open describe_open(const Brr__V1__Open *in, const char *path, const char *name) {
+    return (struct live_open){.checkpoint = path,
+                              .model = name,
+                              .labels = (const char *const *)in->channels,
+                              .n_labels = (int)in->n_channels,
+                              .rate_hz = in->rate_hz,
+                              .format = in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 ? LIVE_I16 : LIVE_F32_UV,
+                              .scale_uv = in->scale_uv,
+                              .alarm_hop_s = in->alarm_hop_s,
+                              .realtime = in->realtime,
+                              .want_probabilities = in->want_probabilities};
+}
+
+/* Whether streams are taken at all; else the call is refused. */
+static bool takes_streams(struct stream_call *c) {
     struct services *services = services_of(c->call);
-    struct err err;
-    struct live_open open = {.checkpoint = path,
-                             .model = name,
-                             .labels = (const char *const *)in->channels,
-                             .n_labels = (int)in->n_channels,
-                             .rate_hz = in->rate_hz,
-                             .format = in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 ? LIVE_I16 : LIVE_F32_UV,
-                             .scale_uv = in->scale_uv,
-                             .alarm_hop_s = in->alarm_hop_s,
-                             .realtime = in->realtime,
-                             .want_probabilities = in->want_probabilities};
     const struct device_verdict *bad = device_watch_verdict(services->watch);
+    struct err err;
     if (bad) {
         err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->fix);
         refuse(c, &err, "DEVICE_BAD", 0);
     } else if (!atomic_load(&services->serving)) {
         err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");
         refuse(c, &err, "DRAINING", OVERLOAD_RETRY_MS);
-    } else if (session_open(services->sessions, &open, &sink, c, &c->session, &err)) {
-        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
     } else {
-        c->rate_hz = in->rate_hz;
+        return true;
     }
+    return false;
+}
+
+static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name) {
+    struct live_open open = describe_open(in, path, name);
+    const struct session_request request = {
+        .open = &open, .client = in->client_name, .principal = rpc_caller(c->call)->name, .resumable = in->resumable};
+    struct err err;
+    if (takes_streams(c) && session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
+        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
+}
+
+static void count_resume(const struct stream_call *c, const char *model, const char *result) {
+    char labels[LIVE_NAME + 32];
+    str_format(labels, sizeof labels, "%s\x1f%s", model, result);
+    metric_add(metrics_series(services_of(c->call)->metrics, "brrd_stream_resumes_total", labels), 1);
+}
+
+/* The session of the token in Open goes on with this call. False when there is none: a new one is opened then, and says so. */
+static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
+    struct live_open open = describe_open(in, "", "");
+    struct session *s = sessions_find(services_of(c->call)->sessions, in->resume_token, rpc_caller(c->call)->name);
+    struct err err;
+    if (!s) {
+        count_resume(c, "unknown", "expired");
+        return false;
+    }
+    if (!takes_streams(c))
+        return true;
+    if (session_check(s, &open, &err)) {
+        refuse(c, &err, NULL, 0);
+        return true;
+    }
+    count_resume(c, session_model(s), "resumed");
+    c->session = s;
+    c->resumed = true;
+    session_resume(s, &(struct session_return){.token = in->resume_token,
+                                               .sink = &sink,
+                                               .owner = c,
+                                               .next_result = in->next_result_seq,
+                                               .next_alarm = in->next_alarm_seq});
+    return true;
 }
 
 /* The Open that was kept, with the model file that is here now. */
@@ -374,6 +436,8 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
     struct err err;
     if (check_open(in, &err))
         refuse(c, &err, NULL, 0);
+    else if (*in->resume_token && resume_session(c, in))
+        return;
     else if (model_fetch_is_url(in->model))
         lease_model(c, in->model, data, len);
     else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
@@ -384,9 +448,14 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
         find_model(c, &ref, data, len);
 }
 
-static void on_samples(struct stream_call *c, const Brr__V1__ClientMessage *m) {
+/* Anything after Open. */
+static void on_more(struct stream_call *c, const Brr__V1__ClientMessage *m) {
     struct err err = {0};
     int rc;
+    if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_SEEN) {
+        session_seen(c->session, m->seen->next_result_seq, m->seen->next_alarm_seq);
+        return;
+    }
     if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_CHUNK)
         rc = session_chunk(c->session, m->chunk->first_sample, m->chunk->samples, m->chunk->data.data, m->chunk->data.len, &err);
     else
@@ -402,7 +471,7 @@ static struct stream_call *state_of(struct rpc_call *call) {
     if (c || !(c = calloc(1, sizeof *c)))
         return c;
     c->call = call;
-    c->outcome = "client_gone";
+    c->outcome = client_gone;
     uv_timer_init(services_of(call)->loop, &c->ack_timer);
     c->ack_timer.data = c;
     rpc_set_state(call, c);
@@ -424,7 +493,7 @@ static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
         } else if (is_open) {
             open_stream(c, m->open, data, len);
         } else {
-            on_samples(c, m);
+            on_more(c, m);
         }
         steer(c);
     }
@@ -440,8 +509,11 @@ static void half_close(struct rpc_call *call) {
     if (!c->session && !c->leasing && !c->finding) {
         err_set(&err, ERR_INVALID, "the stream ended without an Open");
         refuse(c, &err, NULL, 0);
-    } else if (c->opened && session_finish(c->session, &err)) {
-        refuse(c, &err, NULL, 0);
+    } else if (c->opened && session_is_resumable(c->session)) {
+        send_ack(&c->ack_timer);
+        rpc_flush(call, finish_samples);
+    } else if (c->opened) {
+        finish_samples(call);
     }
 }
 
@@ -462,7 +534,9 @@ static void end(struct rpc_call *call) {
     if (!c)
         return;
     c->ended = true;
-    if (c->session)
+    if (c->session && c->outcome == client_gone)
+        session_leave(c->session);
+    else if (c->session)
         session_close(c->session, c->outcome);
     c->session = NULL;
     if (c->leasing) {

@@ -9,7 +9,7 @@ from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, free_port, make_corpus, 
 from stream_fixture import Edf, start, streaming_daemon
 
 REFUSED = {
-    "limits.resume_ttl=60s": "unsupported yet", "limits.message_control=1MiB": "unsupported yet", "limits.message_data=8MiB": "unsupported yet",
+    "limits.resume_ttl=2h": "resume_ttl", "limits.message_control=1MiB": "unsupported yet", "limits.message_data=8MiB": "unsupported yet",
     "tls.cert=a": "set together", "tls.key=a": "set together", "tls.client_ca=a": "does nothing without tls.cert", "listen.unix_mode=0066": "octal mode",
     "listen.unix_mode=rw": "octal mode",
     "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
@@ -18,7 +18,7 @@ REFUSED = {
     "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
     "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",
 }
-ACCEPTED = ["limits.resume_ttl=120s", "limits.message_control=256KiB", "limits.message_data=4MiB", "limits.session_idle=none", "tls=null", "auth=null", "listen.unix_mode=0666", "listen.unix_group=root",
+ACCEPTED = ["limits.resume_ttl=60s", "limits.message_control=256KiB", "limits.message_data=4MiB", "limits.session_idle=none", "tls=null", "auth=null", "listen.unix_mode=0666", "listen.unix_group=root",
             "stores={a: {url: 'file:///x'}, b: {url: 's3://x', anonymous: true, region: eu-west-1, path_style: true, requester_pays: true}}"]
 
 

@@ -53,6 +53,8 @@ static const struct metric_family families[] = {
     {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
     {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Events.", "model", NULL, 0},
     {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
+    {"brrd_stream_sessions_parked", METRIC_GAUGE, "Parked.", "", NULL, 0},
+    {"brrd_stream_results_forgotten_total", METRIC_COUNTER, "Forgotten.", "model", NULL, 0},
 };
 
 struct bench {
@@ -73,6 +75,7 @@ static int set_up_with(void **state, int64_t idle_ms) {
                                            .metrics = b->metrics,
                                            .max_sessions = 2,
                                            .idle_ms = idle_ms,
+                                           .resume_ttl_ms = idle_ms,
                                            .max_waiting_bytes = 16384};
     b->all = sessions_new(&config);
     *state = b;
@@ -95,6 +98,8 @@ static int tear_down(void **state) {
 static const struct live_open open = {
     .checkpoint = "/m", .model = "ward", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE, .format = LIVE_F32_UV};
 
+static const struct session_request request = {.open = &open, .principal = "uid:1"};
+
 static struct live_report report(struct live_stream *stream, enum live_report_kind kind) {
     return (struct live_report){.message = {.kind = (int)kind}, .stream = stream};
 }
@@ -111,7 +116,7 @@ static int count_orders(const struct bench *b, enum live_order_kind kind) {
 /* A session that the worker has opened, and the stream by which the worker knows it. */
 static struct session *open_one(struct bench *b, struct live_stream **ret_stream) {
     struct session *s = NULL;
-    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), 0);
+    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
     assert_int_equal(last(b)->message.kind, LIVE_OPEN);
     *ret_stream = last(b)->stream;
     struct live_report r = report(*ret_stream, LIVE_OPENED);
@@ -212,7 +217,7 @@ static void a_session_is_read_while_little_of_it_waits(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
     struct session *s = NULL;
-    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), 0);
+    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
     assert_false(session_room(s)); /* the model is not loaded yet */
     stream = last(b)->stream;
     struct live_report r = report(stream, LIVE_OPENED);
@@ -257,7 +262,7 @@ static void sessions_beyond_the_limit_are_refused(void **state) {
     struct session *s = NULL;
     open_one(b, &stream);
     open_one(b, &stream);
-    assert_int_equal(session_open(b->all, &open, &sink, &b->owner, &s, NULL), ERR_EXHAUSTED);
+    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), ERR_EXHAUSTED);
     assert_int_equal(sessions_of_model(b->all, "ward"), 2);
     assert_int_equal(sessions_of_model(b->all, "other"), 0);
 }
@@ -426,6 +431,244 @@ static void after_finish_only_the_summary_comes(void **state) {
     assert_int_equal(sessions_count(b->all), 0);
 }
 
+/* ---- clients that come back ---- */
+
+static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
+
+static struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[PASS_TOKEN_SIZE]) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &lasting, &sink, &b->owner, &s, NULL), 0);
+    *ret_stream = last(b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    str_copy(token, PASS_TOKEN_SIZE, session_token(s));
+    assert_int_equal(strlen(token), PASS_TOKEN_SIZE - 1);
+    return s;
+}
+
+static void numbered(struct bench *b, struct live_stream *stream, enum live_report_kind kind, int64_t seq) {
+    struct live_report r = report(stream, kind);
+    r.seq = seq;
+    sessions_report(b->all, &r);
+}
+
+static void come_back(struct session *s, struct owner_side *owner, const char *token, int64_t next_result, int64_t next_alarm) {
+    session_resume(s, &(struct session_return){
+                          .token = token, .sink = &sink, .owner = owner, .next_result = next_result, .next_alarm = next_alarm});
+}
+
+static void a_parked_session_goes_on_where_it_was_left(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(push(s, 0, 10), 0);
+    for (int i = 0; i < 3; i++)
+        numbered(b, stream, LIVE_RESULT, i);
+    numbered(b, stream, LIVE_ALARM, 0);
+    session_leave(s);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
+    consume(b, stream, 10, 10 * CHANNELS * WIDTH); /* what was received is processed */
+    numbered(b, stream, LIVE_RESULT, 3);
+    numbered(b, stream, LIVE_ALARM, 1);
+    assert_int_equal(b->owner.results + b->owner.alarms, 4); /* nothing goes to a connection that is gone */
+    sessions_tick(b->all);
+    assert_true(value(b, "brrd_stream_sessions_parked", "") == 1);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 2, 1);
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.results, 2); /* 2 and 3 */
+    assert_int_equal(next.alarms, 1);
+    assert_int_equal(session_next_result(s), 2);
+    assert_string_equal(session_token(s), token);
+    session_counts(s, &counts);
+    assert_int_equal(counts.received_through, 10);
+    assert_int_equal(push(s, 10, 5), 0);
+    numbered(b, stream, LIVE_RESULT, 4);
+    assert_int_equal(next.results, 3);
+}
+
+static void only_the_token_and_the_principal_find_a_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream, *plain;
+    char token[PASS_TOKEN_SIZE], wrong[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    struct session *other = open_one(b, &plain);
+    assert_string_equal(session_token(other), ""); /* not resumable: nothing finds it */
+    assert_null(sessions_find(b->all, "", "uid:1"));
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s); /* connected as well: it can be taken over */
+    assert_null(sessions_find(b->all, token, "uid:2"));
+    str_copy(wrong, sizeof wrong, token);
+    wrong[31] = wrong[31] == 'a' ? 'b' : 'a';
+    assert_null(sessions_find(b->all, wrong, "uid:1"));
+    session_close(s, "refused");
+    assert_null(sessions_find(b->all, token, "uid:1"));
+}
+
+static void who_had_the_session_is_told_that_it_was_taken_over(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(b->owner.failures, 1);
+    assert_int_equal(b->owner.err.code, ERR_ABORTED);
+    assert_string_equal(b->owner.reason, "TAKEN_OVER");
+    numbered(b, stream, LIVE_RESULT, 0);
+    assert_int_equal(b->owner.results, 0);
+    assert_int_equal(next.results, 1);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
+}
+
+static void a_session_that_nobody_wants_back_expires(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    session_leave(open_lasting(b, &stream, token));
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
+    assert_null(sessions_find(b->all, token, "uid:1"));
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0);
+    assert_true(value(b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "expired") == 1);
+}
+
+static void the_end_of_a_stream_is_told_again_to_a_client_that_missed_it(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(push(s, 0, 10), 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    session_leave(s);
+    numbered(b, stream, LIVE_RESULT, 0);
+    struct live_report r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    closed(b, stream); /* its place is free */
+    assert_int_equal(sessions_count(b->all), 0);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.results, 1);
+    assert_int_equal(push(s, 5, 5), 0); /* known */
+    assert_int_equal(push(s, 5, 6), ERR_PRECONDITION);
+    assert_int_equal(next.summaries, 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(next.summaries, 1);
+    session_close(s, "done");
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s); /* still: the connection may have been lost again */
+    assert_true(value(b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "done") == 1);
+}
+
+static void a_second_half_close_of_a_stream_at_work_is_the_first_one(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(session_finish(s, NULL), 0);
+    session_leave(s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(count_orders(b, LIVE_FINISH), 1);
+    struct live_report r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    assert_int_equal(next.summaries, 1);
+}
+
+static void a_failure_while_nobody_listens_is_told_later(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    session_leave(s);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_EXHAUSTED, "out of memory");
+    sessions_report(b->all, &r);
+    closed(b, stream);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.failures, 1);
+    assert_string_equal(next.err.message, "out of memory");
+}
+
+/* A result whose values take `bytes`. */
+static void large_result(struct bench *b, struct live_stream *stream, int64_t seq, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.seq = seq;
+    r.samples = bytes / (int64_t)sizeof *r.p;
+    r.p = calloc((size_t)r.samples, sizeof *r.p);
+    r.bytes = bytes;
+    live_stream_release(stream, -bytes); /* as the worker charges it */
+    sessions_report(b->all, &r);
+    free(r.p);
+}
+
+static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(void **state) {
+    enum { EACH = SESSION_KEPT_BYTES / 4, N = 5 };
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    session_leave(s);
+    for (int i = 0; i < N; i++)
+        large_result(b, stream, i, EACH);
+    int wakes = count_orders(b, LIVE_WAKE);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.results, N);
+    assert_int_equal(count_orders(b, LIVE_WAKE), wakes + 1); /* the credit that was kept back */
+    session_seen(s, 2, 0);
+    assert_int_equal(session_next_result(s), 2);
+    for (int i = N; i < N + 4; i++)
+        large_result(b, stream, i, EACH);
+    assert_int_equal(session_next_result(s), 2); /* a client that says what it has loses nothing */
+    wakes = count_orders(b, LIVE_WAKE);
+    session_seen(s, N + 4, 0);
+    assert_int_equal(session_next_result(s), N + 4);
+    assert_int_equal(count_orders(b, LIVE_WAKE), wakes + 1);
+    assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
+}
+
+static void a_client_that_never_says_what_it_has_loses_the_oldest(void **state) {
+    enum { EACH = SESSION_KEPT_BYTES / 4, N = 9 };
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    for (int i = 0; i < N; i++)
+        large_result(b, stream, i, EACH);
+    assert_int_equal(b->owner.results, N);
+    assert_true(session_next_result(s) >= N - 4);
+    assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == (double)session_next_result(s));
+}
+
+static void another_open_does_not_go_on_with_the_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct live_open changed = open;
+    struct err err;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(session_check(s, &open, NULL), 0);
+    changed.rate_hz = 2 * RATE;
+    assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "rate_hz"));
+    changed = open;
+    changed.labels = (const char *const[]){"C3", "Cz"};
+    assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "channels"));
+}
+
 int main(void) {
 #define SESSION_TEST(f)   cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define IMPATIENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_impatient, tear_down)
@@ -445,6 +688,16 @@ int main(void) {
         IMPATIENT_TEST(a_client_that_reads_nothing_loses_its_session),
         SESSION_TEST(a_failure_is_told_once_and_may_close_the_session),
         IMPATIENT_TEST(after_finish_only_the_summary_comes),
+        SESSION_TEST(a_parked_session_goes_on_where_it_was_left),
+        SESSION_TEST(only_the_token_and_the_principal_find_a_session),
+        SESSION_TEST(who_had_the_session_is_told_that_it_was_taken_over),
+        IMPATIENT_TEST(a_session_that_nobody_wants_back_expires),
+        SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
+        SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
+        SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
+        SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
+        SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
+        SESSION_TEST(another_open_does_not_go_on_with_the_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,22 @@
+/* pass: what lets a client come back to its session: a random token, of which only the digest is kept with the session's state, and
+ * the principal that opened the session. One thread. */
+#ifndef BRR_DAEMON_LIVE_PASS_H
+#define BRR_DAEMON_LIVE_PASS_H
+#include "base/err.h"
+#include "store/digest.h"
+
+enum { PASS_TOKEN_SIZE = 33, PASS_PRINCIPAL_SIZE = 256 };
+
+struct pass {
+    char token[PASS_TOKEN_SIZE]; /* 128 random bits in hex; empty when only the digest is known */
+    char digest[DIGEST_HEX_SIZE];
+    char principal[PASS_PRINCIPAL_SIZE];
+};
+/* INTERNAL when the system has no random numbers. */
+int pass_make(const char *principal, struct pass *ret, struct err *err);
+/* 128 random bits in hex. */
+int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err);
+/* Whether a caller with this token and principal holds the pass. The comparison of digests takes the same time for all. */
+bool pass_fits(const struct pass *pass, const char *token, const char *principal);
+
+#endif

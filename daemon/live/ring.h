@@ -1,0 +1,23 @@
+/* ring: the results and alarms of a stream that its client may not have yet, oldest first. They are kept until the client says that
+ * it has them, or until they are more than the owner wants to keep. One thread. */
+#ifndef BRR_DAEMON_LIVE_RING_H
+#define BRR_DAEMON_LIVE_RING_H
+#include "daemon/live/live.h"
+
+/* Zeroed = empty. */
+struct ring {
+    struct live_report *first, *last;
+    int64_t bytes; /* that all of them take */
+};
+/* Keeps a copy of a result or an alarm. False when out of memory. */
+bool ring_add(struct ring *ring, const struct live_report *r);
+/* The client has the results and alarms before these numbers. */
+void ring_seen(struct ring *ring, int64_t next_result, int64_t next_alarm);
+/* Drops the oldest until the others take at most max_bytes; returns how many were dropped. */
+int64_t ring_trim(struct ring *ring, int64_t max_bytes);
+/* Number of the oldest result; `none` when there is no result. */
+int64_t ring_first_result(const struct ring *ring, int64_t none);
+const struct live_report *ring_next(const struct live_report *r); /* NULL after the newest */
+void ring_clear(struct ring *ring);
+
+#endif
