@@ -159,7 +159,14 @@ BRR_API int brr_log_next(brr_rpc *logs, int64_t timeout_ms, int64_t *ret_time_ms
 
 /* ---- streams ---- */
 
-/* Limits of a stream's queues inside the library. */
+/* Cuts. A session outlives its connection, and a restart of the daemon, for the daemon's limits.resume_ttl. The library keeps every
+ * sample that the daemon does not have durably yet, connects again by itself with growing, random pauses (0.1 to 5 s), sends again
+ * from where the daemon asks, and drops results and alarms that it has already: the messages are those of an undisturbed run. What
+ * was pushed meanwhile is queued; a full buffer is BRR_AGAIN, never a loss. The stream ends with an error when the daemon stays
+ * away for resume_ms (UNAVAILABLE), has forgotten the session (ABORTED, SESSION_EXPIRED), or serves another model by now (ABORTED).
+ */
+
+/* Limits of a stream's queues inside the library: bytes of samples where there is no resume, messages that wait to be taken. */
 enum { BRR_STREAM_OUT_BYTES = 8 << 20, BRR_STREAM_IN_MESSAGES = 256 };
 
 struct brr_stream_config {
@@ -173,6 +180,9 @@ struct brr_stream_config {
     double alarm_hop_s;      /* 0 = the daemon's default, negative = no alarms */
     int64_t start_time_ms;   /* time of day of sample 0, 0 = unknown */
     int64_t open_timeout_ms; /* time limit for loading the model, 0 = 120 s */
+    int no_resume;           /* 1: the stream ends with its connection */
+    int64_t resume_ms;       /* how long to try to reach a daemon that is away, 0 = 120 s */
+    int64_t buffer_bytes;    /* samples kept until they are durable; 0 = 64 MiB, or 150 s of samples if that is more */
 };
 
 /* The settings agreed with the daemon. Pointers are valid as long as the stream. */
@@ -186,9 +196,10 @@ struct brr_stream_info {
     int max_chunk_samples; /* the library cuts pushes to this size */
     double window_s, hop_s, alarm_hop_s;
     double threshold_on, threshold_off;
+    int resumable; /* 1: the session outlives its connection */
 };
 
-enum brr_message_kind { BRR_RESULT = 1, BRR_ALARM, BRR_PROVISIONAL, BRR_SUMMARY };
+enum brr_message_kind { BRR_RESULT = 1, BRR_ALARM, BRR_PROVISIONAL, BRR_SUMMARY, BRR_RECONNECTED };
 
 struct brr_event {
     int64_t first, end; /* samples [first, end) at 256 Hz */
@@ -197,9 +208,10 @@ struct brr_event {
 
 /* One message of the daemon. Pointers are valid until the next brr_stream_next or brr_stream_close. */
 struct brr_message {
-    int kind; /* enum brr_message_kind */
+    int kind;    /* enum brr_message_kind */
+    int64_t seq; /* RESULT, ALARM: its number in the session, from 0 */
     /* RESULT: the record trace, final and in order; [first, first + samples) at 256 Hz. PROVISIONAL: the newest values, replaced by
-     * a later RESULT. SUMMARY: the whole record. */
+     * a later RESULT. SUMMARY: the whole record. RECONNECTED: first = the source sample from which samples are sent again. */
     int64_t first, samples;
     int gap;                        /* RESULT: 1: these samples have no values, because the source had none */
     const float *probabilities;     /* (samples); NULL in gaps and unless requested */
@@ -215,13 +227,19 @@ struct brr_message {
         int64_t source_samples, windows, gaps, duplicate_samples;
         double seizure_s;
     } summary;
+    struct { /* RECONNECTED: for people; the messages go on as if nothing had happened */
+        int64_t away_ms;
+        int anew; /* 1: the daemon had nothing of the session yet, and all samples are sent again */
+    } reconnected;
 };
 
 struct brr_stream_counts {
     int64_t pushed;   /* source samples accepted by the library, gaps included */
     int64_t received; /* acknowledged by the daemon */
-    int64_t consumed; /* need not be sent again */
+    int64_t consumed; /* durable: need not be sent again */
     int64_t messages; /* waiting for brr_stream_next */
+    int64_t reconnects;
+    int connected; /* 0: the daemon is away, or has not answered yet */
 };
 
 typedef struct brr_stream brr_stream;
@@ -231,8 +249,7 @@ BRR_API int brr_stream_open(brr_client *client, const struct brr_stream_config *
 BRR_API const struct brr_stream_info *brr_stream_info(const brr_stream *stream);
 /* Pushes the next n samples of every channel as float32 µV, channel-major: uv[c · n + i]. Copied; cut into chunks of the daemon's
  * size. All or nothing: BRR_AGAIN when there was no room within timeout_ms; then take messages with brr_stream_next and push the
- * same samples again. A push larger than BRR_STREAM_OUT_BYTES waits for an empty queue. Negative: the stream has ended with this
- * error. */
+ * same samples again. A push larger than the buffer waits for an empty one. Negative: the stream has ended with this error. */
 BRR_API int brr_stream_push(brr_stream *stream, const float *uv, int64_t n, int64_t timeout_ms, struct brr_error *err);
 /* The same with an explicit index of the first sample: the daemon drops samples it already has; a hole becomes a gap. */
 BRR_API int brr_stream_push_at(brr_stream *stream, int64_t first, const float *uv, int64_t n, int64_t timeout_ms,
@@ -247,6 +264,35 @@ BRR_API int brr_stream_next(brr_stream *stream, int64_t timeout_ms, struct brr_m
 BRR_API void brr_stream_counts(const brr_stream *stream, struct brr_stream_counts *ret);
 /* Ends the session at once if it is still open. Takes NULL. */
 BRR_API void brr_stream_close(brr_stream *stream);
+
+/* ---- many streams on one thread ---- */
+
+/* Events of streams that brr_loop_run processes before it returns. */
+enum { BRR_LOOP_EVENTS = 1024 };
+
+/* A loop serves any number of streams on the thread that calls brr_loop_run, and tells the handler of each what happened. In a
+ * handler every function may be called on its stream (no function of streams waits then, whatever its timeout), also
+ * brr_stream_close, but not brr_loop_run or brr_loop_free. Any function of the handler may be NULL. */
+typedef struct brr_loop brr_loop;
+struct brr_handler {
+    void *ctx;
+    void (*opened)(void *ctx, brr_stream *stream); /* brr_stream_info is known; samples may be pushed from now on */
+    void (*message)(void *ctx, brr_stream *stream, const struct brr_message *message);
+    void (*acked)(void *ctx, brr_stream *stream); /* brr_stream_counts: received or consumed have changed */
+    void (*room)(void *ctx, brr_stream *stream);  /* what a push refused with BRR_AGAIN fits now */
+    /* Nothing follows; err is NULL after a SUMMARY. The stream still has to be closed. */
+    void (*ended)(void *ctx, brr_stream *stream, const struct brr_error *err);
+};
+BRR_API int brr_loop_new(brr_loop **ret, struct brr_error *err);
+/* Opens a stream without waiting: `opened`, or `ended` with the error, is called by brr_loop_run. Errors here: INVALID, EXHAUSTED.
+ */
+BRR_API int brr_loop_open(brr_loop *loop, brr_client *client, const struct brr_stream_config *config,
+                          const struct brr_handler *handler, brr_stream **ret, struct brr_error *err);
+/* Processes events until handlers were called, or timeout_ms have passed (0 = only what has happened already, -1 = no limit).
+ * Returns how many calls of handlers there were. */
+BRR_API int brr_loop_run(brr_loop *loop, int64_t timeout_ms);
+/* Closes the streams that are left. Takes NULL. */
+BRR_API void brr_loop_free(brr_loop *loop);
 
 /* ---- networks of spiking neurons (docs/burst.md) ---- */
 

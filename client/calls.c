@@ -27,7 +27,8 @@ int brr_rpc_open(brr_client *client, const char *method, int64_t timeout_ms, brr
     struct brr_rpc *r = calloc(1, sizeof *r);
     if (!r)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
-    int rc = conn_call_open(client, method, timeout_ms > 0 ? timeout_ms : -1, &r->call, err);
+    const struct conn_open open = {.method = method, .deadline_ms = timeout_ms > 0 ? timeout_ms : -1};
+    int rc = conn_call_open(client, &open, &r->call, err);
     if (rc) {
         free(r);
         return rc;

@@ -20,6 +20,7 @@
 #include "client/credentials.h"
 
 enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
+enum { FIRST_BACKOFF_MS = 100, LAST_BACKOFF_MS = 1000 }; /* of connecting again */
 
 struct brr_client {
     grpc_channel *channel;
@@ -31,12 +32,23 @@ struct brr_client {
 /* What a completion is about; its address is the tag. */
 enum { TAG_START, TAG_SEND, TAG_CLOSE, TAG_RECEIVE, TAG_STATUS, TAGS };
 
+struct conn_tag {
+    struct conn_call *call;
+};
+
+struct conn_queue {
+    grpc_completion_queue *queue;
+    int calls; /* that are not freed yet */
+};
+
 struct conn_call {
     grpc_call *call;
-    grpc_completion_queue *queue;
+    struct conn_queue *queue;
+    void *owner; /* NULL once the call was closed and only waits for its last events */
+    bool own_queue;
     char endpoint[ENDPOINT_SIZE];
     bool secure;
-    char tags[TAGS];
+    struct conn_tag tags[TAGS];
     int pending;
     bool busy[TAGS];
     bool broken, close_wanted, closed, no_more, status_known;
@@ -70,10 +82,16 @@ static bool well_formed(const char *endpoint) {
 
 static grpc_channel *open_channel(const char *endpoint, const struct credentials *c) {
     static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
-                keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS;
+                keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS, first_backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
+                last_backoff[] = GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
+    /* A stream that lost its daemon has its own back-off (stream.c); the channel's must not be slower. Without its own pool two
+     * clients of one process would share a connection. */
     grpc_arg list[] = {{.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = CONN_MAX_MESSAGE},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive, .value.integer = KEEPALIVE_MS},
-                       {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS}};
+                       {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS},
+                       {.type = GRPC_ARG_INTEGER, .key = first_backoff, .value.integer = FIRST_BACKOFF_MS},
+                       {.type = GRPC_ARG_INTEGER, .key = last_backoff, .value.integer = LAST_BACKOFF_MS},
+                       {.type = GRPC_ARG_INTEGER, .key = own_connection, .value.integer = 1}};
     grpc_channel_args args = {sizeof list / sizeof *list, list};
     grpc_ssl_pem_key_cert_pair pair = {c->key, c->certificate};
     grpc_channel_credentials *credentials =
@@ -144,23 +162,45 @@ static bool start(struct conn_call *c, const grpc_op *ops, size_t n, int tag) {
     return true;
 }
 
-int conn_call_open(struct brr_client *client, const char *method, int64_t deadline_ms, struct conn_call **ret,
-                   struct brr_error *err) {
-    struct conn_call *c = calloc(1, sizeof *c);
-    if (!c)
+int conn_queue_new(struct conn_queue **ret, struct brr_error *err) {
+    struct conn_queue *q = calloc(1, sizeof *q);
+    if (!q)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
-    gpr_timespec deadline = deadline_ms >= 0
-                                ? gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(deadline_ms, GPR_TIMESPAN))
+    q->queue = grpc_completion_queue_create_for_next(NULL);
+    *ret = q;
+    return 0;
+}
+
+/* Fill the fields of a new call. */
+static void prepare(struct conn_call *c, struct brr_client *client, const struct conn_open *o) {
+    gpr_timespec deadline = o->deadline_ms >= 0
+                                ? gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(o->deadline_ms, GPR_TIMESPAN))
                                 : gpr_inf_future(GPR_CLOCK_REALTIME);
-    grpc_slice path = grpc_slice_from_copied_string(method);
+    grpc_slice path = grpc_slice_from_copied_string(o->method);
     str_copy(c->endpoint, sizeof c->endpoint, client->endpoint);
     c->secure = client->secure;
+    c->owner = o->owner;
+    for (int i = 0; i < TAGS; i++)
+        c->tags[i].call = c;
     grpc_metadata_array_init(&c->initial);
     grpc_metadata_array_init(&c->trailing);
     c->details = grpc_empty_slice();
-    c->queue = grpc_completion_queue_create_for_next(NULL);
-    c->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, NULL, deadline, NULL);
+    c->queue->calls++;
+    c->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue->queue, path, NULL, deadline, NULL);
     grpc_slice_unref(path);
+}
+
+int conn_call_open(struct brr_client *client, const struct conn_open *o, struct conn_call **ret, struct brr_error *err) {
+    struct conn_call *c = calloc(1, sizeof *c);
+    if (!c)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a call");
+    c->queue = o->queue;
+    c->own_queue = !o->queue;
+    if (c->own_queue && conn_queue_new(&c->queue, err)) {
+        free(c);
+        return BRR_EXHAUSTED;
+    }
+    prepare(c, client, o);
     grpc_op status = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
     status.data.recv_status_on_client.trailing_metadata = &c->trailing;
     status.data.recv_status_on_client.status = &c->status;
@@ -174,7 +214,7 @@ int conn_call_open(struct brr_client *client, const char *method, int64_t deadli
               grpc_call_start_batch(c->call, &first[1], 1, &c->tags[TAG_START], NULL) == GRPC_CALL_OK;
     if (!ok) {
         conn_call_close(c);
-        return conn_error(err, BRR_INTERNAL, "%s cannot be called", method);
+        return conn_error(err, BRR_INTERNAL, "%s cannot be called", o->method);
     }
     c->pending++;
     *ret = c;
@@ -234,16 +274,61 @@ static void settle(struct conn_call *c, int tag, bool success) {
         c->status_known = c->broken = true;
 }
 
+/* Frees a call whose last event has come. */
+static void release(struct conn_call *c) {
+    if (c->received)
+        grpc_byte_buffer_destroy(c->received);
+    if (c->call)
+        grpc_call_unref(c->call);
+    grpc_metadata_array_destroy(&c->initial);
+    grpc_metadata_array_destroy(&c->trailing);
+    grpc_slice_unref(c->details);
+    c->queue->calls--;
+    if (c->own_queue)
+        conn_queue_free(c->queue);
+    free(c);
+}
+
+static gpr_timespec after(int64_t timeout_ms) {
+    return timeout_ms < 0 ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
+                          : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+}
+
+void *conn_queue_poll(struct conn_queue *q, int64_t timeout_ms) {
+    gpr_timespec until = after(timeout_ms);
+    for (;;) {
+        grpc_event e = grpc_completion_queue_next(q->queue, until, NULL);
+        if (e.type != GRPC_OP_COMPLETE)
+            return NULL;
+        struct conn_call *c = ((struct conn_tag *)e.tag)->call;
+        void *owner = c->owner;
+        settle(c, (int)((struct conn_tag *)e.tag - c->tags), e.success);
+        if (owner)
+            return owner;
+        if (!c->pending)
+            release(c);
+    }
+}
+
+void conn_queue_free(struct conn_queue *q) {
+    if (!q)
+        return;
+    while (q->calls)
+        conn_queue_poll(q, -1);
+    grpc_completion_queue_shutdown(q->queue);
+    while (grpc_completion_queue_next(q->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type != GRPC_QUEUE_SHUTDOWN) {
+    }
+    grpc_completion_queue_destroy(q->queue);
+    free(q);
+}
+
 bool conn_call_poll(struct conn_call *c, int64_t timeout_ms) {
-    gpr_timespec until = timeout_ms < 0
-                             ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
-                             : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
     if (!c->pending)
         return false;
-    grpc_event e = grpc_completion_queue_next(c->queue, until, NULL);
+    grpc_event e = grpc_completion_queue_next(c->queue->queue, after(timeout_ms), NULL);
     if (e.type != GRPC_OP_COMPLETE)
         return false;
-    settle(c, (int)((char *)e.tag - c->tags), e.success);
+    settle(c, (int)((struct conn_tag *)e.tag - c->tags), e.success);
     return true;
 }
 
@@ -354,18 +439,9 @@ void conn_call_close(struct conn_call *c) {
         return;
     if (c->call && !c->status_known)
         grpc_call_cancel(c->call, NULL);
-    while (c->pending && conn_call_poll(c, -1)) {
+    c->owner = NULL;
+    while (c->own_queue && c->pending && conn_call_poll(c, -1)) {
     }
-    if (c->received)
-        grpc_byte_buffer_destroy(c->received);
-    if (c->call)
-        grpc_call_unref(c->call);
-    grpc_completion_queue_shutdown(c->queue);
-    while (grpc_completion_queue_next(c->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).type != GRPC_QUEUE_SHUTDOWN) {
-    }
-    grpc_completion_queue_destroy(c->queue);
-    grpc_metadata_array_destroy(&c->initial);
-    grpc_metadata_array_destroy(&c->trailing);
-    grpc_slice_unref(c->details);
-    free(c);
+    if (!c->pending)
+        release(c);
 }

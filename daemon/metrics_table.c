@@ -13,6 +13,8 @@ static const double run_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 4
 const struct metric_family metrics_families[] = {
     {"brrd_build_info", METRIC_GAUGE, "Version and revision of the daemon, always 1.", "version,revision", NULL, 0},
     {"brrd_process_uptime_seconds", METRIC_GAUGE, "Time since start.", "", NULL, 0},
+    {"process_cpu_seconds_total", METRIC_COUNTER, "CPU time of the daemon, user and system.", "", NULL, 0},
+    {"process_resident_memory_bytes", METRIC_GAUGE, "Memory of the daemon that is resident.", "", NULL, 0},
     {"brrd_ready", METRIC_GAUGE, "1 when a component is ready.", "component", NULL, 0},
     {"brrd_log_messages_total", METRIC_COUNTER, "Log lines by level.", "level", NULL, 0},
     {"brrd_rpc_requests_total", METRIC_COUNTER, "Finished calls by status.", "method,code", NULL, 0},

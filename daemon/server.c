@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +50,23 @@ struct daemon {
 
 static struct metric *series(struct services *s, const char *name, const char *labels) {
     return metrics_series(s->metrics, name, labels);
+}
+
+/* CPU time and resident memory of the process. */
+static void measure_process(struct services *s) {
+    struct rusage use;
+    struct metric *cpu = series(s, "process_cpu_seconds_total", "");
+    if (cpu && !getrusage(RUSAGE_SELF, &use)) {
+        double now =
+            (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+        metric_add(cpu, now - metric_value(cpu));
+    }
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %lld", &pages) == 1) // NOLINT(cert-err34-c): the kernel's own number
+        metric_set(series(s, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
+    if (f)
+        fclose(f);
 }
 
 static void count_jobs(struct services *s) {
@@ -305,6 +324,7 @@ static void on_tick(uv_timer_t *timer) {
     count_jobs(s);
     look_at_models(d);
     metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
+    measure_process(s);
     if (makes_progress(d))
         sd_notify(0, "WATCHDOG=1");
     if (d->stopping)

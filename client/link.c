@@ -1,0 +1,300 @@
+#include "client/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 5000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
+
+int link_fail(struct link *l, int code, const char *text) {
+    if (l->state != LINK_FAILED)
+        conn_error(&l->error, code, "%s", text);
+    l->state = LINK_FAILED;
+    return l->error.code;
+}
+
+static bool resumable(const struct link *l) { return l->resume_ms > 0 && *l->token; }
+
+/* ---- connections ---- */
+
+/* Calls with the first Open, or with one that continues its session. */
+static int connect_now(struct link *l, struct brr_error *err) {
+    const struct conn_open open = {.method = "/brr.v1.Stream/Run", .deadline_ms = -1, .queue = l->queue, .owner = l->owner};
+    l->open_sent = l->closed = l->draining = false;
+    int rc = conn_call_open(l->client, &open, &l->call, err);
+    if (!rc)
+        l->state = LINK_OPENING;
+    return rc;
+}
+
+int link_start(struct link *l, const Brr__V1__Open *open, struct brr_error *err) {
+    Brr__V1__ClientMessage m = BRR__V1__CLIENT_MESSAGE__INIT;
+    m.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
+    m.open = (Brr__V1__Open *)(uintptr_t)open;
+    l->open_len = brr__v1__client_message__get_packed_size(&m);
+    if (!(l->open = malloc(l->open_len)))
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a stream");
+    brr__v1__client_message__pack(&m, l->open);
+    return connect_now(l, err);
+}
+
+/* A number below n, from the system: clients that were cut together come back one by one. */
+static int64_t jitter(int64_t n) {
+    uint32_t bits = 0;
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != (ssize_t)sizeof bits)
+        bits = (uint32_t)clock_ms();
+    return (int64_t)((double)bits * 0x1p-32 * (double)n);
+}
+
+static void go_away(struct link *l, int64_t retry_after_ms) {
+    int64_t now = clock_ms();
+    int64_t pause = l->attempts < 6 ? (int64_t)FIRST_PAUSE_MS << l->attempts : LONGEST_PAUSE_MS;
+    if (pause > LONGEST_PAUSE_MS)
+        pause = LONGEST_PAUSE_MS;
+    pause = pause / 2 + jitter(pause / 2 + 1);
+    if (retry_after_ms > pause)
+        pause = retry_after_ms < LONGEST_PAUSE_MS ? retry_after_ms : LONGEST_PAUSE_MS;
+    conn_call_close(l->call);
+    l->call = NULL;
+    l->attempts++;
+    l->retry_at_ms = now + pause;
+    if (!l->away_since_ms)
+        l->away_since_ms = now;
+    l->state = LINK_AWAY;
+}
+
+/* Whether the same session may answer at another attempt: what the transport says, a daemon that stops, or that asks to wait. */
+static bool passing(const struct brr_error *e) { return !*e->reason || !strcmp(e->reason, "DRAINING") || e->retry_after_ms > 0; }
+
+static void on_end(struct link *l) {
+    struct brr_error status = {0};
+    int rc = conn_call_status(l->call, &status);
+    if (l->in.summed) /* all that matters has come */
+        rc = 0;
+    else if (!rc && (l->state != LINK_RUNNING || !l->closed))
+        rc = conn_error(&status, BRR_INTERNAL, "the daemon ended the stream before its recording ended");
+    if (!rc) {
+        l->state = LINK_ENDED;
+    } else if (resumable(l) && passing(&status)) {
+        l->error = status;
+        go_away(l, strcmp(status.reason, "DRAINING") != 0 ? status.retry_after_ms : 0);
+    } else {
+        l->error = status;
+        l->state = LINK_FAILED;
+    }
+}
+
+static void give_up(struct link *l) {
+    struct brr_error last = l->error;
+    l->state = LINK_FAILED;
+    conn_error(&l->error, BRR_UNAVAILABLE,
+               "the daemon did not come back within %lld s; samples from %lld on have no durable result, so run the rest again",
+               (long long)(l->resume_ms / 1000), (long long)l->durable);
+    str_copy(l->error.cause, sizeof l->error.cause, last.message);
+    str_copy(l->error.reason, sizeof l->error.reason, last.reason);
+}
+
+/* ---- in ---- */
+
+/* The session continues, or one that had nothing durable begins anew from sample 0. */
+static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
+    const Brr__V1__Opened *o = m->opened, *first = l->opened->opened;
+    const int64_t away_ms = clock_ms() - l->away_since_ms;
+    if (strcmp(o->model_sha256, first->model_sha256) != 0) {
+        link_fail(l, BRR_ABORTED, "the daemon now serves another model under this name; run the recording again");
+    } else if (!o->resumed && l->out.dropped_through > 0) {
+        link_fail(
+            l, BRR_ABORTED,
+            "the daemon no longer has the session: it was away for longer than limits.resume_ttl, or its snapshot is missing; "
+            "run the recording again");
+        str_copy(l->error.reason, sizeof l->error.reason, "SESSION_EXPIRED");
+    } else if (!outbox_rewind(&l->out, o->next_sample)) {
+        link_fail(l, BRR_DATA_LOSS, "the daemon asks for samples that it had acknowledged as durable; run the recording again");
+    }
+    if (l->state == LINK_FAILED) {
+        inbox_free_message(m);
+        return;
+    }
+    str_copy(l->session_id, sizeof l->session_id, o->session_id);
+    if (*o->resume_token)
+        str_copy(l->token, sizeof l->token, o->resume_token);
+    l->state = LINK_RUNNING;
+    l->attempts = 0;
+    l->away_since_ms = 0;
+    l->reconnects++;
+    l->seen_results = l->in.next_result_seq; /* Open named them */
+    l->seen_alarms = l->in.next_alarm_seq;
+    inbox_add(&l->in, m, away_ms, NULL);
+}
+
+static void on_opened(struct link *l, Brr__V1__ServerMessage *m) {
+    if (l->state != LINK_OPENING) { /* a second one on a connection says nothing new */
+        inbox_free_message(m);
+        return;
+    }
+    if (l->opened) {
+        on_opened_again(l, m);
+        return;
+    }
+    l->opened = m;
+    str_copy(l->session_id, sizeof l->session_id, m->opened->session_id);
+    if (l->resume_ms > 0)
+        str_copy(l->token, sizeof l->token, m->opened->resume_token);
+    l->out.keep = l->in.numbered = resumable(l);
+    l->state = LINK_RUNNING;
+}
+
+static void on_ack(struct link *l, const Brr__V1__Ack *ack) {
+    if (ack->received_through > l->received)
+        l->received = ack->received_through;
+    if (ack->durable_through > l->durable)
+        l->durable = ack->durable_through;
+    if (l->out.keep)
+        outbox_durable(&l->out, l->durable);
+}
+
+static void arrive(struct link *l, const uint8_t *data, size_t len) {
+    Brr__V1__ServerMessage *m = inbox_unpack(data, len);
+    struct brr_error err;
+    if (!m) {
+        link_fail(l, BRR_INTERNAL, "a message of the daemon cannot be read; client and daemon differ in version?");
+    } else if (m->kind_case == BRR__V1__SERVER_MESSAGE__KIND_OPENED) {
+        on_opened(l, m);
+    } else if (m->kind_case == BRR__V1__SERVER_MESSAGE__KIND_ACK || m->kind_case == BRR__V1__SERVER_MESSAGE__KIND_DRAINING) {
+        if (m->kind_case == BRR__V1__SERVER_MESSAGE__KIND_ACK)
+            on_ack(l, m->ack);
+        else
+            l->draining = resumable(l); /* samples wait for the daemon's successor */
+        inbox_free_message(m);
+    } else if (inbox_add(&l->in, m, 0, &err)) {
+        l->error = err;
+        l->state = LINK_FAILED;
+    }
+}
+
+/* ---- out ---- */
+
+static void send_open(struct link *l) {
+    l->open_sent = true;
+    if (!*l->token) {
+        conn_call_send(l->call, l->open, l->open_len, false);
+        return;
+    }
+    Brr__V1__ClientMessage *m = brr__v1__client_message__unpack(NULL, l->open_len, l->open);
+    uint8_t *bytes = NULL;
+    if (m) {
+        char *token = m->open->resume_token;
+        m->open->resume_token = l->token;
+        m->open->next_result_seq = l->in.next_result_seq;
+        m->open->next_alarm_seq = l->in.next_alarm_seq;
+        if ((bytes = malloc(brr__v1__client_message__get_packed_size(m))))
+            conn_call_send(l->call, bytes, brr__v1__client_message__pack(m, bytes), false);
+        m->open->resume_token = token;
+        brr__v1__client_message__free_unpacked(m, NULL);
+    }
+    if (!bytes)
+        link_fail(l, BRR_EXHAUSTED, "out of memory for a stream");
+    free(bytes);
+}
+
+static bool has_unseen(const struct link *l) {
+    return l->in.numbered && !l->closed && (l->in.next_result_seq > l->seen_results || l->in.next_alarm_seq > l->seen_alarms);
+}
+
+/* Results that this side has need not be kept for it. */
+static void send_seen(struct link *l) {
+    Brr__V1__ClientMessage m = BRR__V1__CLIENT_MESSAGE__INIT;
+    Brr__V1__Seen seen = BRR__V1__SEEN__INIT;
+    uint8_t bytes[64];
+    seen.next_result_seq = l->seen_results = l->in.next_result_seq;
+    seen.next_alarm_seq = l->seen_alarms = l->in.next_alarm_seq;
+    m.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_SEEN;
+    m.seen = &seen;
+    conn_call_send(l->call, bytes, brr__v1__client_message__pack(&m, bytes), false);
+    l->seen_at_ms = clock_ms();
+    l->in.unseen_bytes = 0;
+}
+
+static void send_next(struct link *l) {
+    if (l->closed || !conn_call_sendable(l->call))
+        return;
+    if (!l->open_sent) {
+        send_open(l);
+    } else if (l->state != LINK_RUNNING || l->draining) {
+        return;
+    } else if (has_unseen(l) && (l->in.unseen_bytes >= SEEN_BYTES || clock_ms() - l->seen_at_ms >= SEEN_MS)) {
+        send_seen(l);
+    } else if (l->out.unsent) {
+        conn_call_send(l->call, l->out.unsent->data, l->out.unsent->len, false);
+        outbox_sent(&l->out);
+    }
+    if (l->state == LINK_RUNNING && !l->out.unsent && l->finished && conn_call_sendable(l->call)) {
+        l->closed = true;
+        conn_call_half_close(l->call);
+    }
+}
+
+/* ---- both ---- */
+
+bool link_advance(struct link *l) {
+    struct brr_error err;
+    size_t len = 0;
+    uint8_t *data;
+    if (l->state == LINK_ENDED || l->state == LINK_FAILED)
+        return false;
+    if (l->away_since_ms && clock_ms() - l->away_since_ms >= l->resume_ms) {
+        give_up(l);
+        return true;
+    }
+    if (l->state == LINK_AWAY) {
+        if (clock_ms() < l->retry_at_ms)
+            return false;
+        if (connect_now(l, &err))
+            link_fail(l, err.code, err.message);
+        return true;
+    }
+    send_next(l);
+    if (!inbox_full(&l->in))
+        conn_call_receive(l->call);
+    if ((data = conn_call_take(l->call, &len))) {
+        arrive(l, data, len);
+        free(data);
+        if (l->state != LINK_FAILED)
+            send_next(l);
+        return true;
+    }
+    if (!conn_call_ended(l->call))
+        return false;
+    on_end(l);
+    return true;
+}
+
+static void sooner(int64_t *due, int64_t at, int64_t now) {
+    int64_t left = at > now ? at - now : 0;
+    if (*due < 0 || left < *due)
+        *due = left;
+}
+
+int64_t link_due_ms(const struct link *l) {
+    int64_t now = clock_ms(), due = -1;
+    if (l->state == LINK_ENDED || l->state == LINK_FAILED)
+        return -1;
+    if (l->away_since_ms)
+        sooner(&due, l->away_since_ms + l->resume_ms, now);
+    if (l->state == LINK_AWAY)
+        sooner(&due, l->retry_at_ms, now);
+    if (l->state == LINK_RUNNING && has_unseen(l) && !l->draining && conn_call_sendable(l->call))
+        sooner(&due, l->seen_at_ms + SEEN_MS, now);
+    return due;
+}
+
+void link_done(struct link *l) {
+    conn_call_close(l->call);
+    outbox_done(&l->out);
+    inbox_done(&l->in);
+    inbox_free_message(l->opened);
+    free(l->open);
+}

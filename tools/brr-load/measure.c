@@ -1,0 +1,35 @@
+#include <math.h>
+#include <stdlib.h>
+
+#include "brr-load/load.h"
+
+void times_add(struct times *t, double ms) {
+    if (t->n == t->capacity) {
+        int64_t capacity = t->capacity ? 2 * t->capacity : 4096;
+        float *more = realloc(t->ms, (size_t)capacity * sizeof *more);
+        if (!more)
+            abort(); /* figures without some of their times would be wrong */
+        t->ms = more;
+        t->capacity = capacity;
+    }
+    t->ms[t->n++] = (float)ms;
+}
+
+void times_join(struct times *to, struct times *from) {
+    for (int64_t i = 0; i < from->n; i++)
+        times_add(to, (double)from->ms[i]);
+    free(from->ms);
+    *from = (struct times){0};
+}
+
+static int by_value(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double times_quantile(struct times *t, double q) {
+    if (!t->n)
+        return NAN;
+    qsort(t->ms, (size_t)t->n, sizeof *t->ms, by_value);
+    return (double)t->ms[(int64_t)ceil(q * (double)t->n) - (q > 0)];
+}
