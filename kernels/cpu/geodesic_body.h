@@ -10,7 +10,7 @@ enum { VN = 4 };
 #else
 enum { VN = 2 };
 #endif
-enum { PANEL = VN * VW, MR = 6, SUM_ROWS = 4, ABREAST = 4 };
+enum { PANEL = VN * VW, MR = 6, LAST_ROWS = PANEL % MR, ABREAST = 4 };
 
 /* tanh of `count` vectors side by side: (1 − e^(−2|x|))/(1 + e^(−2|x|)) with the sign of x; absolute error below 3e-7. */
 INLINE void tanh_many(vf *x, const int count) {
@@ -38,6 +38,18 @@ static void tanh_all(float *p, int n) {
         for (int k = 0; k < ABREAST; k++)
             vf_store(p + i + k * VW, x[k]);
     }
+}
+
+/* Sums of the vectors of a panel, and of the lanes of a vector, by halves. */
+INLINE vf vectors_sum(const vf *x) { return VN == 4 ? (x[0] + x[1]) + (x[VN - 2] + x[VN - 1]) : x[0] + x[1]; }
+INLINE float lanes_sum(vf x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+#else
+    return vf_sum(x);
+#endif
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------- */
@@ -95,36 +107,43 @@ static void product(const struct product *p) {
     }
 }
 
+/* q rows of one panel of c += aᵀ·b over `rows`. */
+INLINE void outer_block(const float *a, const float *b, int rows, float *c, const int q) {
+    vf acc[MR][VN];
+#pragma GCC unroll 6
+    for (int m = 0; m < q; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VN; v++)
+            acc[m][v] = vf_load(c + m * PANEL + v * VW);
+    for (int r = 0; r < rows; r++, a += PANEL, b += PANEL) {
+        vf row[VN];
+#pragma GCC unroll 4
+        for (int v = 0; v < VN; v++)
+            row[v] = vf_load(b + v * VW);
+#pragma GCC unroll 6
+        for (int m = 0; m < q; m++) {
+            vf x = vf_all(a[m]);
+#pragma GCC unroll 4
+            for (int v = 0; v < VN; v++)
+                acc[m][v] += x * row[v];
+        }
+    }
+#pragma GCC unroll 6
+    for (int m = 0; m < q; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VN; v++)
+            vf_store(c + m * PANEL + v * VW, acc[m][v]);
+}
+
 /* c (m rows, n columns) += aᵀ·b over `rows`; a and b are panels of m and n columns. */
 static void add_outer(const float *a, int m, const float *b, int n, int rows, float *c) {
     for (int j = 0; j < n; j += PANEL)
-        for (int i = 0; i < m; i += SUM_ROWS) {
-            const float *ai = a + (int64_t)(i / PANEL) * rows * PANEL + i % PANEL, *bj = b + (int64_t)j * rows;
+        for (int i = 0; i < m; i += PANEL) {
+            const float *ai = a + (int64_t)i * rows, *bj = b + (int64_t)j * rows;
             float *at = c + (int64_t)j * m + (int64_t)i * PANEL;
-            vf acc[SUM_ROWS][VN];
-#pragma GCC unroll 4
-            for (int q = 0; q < SUM_ROWS; q++)
-#pragma GCC unroll 4
-                for (int v = 0; v < VN; v++)
-                    acc[q][v] = vf_load(at + q * PANEL + v * VW);
-            for (int r = 0; r < rows; r++, ai += PANEL, bj += PANEL) {
-                vf row[VN];
-#pragma GCC unroll 4
-                for (int v = 0; v < VN; v++)
-                    row[v] = vf_load(bj + v * VW);
-#pragma GCC unroll 4
-                for (int q = 0; q < SUM_ROWS; q++) {
-                    vf x = vf_all(ai[q]);
-#pragma GCC unroll 4
-                    for (int v = 0; v < VN; v++)
-                        acc[q][v] += x * row[v];
-                }
-            }
-#pragma GCC unroll 4
-            for (int q = 0; q < SUM_ROWS; q++)
-#pragma GCC unroll 4
-                for (int v = 0; v < VN; v++)
-                    vf_store(at + q * PANEL + v * VW, acc[q][v]);
+            for (int q = 0; q + MR <= PANEL; q += MR)
+                outer_block(ai + q, bj, rows, at + q * PANEL, MR);
+            outer_block(ai + PANEL - LAST_ROWS, bj, rows, at + (PANEL - LAST_ROWS) * PANEL, LAST_ROWS);
         }
 }
 
@@ -132,20 +151,35 @@ static void add_outer(const float *a, int m, const float *b, int n, int rows, fl
 
 static int all_rows(const struct mlp_tile *t) { return t->tangent ? 2 * t->rows : t->rows; }
 
+/* What goes into the first tanh, a panel from column j; `in` inputs. */
+INLINE void first_sums(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, int j, const int in) {
+    float *h = t->h1 + (int64_t)j * all_rows(t);
+    vf bias[VN], w[MLP_MAX_INPUTS][VN];
+    for (int v = 0; v < VN; v++) {
+        bias[v] = vf_load(p->b1 + j + v * VW);
+        for (int k = 0; k < in; k++)
+            w[k][v] = vf_load(p->w1 + k * n.hidden1 + j + v * VW);
+    }
+    for (int r = 0; r < t->rows; r++, h += PANEL)
+        for (int v = 0; v < VN; v++) {
+            vf z = bias[v];
+            for (int k = 0; k < in; k++)
+                z += t->x[k][r] * w[k][v];
+            vf_store(h + v * VW, z);
+        }
+}
+
 static void first_layer(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t) {
     int all = all_rows(t), rows = t->rows;
-    for (int j = 0; j < n.hidden1; j += VW) {
-        float *h = t->h1 + (int64_t)(j / PANEL) * all * PANEL + j % PANEL;
-        vf bias = vf_load(p->b1 + j);
-        for (int r = 0; r < rows; r++) {
-            vf z = bias;
-            for (int k = 0; k < n.in; k++)
-                z += t->x[k][r] * vf_load(p->w1 + k * n.hidden1 + j);
-            vf_store(h + r * PANEL, z);
-        }
-    }
-    for (int j = 0; j < n.hidden1; j += PANEL)
+    for (int j = 0; j < n.hidden1; j += PANEL) {
+        if (n.in == 2)
+            first_sums(n, p, t, j, 2);
+        else if (n.in == 3)
+            first_sums(n, p, t, j, 3);
+        else
+            first_sums(n, p, t, j, n.in);
         tanh_all(t->h1 + (int64_t)j * all, rows * PANEL);
+    }
     for (int j = 0; t->tangent && j < n.hidden1; j += VW) {
         float *h = t->h1 + (int64_t)(j / PANEL) * all * PANEL + j % PANEL;
         vf slope = vf_load(p->w1 + j);
@@ -159,18 +193,19 @@ static void first_layer(struct mlp_shape n, const struct mlp_packed *p, struct m
 static void last_layer(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t) {
     int all = all_rows(t);
     for (int r = 0; r < t->rows; r++) {
-        vf y = {0}, dot = {0};
+        vf y[VN] = {0}, dot = {0};
         for (int j = 0; j < n.hidden2; j += PANEL)
-            for (int v = 0; v < PANEL; v += VW) {
-                const float *at = t->h2 + (int64_t)j * all + r * PANEL + v;
-                vf h = vf_load(at), w = vf_load(p->w3 + j + v);
-                y += h * w;
+#pragma GCC unroll 4
+            for (int v = 0; v < VN; v++) {
+                const float *at = t->h2 + (int64_t)j * all + r * PANEL + v * VW;
+                vf h = vf_load(at), w = vf_load(p->w3 + j + v * VW);
+                y[v] += h * w;
                 if (t->tangent)
                     dot += (1.0f - h * h) * vf_load(at + (int64_t)t->rows * PANEL) * w;
             }
-        t->y[r] = *p->b3 + vf_sum(y);
+        t->y[r] = *p->b3 + lanes_sum(vectors_sum(y));
         if (t->tangent)
-            t->y[t->rows + r] = vf_sum(dot);
+            t->y[t->rows + r] = lanes_sum(dot);
     }
 }
 
@@ -188,63 +223,102 @@ static void forward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_t
     last_layer(n, p, t);
 }
 
-/* Sums of the last layer, and h2 replaced by the gradient of what goes into the second tanh. With h' = (1 − h²)·z':
- * dz' = dy'·w3·(1 − h²), dz = (dy·w3 − 2·h·z'·dy'·w3)·(1 − h²). */
-static void last_layer_backward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, const struct mlp_packed *sums) {
-    int all = all_rows(t), rows = t->rows;
-    float total = 0;
+/* Sums of the last layer, and h2 replaced by the gradient of what goes into the second tanh, a panel from column j. With
+ * h' = (1 − h²)·z': dz' = dy'·w3·(1 − h²), dz = (dy·w3 − 2·h·z'·dy'·w3)·(1 − h²). */
+INLINE void last_panel_backward(const struct mlp_packed *p, struct mlp_tile *t, const struct mlp_packed *sums, int j,
+                                const bool tangent) {
+    int rows = t->rows;
+    float *at = t->h2 + (int64_t)j * all_rows(t), *tangents = at + (int64_t)rows * PANEL;
+    vf w[VN], dw[VN], db[VN];
+    for (int v = 0; v < VN; v++) {
+        w[v] = vf_load(p->w3 + j + v * VW);
+        dw[v] = vf_load(sums->w3 + j + v * VW);
+        db[v] = vf_load(sums->b2 + j + v * VW);
+    }
     for (int r = 0; r < rows; r++)
-        total += t->dy[r];
-    *sums->b3 += total;
-    for (int j = 0; j < n.hidden2; j += VW) {
-        float *at = t->h2 + (int64_t)(j / PANEL) * all * PANEL + j % PANEL, *tangents = at + (int64_t)rows * PANEL;
-        vf w = vf_load(p->w3 + j), dw = vf_load(sums->w3 + j), db = vf_load(sums->b2 + j);
-        for (int r = 0; r < rows; r++) {
-            vf h = vf_load(at + r * PANEL), slope = 1.0f - h * h, g = t->dy[r] * w;
-            dw += t->dy[r] * h;
-            if (t->tangent) {
-                vf z = vf_load(tangents + r * PANEL), gt = t->dy[rows + r] * w;
-                dw += t->dy[rows + r] * slope * z;
+#pragma GCC unroll 4
+        for (int v = 0; v < VN; v++) {
+            vf h = vf_load(at + r * PANEL + v * VW), slope = 1.0f - h * h, g = t->dy[r] * w[v];
+            dw[v] += t->dy[r] * h;
+            if (tangent) {
+                vf z = vf_load(tangents + r * PANEL + v * VW), gt = t->dy[rows + r] * w[v];
+                dw[v] += t->dy[rows + r] * slope * z;
                 g -= 2.0f * h * z * gt;
-                vf_store(tangents + r * PANEL, gt * slope);
+                vf_store(tangents + r * PANEL + v * VW, gt * slope);
             }
             g *= slope;
-            db += g;
-            vf_store(at + r * PANEL, g);
+            db[v] += g;
+            vf_store(at + r * PANEL + v * VW, g);
         }
-        vf_store(sums->w3 + j, dw);
-        vf_store(sums->b2 + j, db);
+    for (int v = 0; v < VN; v++) {
+        vf_store(sums->w3 + j + v * VW, dw[v]);
+        vf_store(sums->b2 + j + v * VW, db[v]);
     }
 }
 
-/* d1, the gradient of h1, becomes that of what goes into the first tanh; sums of the first layer. */
+static void last_layer_backward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, const struct mlp_packed *sums) {
+    float total = 0;
+    for (int r = 0; r < t->rows; r++)
+        total += t->dy[r];
+    *sums->b3 += total;
+    for (int j = 0; j < n.hidden2; j += PANEL)
+        if (t->tangent)
+            last_panel_backward(p, t, sums, j, true);
+        else
+            last_panel_backward(p, t, sums, j, false);
+}
+
+/* d1, the gradient of h1, becomes that of what goes into the first tanh; sums of the first layer; a vector from column j. */
+INLINE void first_vector_backward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, const struct mlp_packed *sums,
+                                  int j, const int in) {
+    int all = all_rows(t), rows = t->rows;
+    int64_t offset = (int64_t)(j / PANEL) * all * PANEL + j % PANEL;
+    float *d = t->d1 + offset;
+    const float *at = t->h1 + offset;
+    vf slope0 = vf_load(p->w1 + j), db = vf_load(sums->b1 + j), dw[MLP_MAX_INPUTS], extra = {0};
+    for (int k = 0; k < in; k++)
+        dw[k] = vf_load(sums->w1 + k * n.hidden1 + j);
+    for (int r = 0; r < rows; r++) {
+        vf h = vf_load(at + r * PANEL), slope = 1.0f - h * h, g = vf_load(d + r * PANEL);
+        if (t->tangent) {
+            vf gt = vf_load(d + (rows + r) * PANEL);
+            g -= 2.0f * h * slope0 * gt;
+            extra += gt * slope;
+        }
+        g *= slope;
+        vf_store(d + r * PANEL, g);
+        db += g;
+        for (int k = 0; k < in; k++)
+            dw[k] += t->x[k][r] * g;
+    }
+    dw[0] += extra;
+    vf_store(sums->b1 + j, db);
+    for (int k = 0; k < in; k++)
+        vf_store(sums->w1 + k * n.hidden1 + j, dw[k]);
+}
+
 static void first_layer_backward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t,
                                  const struct mlp_packed *sums) {
-    int all = all_rows(t), rows = t->rows;
-    for (int j = 0; j < n.hidden1; j += VW) {
-        int64_t offset = (int64_t)(j / PANEL) * all * PANEL + j % PANEL;
-        float *d = t->d1 + offset;
-        const float *at = t->h1 + offset;
-        vf slope0 = vf_load(p->w1 + j), db = vf_load(sums->b1 + j), dw[MLP_MAX_INPUTS], extra = {0};
-        for (int k = 0; k < n.in; k++)
-            dw[k] = vf_load(sums->w1 + k * n.hidden1 + j);
-        for (int r = 0; r < rows; r++) {
-            vf h = vf_load(at + r * PANEL), slope = 1.0f - h * h, g = vf_load(d + r * PANEL);
-            if (t->tangent) {
-                vf gt = vf_load(d + (rows + r) * PANEL);
-                g -= 2.0f * h * slope0 * gt;
-                extra += gt * slope;
-            }
-            g *= slope;
-            vf_store(d + r * PANEL, g);
-            db += g;
-            for (int k = 0; k < n.in; k++)
-                dw[k] += t->x[k][r] * g;
-        }
-        dw[0] += extra;
-        vf_store(sums->b1 + j, db);
-        for (int k = 0; k < n.in; k++)
-            vf_store(sums->w1 + k * n.hidden1 + j, dw[k]);
+    for (int j = 0; j < n.hidden1; j += VW)
+        if (n.in == 2)
+            first_vector_backward(n, p, t, sums, j, 2);
+        else if (n.in == 3)
+            first_vector_backward(n, p, t, sums, j, 3);
+        else
+            first_vector_backward(n, p, t, sums, j, n.in);
+}
+
+/* The gradient of input k of every row. */
+static void input_gradient(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, int k) {
+    const float *w = p->w1 + k * n.hidden1;
+    int all = all_rows(t);
+    for (int r = 0; r < t->rows; r++) {
+        vf sum[VN] = {0};
+        for (int j = 0; j < n.hidden1; j += PANEL)
+#pragma GCC unroll 4
+            for (int v = 0; v < VN; v++)
+                sum[v] += vf_load(t->d1 + (int64_t)j * all + r * PANEL + v * VW) * vf_load(w + j + v * VW);
+        t->dx[k][r] = lanes_sum(vectors_sum(sum));
     }
 }
 
@@ -257,13 +331,7 @@ static void backward(struct mlp_shape n, const struct mlp_packed *p, struct mlp_
     product(&d1);
     first_layer_backward(n, p, t, sums);
     for (int k = first_dx; k < end_dx; k++)
-        for (int r = 0; r < t->rows; r++) {
-            vf sum = {0};
-            for (int j = 0; j < n.hidden1; j += PANEL)
-                for (int v = 0; v < PANEL; v += VW)
-                    sum += vf_load(t->d1 + (int64_t)j * all + r * PANEL + v) * vf_load(p->w1 + k * n.hidden1 + j + v);
-            t->dx[k][r] = vf_sum(sum);
-        }
+        input_gradient(n, p, t, k);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------------------- */
