@@ -2,27 +2,45 @@
  * row. Internal to kernels, and used by lib/model for the same quadrature. Plain functions, any thread. */
 #ifndef BRR_KERNELS_GEODESIC_H
 #define BRR_KERNELS_GEODESIC_H
+#include <stdbool.h>
+
 #include "kernels/op.h"
 
-/* Nodes and weights of the rule on [0, 1]; order 4 or 8. Weights sum to 1. Source: Abramowitz and Stegun, table 25.4. */
+/* The orders that have a rule, ascending. */
+enum { GEODESIC_RULES = 4 };
+static const int geodesic_orders[GEODESIC_RULES] = {4, 5, 6, GEODESIC_MAX_ORDER};
+static inline bool geodesic_has_rule(int order) {
+    bool found = false;
+    for (int i = 0; i < GEODESIC_RULES; i++)
+        found |= geodesic_orders[i] == order;
+    return found;
+}
+
+/* Nodes and weights of a rule on [0, 1]. Weights sum to 1. Source: Abramowitz and Stegun, table 25.4; here the nodes x >= 0 of
+ * [-1, 1] and their weights. */
 struct geodesic_rule {
     int order;
     double node[GEODESIC_MAX_ORDER], weight[GEODESIC_MAX_ORDER];
 };
 static inline void geodesic_rule_of(int order, struct geodesic_rule *ret) {
-    static const double x4[2] = {0.339981043584856264802666, 0.861136311594052575223946};
-    static const double w4[2] = {0.652145154862546142626936, 0.347854845137453857373064};
-    static const double x8[4] = {0.183434642495649804939476, 0.525532409916328985817739, 0.796666477413626739591554,
-                                 0.960289856497536231683561};
-    static const double w8[4] = {0.362683783378361982965150, 0.313706645877887287337962, 0.222381034453374470544356,
-                                 0.101228536290376259152531};
-    const double *x = order == 4 ? x4 : x8, *w = order == 4 ? w4 : w8;
-    int half = order / 2;
+    static const double x[GEODESIC_RULES][GEODESIC_MAX_ORDER / 2] = {
+        {0.339981043584856264802666, 0.861136311594052575223946},
+        {0, 0.538469310105683091036314, 0.906179845938663992797627},
+        {0.238619186083196908630502, 0.661209386466264513661400, 0.932469514203152027812302},
+        {0.183434642495649804939476, 0.525532409916328985817739, 0.796666477413626739591554, 0.960289856497536231683561}};
+    static const double w[GEODESIC_RULES][GEODESIC_MAX_ORDER / 2] = {
+        {0.652145154862546142626936, 0.347854845137453857373064},
+        {0.568888888888888888888889, 0.478628670499366468041292, 0.236926885056189087514264},
+        {0.467913934572691047389870, 0.360761573048138607569834, 0.171324492379170345040296},
+        {0.362683783378361982965150, 0.313706645877887287337962, 0.222381034453374470544356, 0.101228536290376259152531}};
+    int rule = 0;
+    while (rule + 1 < GEODESIC_RULES && geodesic_orders[rule] != order)
+        rule++;
     ret->order = order;
-    for (int i = 0; i < half; i++) {
-        ret->node[half + i] = 0.5 * (1 + x[i]);
-        ret->node[half - 1 - i] = 0.5 * (1 - x[i]);
-        ret->weight[half + i] = ret->weight[half - 1 - i] = 0.5 * w[i];
+    for (int i = 0; i < (order + 1) / 2; i++) {
+        ret->node[order / 2 + i] = 0.5 * (1 + x[rule][i]);
+        ret->node[(order - 1) / 2 - i] = 0.5 * (1 - x[rule][i]);
+        ret->weight[order / 2 + i] = ret->weight[(order - 1) / 2 - i] = 0.5 * w[rule][i];
     }
 }
 

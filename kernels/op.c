@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "kernels/backend.h"
+#include "kernels/geodesic.h"
 
 /* Validation is written as checks of one argument after another; the first that fails names op, argument, found and expected. */
 struct checker {
@@ -508,7 +509,7 @@ int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err
     check(&c, &a->spectra, WANT("spectra", 3, DIM(g, n, w)));
     check(&c, &a->prediction, WANT("prediction", 3, DIM(g, a->n_pairs, a->n_rows), .optional = true));
     check(&c, &a->grads, WANT("grads", 2, DIM(g, count), .optional = true, .slice = true));
-    require(&c, a->order == 4 || a->order == 8, "order must be 4 or 8");
+    require(&c, geodesic_has_rule(a->order), "order must be 4, 5, 6 or 8");
     require(&c, a->floor > 0, "floor must be positive");
     require(&c, a->rows && a->n_rows >= 1, "rows are missing");
     require(&c, a->pairs && a->n_pairs >= 1, "pairs are missing");

@@ -324,7 +324,7 @@ struct geodesic_pair {
 };
 struct geodesic_args {
     enum geodesic_head head;
-    int order; /* 4 or 8 */
+    int order; /* 4, 5, 6 or 8 */
     float floor, smoothness;
     struct tensor params, knots, wavelengths, spectra, prediction, grads;
     const int32_t *rows;

@@ -30,8 +30,8 @@ struct geodesic_field {
     int (*flow_pull)(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv, struct err *err);
 };
 
-/* n paths from a[i] to b[i], a ≠ b. `cells` and `order` (4 or 8): the quadrature's pieces of each path; `steps`: Runge–Kutta's.
- * tolerance: of c(1), for shooting. */
+/* n paths from a[i] to b[i], a ≠ b. `cells` and `order` (4, 5, 6 or 8): the quadrature's pieces of each path; `steps`:
+ * Runge–Kutta's. tolerance: of c(1), for shooting. */
 struct geodesic_paths {
     const struct geodesic_field *field;
     int64_t n;

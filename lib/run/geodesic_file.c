@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "kernels/geodesic.h"
 #include "model/geodesic_params.h"
 
 enum { EXTRA = 10, NAME = 64 };
@@ -130,7 +131,7 @@ static int read_params(const struct safetensors *st, const char *path, struct ge
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %d models", path, f->groups);
     for (int g = 0; g < f->groups; g++) {
         int members = geodesic_members_count(f->members[g]);
-        if (members < 2 || f->members[g] >> f->spectra.n || (f->orders[g] != 4 && f->orders[g] != 8))
+        if (members < 2 || f->members[g] >> f->spectra.n || !geodesic_has_rule(f->orders[g]))
             return err_set(err, ERR_INVALID, "%s: model %d names spectra or a quadrature that there are not", path, g);
         for (int i = 0; !rc && i < GEODESIC_PARTS; i++) {
             const struct geodesic_part *p = &parts[i];

@@ -1,24 +1,26 @@
-/* How many nodes the quadrature takes: 4 in a cell, or 8 where a metric has become so steep that the two rules tell other lengths.
- */
+/* How many nodes the quadrature takes: as few in a cell as give the lengths that 8 nodes give. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "kernels/geodesic.h"
 #include "run/geodesic_fit_state.h"
 
-static const int rules[2] = {4, 8};
-
-/* Rows of a group: wavelength by wavelength, cell by cell, the nodes of both rules. */
-static int64_t rows_of(int n) { return (int64_t)GEODESIC_FIT_CHECKS * (n - 1) * (rules[0] + rules[1]); }
+/* Rows of a group: wavelength by wavelength, cell by cell, the nodes of all rules. */
+static int64_t rows_of(int n) {
+    int64_t nodes = 0;
+    for (int i = 0; i < GEODESIC_RULES; i++)
+        nodes += geodesic_orders[i];
+    return GEODESIC_FIT_CHECKS * (n - 1) * nodes;
+}
 
 static void fill_rows(const struct geodesic_fit *f, const struct fit_run *run, const float *knots, float *x) {
     struct geodesic_rule rule;
-    for (int i = 0; i < GEODESIC_FIT_CHECKS; i++) {
-        int64_t at = i * (f->spectra->width - 1) / (GEODESIC_FIT_CHECKS - 1);
+    for (int check = 0; check < GEODESIC_FIT_CHECKS; check++) {
+        int64_t at = check * (f->spectra->width - 1) / (GEODESIC_FIT_CHECKS - 1);
         double wavelength = geodesic_wavelength(f->spectra, f->spectra->wavelengths[at]);
         for (int k = 0; k + 1 < run->n; k++)
-            for (int which = 0; which < 2; which++) {
-                geodesic_rule_of(rules[which], &rule);
+            for (int i = 0; i < GEODESIC_RULES; i++) {
+                geodesic_rule_of(geodesic_orders[i], &rule);
                 for (int q = 0; q < rule.order; q++) {
                     *x++ = (float)((double)knots[k] + ((double)knots[k + 1] - (double)knots[k]) * rule.node[q]);
                     *x++ = (float)wavelength;
@@ -52,20 +54,28 @@ int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err)
 
 static double root(double z, double floor) { return sqrt((z > 0 ? z : 0) + log1p(exp(-fabs(z))) + floor); }
 
-/* Whether a cell's length differs between the rules, for one group's values. */
-static bool differs(const struct geodesic_fit *f, const struct fit_run *run, const float *z) {
-    struct geodesic_rule rule;
+/* The first rule, not below `least`, whose lengths of all cells agree with the last rule's, for one group's values. */
+static int rule_for(const struct geodesic_fit *f, const struct fit_run *run, const float *z, int least) {
+    const int last = GEODESIC_RULES - 1;
+    struct geodesic_rule rule[GEODESIC_RULES];
+    for (int i = 0; i < GEODESIC_RULES; i++)
+        geodesic_rule_of(geodesic_orders[i], &rule[i]);
     for (int64_t cell = 0; cell < (int64_t)GEODESIC_FIT_CHECKS * (run->n - 1); cell++) {
-        double length[2] = {0};
-        for (int which = 0; which < 2; which++) {
-            geodesic_rule_of(rules[which], &rule);
-            for (int q = 0; q < rule.order; q++)
-                length[which] += rule.weight[q] * root((double)*z++, f->config.floor);
-        }
-        if (!(fabs(length[0] - length[1]) <= FIT_LENGTH_STEP * length[1]))
-            return true;
+        double length[GEODESIC_RULES] = {0};
+        for (int i = 0; i < GEODESIC_RULES; i++)
+            for (int q = 0; q < rule[i].order; q++)
+                length[i] += rule[i].weight[q] * root((double)*z++, f->config.floor);
+        while (least < last && !(fabs(length[least] - length[last]) <= FIT_LENGTH_STEP * length[last]))
+            least++;
     }
-    return false;
+    return least;
+}
+
+static int rule_of(int order) {
+    int rule = 0;
+    while (geodesic_orders[rule] != order)
+        rule++;
+    return rule;
 }
 
 int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
@@ -74,7 +84,7 @@ int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
         struct fit_run *run = &f->runs[r];
         int64_t groups = run->end - run->first, rows = run->check_rows, settled = 0;
         for (int g = run->first; g < run->end; g++)
-            settled += f->orders[g] == rules[1];
+            settled += f->orders[g] == GEODESIC_MAX_ORDER;
         if (settled == groups)
             continue;
         struct mlp_args a = {.shape = GEODESIC_METRIC,
@@ -87,9 +97,10 @@ int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
             rc = stream_to_host(f->stream, run->check_host, run->check_z, (size_t)(groups * rows) * sizeof(float), err);
         if (!rc)
             rc = stream_sync(f->stream, err);
-        for (int64_t g = 0; !rc && g < groups; g++)
-            if (differs(f, run, run->check_host + g * rows))
-                f->orders[run->first + g] = rules[1];
+        for (int64_t g = 0; !rc && g < groups; g++) {
+            int32_t *order = &f->orders[run->first + g];
+            *order = geodesic_orders[rule_for(f, run, run->check_host + g * rows, rule_of(*order))];
+        }
     }
     return rc;
 }

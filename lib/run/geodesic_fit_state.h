@@ -4,7 +4,7 @@
 #include "run/geodesic_fit.h"
 
 #define FIT_LAST_RATE   1e-6 /* where the cosine ends */
-#define FIT_LENGTH_STEP 1e-5 /* relative difference of lengths by 4 and 8 nodes from which on 8 are used */
+#define FIT_LENGTH_STEP 1e-5 /* relative difference of lengths from those by 8 nodes up to which fewer are used */
 
 /* Consecutive groups with equally many spectra. Arrays on the device. */
 struct fit_run {
@@ -12,7 +12,7 @@ struct fit_run {
     int64_t n_pairs;
     float *knots, *spectra; /* (groups, n), (groups, n, width) */
     struct geodesic_pair *pairs;
-    /* For fit_choose_orders: nodes of both rules at some wavelengths, (groups, check_rows, 2), and what the metric says there. */
+    /* For fit_choose_orders: nodes of all rules at some wavelengths, (groups, check_rows, 2), and what the metric says there. */
     int64_t check_rows;
     float *check_x, *check_z, *check_host;
 };
@@ -41,8 +41,8 @@ struct geodesic_fit {
 
 double fit_rate(const struct geodesic_fit *f, double peak);
 int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err); /* freed with the fit */
-/* At an epoch's start: lengths of cells at some wavelengths by 4 and by 8 nodes; a group whose lengths differ takes 8 from now on.
- */
+/* At an epoch's start: lengths of cells at some wavelengths by every rule; a group takes the first rule whose lengths agree with
+ * those by 8 nodes, and never a smaller one again. */
 int fit_choose_orders(struct geodesic_fit *f, struct err *err);
 
 #endif

@@ -331,6 +331,8 @@ static const struct scene scenes[] = {
     {GEODESIC_FLOW, 4, 8, 3, 0},         {GEODESIC_DECODER, MAX_KNOTS, 8, 2, 0.01},
     {GEODESIC_FLOW, MAX_KNOTS, 4, 2, 0}, {GEODESIC_FLOW, 2, 4, 1, 0.1},
     {GEODESIC_FLOW, 3, 4, 2, 0.1},       {GEODESIC_DECODER, 4, 4, 2, 0.01},
+    {GEODESIC_FLOW, 4, 5, 3, 0.01},      {GEODESIC_DECODER, 4, 6, 2, 0.01},
+    {GEODESIC_FLOW, 5, 6, 14, 0},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
@@ -396,7 +398,7 @@ static void arguments_that_do_not_fit_are_refused(void **state) {
     struct mlp_args a = {.shape = {2, 100, 256}, .params = tensor_2d(one, DTYPE_F32, 1, 4)};
     assert_int_equal(op_mlp(stream, &a, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "128 and 256"));
-    struct geodesic_args g = {.head = GEODESIC_FLOW, .order = 5, .floor = 0.1f, .params = tensor_2d(one, DTYPE_F32, 1, 4)};
+    struct geodesic_args g = {.head = GEODESIC_FLOW, .order = 7, .floor = 0.1f, .params = tensor_2d(one, DTYPE_F32, 1, 4)};
     assert_int_equal(op_geodesic(stream, &g, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "params"));
 }

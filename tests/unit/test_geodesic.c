@@ -83,6 +83,21 @@ static void lengths_velocities_and_positions_are_the_known_ones(void **state) {
     }
 }
 
+static void rules_are_exact_for_polynomials_of_twice_their_order(void **state) {
+    (void)state;
+    for (int i = 0; i < GEODESIC_RULES; i++) {
+        struct geodesic_rule rule;
+        geodesic_rule_of(geodesic_orders[i], &rule);
+        assert_int_equal(rule.order, geodesic_orders[i]);
+        for (int power = 0; power < 2 * rule.order; power++) {
+            double sum = 0;
+            for (int q = 0; q < rule.order; q++)
+                sum += rule.weight[q] * pow(rule.node[q], power);
+            near("a power", sum, 1.0 / (power + 1), 1e-15);
+        }
+    }
+}
+
 /* The rule of training: four nodes in each of six cells. */
 static void quadrature_of_four_nodes_is_exact_to_the_stated_digits(void **state) {
     (void)state;
@@ -396,6 +411,7 @@ static void gradients_of_networks_are_those_of_differences(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_velocities_and_positions_are_the_known_ones),
+        cmocka_unit_test(rules_are_exact_for_polynomials_of_twice_their_order),
         cmocka_unit_test(quadrature_of_four_nodes_is_exact_to_the_stated_digits),
         cmocka_unit_test(runge_kutta_from_the_quadrature_ends_at_the_target),
         cmocka_unit_test(shooting_from_the_straight_line_converges_but_for_the_steepest_metric),
