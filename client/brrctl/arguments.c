@@ -51,6 +51,7 @@ static const struct row {
     {"--realtime", NUMBER, AT(realtime), "FACTOR", "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible",
      0.001, 1e6},
     {"--chunk-samples", INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s", 1, 1e7},
+    {"--no-resume", FLAG, AT(no_resume), "", "end at the first cut of the connection", 0, 0},
     {"--parallel", INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
     {"--once", FLAG, AT(once), "", "print once and exit", 0, 0},
     {"--interval", NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},

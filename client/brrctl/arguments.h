@@ -18,6 +18,7 @@ struct arguments {
     const char *role, *until;
     const char *csv, *model, *output, *probabilities, *plot;
     const char *config, *region, *credentials; /* S3 endpoint of a store */
+    bool no_resume;
     bool path_style, anonymous, requester_pays;
     const char *montage, *labels, *unlabeled, *reference;
     double at, realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */

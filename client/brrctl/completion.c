@@ -14,14 +14,15 @@ static void print_name(void *ctx, const char *name, const char *value, const cha
 
 /* The verbs that a command's first word is one of ("ls|get|put [FILE] URL"), with spaces between them. */
 static void print_verbs(const struct command *c) {
-    size_t len = strcspn(c->words, " ");
+    const char *words = c->words + (*c->words == '['); /* "[list|observe] [ID]": the verb may be left out */
+    size_t len = strcspn(words, " ]");
     if (!strcmp(c->words, "[KIND]"))
         for (int k = 0; k < task_kind_count; k++)
             printf("%s%s", k ? " " : "", task_kinds[k]->name);
-    if (!memchr(c->words, '|', len) || *c->words < 'a')
+    if (!memchr(words, '|', len) || *words < 'a')
         return; /* FILE|-: no words to choose from */
     for (size_t i = 0; i < len; i++)
-        putchar(c->words[i] == '|' ? ' ' : c->words[i]);
+        putchar(words[i] == '|' ? ' ' : words[i]);
 }
 
 /* True if a table before the t-th has a key of this name; kinds may share names. */

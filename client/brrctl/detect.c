@@ -104,6 +104,7 @@ static int collect(struct batch *b, struct err *err) {
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
     struct detection_config config = {.playback = {.model = b->model,
+                                                   .no_resume = true, /* as fast as the device: nothing waits to be durable */
                                                    .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
                                                    .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
     struct detection d;

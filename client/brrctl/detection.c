@@ -91,6 +91,9 @@ static void on_message(void *ctx, const struct brr_message *m) {
             d->alarms_s[d->n_alarms++] = (double)m->alarm.sample / DETECTION_RATE_HZ;
         if (d->config->alarm)
             d->config->alarm(d->config->ctx, m);
+    } else if (m->kind == BRR_RECONNECTED) {
+        if (d->config->reconnected)
+            d->config->reconnected(d->config->ctx, m);
     } else if (m->kind == BRR_SUMMARY) {
         d->end = *m;
         d->end.events = NULL;

@@ -19,6 +19,7 @@ struct detection_config {
     void (*opened)(void *ctx);
     void (*event)(void *ctx, const struct brr_event *e);
     void (*alarm)(void *ctx, const struct brr_message *m);
+    void (*reconnected)(void *ctx, const struct brr_message *m);
     void (*progress)(void *ctx, double done_s);
 };
 

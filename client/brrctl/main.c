@@ -8,7 +8,7 @@
 
 #define STREAM_TAKES                                                                                                               \
     "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples "           \
-    "--follow --idle-timeout"
+    "--follow --idle-timeout --no-resume"
 
 #define BURST_TAKES                                                                                                                \
     "--ticks --inject --fired --plot --keep --every-tick --budget --name --queue --output --out --neurons --synapses --layers "    \
@@ -42,8 +42,14 @@ static const struct command commands[] = {
      "        a second Ctrl-C kills. Results are bit-identical to those of the finished file.\n"
      "        The daemon ends a stream without samples after its limits.session_idle (5m): a longer pause is an error.\n"
      "        Reference events come only from --reference, and --plot needs a finished file.\n"
+     "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then writes\n"
+     "the files of an undisturbed run; with --no-resume it ends at the first cut.\n"
      "example: recorder | brrctl stream - --model best --alarms\n"
      "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg"},
+    {"sessions", "[list|observe|close] [ID]", "", "list open streams, follow one live, or end one", cmd_sessions, 0, 2,
+     "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
+     "  close ID     end it for its client; for whoever opened it, and the role admin\n"
+     "example: brrctl sessions observe 6f1c2a…"},
     {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
      "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"

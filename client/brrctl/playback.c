@@ -23,6 +23,7 @@ struct playback {
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t per_record; /* samples of each signal */
     double rate_hz;
+    int64_t reconnects;
 };
 
 /* One run over the file. */
@@ -108,6 +109,7 @@ void playback_close(struct playback *r) {
 }
 
 const char *playback_ended(const struct playback *r) { return r->feed ? feed_ended(r->feed) : "file"; }
+int64_t playback_reconnects(const struct playback *r) { return r->reconnects; }
 int64_t playback_left_bytes(const struct playback *r) { return r->feed ? feed_left_bytes(r->feed) : 0; }
 const struct edf *playback_edf(const struct playback *r) { return r->edf; }
 double playback_rate_hz(const struct playback *r) { return r->rate_hz; }
@@ -121,10 +123,10 @@ int playback_channels(const struct playback *r, const char *const **ret) {
 
 static void say_progress(struct run *run) {
     struct brr_stream_counts counts;
-    if (!run->sink->progress)
-        return;
     brr_stream_counts(run->stream, &counts);
-    run->sink->progress(run->sink->ctx, (double)counts.consumed / run->r->rate_hz);
+    run->r->reconnects = counts.reconnects;
+    if (run->sink->progress)
+        run->sink->progress(run->sink->ctx, (double)counts.received / run->r->rate_hz);
 }
 
 /* Take what came within the timeout: 0, BRR_END or an error. */
@@ -270,6 +272,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .client_name = "brrctl",
                                      .realtime = config->pace > 0 || (r->feed && feed_is_live(r->feed)),
                                      .want_probabilities = config->want_probabilities,
+                                     .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);
     if (rc)

@@ -21,12 +21,14 @@ int playback_channels(const struct playback *r, const char *const **ret);
 /* The reason it ended: "file" (complete), or as feed_ended; and the bytes of an incomplete last record. */
 const char *playback_ended(const struct playback *r);
 int64_t playback_left_bytes(const struct playback *r);
+/* How often the connection was lost and came back. */
+int64_t playback_reconnects(const struct playback *r);
 
 struct playback_config {
     const char *model;
     double pace;        /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
     double alarm_hop_s; /* as in brr_stream_config */
-    bool want_probabilities;
+    bool want_probabilities, no_resume;
     int64_t chunk_samples; /* 0 = the library's choice */
 };
 struct playback_sink {

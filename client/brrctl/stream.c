@@ -135,6 +135,13 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
     v->shown_percent = -1;
 }
 
+static void show_reconnected(void *ctx, const struct brr_message *m) {
+    struct view *v = ctx;
+    output_clear();
+    fprintf(stderr, "brrctl: the connection was lost for %.1f s; the stream goes on\n", (double)m->reconnected.away_ms / 1000);
+    v->shown_percent = -1;
+}
+
 /* ---- the end ---- */
 
 static bool found(const struct detection *d, const struct label_run *run) {
@@ -171,6 +178,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
     json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
     json_put_i64(w, "alarms", d->n_alarms);
+    json_put_i64(w, "reconnects", playback_reconnects(d->playback));
     json_put_str(w, "ended", playback_ended(d->playback));
     json_put_i64(w, "unfinished_bytes", playback_left_bytes(d->playback));
     json_put_str(w, "output", output);
@@ -275,6 +283,7 @@ int cmd_stream(const struct arguments *o) {
                                                    .pace = isnan(o->realtime) ? 0 : o->realtime,
                                                    .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
                                                    .want_probabilities = o->probabilities != NULL,
+                                                   .no_resume = o->no_resume,
                                                    .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
                                       .reference = o->reference,
                                       .want_reference = !feed || o->reference,
@@ -285,6 +294,7 @@ int cmd_stream(const struct arguments *o) {
                                       .opened = show_opened,
                                       .event = show_event,
                                       .alarm = show_alarm,
+                                      .reconnected = show_reconnected,
                                       .progress = show_progress};
     if (o->plot && !str_ends(o->plot, ".svg"))
         return usage("--plot writes SVG; expected a FILE.svg");

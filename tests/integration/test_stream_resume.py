@@ -1,177 +1,95 @@
 #!/usr/bin/env python3
-"""Streams that survive: cuts of their connections at random moments, a second connection that takes over, sessions that are gone.
-BRR_TEST_CUTS=200 sets how many connections are cut."""
-import random
+"""Streams whose connections are cut at random moments: brrctl, libbrr and the stock Python client write what an undisturbed run writes;
+with --no-resume the first cut is the end."""
+import json
+import os
+import subprocess
 import sys
-import threading
 import time
 
-import grpc
+from daemon import BIN, PATIENCE, SOURCE
+from relay import Relay
+from stream_fixture import command, load_example, start, streaming_daemon, trace
 
-from resume_client import Proxy, Resuming, count, same
-from stream_fixture import endpoint, messages, streaming_daemon
-from test_stream_rules import Wire
-
-CUTS = count("BRR_TEST_CUTS", 12)
-ALARMS = 2  # seconds
+sys.path.insert(0, f"{SOURCE}/tests")
+from seed import test_seed  # noqa: E402
 
 
-def undisturbed(wire, address):
-    one = Resuming(wire, address, alarm_hop_s=ALARMS).run()
-    other = Resuming(wire, address, chunk=1000, alarm_hop_s=ALARMS).run()
-    assert len(one.results) > 10 and one.connections == 1 and one.repeated == 0
-    assert sum(len(m) for m in one.alarms.values()) > 0, "no alarm: the test would compare nothing"
-    same(other, one)
-    plain = Resuming(wire, address, resumable=False, alarm_hop_s=ALARMS).run()
-    assert plain.token == "" and plain.results == one.results, "a stream that is not resumable has other results"
-    return one
+def alarms(text):
+    """Alarms of the JSON lines, without the daemon's clock."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [(a["on"], a["sample"], a["probability"]) for a in (line.get("alarm") for line in lines) if a]
 
 
-def check_cuts(wire, proxy, wanted, rng):
-    cuts = 0
-    while cuts < CUTS:
-        stream = Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=rng.choice([64, 200, 512]), pause_s=0.004, alarm_hop_s=ALARMS)
-        done = threading.Event()
-
-        def cutter():
-            nonlocal cuts
-            while not done.wait(rng.uniform(0.02, 0.8)) and cuts < CUTS:
-                cuts += proxy.cut() > 0
-
-        thread = threading.Thread(target=cutter)
-        thread.start()
-        try:
-            stream.run()
-        finally:
-            done.set()
-            thread.join()
-        same(stream, wanted)
-        print(f"{cuts} cuts; {stream.connections} connections, {stream.repeated} repeated")
+def read_files(d):
+    with open(f"{d.dir}/f.tsv", "rb") as events, open(f"{d.dir}/f.npy", "rb") as probabilities:
+        return events.read(), probabilities.read()
 
 
-def check_cuts_at_the_end(wire, proxy, wanted):
-    """After the half-close, when the answers are on their way."""
-    for after in (0.0, 0.01, 0.05):
-        stream = Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=2048, alarm_hop_s=ALARMS)
-        requests, cut = stream.requests, []
-
-        def to_the_end(*args):
-            yield from requests(*args)
-            if not cut:
-                cut.append(threading.Timer(after, proxy.cut))
-                cut[0].start()
-
-        stream.requests = to_the_end
-        same(stream.run(), wanted)
+def finished(process):
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err.decode()
+    return out.decode(), err.decode()
 
 
-def check_take_over(wire, address):
-    """A second connection with the token goes on; the first one hears of it."""
-    pb = wire.pb
-    with grpc.insecure_channel(address) as one, grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as two:
-        hold = threading.Event()
-
-        def first():
-            yield wire.open(resumable=True)
-            yield wire.chunk(0, 1000)
-            hold.wait()
-
-        call = wire.stub_of(one).Run(first())
-        opened = next(call).opened
-        token, acked = opened.resume_token, 0
-        while acked < 1000:
-            m = next(call)
-            acked = m.ack.received_through
-        answers = list(wire.stub_of(two).Run(iter([wire.open(resumable=True, resume_token=token), wire.chunk(1000, 3000)])))
-        again = answers[0].opened
-        assert again.resumed and again.session_id == opened.session_id and again.next_sample == 1000 and again.resume_token == token, again
-        assert answers[-1].summary.source_samples == 3000 and answers[-1].summary.duplicate_samples == 0, answers[-1]
-        try:
-            list(call)
-            raise AssertionError("the first connection was not told")
-        except grpc.RpcError as error:
-            assert error.code() is grpc.StatusCode.ABORTED
-            assert wire.detail(error).reason == "TAKEN_OVER", wire.detail(error)
-        hold.set()
-    assert pb
+def check_brrctl(d, relay, recording, model):
+    want = alarms(finished(start(d, recording, model, "--alarms", "--json"))[0]), read_files(d)
+    through = {**d.env, "BRR_ENDPOINT": relay.endpoint}
+    total = 0
+    for options in (("--realtime", "20"), ("--realtime", "40", "--chunk-samples", "77")):
+        r = subprocess.run(command(d, recording, model, "--alarms", "--json", *options), env=through, capture_output=True, text=True, timeout=PATIENCE)
+        assert r.returncode == 0, r.stderr
+        end = json.loads(r.stdout.splitlines()[-1])
+        assert alarms(r.stdout) == want[0], "alarms differ after cuts"
+        assert read_files(d) == want[1], "files differ after cuts"
+        assert end["reconnects"] == r.stderr.count("the stream goes on") > 0, (end, r.stderr)
+        total += end["reconnects"]
+    print(f"{total} cuts, the same alarms and files")
+    return want
 
 
-def check_unknown_tokens(wire, address):
-    for token in ("0" * 32, "x", "0" * 300):
-        with grpc.insecure_channel(address) as channel:
-            opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
-            assert not opened.resumed and opened.next_sample == 0 and opened.resume_token not in ("", token), opened
+def check_no_resume(d, relay, recording, model):
+    r = subprocess.run(command(d, recording, model, "--realtime", "1", "--no-resume"), env={**d.env, "BRR_ENDPOINT": relay.endpoint},
+                       capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 4 and "connection" in r.stderr and not os.path.exists(f"{d.dir}/f.tsv"), (r.returncode, r.stderr)
 
 
-def start_one(wire, channel, samples=1000):
-    """Token of a session that has received so many samples and then lost its connection."""
-    hold = threading.Event()
-
-    def pieces():
-        yield wire.open(resumable=True)
-        yield wire.chunk(0, samples)
-        hold.wait()
-
-    call = wire.stub_of(channel).Run(pieces())
-    token = next(call).opened.resume_token
-    while next(call).ack.received_through < samples:
-        pass
-    call.cancel()
-    hold.set()
-    return token
-
-
-def check_another_open(wire, address):
-    with grpc.insecure_channel(address) as channel:
-        token = start_one(wire, channel)
-        try:
-            list(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token, rate_hz=512)])))
-            raise AssertionError("another rate was accepted")
-        except grpc.RpcError as error:
-            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT and "rate_hz" in error.details(), error.details()
-        opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
-        assert opened.resumed and opened.next_sample == 1000, "a refused Open cost the session"
-
-
-def check_expiry(d, wire):
-    d.stop()
-    d.extra.append("limits.resume_ttl=1s")
-    d.start()
-    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        token = start_one(wire, channel)
-        deadline = time.time() + 60
-        while metric(d, "brrd_stream_sessions_closed_total", "expired") < 1 and time.time() < deadline:
-            time.sleep(0.1)
-        opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
-        assert not opened.resumed and opened.next_sample == 0, "a session outlived limits.resume_ttl"
-
-
-def metric(d, name, label):
-    import urllib.request
-    text = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name) and f'"{label}"' in line)
-
-
-def wire_of(d, recording, model):
-    wire = Wire(d, recording, model)
-    stubs = messages()[3]
-    wire.stub_of = stubs.StreamStub
-    wire.detail = lambda e: wire.common.ErrorDetail.FromString(dict(e.trailing_metadata())["brr-error-bin"])
-    return wire
+def check_examples(d, relay, recording, model):
+    direct, through = d.env, {**d.env, "BRR_ENDPOINT": relay.endpoint}
+    python = [sys.executable, f"{SOURCE}/client/examples/stream.py", recording, model, "64"]
+    want = subprocess.run(python, env=direct, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    got = subprocess.run(python, env=through, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert got.returncode == 0 and got.stdout == want.stdout and want.stdout and not want.stderr, (got.stderr, got.stdout, want.stdout)
+    assert "was lost" in got.stderr, got.stderr
+    labels, rate, rows = load_example().read_edf(recording)
+    program = subprocess.Popen([os.path.join(os.path.dirname(BIN), "examples", "example_stream"), model, str(rate), ",".join(labels)], env=through,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    frames = b"".join(row.tobytes() for row in rows)  # rows; turned into frames below
+    n, channels = len(rows[0]), len(rows)
+    frames = b"".join(frames[(c * n + i) * 4:(c * n + i) * 4 + 4] for i in range(n) for c in range(channels))
+    cuts = relay.cuts
+    for at in range(0, len(frames), 1 << 16):
+        program.stdin.write(frames[at:at + (1 << 16)])
+        program.stdin.flush()
+        time.sleep(0.01)
+    out, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 0 and out.decode() == want.stdout and relay.cuts > cuts, err
 
 
 def main():
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
     with streaming_daemon() as (d, recording, model):
-        wire, proxy = wire_of(d, recording, model), Proxy(d.socket)
-        wanted = undisturbed(wire, endpoint(d))
-        check_cuts(wire, proxy, wanted, random.Random(seed))
-        check_cuts_at_the_end(wire, proxy, wanted)
-        check_take_over(wire, endpoint(d))
-        check_unknown_tokens(wire, endpoint(d))
-        check_another_open(wire, endpoint(d))
-        check_expiry(d, wire)
+        relay = Relay(d.dir, d.socket, test_seed())
+        relay.cut_at_random(0.05, 0.5)
+        check_brrctl(d, relay, recording, model)
+        check_no_resume(d, relay, recording, model)
+        check_examples(d, relay, recording, model)
+        relay.close()
+        events, probabilities, text = trace(d, recording, model)  # and as before
+        assert json.loads(text.splitlines()[-1])["reconnects"] == 0 and events
+        deadline = time.time() + PATIENCE
+        while "brrd_stream_sessions 0" not in (text := d.ctl("metrics", "brrd_stream_sessions")[1]).splitlines():
+            assert time.time() < deadline, f"sessions stay: {text}"
+            time.sleep(0.2)
     return 0
 
 

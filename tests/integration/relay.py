@@ -1,0 +1,92 @@
+"""A relay between a client and a daemon's unix socket that cuts connections when it is told to: what a cable or a switch does."""
+import os
+import random
+import selectors
+import socket
+import threading
+import time
+
+
+class Relay:
+    """Listens at .endpoint. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut."""
+
+    def __init__(self, directory, target, seed):
+        self.path = os.path.join(directory, "relay.sock")
+        self.endpoint = f"unix:{self.path}"
+        self.target = target
+        self.random = random.Random(seed)
+        self.cuts = 0
+        self.pairs = {}  # socket -> the other side
+        self.lock = threading.Lock()
+        self.stopped = False
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(64)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.threads = [threading.Thread(target=self.run, daemon=True)]
+        self.threads[0].start()
+
+    def drop(self, s):
+        for end in (s, self.pairs.pop(s, None)):
+            if end is None:
+                continue
+            self.pairs.pop(end, None)
+            try:
+                self.selector.unregister(end)
+            except (KeyError, ValueError):
+                pass
+            end.close()
+
+    def accept(self):
+        client, _ = self.listener.accept()
+        daemon = socket.socket(socket.AF_UNIX)
+        try:
+            daemon.connect(self.target)
+        except OSError:  # no daemon at present
+            client.close()
+            return
+        self.pairs[client], self.pairs[daemon] = daemon, client
+        for s in (client, daemon):
+            self.selector.register(s, selectors.EVENT_READ)
+
+    def run(self):
+        while not self.stopped:
+            for key, _ in self.selector.select(timeout=0.05):
+                with self.lock:
+                    if key.fileobj is self.listener:
+                        self.accept()
+                    elif key.fileobj in self.pairs:
+                        self.forward(key.fileobj)
+
+    def forward(self, s):
+        try:
+            data = s.recv(65536)
+            if data:
+                self.pairs[s].sendall(data)
+                return
+        except OSError:
+            pass
+        self.drop(s)
+
+    def cut(self):
+        with self.lock:
+            self.cuts += len(self.pairs) // 2
+            for s in list(self.pairs):
+                self.drop(s)
+
+    def cut_at_random(self, shortest_s, longest_s):
+        def cutter():
+            while not self.stopped:
+                time.sleep(self.random.uniform(shortest_s, longest_s))
+                self.cut()
+        self.threads.append(threading.Thread(target=cutter, daemon=True))
+        self.threads[-1].start()
+
+    def close(self):
+        self.stopped = True
+        for t in self.threads:
+            t.join()
+        self.cut()
+        self.listener.close()
+        os.unlink(self.path)
