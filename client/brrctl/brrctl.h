@@ -51,6 +51,14 @@ int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, cons
  */
 char *brrctl_ref(const char *ref, char *buf, size_t size);
 
+/* Fetches the model file of a REF from the daemon into `path`; its SHA-256 is compared. Returns an exit code after printing the
+ * error; then nothing was written. */
+struct brrctl_fetched {
+    int64_t bytes;
+    char sha256[65];
+};
+int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret);
+
 /* Reads the job file args[0] with --set and --name. */
 struct brrctl_job_file {
     Brr__V1__JobFile message;

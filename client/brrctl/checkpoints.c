@@ -82,42 +82,51 @@ static bool on_part(void *ctx, const void *message) {
     return !fsio_writer_write(&d->file, part->data.data, part->data.len, &d->err);
 }
 
-static int do_get(const struct arguments *o, const char *ref) {
+int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret) {
     static const struct brrctl_method method = {"/brr.v1.Checkpoints/Get", &brr__v1__checkpoint_part__descriptor, 0};
     Brr__V1__GetCheckpointRequest in = BRR__V1__GET_CHECKPOINT_REQUEST__INIT;
     struct download d = {.digest = digest_new()};
-    char found[DIGEST_HEX_SIZE];
+    struct brrctl_fetched fetched;
     in.ref = (char *)(uintptr_t)ref;
-    if (!o->output) {
-        fputs("brrctl: checkpoint get needs --out FILE\n", stderr);
-        digest_finish(d.digest, found);
-        return EXIT_USAGE;
-    }
-    if (fsio_writer_open(&d.file, o->output, &d.err)) {
-        digest_finish(d.digest, found);
+    if (fsio_writer_open(&d.file, path, &d.err)) {
+        digest_finish(d.digest, fetched.sha256);
         return brrctl_fail(&d.err);
     }
     int code = brrctl_follow(o, &method, &in.base, on_part, &d);
-    int64_t bytes = d.file.written_bytes;
-    bool hashed = digest_finish(d.digest, found);
-    if (!code && !d.err.code && (!hashed || (*d.expected && strcmp(found, d.expected))))
-        err_set(&d.err, ERR_DATA_LOSS, "%s was received with SHA-256 %s, expected %s; nothing was written", ref, found, d.expected);
+    fetched.bytes = d.file.written_bytes;
+    bool hashed = digest_finish(d.digest, fetched.sha256);
+    if (!code && !d.err.code && (!hashed || (*d.expected && strcmp(fetched.sha256, d.expected))))
+        err_set(&d.err, ERR_DATA_LOSS, "%s was received with SHA-256 %s, expected %s; nothing was written", ref, fetched.sha256,
+                d.expected);
     if (code || d.err.code)
         fsio_writer_abort(&d.file);
     else
         fsio_writer_commit(&d.file, &d.err);
     if (code || d.err.code)
         return code ? code : brrctl_fail(&d.err);
+    *ret = fetched;
+    return 0;
+}
+
+static int do_get(const struct arguments *o, const char *ref) {
+    struct brrctl_fetched file;
+    if (!o->output) {
+        fputs("brrctl: checkpoint get needs --out FILE\n", stderr);
+        return EXIT_USAGE;
+    }
+    int code = brrctl_fetch_model(o, ref, o->output, &file);
+    if (code)
+        return code;
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
         json_put_str(w, "ref", ref);
         json_put_str(w, "path", o->output);
-        json_put_i64(w, "bytes", bytes);
-        json_put_str(w, "sha256", found);
+        json_put_i64(w, "bytes", file.bytes);
+        json_put_str(w, "sha256", file.sha256);
         output_end(&out);
     } else {
-        printf("%s: %lld bytes, SHA-256 %s\n", o->output, (long long)bytes, found);
+        printf("%s: %lld bytes, SHA-256 %s\n", o->output, (long long)file.bytes, file.sha256);
     }
     return 0;
 }

@@ -1,8 +1,11 @@
-/* brrctl geodesic: what a geodesic model file says about concentrations that nobody measured. Computed here, without a daemon. */
+/* brrctl geodesic: what a geodesic model says about concentrations that nobody measured. Computed here; the daemon only
+ * sends the model of a job. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -91,6 +94,33 @@ static void report(const struct arguments *o, const struct geodesic_file *f) {
     }
 }
 
+/* The model file, or that of job:ID from the daemon by way of a temporary file. Returns an exit code after printing the error. */
+static int open_model(const struct arguments *o, const char *ref, struct geodesic_file *ret) {
+    const char *temporary = getenv("TMPDIR");
+    char folder[4096], path[4200];
+    struct brrctl_fetched fetched;
+    struct err err = {0};
+    if (!str_starts(ref, "job:")) {
+        int rc = geodesic_file_read(ref, ret, &err);
+        return rc ? brrctl_fail(&err) : 0;
+    }
+    str_format(folder, sizeof folder, "%.4000s/brrctl-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+    if (!mkdtemp(folder)) {
+        err_set(&err, ERR_UNAVAILABLE, "no temporary folder like %s can be made: %s; TMPDIR names another place", folder,
+                strerror(errno));
+        return brrctl_fail(&err);
+    }
+    str_format(path, sizeof path, "%s/model.safetensors", folder);
+    int code = brrctl_fetch_model(o, ref, path, &fetched);
+    if (!code && geodesic_file_read(path, ret, &err)) {
+        err_wrap(&err, "%s is no model of a geodesic job", ref);
+        code = brrctl_fail(&err);
+    }
+    unlink(path);
+    rmdir(folder);
+    return code;
+}
+
 int cmd_geodesic(const struct arguments *o) {
     bool predicts = !strcmp(o->args[0], "predict");
     struct geodesic_file file;
@@ -104,9 +134,9 @@ int cmd_geodesic(const struct arguments *o) {
         fprintf(stderr, "brrctl: geodesic %s needs --csv FILE\n", o->args[0]);
         return EXIT_USAGE;
     }
-    int rc = geodesic_file_read(o->args[1], &file, &err);
+    int rc = open_model(o, o->args[1], &file);
     if (rc)
-        return brrctl_fail(&err);
+        return rc;
     str_init(&out, MAX_CSV);
     rc = predicts ? predict(o, &file, &out, &err) : metric(&file, &out, &err);
     if (!rc)

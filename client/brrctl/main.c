@@ -79,12 +79,11 @@ static const struct command commands[] = {
     {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
      "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1"},
     {"unload", "NAME", "", "stop serving a model; open streams finish with it", cmd_unload, 1, 1, "example: brrctl unload best"},
-    {"geodesic", "predict|metric MODEL", "--at --csv", "spectra and metric of a geodesic model; works without a daemon",
-     cmd_geodesic, 2, 2,
-     "MODEL: model.safetensors of a job of kind geodesic, or what `brrctl checkpoint get` wrote of one.\n"
+    {"geodesic", "predict|metric MODEL", "--at --csv", "spectra and metric of a geodesic model", cmd_geodesic, 2, 2,
+     "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
      "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
      "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
-     "example: brrctl geodesic predict model.safetensors --at 25 --csv spectrum.csv"},
+     "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv"},
     {"burst", "generate|info|run|create|list|inject|step|observe|snapshot|restore|destroy ...", BURST_TAKES,
      "networks of spiking neurons: draw, run, plot, observe", cmd_burst, 1, 3,
      "Without a daemon:\n"

@@ -17,22 +17,32 @@ bool geodesic_task_is_marked(const struct geodesic_task *t) {
     return geodesic_task_is_last(t) ? epoch == epochs : epoch * GEODESIC_MARKS / epochs != (epoch - 1) * GEODESIC_MARKS / epochs;
 }
 
-/* Selection: the pairs h < k in order, all but both. Last: all but g, then all. */
-geodesic_members geodesic_task_members(const struct geodesic_task *t, int g) {
-    geodesic_members all = ((geodesic_members)1 << t->folds) - 1;
-    if (geodesic_task_is_last(t))
-        return g < t->folds ? all & ~((geodesic_members)1 << g) : all;
-    for (int h = 0; h < t->folds; h++)
-        for (int k = h + 1; k < t->folds; k++)
+geodesic_members geodesic_phase_members(int folds, bool last, int g) {
+    geodesic_members all = ((geodesic_members)1 << folds) - 1;
+    if (last)
+        return g < folds ? all & ~((geodesic_members)1 << g) : all;
+    for (int h = 0; h < folds; h++)
+        for (int k = h + 1; k < folds; k++)
             if (g-- == 0)
                 return all & ~((geodesic_members)1 << h) & ~((geodesic_members)1 << k);
     return all;
 }
 
+int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last) {
+    return last ? folds + config->final_model : folds * (folds - 1) / 2;
+}
+
+int geodesic_phases(const struct geodesic_config *config) {
+    return 1 + (config->selection == GEODESIC_SELECTION_NESTED ? (int)config->decays.count : 0);
+}
+
+geodesic_members geodesic_task_members(const struct geodesic_task *t, int g) {
+    return geodesic_phase_members(t->folds, geodesic_task_is_last(t), g);
+}
+
 /* ---- phases ---------------------------------------------------------------------------------------------------- */
 
-static struct geodesic_fit_config fit_config(const struct geodesic_task *t) {
-    const struct geodesic_config *c = t->config;
+struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c, int decay) {
     return (struct geodesic_fit_config){.head = (enum geodesic_head)c->head,
                                         .solver = (enum geodesic_solver)c->solver,
                                         .epochs = c->epochs,
@@ -40,7 +50,7 @@ static struct geodesic_fit_config fit_config(const struct geodesic_task *t) {
                                         .ode_steps = c->ode_steps,
                                         .metric_rate = c->metric_rate,
                                         .head_rate = c->head_rate,
-                                        .decay = geodesic_task_is_last(t) ? c->decay : c->decays.items[t->phase],
+                                        .decay = decay < 0 ? c->decay : c->decays.items[decay],
                                         .clip = c->clip,
                                         .smoothness = c->smoothness,
                                         .floor = c->floor,
@@ -78,13 +88,13 @@ static void choose(struct geodesic_task *t) {
 
 int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
     geodesic_members members[GEODESIC_MAX_GROUPS];
-    struct geodesic_fit_config config = fit_config(t);
     bool last = geodesic_task_is_last(t);
+    struct geodesic_fit_config config = geodesic_phase_config(t->config, last ? -1 : t->phase);
     geodesic_fit_free(t->fit);
     geodesic_fit_state_done(&t->state);
     t->fit = NULL;
     t->evaluated = -1;
-    t->groups = last ? t->folds + t->config->final_model : t->folds * (t->folds - 1) / 2;
+    t->groups = geodesic_phase_groups(t->config, t->folds, last);
     for (int g = 0; g < t->groups; g++)
         members[g] = geodesic_task_members(t, g);
     int rc = geodesic_fit_new(&config, &t->spectra, members, t->groups, t->stream, &t->fit, err);
@@ -119,6 +129,13 @@ static int cut_figures(struct geodesic_task *t, struct err *err) {
     return 0;
 }
 
+int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err) {
+    if (config->selection == GEODESIC_SELECTION_NESTED && spectra->n < 4)
+        return err_set(err, ERR_INVALID, "training.selection nested leaves two spectra out; expected at least 4, found %d",
+                       spectra->n);
+    return 0;
+}
+
 static int open_spectra(struct geodesic_task *t, struct err *err) {
     const char *csv = t->config->csv;
     int rc = csv ? spectra_read(csv, &t->spectra, err) : spectra_formula(&t->spectra, err);
@@ -127,12 +144,9 @@ static int open_spectra(struct geodesic_task *t, struct err *err) {
     t->folds = t->spectra.n;
     task_log(&t->env, TASK_INFO, "%d spectra of %lld wavelengths, %g to %g, from %s", t->spectra.n, (long long)t->spectra.width,
              t->spectra.concentrations[0], t->spectra.concentrations[t->spectra.n - 1], csv ? csv : "the built-in formula");
-    bool nested = t->config->selection == GEODESIC_SELECTION_NESTED;
-    t->phases = 1 + (nested ? (int)t->config->decays.count : 0);
-    if (nested && t->folds < 4)
-        return err_set(err, ERR_INVALID, "training.selection nested leaves two spectra out; expected at least 4, found %d",
-                       t->folds);
-    return cut_figures(t, err);
+    t->phases = geodesic_phases(t->config);
+    rc = geodesic_check_spectra(t->config, &t->spectra, err);
+    return rc ? rc : cut_figures(t, err);
 }
 
 static void task_close(void *task) {
@@ -339,4 +353,6 @@ const struct task_work work_geodesic = {
     .checkpoint = task_checkpoint,
     .result = geodesic_task_result,
     .close = task_close,
+    .estimate = estimate_geodesic,
+    .estimates_time = true,
 };

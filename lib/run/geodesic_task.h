@@ -6,6 +6,7 @@
 #ifndef BRR_RUN_GEODESIC_TASK_H
 #define BRR_RUN_GEODESIC_TASK_H
 #include "report/spectrum_score.h"
+#include "run/estimate.h"
 #include "run/geodesic_file.h"
 #include "run/geodesic_fit.h"
 #include "run/geodesic_kind.h"
@@ -40,6 +41,16 @@ struct geodesic_task {
     struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
 };
 
+/* What the phases of a job train, known before a task is open. Selection: models of all spectra but two, in the order of the pairs
+ * h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
+int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last);
+geodesic_members geodesic_phase_members(int folds, bool last, int g);
+/* decay: of the phase; -1: that of the job (the last phase). */
+struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *config, int decay);
+int geodesic_phases(const struct geodesic_config *config);
+/* INVALID when the job needs more spectra than there are. */
+int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err);
+
 bool geodesic_task_is_last(const struct geodesic_task *t);
 /* Whether the models as they stand are to be scored: the end of the folds' training, or a quarter of a selection's. */
 bool geodesic_task_is_marked(const struct geodesic_task *t);
@@ -54,6 +65,9 @@ void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret
 int geodesic_task_save(struct geodesic_task *t, struct err *err);
 int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err);
 int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err);
+
+/* geodesic_estimate.c, for the kind's row. */
+int estimate_geodesic(const struct estimate_config *config, struct estimate *ret, struct err *err);
 
 /* geodesic_report.c: report.json, predictions.csv, spectra.svg, metric.svg and model.safetensors in the job's directory. */
 int geodesic_task_report(struct geodesic_task *t, struct err *err);

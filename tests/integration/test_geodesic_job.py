@@ -113,6 +113,40 @@ def check_client(tmp, directory):
     assert r.returncode != 0 and "spectra.csv" in r.stderr, r.stderr
 
 
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def check_validate(d, csv, bad):
+    """Memory grows with the models, steps with the weight decays that are tried; the table is read."""
+
+    def need(*sets):
+        code, out, err = d.ctl("validate", CONFIG, "--json", *[word for x in (f"data.csv={csv}", *SMALL, *sets) for word in ("--set", x)])
+        assert code == 0, err
+        return json.loads(out)
+
+    fixed, nested = need(), need("training.selection=nested", "training.decays=[0, 1]")
+    assert fixed["kind"] == "geodesic" and fixed["steps"] == 6 * 3 and nested["steps"] == 3 * fixed["steps"], (fixed, nested)
+    assert fixed["parameters"] == 5 * (33665 + 8705), fixed
+    assert nested["memory_bytes"] > fixed["memory_bytes"] > 4 * 4 * fixed["parameters"], (fixed, nested)
+    assert need("training.final_model=false")["memory_bytes"] < fixed["memory_bytes"]
+    for x in (fixed, nested, need("training.solver=ode", "training.smoothness=0")):
+        assert x["seconds_per_step"] > 0 and abs(x["seconds_total"] / x["seconds_per_step"] / x["steps"] - 1) < 1e-6, x
+    code, out, err = d.ctl("validate", CONFIG, "--set", f"data.csv={bad}")
+    assert code != 0 and "bad.csv:5: column '10' holds 'nan'" in out + err, (out, err)
+
+
+def check_job_model(d, tmp, job, model):
+    """job:ID stands for the job's model file."""
+    for name, ref in (("file", model), ("job", f"job:{job}")):
+        assert d.ctl("geodesic", "predict", ref, "--at", "15", "--csv", f"{tmp}/{name}-p.csv")[0] == 0
+        assert d.ctl("geodesic", "metric", ref, "--csv", f"{tmp}/{name}-m.csv")[0] == 0
+    assert read(f"{tmp}/file-p.csv") == read(f"{tmp}/job-p.csv") and read(f"{tmp}/file-m.csv") == read(f"{tmp}/job-m.csv")
+    code, _, err = d.ctl("geodesic", "metric", "job:geodesic-000101-1", "--csv", f"{tmp}/none.csv")
+    assert code == 3 and "geodesic-000101-1" in err and not os.path.exists(f"{tmp}/none.csv"), (code, err)
+
+
 def check_daemon(tmp, csv):
     d = Daemon(f"{tmp}/daemon").start()
     code, end, err = d.submit(f"data.csv={csv}", *SMALL, file=CONFIG)
@@ -121,7 +155,9 @@ def check_daemon(tmp, csv):
     assert result["mean_rmse"] > 0 and len(result["per_fold"]) == 4 and result["geodesics_per_s"] > 0 and result["wall_s"] > 0, result
     assert result["baselines"]["linear_clamped"] > 0, result
     assert end["checkpoint"] and os.path.exists(end["checkpoint"]), end
+    check_job_model(d, tmp, end["job"], end["checkpoint"])
     write_table(f"{tmp}/bad.csv", bad=3)
+    check_validate(d, csv, f"{tmp}/bad.csv")
     code, end, err = d.submit(f"data.csv={tmp}/bad.csv", *SMALL, file=CONFIG)
     assert code != 0 and "bad.csv:5: column '10' holds 'nan'" in json.dumps(end) + err, (end, err)
     assert d.stop() == 0
