@@ -369,11 +369,12 @@ struct brr_spike {
 struct brr_step_request {
     const char *name;
     int64_t ticks;
-    int want_spikes;    /* 1: who fired. Refused before a tick has run where the answer could be too large; ask for fewer ticks */
+    int want_spikes;    /* 1: who fired. The Step ends early once the answer is full (brr_step.ticks): ask for the remaining ticks */
     int64_t timeout_ms; /* 0 = 30 s */
 };
 struct brr_step {
     int64_t tick;             /* the newest */
+    int64_t ticks;            /* that ran: fewer than requested only with want_spikes */
     int64_t fired, events;    /* spikes, and synapses that delivered, in these ticks */
     double seconds;           /* that the ticks took in the daemon */
     struct brr_spike *spikes; /* by tick and id, to be freed with brr_free; NULL unless wanted */

@@ -14,7 +14,7 @@ struct raw {
     struct config c;
     const struct yaml_node *stores, *serve;
     struct option_list devices;
-    const char *memory, *unix_mode;
+    const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
 };
 
@@ -71,6 +71,11 @@ static const struct option rows[] = {
     {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},
     {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default is supported"},
     {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},
+    {"limits.networks", OPTION_I64, C(max_networks), "64", 1, 10000, NULL, "maximum number of spiking networks of the Burst calls"},
+    {"limits.network_memory", OPTION_BYTES, C(network_bytes), "2GiB", 1 << 20, 1e15, NULL,
+     "memory one spiking network may use, host and device; a client may ask for less"},
+    {"limits.networks_memory", OPTION_STRING, R(networks_memory), "auto", 0, 0, NULL,
+     "memory of all spiking networks; auto = half of the device's"},
     {"log.level", OPTION_ENUM, C(log_level), "info", 0, 0, "debug|info|warn|error", "minimum severity of log lines"},
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
 };
@@ -250,6 +255,11 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
         rc = err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
     if (!rc && raw->memory && strcmp(raw->memory, "auto") && (!str_to_bytes(raw->memory, &c->memory_bytes) || c->memory_bytes < 1))
         rc = blame(root, file, "limits.memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
+    if (!rc && raw->networks_memory && strcmp(raw->networks_memory, "auto") &&
+        (!str_to_bytes(raw->networks_memory, &c->networks_bytes) || c->networks_bytes < 1))
+        rc = blame(root, file, "limits.networks_memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
+    if (!rc && c->network_bytes < 0)
+        rc = blame(root, file, "limits.network_memory", ERR_INVALID, "expected a size such as 2GiB", err);
     if (!rc)
         rc = pick_device(raw, root, file, arena, err);
     if (!rc && !c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))

@@ -37,6 +37,8 @@ struct config {
     int64_t max_sessions, session_idle_ms, resume_ttl_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */
+    int64_t max_networks, network_bytes;
+    int64_t networks_bytes; /* memory of all spiking networks; 0 = half of the device */
 };
 
 /* Reads FILE and applies overrides ("a.b=value"). Features that are missing are UNSUPPORTED, with their position in the file. */

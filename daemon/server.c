@@ -292,6 +292,9 @@ static void on_reports(uv_async_t *handle) {
             models_report(s->models, r);
         live_report_free(r);
     }
+    for (struct network_order *o; (o = worker_take_network(s->worker));)
+        o->done(o);
+    svc_burst_observed(s);
     look_at_models(d);
     take_reports(s);
     if (d->drain_wanted)
@@ -331,6 +334,15 @@ static void on_tick(uv_timer_t *timer) {
         stop_rpc_if_idle(d);
 }
 
+/* What calls of an earlier process left of networks and snapshots that were on their way. */
+static int clear_networks(const struct config *c, struct err *err) {
+    char path[4096];
+    int rc = fsio_join(path, sizeof path, c->cache, "networks", err);
+    if (!rc)
+        rc = fsio_remove_tree(path, err);
+    return rc ? rc : fsio_mkdirs(path, err);
+}
+
 static int prepare_paths(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     char lock[4096];
@@ -341,6 +353,8 @@ static int prepare_paths(struct daemon *d, struct err *err) {
         rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
         err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
+    if (!rc)
+        rc = clear_networks(c, err);
     if (!rc && access(c->data, R_OK | X_OK))
         log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
                  "make it readable, or set paths.data; until then jobs can use recordings from stores");
@@ -358,6 +372,8 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
                   {svc_stream, svc_stream_count},
                   {svc_models, svc_models_count},
                   {svc_checkpoints, svc_checkpoints_count},
+                  {svc_burst, svc_burst_count},
+                  {svc_burst_files, svc_burst_files_count},
                   {svc_admin, svc_admin_count},
                   {svc_metrics, svc_metrics_count},
                   {svc_health, svc_health_count},
@@ -474,6 +490,9 @@ static int open_parts(struct daemon *d, struct err *err) {
                                 .local_paths = c->local_paths,
                                 .stores = d->stores,
                                 .n_stores = c->n_stores};
+    s->network_memory = c->network_bytes;
+    s->wake = wake_loop;
+    s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if (!rc)
         rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err);
@@ -482,6 +501,8 @@ static int open_parts(struct daemon *d, struct err *err) {
                                    .source = s->source,
                                    .default_wall_clock_ms = c->default_wall_clock_ms,
                                    .memory_limit_bytes = c->memory_bytes,
+                                   .max_networks = (int)c->max_networks,
+                                   .networks_bytes = c->networks_bytes,
                                    .metrics = s->metrics,
                                    .wake = wake_loop,
                                    .wake_ctx = &d->reports};

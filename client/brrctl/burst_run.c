@@ -72,34 +72,28 @@ static void show_progress(const struct run *r) {
     output_progress(stderr, line);
 }
 
-/* Ticks until all have run or a signal came. A slice whose spikes could be too many for one answer is refused before it runs; then
- * slices are halved. */
+/* Ticks until all have run or a signal came. A slice with more spikes than fit into one answer ends early. */
 static int run_ticks(struct run *r, struct brr_error *err) {
     struct brr_step_request request = {.name = r->network, .want_spikes = r->o->fired || r->o->plot, .timeout_ms = STEP_TIMEOUT_MS};
-    int64_t slice = 1, most = INT64_MAX;
+    int64_t slice = 1;
     r->started_s = clock_s();
     while (r->ticks < r->o->ticks && !interrupt_seen()) {
         struct brr_step step = {0};
         int64_t start = clock_ms(), left = r->o->ticks - r->ticks;
         request.ticks = slice < left ? slice : left;
         int rc = brr_network_step(r->client, &request, &step, err);
-        if (rc == BRR_RANGE && request.want_spikes && request.ticks > 1) {
-            slice = most = request.ticks / 2;
-            continue;
-        }
         if (!rc)
             rc = put_spikes(r, &step, err);
         brr_free(step.spikes);
         if (rc)
             return rc;
-        r->ticks += request.ticks;
+        r->ticks += step.ticks;
         r->tick = step.tick;
         r->fired += step.fired;
         r->events += step.events;
         r->seconds += step.seconds;
-        int64_t wanted = slice * SLICE_MS / (clock_ms() - start + 1);
+        int64_t wanted = step.ticks * SLICE_MS / (clock_ms() - start + 1);
         slice = wanted > 4 * slice ? 4 * slice : wanted > 1 ? wanted : 1;
-        slice = slice < most ? slice : most;
         show_progress(r);
     }
     output_clear();

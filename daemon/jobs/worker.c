@@ -20,6 +20,7 @@
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
 enum { MAX_RESULT = 1 << 20 };
 enum { PACED_REPORTS = 5 }; /* the first ones tell little */
+#define MOST_SHARE_S 1.0    /* of networks between two steps of a job */
 enum { TURN_BATCHES = 64 }; /* of streams, before a step of the job; with LIVE_MAX_BATCH windows each, 256 */
 
 /* A copy of the job for the thread. */
@@ -35,8 +36,10 @@ struct worker {
     struct worker_config config;
     struct device *device;
     struct device_info info;
-    struct mailbox *orders, *reports, *live_reports;
-    struct live *live; /* the thread's */
+    struct mailbox *orders, *reports, *live_reports, *network_answers;
+    struct live *live;          /* the thread's */
+    struct networks *networks;  /* the thread's */
+    struct message *unanswered; /* orders of networks that the thread left when it ended */
     bool preparing;
     atomic_int stop;      /* enum worker_stop */
     atomic_bool stop_now; /* for the task's preparation */
@@ -84,27 +87,47 @@ static void post(struct worker *w, struct worker_report *r) {
         worker_report_free(r);
 }
 
-/* Orders that came in; at most one job's order is among them, and it begins when this returns. */
-static void take_orders(struct worker *w) {
-    for (struct message *m; (m = mailbox_take(w->orders));) {
-        if (m->kind == ORDER_JOB)
-            w->order = (struct order *)m; /* message is the first member */
-        else
-            live_order(w->live, (struct live_order *)m);
-    }
+/* message is the first member of each. */
+static void take_order(struct worker *w, struct message *m) {
+    if (m->kind == ORDER_JOB)
+        w->order = (struct order *)m;
+    else if (m->kind >= NETWORK_CREATE)
+        networks_order(w->networks, (struct network_order *)m);
+    else
+        live_order(w->live, (struct live_order *)m);
 }
 
-/* Live windows until none waits, then replays. With a job at hand replays get a slice of the time only, and after TURN_BATCHES the
- * job takes a step whatever waits. */
+/* Orders that came in; at most one job's order is among them, and it begins when this returns. */
+static void take_orders(struct worker *w) {
+    for (struct message *m; (m = mailbox_take(w->orders));)
+        take_order(w, m);
+}
+
+/* Live windows until none waits, then replays. With a job or networks at hand replays get a slice of the time only, and after
+ * TURN_BATCHES it is their turn whatever waits. */
 static void serve_streams(struct worker *w) {
     int64_t end_ms = clock_ms() + REPLAY_SLICE_MS;
     for (int batches = 1;; batches++) {
         take_orders(w);
         enum live_step ran = live_step(w->live);
         bool turn = batches >= TURN_BATCHES || (ran == LIVE_RAN_REPLAY && clock_ms() >= end_ms);
-        if (ran == LIVE_IDLE || (w->order && turn))
+        if (ran == LIVE_IDLE || ((w->order || networks_waiting(w->networks)) && turn))
             return;
         atomic_fetch_add(&w->beats, 1);
+    }
+}
+
+/* Streams, then networks: for as long as the streams took or the job's newest step, at least a slice. Live windows interrupt them.
+ */
+static void serve(struct worker *w, double step_s) {
+    double begun = clock_s();
+    serve_streams(w);
+    double now = clock_s(), end = now + fmin(fmax(step_s, now - begun), MOST_SHARE_S);
+    while (networks_step(w->networks) && clock_s() < end) {
+        atomic_fetch_add(&w->beats, 1);
+        take_orders(w);
+        while (live_step_realtime(w->live))
+            atomic_fetch_add(&w->beats, 1);
     }
 }
 
@@ -131,7 +154,7 @@ static void on_progress(void *ctx, const struct task_progress *p) {
     post(w, r);
     look_at_limit(w, p);
     if (w->preparing || !strcmp(p->phase, "load")) /* long, and made of no steps */
-        serve_streams(w);
+        serve(w, 0);
 }
 
 static void on_log(void *ctx, enum task_level level, const char *text) {
@@ -183,7 +206,7 @@ static int on_model(void *ctx, const char *url, struct task_model *ret, struct e
     if (pthread_create(&thread, NULL, lease_main, &l))
         return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch %.200s", url);
     while (!atomic_load(&l.done)) {
-        serve_streams(w);
+        serve(w, 0);
         atomic_fetch_add(&w->beats, 1);
         nanosleep(&turn, NULL);
     }
@@ -205,11 +228,14 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     int64_t limit = job->limits.wall_clock_ms > 0 ? job->limits.wall_clock_ms : w->config.default_wall_clock_ms;
     int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
     enum task_status status = TASK_MORE;
+    double step_s = 0;
     int rc = 0;
     w->checkpoint_ms = clock_ms();
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
-        serve_streams(w);
+        serve(w, step_s);
+        double begun = clock_s();
         rc = work->step(task, &status, err);
+        step_s = clock_s() - begun;
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
         if (limit > 0 && status == TASK_MORE && now - start_ms >= limit - margin)
@@ -240,7 +266,7 @@ static int open_upload(struct worker *w, const struct jobfile *job, struct err *
 static void finish_upload(struct worker *w) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
     while (w->upload && !atomic_load(&w->stop_now) && !upload_idle(w->upload)) {
-        serve_streams(w);
+        serve(w, 0);
         atomic_fetch_add(&w->beats, 1);
         nanosleep(&turn, NULL);
     }
@@ -346,6 +372,17 @@ static void order_free(struct order *o) {
     free(o);
 }
 
+static int open_networks(struct worker *w, struct err *err) {
+    const struct networks_config config = {.device = w->device,
+                                           .most = w->config.max_networks,
+                                           .most_bytes =
+                                               w->config.networks_bytes ? w->config.networks_bytes : w->info.total_bytes / 2,
+                                           .answers = w->network_answers,
+                                           .metrics = w->config.metrics};
+    w->networks = networks_new(&config);
+    return w->networks ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the networks of %s", w->config.device);
+}
+
 static void *worker_main(void *arg) {
     struct worker *w = arg;
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* sockets and live data come first */
@@ -358,6 +395,10 @@ static void *worker_main(void *arg) {
         device_close(w->device);
         rc = err_set(&w->start_err, ERR_EXHAUSTED, "out of memory for the streams of %s", w->config.device);
     }
+    if (!rc && (rc = open_networks(w, &w->start_err))) {
+        live_free(w->live);
+        device_close(w->device);
+    }
     pthread_mutex_lock(&w->lock);
     w->ready = true;
     pthread_cond_signal(&w->started);
@@ -365,20 +406,20 @@ static void *worker_main(void *arg) {
     if (rc)
         return NULL;
     for (;;) {
-        struct message *m = live_waiting(w->live) ? mailbox_take(w->orders) : mailbox_wait(w->orders, -1);
-        if (m && m->kind != ORDER_JOB)
-            live_order(w->live, (struct live_order *)m);
-        else if (m)
-            w->order = (struct order *)m;
-        else if (!live_waiting(w->live))
+        bool busy = live_waiting(w->live) || networks_waiting(w->networks);
+        struct message *m = busy ? mailbox_take(w->orders) : mailbox_wait(w->orders, -1);
+        if (m)
+            take_order(w, m);
+        else if (!busy)
             break; /* closed and empty */
-        serve_streams(w);
+        serve(w, 0);
         if (!w->order)
             continue;
         run_order(w);
         order_free(w->order);
         w->order = NULL;
     }
+    networks_free(w->networks, &w->unanswered);
     live_free(w->live);
     device_close(w->device);
     return NULL;
@@ -392,12 +433,14 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
     w->orders = mailbox_new(ORDERS_MAX, NULL, NULL);
     w->reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
     w->live_reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
+    w->network_answers = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->started, NULL);
-    if (!w->orders || !w->reports || !w->live_reports || pthread_create(&w->thread, NULL, worker_main, w)) {
+    if (!w->orders || !w->reports || !w->live_reports || !w->network_answers || pthread_create(&w->thread, NULL, worker_main, w)) {
         mailbox_free(w->orders);
         mailbox_free(w->reports);
         mailbox_free(w->live_reports);
+        mailbox_free(w->network_answers);
         free(w);
         return err_set(err, ERR_EXHAUSTED, "cannot start the device worker");
     }
@@ -423,14 +466,23 @@ void worker_stop(struct worker *w) {
     mailbox_close(w->orders);
     mailbox_close(w->reports); /* nobody takes any more: posts fail at once */
     mailbox_close(w->live_reports);
+    mailbox_close(w->network_answers);
     pthread_join(w->thread, NULL);
     for (struct worker_report *r; (r = worker_take(w));)
         worker_report_free(r);
     for (struct live_report *r; (r = worker_take_live(w));)
         live_report_free(r);
+    for (struct network_order *o; (o = worker_take_network(w));)
+        o->done(o);
+    while (w->unanswered) {
+        struct network_order *o = (struct network_order *)w->unanswered;
+        w->unanswered = w->unanswered->next;
+        o->done(o);
+    }
     mailbox_free(w->orders);
     mailbox_free(w->reports);
     mailbox_free(w->live_reports);
+    mailbox_free(w->network_answers);
     pthread_cond_destroy(&w->started);
     pthread_mutex_destroy(&w->lock);
     free(w);
@@ -482,4 +534,9 @@ int64_t worker_beats(const struct worker *w) { return atomic_load(&w->beats); }
 bool worker_post(struct worker *w, struct live_order *o) { return mailbox_post(w->orders, &o->message); }
 struct live_report *worker_take_live(struct worker *w) {
     return (struct live_report *)mailbox_take(w->live_reports);
+}
+
+bool worker_post_network(struct worker *w, struct network_order *o) { return mailbox_post(w->orders, &o->message); }
+struct network_order *worker_take_network(struct worker *w) {
+    return (struct network_order *)mailbox_take(w->network_answers);
 }

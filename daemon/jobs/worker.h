@@ -1,7 +1,9 @@
 /* worker: the thread that owns the device. It runs one task at a time in short steps, runs the windows of streams before and
- * between these steps (live/live.h), and reports to the loop through mailboxes. Nice +10. Loop thread only, except where noted. */
+ * between these steps (live/live.h), gives spiking networks (burst/networks.h) as much time as the steps between which they tick,
+ * and reports to the loop through mailboxes. Nice +10. Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
+#include "daemon/burst/networks.h"
 #include "daemon/jobs/job.h"
 #include "daemon/live/live.h"
 #include "daemon/models/source.h"
@@ -39,8 +41,10 @@ struct worker_config {
     struct source_config source;   /* its cache_dir is also the folder of the window cache */
     int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
     int64_t memory_limit_bytes;    /* device memory for one job; 0 = nine tenths of the device */
-    struct metrics *metrics;       /* may be NULL */
-    mailbox_wake_fn *wake;         /* called on the worker's thread when reports are waiting */
+    int max_networks;              /* spiking networks; and the memory of all of them, 0 = half of the device */
+    int64_t networks_bytes;
+    struct metrics *metrics; /* may be NULL */
+    mailbox_wake_fn *wake;   /* called on the worker's thread when reports are waiting */
     void *wake_ctx;
 };
 struct worker;
@@ -56,6 +60,9 @@ struct worker_report *worker_take(struct worker *w); /* NULL if no report is wai
 /* Posts an order for the streams, and takes ownership of it; false if too many orders wait (the caller then still owns it). */
 bool worker_post(struct worker *w, struct live_order *o);
 struct live_report *worker_take_live(struct worker *w); /* NULL if no report is waiting */
+/* The same for spiking networks; an order that was taken is answered by the same order. */
+bool worker_post_network(struct worker *w, struct network_order *o);
+struct network_order *worker_take_network(struct worker *w); /* NULL if no answer is waiting */
 void worker_device(const struct worker *w, struct device_info *ret);
 /* True if a fault has made the device unusable in this process (device_lost). Any thread. */
 bool worker_lost(const struct worker *w);

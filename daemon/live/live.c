@@ -630,6 +630,11 @@ enum live_step live_step(struct live *l) {
     return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
 }
 
+bool live_step_realtime(struct live *l) {
+    l->turns++;
+    return run_class(l, true);
+}
+
 bool live_waiting(const struct live *l) {
     struct err err;
     for (struct live_stream *s = l->streams; s; s = s->next)

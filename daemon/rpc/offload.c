@@ -28,13 +28,21 @@ static void on_work(uv_work_t *work) {
     o->run(o);
 }
 
-static void on_done(uv_work_t *work, int status) {
-    struct offload *o = work->data;
-    (void)status;
+void offload_away(struct offload *o, void (*done)(struct offload *o)) {
+    o->done = done;
+    o->working = true;
+}
+
+void offload_back(struct offload *o) {
     o->working = false;
     o->done(o);
     if (!o->call && !o->working)
         o->drop(o);
+}
+
+static void on_done(uv_work_t *work, int status) {
+    (void)status;
+    offload_back(work->data);
 }
 
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {

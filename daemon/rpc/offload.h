@@ -25,6 +25,10 @@ struct offload {
 void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offload *o));
 /* Calls run on the pool, then done. Not while it works. */
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
+/* The same for work of another thread, such as an order to the device worker: the state stays until offload_back, which calls done.
+ */
+void offload_away(struct offload *o, void (*done)(struct offload *o));
+void offload_back(struct offload *o);
 /* The call's end callback. */
 void offload_end(struct rpc_call *call);
 

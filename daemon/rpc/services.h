@@ -42,6 +42,11 @@ struct services {
     atomic_bool serving, writable;     /* writable: the job database can be written */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     struct health_watch *health;       /* open Watch calls, health.c */
+    struct observing *observings;      /* open Observe calls, svc_burst.c */
+    int64_t network_memory;            /* largest budget of a spiking network */
+    int network_files;                 /* calls that hold a network or snapshot as a file, svc_burst_files.c */
+    void (*wake)(void *ctx);           /* makes the loop look at its mailboxes. Any thread */
+    void *wake_ctx;
     int64_t start_ms;
     const char *version, *revision, *notice;
     struct service_library libraries[SERVICES_MAX_LIBRARIES];
@@ -66,6 +71,10 @@ extern const struct rpc_method svc_models[];
 extern const size_t svc_models_count;
 extern const struct rpc_method svc_checkpoints[];
 extern const size_t svc_checkpoints_count;
+extern const struct rpc_method svc_burst[];
+extern const size_t svc_burst_count;
+extern const struct rpc_method svc_burst_files[];
+extern const size_t svc_burst_files_count;
 extern const struct rpc_method svc_health[];
 extern const size_t svc_health_count;
 extern const struct rpc_method svc_reflection[];
@@ -74,6 +83,9 @@ extern const size_t svc_reflection_count;
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
  * second. */
 void svc_health_changed(struct services *services);
+
+/* Sends frames of spiking networks to their observers. Call when the loop was woken. */
+void svc_burst_observed(struct services *services);
 
 /* Notifies every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);

@@ -18,13 +18,13 @@ def compile_protos(directory):
 
 
 class Stock:
-    """endpoint: an address, or a channel; messages as .jobs, .stream, .checkpoints, .admin; stubs by service name."""
+    """endpoint: an address, or a channel; messages as .jobs, .stream, .checkpoints, .admin, .burst; stubs by service name."""
 
     def __init__(self, endpoint, directory):
         os.makedirs(directory, exist_ok=True)
         compile_protos(directory)
         self.channel = grpc.insecure_channel(endpoint) if isinstance(endpoint, str) else endpoint
-        for module, services in (("jobs", ["Jobs"]), ("stream", ["Stream"]), ("checkpoints", ["Checkpoints", "Models"]), ("admin", ["Admin", "Metrics"])):
+        for module, services in (("jobs", ["Jobs"]), ("stream", ["Stream"]), ("checkpoints", ["Checkpoints", "Models"]), ("admin", ["Admin", "Metrics"]), ("burst", ["Burst"])):
             setattr(self, module, importlib.import_module(f"brr.v1.{module}_pb2"))
             stubs = importlib.import_module(f"brr.v1.{module}_pb2_grpc")
             for name in services:

@@ -1,0 +1,228 @@
+#include "daemon/burst/network.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+enum { MOST_SLICE = 1 << 16 };
+#define SLICE_S   0.005 /* aimed at */
+#define OVERRUN_S 0.05  /* a slice that kept live windows waiting for longer counts */
+
+/* ---- making ---------------------------------------------------------------------------------------------------- */
+
+int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
+                  struct burst **ret, struct err *err) {
+    struct connectome *net = o->net;
+    struct burst *b = NULL;
+    o->net = NULL;
+    int rc = burst_new(s, net, options, &b, err);
+    if (!rc && o->state.neurons)
+        rc = burst_restore(b, &o->state, err);
+    int64_t bytes = rc ? 0 : burst_bytes(b), most = o->budget_bytes < most_bytes ? o->budget_bytes : most_bytes;
+    if (!rc && bytes > o->budget_bytes)
+        rc = err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; its memory budget is %lld bytes",
+                     (long long)bytes, (long long)o->budget_bytes);
+    else if (!rc && bytes > most)
+        rc = err_set(
+            err, ERR_EXHAUSTED,
+            "the network takes %lld bytes and %lld of limits.networks_memory are free; destroy a network or raise the limit",
+            (long long)bytes, (long long)most_bytes);
+    if (rc) {
+        burst_free(b);
+        return rc;
+    }
+    *ret = b;
+    return 0;
+}
+
+void network_done(struct network *n) {
+    for (int i = 0; i < n->n_observers; i++) {
+        observer_end(n->observers[i]);
+        observer_release(n->observers[i]);
+    }
+    burst_free(n->burst);
+}
+
+int network_describe(struct network *n, struct network_order *o, struct err *err) {
+    const struct connectome *c = burst_connectome(n->burst);
+    int named = c->n_areas < NETWORK_NAMED_AREAS ? c->n_areas : NETWORK_NAMED_AREAS;
+    struct network_info i = {.neurons = c->net.n,
+                             .synapses = c->synapses,
+                             .tick = (int64_t)burst_tick(n->burst),
+                             .bytes = burst_bytes(n->burst),
+                             .budget_bytes = n->budget_bytes,
+                             .pending = burst_pending(n->burst),
+                             .fired_total = n->fired_total,
+                             .observers = n->n_observers,
+                             .n_areas = c->n_areas,
+                             .n_named = named,
+                             .every_tick = n->options.every_tick};
+    if (!(i.areas = malloc((size_t)named * sizeof *i.areas)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory describing network %s", n->name);
+    str_copy(i.name, sizeof i.name, n->name);
+    for (int k = 0; k < named; k++)
+        str_copy(i.areas[k], sizeof i.areas[k], c->areas[k].name);
+    o->infos[o->n_infos++] = i;
+    return 0;
+}
+
+/* ---- changes --------------------------------------------------------------------------------------------------- */
+
+int network_inject(struct network *n, struct network_order *o, struct err *err) {
+    int64_t room = n->budget_bytes - burst_bytes(n->burst), bytes = 2 * o->count * (int64_t)sizeof *o->injections;
+    if (bytes > room)
+        return err_set(err, ERR_EXHAUSTED,
+                       "%lld injections may take %lld bytes, and %lld of the network's memory budget are free; step it first",
+                       (long long)o->count, (long long)bytes, (long long)room);
+    for (int64_t i = 0; o->next_tick && i < o->count; i++)
+        o->injections[i].tick = burst_tick(n->burst) + 1;
+    return burst_inject(n->burst, o->injections, o->count, err);
+}
+
+/* A psp that differs from the rest of its row makes all synapses take 8 bytes instead of 4. */
+static int check_widening(struct network *n, const struct network_change *c, struct err *err) {
+    const struct connectome *net = burst_connectome(n->burst);
+    int64_t bytes = burst_bytes(n->burst), more = net->capacity * 4;
+    if (net->net.wide || c->synapse.psp < 0 || c->synapse.source >= net->net.n ||
+        c->synapse.psp == net->base_psp[c->synapse.source] || bytes + more <= n->budget_bytes)
+        return 0;
+    return err_set(
+        err, ERR_EXHAUSTED,
+        "a psp of its own makes the synapses take %lld bytes more; the network has %lld bytes and a memory budget of %lld",
+        (long long)more, (long long)bytes, (long long)n->budget_bytes);
+}
+
+static int apply(struct network *n, const struct network_change *c, struct err *err) {
+    struct connectome_area area = {.psp_divide = c->psp_divide, .mp_driven_psp = c->mp_driven_psp, .power = c->power};
+    int rc = 0;
+    switch (c->kind) {
+    case NETWORK_SET_NEURON:
+        return burst_set_neuron(n->burst, c->id, c->field, c->value, err);
+    case NETWORK_DELETE_NEURON:
+        return burst_delete_neuron(n->burst, c->id, err);
+    case NETWORK_SET_SYNAPSE:
+        rc = check_widening(n, c, err);
+        return rc ? rc : burst_set_synapse(n->burst, &c->synapse, err);
+    case NETWORK_DELETE_SYNAPSE:
+        return burst_delete_synapse(n->burst, c->synapse.source, c->synapse.target, err);
+    case NETWORK_SET_AREA:
+        return burst_set_area(n->burst, c->area, &area, err);
+    }
+    return rc;
+}
+
+int network_patch(struct network *n, struct network_order *o, struct err *err) {
+    int rc = 0;
+    for (int64_t i = 0; !rc && i < o->count; i++)
+        if ((rc = apply(n, &o->changes[i], err)))
+            o->failed = i;
+    return rc;
+}
+
+/* Those whose readers have left. */
+static void prune(struct network *n) {
+    int kept = 0;
+    for (int i = 0; i < n->n_observers; i++) {
+        if (observer_has_left(n->observers[i]))
+            observer_release(n->observers[i]);
+        else
+            n->observers[kept++] = n->observers[i];
+    }
+    n->n_observers = kept;
+}
+
+int network_observe(struct network *n, struct network_order *o, struct err *err) {
+    prune(n);
+    if (n->n_observers == NETWORK_MOST_OBSERVERS)
+        return err_set(err, ERR_EXHAUSTED, "network %s has %d observers, which is the limit", n->name, n->n_observers);
+    n->observers[n->n_observers++] = o->observer;
+    o->observer = NULL;
+    return 0;
+}
+
+/* ---- ticks ----------------------------------------------------------------------------------------------------- */
+
+struct tick_sink {
+    struct network *network;
+    struct network_order *order;
+    int rc;
+};
+
+/* Room for one more tick with so many ids. */
+static int reserve(struct network_order *o, int64_t fired) {
+    if (o->n_frames == o->frame_room) {
+        int64_t room = o->frame_room ? 2 * o->frame_room : 64;
+        struct network_frame *frames = realloc(o->frames, (size_t)room * sizeof *frames);
+        if (!frames)
+            return ERR_EXHAUSTED;
+        o->frames = frames;
+        o->frame_room = room;
+    }
+    if (o->n_ids + fired > o->id_room) {
+        int64_t room = 2 * o->id_room > o->n_ids + fired ? 2 * o->id_room : o->n_ids + fired;
+        uint32_t *ids = realloc(o->ids, (size_t)room * sizeof *ids);
+        if (!ids)
+            return ERR_EXHAUSTED;
+        o->ids = ids;
+        o->id_room = room;
+    }
+    return 0;
+}
+
+static void on_tick(void *ctx, const struct burst_frame *f) {
+    struct tick_sink *s = ctx;
+    struct network_order *o = s->order;
+    for (int i = 0; i < s->network->n_observers; i++)
+        observer_add(s->network->observers[i], f);
+    o->fired += f->fired;
+    o->events += (int64_t)f->events;
+    o->ran++;
+    if (!o->want_fired || !f->fired || s->rc || (s->rc = reserve(o, f->fired)))
+        return;
+    o->frames[o->n_frames++] =
+        (struct network_frame){.tick = f->tick, .candidates = f->candidates, .first = o->n_ids, .n = f->fired};
+    memcpy(o->ids + o->n_ids, f->ids, (size_t)f->fired * sizeof *f->ids);
+    o->n_ids += f->fired;
+}
+
+/* A slice that collects cannot go past the room of its answer by more than one tick. */
+static int64_t next_slice(const struct network *n, const struct network_order *o) {
+    int64_t left = o->ticks - o->ran, ticks = left < n->slice ? left : n->slice;
+    if (o->want_fired) {
+        int64_t neurons = burst_connectome(n->burst)->net.n, ids = (NETWORK_FIRED_IDS - o->n_ids) / neurons;
+        int64_t frames = NETWORK_FIRED_FRAMES - o->n_frames, fits = ids < frames ? ids : frames;
+        ticks = ticks < fits ? ticks : fits > 1 ? fits : 1;
+    }
+    return ticks;
+}
+
+static void adapt(struct network *n, int64_t ticks, double took) {
+    double fit = SLICE_S / fmax(took / (double)ticks, 1e-9);
+    metric_add(n->metrics->ticks, (double)ticks);
+    metric_observe(n->metrics->tick_seconds, took / (double)ticks);
+    metric_add(n->metrics->overruns, took > OVERRUN_S);
+    n->slice = fit < 1 ? 1 : fit > 2 * (double)n->slice ? 2 * n->slice : (int64_t)fit;
+    n->slice = n->slice > MOST_SLICE ? MOST_SLICE : n->slice;
+}
+
+bool network_slice(struct network *n, struct network_order *o) {
+    struct tick_sink sink = {n, o, 0};
+    int64_t ticks = next_slice(n, o), fired = o->fired;
+    double start = clock_s();
+    prune(n);
+    int rc = burst_step(n->burst, ticks, on_tick, &sink, &o->err);
+    double took = clock_s() - start;
+    n->fired_total += o->fired - fired;
+    metric_add(n->metrics->spikes, (double)(o->fired - fired));
+    o->seconds += took;
+    if (!rc && sink.rc)
+        rc = err_set(&o->err, ERR_EXHAUSTED, "out of memory for the fired neurons of network %s; its ticks have run to %llu",
+                     n->name, (unsigned long long)burst_tick(n->burst));
+    if (rc)
+        return true;
+    adapt(n, ticks, took);
+    return o->ran >= o->ticks || (o->want_fired && (o->n_ids >= NETWORK_FIRED_IDS || o->n_frames >= NETWORK_FIRED_FRAMES));
+}

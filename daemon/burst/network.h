@@ -1,0 +1,40 @@
+/* network: one network of daemon/burst/networks: its engine, the Steps that wait for it, and its observers. Device worker only. */
+#ifndef BRR_DAEMON_BURST_NETWORK_H
+#define BRR_DAEMON_BURST_NETWORK_H
+#include "daemon/burst/networks.h"
+
+/* Series that all networks feed. */
+struct network_metrics {
+    struct metric *ticks, *tick_seconds, *spikes, *overruns;
+};
+
+struct network {
+    char name[NETWORK_NAME_SIZE];
+    struct burst *burst;
+    struct burst_options options;
+    int64_t budget_bytes, fired_total;
+    const struct network_metrics *metrics;
+    struct observer *observers[NETWORK_MOST_OBSERVERS];
+    int n_observers;
+    struct message *first_step, *last_step; /* Step orders; the first one runs */
+    int n_steps;
+    struct message *first_held, *last_held; /* orders that wait until a lent network is returned */
+    bool lent;
+    int64_t slice; /* ticks of the next one */
+};
+
+/* From a CREATE or REPLACE order, whose network and state it takes. most_bytes: memory that is left for it. */
+int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
+                  struct burst **ret, struct err *err);
+int network_inject(struct network *n, struct network_order *o, struct err *err);
+/* o->failed names the change that failed. */
+int network_patch(struct network *n, struct network_order *o, struct err *err);
+int network_observe(struct network *n, struct network_order *o, struct err *err);
+/* One slice of the first Step; true when the Step is over: o->err says how. */
+bool network_slice(struct network *n, struct network_order *o);
+/* Into o->infos[o->n_infos++]; there is room. */
+int network_describe(struct network *n, struct network_order *o, struct err *err);
+/* Ends its observers and frees the engine; no order is left. */
+void network_done(struct network *n);
+
+#endif

@@ -1,0 +1,341 @@
+#include "daemon/burst/networks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "daemon/burst/network.h"
+
+struct networks {
+    struct networks_config config;
+    struct stream *stream;
+    struct network **items; /* (config.most) in the order of their turns */
+    int count;
+    int64_t picked; /* names picked so far */
+    struct network_metrics metrics;
+    struct metric *number, *bytes;
+    struct message *left; /* answered, and nobody took them */
+};
+
+/* ---- orders ---------------------------------------------------------------------------------------------------- */
+
+struct network_order *network_order_new(enum network_order_kind kind, const char *name) {
+    struct network_order *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->message.kind = (int)kind;
+    o->failed = -1;
+    if (!str_copy(o->name, sizeof o->name, name))
+        o->name[0] = '\0'; /* no network has a name that long */
+    return o;
+}
+
+void network_order_free(struct network_order *o) {
+    if (!o)
+        return;
+    connectome_free(o->net);
+    burst_state_done(&o->state);
+    free(o->injections);
+    free(o->changes);
+    observer_release(o->observer);
+    for (int i = 0; i < o->n_infos; i++)
+        free(o->infos[i].areas);
+    free(o->infos);
+    free(o->frames);
+    free(o->ids);
+    free(o);
+}
+
+static struct network_order *order_of(struct message *m) { return (struct network_order *)m; /* message is the first member */ }
+
+static void answer(struct networks *n, struct network_order *o) {
+    if (!o->done) {
+        network_order_free(o);
+    } else if (!mailbox_post_wait(n->config.answers, &o->message, -1)) {
+        o->message.next = n->left;
+        n->left = &o->message;
+    }
+}
+
+static void push(struct message **first, struct message **last, struct network_order *o) {
+    o->message.next = NULL;
+    if (*last)
+        (*last)->next = &o->message;
+    else
+        *first = &o->message;
+    *last = &o->message;
+}
+
+static struct network_order *pop(struct message **first, struct message **last) {
+    struct message *m = *first;
+    if (!m)
+        return NULL;
+    *first = m->next;
+    if (!*first)
+        *last = NULL;
+    return order_of(m);
+}
+
+static bool caller_left(const struct network_order *o) { return o->gone && atomic_load(o->gone); }
+
+static int cancelled(struct err *err) { return err_set(err, ERR_CANCELLED, "the call ended before the network took it"); }
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+static int find(const struct networks *n, const char *name) {
+    for (int i = 0; i < n->count; i++)
+        if (!strcmp(n->items[i]->name, name))
+            return i;
+    return -1;
+}
+
+static int64_t used_bytes(const struct networks *n) {
+    int64_t sum = 0;
+    for (int i = 0; i < n->count; i++)
+        sum += burst_bytes(n->items[i]->burst);
+    return sum;
+}
+
+static void show(struct networks *n) {
+    metric_set(n->number, n->count);
+    metric_set(n->bytes, (double)used_bytes(n));
+}
+
+static int describe(struct networks *n, struct network_order *o, int i, struct err *err) {
+    o->infos = calloc(1, sizeof *o->infos);
+    return o->infos ? network_describe(n->items[i], o, err) : err_set(err, ERR_EXHAUSTED, "out of memory describing a network");
+}
+
+static int create(struct networks *n, struct network_order *o, struct err *err) {
+    if (!*o->name)
+        do
+            str_format(o->name, sizeof o->name, "net-%lld", (long long)++n->picked);
+        while (find(n, o->name) >= 0);
+    if (find(n, o->name) >= 0)
+        return err_set(err, ERR_EXISTS, "there is a network '%s' already; destroy it or choose another name", o->name);
+    if (n->count == n->config.most)
+        return err_set(err, ERR_EXHAUSTED, "there are %d networks, the limit of limits.networks; destroy one", n->count);
+    struct network *net = calloc(1, sizeof *net);
+    if (!net)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a network");
+    net->options = (struct burst_options){.every_tick = o->every_tick, .max_pending = o->max_pending};
+    net->budget_bytes = o->budget_bytes;
+    net->metrics = &n->metrics;
+    net->slice = 1;
+    str_copy(net->name, sizeof net->name, o->name);
+    int rc = network_build(n->stream, o, &net->options, n->config.most_bytes - used_bytes(n), &net->burst, err);
+    if (rc) {
+        free(net);
+        return rc;
+    }
+    n->items[n->count++] = net;
+    show(n);
+    return describe(n, o, n->count - 1, err);
+}
+
+static int replace(struct networks *n, struct network_order *o, int i, struct err *err) {
+    struct network *net = n->items[i];
+    struct burst *b = NULL;
+    o->budget_bytes = net->budget_bytes;
+    int64_t free_bytes = n->config.most_bytes - used_bytes(n) + burst_bytes(net->burst);
+    int rc = network_build(n->stream, o, &net->options, free_bytes, &b, err);
+    if (rc)
+        return rc;
+    burst_free(net->burst);
+    net->burst = b;
+    show(n);
+    return describe(n, o, i, err);
+}
+
+static int list(struct networks *n, struct network_order *o, struct err *err) {
+    int rc = 0;
+    if (!(o->infos = calloc((size_t)n->count + 1, sizeof *o->infos)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory describing %d networks", n->count);
+    for (int i = 0; !rc && i < n->count; i++)
+        rc = network_describe(n->items[i], o, err);
+    return rc;
+}
+
+static void destroy(struct networks *n, int i) {
+    struct network *net = n->items[i];
+    for (struct network_order *o; (o = pop(&net->first_step, &net->last_step)) || (o = pop(&net->first_held, &net->last_held));) {
+        err_set(&o->err, ERR_CANCELLED, "network '%s' was destroyed", net->name);
+        answer(n, o);
+    }
+    network_done(net);
+    free(net);
+    memmove(n->items + i, n->items + i + 1, (size_t)(n->count - i - 1) * sizeof(struct network *));
+    n->count--;
+    show(n);
+}
+
+static int lend(struct network *net, struct network_order *o, struct err *err) {
+    int rc = burst_save(net->burst, &o->state, err);
+    if (!rc) {
+        o->lent = burst_connectome(net->burst);
+        net->lent = true;
+    }
+    return rc;
+}
+
+static int queue_step(struct network *net, struct network_order *o, struct err *err) {
+    if (net->n_steps == NETWORK_MOST_STEPS)
+        return err_set(err, ERR_EXHAUSTED, "%d Steps wait for network '%s', which is the limit", net->n_steps, net->name);
+    if (o->want_fired && burst_connectome(net->burst)->net.n > NETWORK_FIRED_NEURONS)
+        return err_set(err, ERR_INVALID,
+                       "want_fired needs a network of at most %d neurons; read the frames of larger ones by Observe",
+                       NETWORK_FIRED_NEURONS);
+    push(&net->first_step, &net->last_step, o);
+    net->n_steps++;
+    return 0;
+}
+
+/* An order for network i. True when it has been queued. */
+static bool act(struct networks *n, struct network_order *o, int i) {
+    struct network *net = n->items[i];
+    int rc = 0;
+    switch ((enum network_order_kind)o->message.kind) {
+    case NETWORK_REPLACE:
+        rc = replace(n, o, i, &o->err);
+        break;
+    case NETWORK_INJECT:
+        rc = network_inject(net, o, &o->err);
+        break;
+    case NETWORK_PATCH:
+        rc = network_patch(net, o, &o->err);
+        break;
+    case NETWORK_OBSERVE:
+        rc = network_observe(net, o, &o->err);
+        break;
+    case NETWORK_LEND:
+        rc = lend(net, o, &o->err);
+        break;
+    case NETWORK_STEP:
+        rc = queue_step(net, o, &o->err);
+        if (!rc)
+            return true;
+        break;
+    default:
+        return false;
+    }
+    if (!o->n_infos && !rc)
+        rc = describe(n, o, i, &o->err);
+    return false;
+}
+
+static void take_back(struct networks *n, int i) {
+    struct network *net = n->items[i];
+    struct message *held = net->first_held;
+    net->lent = false;
+    net->first_held = net->last_held = NULL;
+    while (held) { /* in order; another loan among them holds the rest again */
+        struct network_order *o = order_of(held);
+        held = held->next;
+        networks_order(n, o);
+    }
+}
+
+void networks_order(struct networks *n, struct network_order *o) {
+    enum network_order_kind kind = (enum network_order_kind)o->message.kind;
+    int i = kind == NETWORK_CREATE || kind == NETWORK_LIST ? -1 : find(n, o->name);
+    if (kind == NETWORK_RETURN) {
+        if (i >= 0)
+            take_back(n, i);
+        network_order_free(o);
+        return;
+    }
+    if (caller_left(o)) {
+        cancelled(&o->err);
+    } else if (kind == NETWORK_CREATE) {
+        create(n, o, &o->err);
+    } else if (kind == NETWORK_LIST) {
+        list(n, o, &o->err);
+    } else if (i < 0) {
+        err_set(&o->err, ERR_NOT_FOUND, "there is no network '%s'; List names those there are", o->name);
+    } else if (n->items[i]->lent) {
+        push(&n->items[i]->first_held, &n->items[i]->last_held, o);
+        return;
+    } else if (kind == NETWORK_DESTROY) {
+        destroy(n, i);
+    } else if (act(n, o, i)) {
+        return;
+    }
+    answer(n, o);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------------------------- */
+
+static bool is_due(const struct network *net) { return net->first_step && !net->lent; }
+
+bool networks_waiting(const struct networks *n) {
+    for (int i = 0; i < n->count; i++)
+        if (is_due(n->items[i]))
+            return true;
+    return false;
+}
+
+/* To the end of the line. */
+static void requeue(struct networks *n, int i) {
+    struct network *net = n->items[i];
+    memmove(n->items + i, n->items + i + 1, (size_t)(n->count - i - 1) * sizeof(struct network *));
+    n->items[n->count - 1] = net;
+}
+
+bool networks_step(struct networks *n) {
+    int i = 0;
+    while (i < n->count && !is_due(n->items[i]))
+        i++;
+    if (i == n->count)
+        return false;
+    struct network *net = n->items[i];
+    struct network_order *o = order_of(net->first_step);
+    bool over = caller_left(o);
+    if (over)
+        cancelled(&o->err);
+    else
+        over = network_slice(net, o);
+    if (over) {
+        (void)pop(&net->first_step, &net->last_step);
+        net->n_steps--;
+        if (!o->err.code)
+            describe(n, o, i, &o->err);
+        answer(n, o);
+    }
+    requeue(n, i);
+    return true;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+struct networks *networks_new(const struct networks_config *config) {
+    struct networks *n = calloc(1, sizeof *n);
+    if (!n)
+        return NULL;
+    n->config = *config;
+    n->items = calloc((size_t)config->most + 1, sizeof(struct network *));
+    if (!n->items || stream_open(config->device, STREAM_NORMAL, &n->stream, NULL)) {
+        free(n->items);
+        free(n);
+        return NULL;
+    }
+    if (config->metrics) {
+        n->metrics = (struct network_metrics){.ticks = metrics_series(config->metrics, "brrd_burst_ticks_total", ""),
+                                              .tick_seconds = metrics_series(config->metrics, "brrd_burst_tick_seconds", ""),
+                                              .spikes = metrics_series(config->metrics, "brrd_burst_network_spikes_total", ""),
+                                              .overruns = metrics_series(config->metrics, "brrd_burst_overruns_total", "")};
+        n->number = metrics_series(config->metrics, "brrd_burst_networks", "");
+        n->bytes = metrics_series(config->metrics, "brrd_burst_network_bytes", "");
+    }
+    return n;
+}
+
+void networks_free(struct networks *n, struct message **ret_left) {
+    if (!n)
+        return;
+    while (n->count)
+        destroy(n, n->count - 1);
+    *ret_left = n->left;
+    stream_close(n->stream);
+    free(n->items);
+    free(n);
+}

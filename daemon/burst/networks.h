@@ -1,0 +1,128 @@
+/* networks: the spiking networks that live in the daemon, by name. The loop sends orders; the device worker carries them out
+ * between the steps of its job and the windows of streams, and sends each order back with its answer: one struct travels both ways,
+ * so that an answer needs no memory. Ticks run in slices of about 5 ms; all orders but NETWORK_STEP act between two slices. Steps
+ * of one network run one after the other; networks take turns.
+ *
+ * Bounded: networks, memory of each and of all, orders that wait for one network, its observers.
+ * Thread: network_order_new and _free any; everything else belongs to the device worker. */
+#ifndef BRR_DAEMON_BURST_NETWORKS_H
+#define BRR_DAEMON_BURST_NETWORKS_H
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "daemon/burst/observer.h"
+#include "model/burst.h"
+
+enum {
+    NETWORK_NAME_SIZE = 64,
+    NETWORK_MOST_OBSERVERS = 64,
+    NETWORK_MOST_STEPS = 64,         /* Step orders that wait for one network */
+    NETWORK_NAMED_AREAS = 256,       /* of struct network_info */
+    NETWORK_FIRED_NEURONS = 1 << 20, /* largest network whose Step may collect fired neurons */
+    NETWORK_FIRED_IDS = 1 << 18,     /* a Step that collects ends once it has so many */
+    NETWORK_FIRED_FRAMES = 1 << 14,
+};
+
+/* Above the kinds of live_order, with which these share a mailbox. */
+enum network_order_kind {
+    NETWORK_CREATE = 64,
+    NETWORK_REPLACE, /* the network by another one; name, options and observers stay */
+    NETWORK_LIST,
+    NETWORK_INJECT,
+    NETWORK_PATCH,
+    NETWORK_STEP,
+    NETWORK_OBSERVE,
+    NETWORK_LEND,   /* its state, and its arrays until RETURN; meanwhile it does not change */
+    NETWORK_RETURN, /* no answer: done is NULL */
+    NETWORK_DESTROY
+};
+
+enum network_change_kind {
+    NETWORK_SET_NEURON,
+    NETWORK_DELETE_NEURON,
+    NETWORK_SET_SYNAPSE,
+    NETWORK_DELETE_SYNAPSE,
+    NETWORK_SET_AREA
+};
+struct network_change {
+    enum network_change_kind kind;
+    uint32_t id;
+    enum burst_field field;
+    double value;
+    struct burst_synapse synapse; /* of DELETE_SYNAPSE source and target alone */
+    int area;
+    bool psp_divide, mp_driven_psp;
+    float power;
+};
+
+struct network_info {
+    char name[NETWORK_NAME_SIZE];
+    int64_t neurons, synapses, tick, bytes, budget_bytes, pending, fired_total;
+    int observers, n_areas, n_named;
+    bool every_tick;
+    char (*areas)[CONNECTOME_NAME_SIZE]; /* (n_named) malloc'd */
+};
+
+/* Fired neurons of one tick: ids[first … first + n) of the order. */
+struct network_frame {
+    uint64_t tick;
+    int64_t candidates, first, n;
+};
+
+struct network_order {
+    struct message message; /* kind: enum network_order_kind */
+    char name[NETWORK_NAME_SIZE];
+    const atomic_bool *gone;               /* the caller has left: what has not begun is CANCELLED, a Step ends. NULL: never */
+    void (*done)(struct network_order *o); /* on the loop; frees the order */
+    void *owner;
+    /* CREATE, REPLACE: taken. name empty: one is picked */
+    struct connectome *net;
+    struct burst_state state; /* neurons 0: none */
+    bool every_tick;
+    int64_t max_pending, budget_bytes;
+    /* INJECT */
+    struct burst_injection *injections;
+    bool next_tick; /* all of them, whatever their ticks */
+    /* PATCH */
+    struct network_change *changes;
+    int64_t count;  /* of injections or changes */
+    int64_t failed; /* PATCH, in the answer: the change that failed; -1: none did */
+    /* STEP */
+    int64_t ticks;
+    bool want_fired;
+    /* OBSERVE: held for the network */
+    struct observer *observer;
+
+    /* The answer. */
+    struct err err;
+    struct network_info *infos; /* (n_infos): LIST all, otherwise the network */
+    int n_infos;
+    int64_t ran, fired, events; /* STEP */
+    double seconds;
+    struct network_frame *frames; /* STEP with want_fired */
+    uint32_t *ids;
+    int64_t n_frames, frame_room, n_ids, id_room;
+    const struct connectome *lent; /* LEND; state has the state */
+};
+struct network_order *network_order_new(enum network_order_kind kind, const char *name);
+void network_order_free(struct network_order *o); /* and everything it owns; NULL is fine */
+
+struct networks_config {
+    struct device *device;
+    int most;                /* networks */
+    int64_t most_bytes;      /* memory of all */
+    struct mailbox *answers; /* orders go back through it */
+    struct metrics *metrics; /* may be NULL */
+};
+struct networks;
+/* NULL when out of memory. */
+struct networks *networks_new(const struct networks_config *config);
+/* Orders that are not done are left to *ret_left, linked by message.next. */
+void networks_free(struct networks *n, struct message **ret_left);
+/* Carries out or queues one order; owns it until it is sent back. */
+void networks_order(struct networks *n, struct network_order *o);
+/* Runs one slice of one network; false when no network has anything to do. */
+bool networks_step(struct networks *n);
+bool networks_waiting(const struct networks *n);
+
+#endif

@@ -1,0 +1,37 @@
+/* observer: the frames of one network on their way to one reader. The device worker adds them, the loop takes them; neither waits
+ * for the other. Bounded by frames and bytes: when full, the oldest frame is dropped and counted as missed, so a reader that does
+ * not read never slows the network. Shared by both threads and freed by whoever releases it last. Any thread, except where noted.
+ */
+#ifndef BRR_DAEMON_BURST_OBSERVER_H
+#define BRR_DAEMON_BURST_OBSERVER_H
+#include "base/mailbox.h"
+#include "model/burst_data.h"
+
+enum { OBSERVER_FRAMES = 4096, OBSERVER_MOST_FRAMES = 65536, OBSERVER_BYTES = 16 << 20 };
+
+struct observer;
+/* The caller holds it. frames: 1 to OBSERVER_MOST_FRAMES; wake is called on the worker's thread once frames wait, and again only
+ * after the reader has found none. NULL when out of memory. */
+struct observer *observer_new(int frames, mailbox_wake_fn *wake, void *wake_ctx);
+void observer_hold(struct observer *o);
+void observer_release(struct observer *o); /* NULL is fine */
+
+/* The worker: copies the frame; nothing once the reader has left. */
+void observer_add(struct observer *o, const struct burst_frame *frame);
+bool observer_has_left(struct observer *o);
+/* The worker: no frame follows, since the network has ended. */
+void observer_end(struct observer *o);
+
+struct observer_frame {
+    struct observer_frame *next;
+    uint64_t tick;
+    int64_t candidates, fired;
+    uint32_t ids[];
+};
+/* The loop: the oldest frame, which the caller frees with free(), or NULL; then *ret_ended says whether more can follow.
+ * ret_missed: frames dropped so far. */
+struct observer_frame *observer_take(struct observer *o, int64_t *ret_missed, bool *ret_ended);
+/* The loop: nobody reads any more. Frees what waits. */
+void observer_leave(struct observer *o);
+
+#endif

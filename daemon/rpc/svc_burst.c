@@ -1,0 +1,413 @@
+/* brr.v1.Burst: calls on spiking networks, but for those that carry files (svc_burst_files.c): translation between messages and
+ * orders to the device worker, and the frames of observers. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "daemon/rpc/burst_ask.h"
+#include "daemon/rpc/convert.h"
+
+enum { PART_FRAMES = 512, PART_IDS = 65536 };
+static const int64_t most_ticks = INT64_C(1000000000000);
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+static void fail_memory(struct rpc_call *call) {
+    struct err err;
+    err_set(&err, ERR_EXHAUSTED, "out of memory for a call to a network");
+    burst_fail(call, &err);
+}
+
+/* Sends an order of a unary call; either may be NULL: out of memory, or refused before. */
+static void ask(struct rpc_call *call, struct network_order *o, void (*answered)(struct offload *work)) {
+    struct burst_ask *a = o ? offload_new(call, sizeof *a, NULL) : NULL;
+    if (a)
+        burst_ask(a, o, answered);
+    else if (o)
+        network_order_free(o);
+    else
+        fail_memory(call);
+}
+
+/* ---- List, Destroy --------------------------------------------------------------------------------------------- */
+
+static void listed(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    if (burst_ask_good(a)) {
+        Brr__V1__ListNetworksResponse out = BRR__V1__LIST_NETWORKS_RESPONSE__INIT;
+        out.networks = arena_alloc(rpc_arena(work->call), ((size_t)a->order->n_infos + 1) * sizeof *out.networks);
+        for (int i = 0; out.networks && i < a->order->n_infos; i++)
+            if ((out.networks[out.n_networks] = burst_message_of(work->call, &a->order->infos[i])))
+                out.n_networks++;
+        if (out.networks && (int)out.n_networks == a->order->n_infos)
+            convert_answer(work->call, &out.base);
+        else
+            fail_memory(work->call);
+    }
+    burst_ask_done(a);
+}
+
+static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+    if (convert_unpack(call, &brr__v1__list_networks_request__descriptor, data, len))
+        ask(call, network_order_new(NETWORK_LIST, ""), listed);
+}
+
+static void destroyed(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    Brr__V1__DestroyNetworkResponse out = BRR__V1__DESTROY_NETWORK_RESPONSE__INIT;
+    if (burst_ask_good(a))
+        convert_answer(work->call, &out.base);
+    burst_ask_done(a);
+}
+
+static void destroy(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__DestroyNetworkRequest *in = convert_unpack(call, &brr__v1__destroy_network_request__descriptor, data, len);
+    if (in)
+        ask(call, network_order_new(NETWORK_DESTROY, in->name), destroyed);
+}
+
+/* ---- Inject ---------------------------------------------------------------------------------------------------- */
+
+static void injected(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    if (burst_ask_good(a)) {
+        Brr__V1__InjectResponse out = BRR__V1__INJECT_RESPONSE__INIT;
+        out.pending = a->order->infos[0].pending;
+        out.tick = a->order->infos[0].tick;
+        convert_answer(work->call, &out.base);
+    }
+    burst_ask_done(a);
+}
+
+static int check_inject(const Brr__V1__InjectRequest *in, struct err *err) {
+    if (in->n_id != in->n_potential || (in->n_tick && in->n_tick != in->n_id))
+        return err_set(err, ERR_INVALID,
+                       "an Inject of %zu ticks, %zu ids and %zu potentials; expected as many of each (or no tick: the next one)",
+                       in->n_tick, in->n_id, in->n_potential);
+    for (size_t i = 0; i < in->n_tick; i++)
+        if (in->tick[i] < 1)
+            return err_set(err, ERR_INVALID, "tick[%zu] is %" PRId64 "; ticks count from 1", i, in->tick[i]);
+    return 0;
+}
+
+static void inject(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__InjectRequest *in = convert_unpack(call, &brr__v1__inject_request__descriptor, data, len);
+    struct err err;
+    if (!in)
+        return;
+    if (check_inject(in, &err)) {
+        burst_fail(call, &err);
+        return;
+    }
+    struct network_order *o = network_order_new(NETWORK_INJECT, in->name);
+    if (o && !(o->injections = malloc((in->n_id + 1) * sizeof *o->injections))) {
+        network_order_free(o);
+        o = NULL;
+    }
+    if (o) {
+        o->count = (int64_t)in->n_id;
+        o->next_tick = !in->n_tick;
+        for (size_t i = 0; i < in->n_id; i++)
+            o->injections[i] = (struct burst_injection){in->n_tick ? (uint64_t)in->tick[i] : 0, in->id[i], in->potential[i]};
+    }
+    ask(call, o, injected);
+}
+
+/* ---- Patch ----------------------------------------------------------------------------------------------------- */
+
+static int change_neuron(const Brr__V1__NeuronChange *in, size_t i, struct network_change *ret, struct err *err) {
+    struct err inner;
+    *ret =
+        (struct network_change){.kind = in->remove ? NETWORK_DELETE_NEURON : NETWORK_SET_NEURON, .id = in->id, .value = in->value};
+    if (in->remove || !burst_field_of(in->field, &ret->field, &inner))
+        return 0;
+    return err_set(err, inner.code, "neurons[%zu]: %s", i, inner.message);
+}
+
+static struct network_change change_synapse(const Brr__V1__SynapseChange *in) {
+    return (struct network_change){
+        .kind = in->remove ? NETWORK_DELETE_SYNAPSE : NETWORK_SET_SYNAPSE,
+        .synapse = {.source = in->source, .target = in->target, .weight = in->weight, .psp = in->psp, .type = in->type}};
+}
+
+static struct network_change change_area(const Brr__V1__AreaChange *in) {
+    return (struct network_change){.kind = NETWORK_SET_AREA,
+                                   .area = in->index,
+                                   .psp_divide = in->psp_divide,
+                                   .mp_driven_psp = in->mp_driven_psp,
+                                   .power = (float)in->power};
+}
+
+/* Where in its list the change is that failed. */
+static void name_change(const struct network_order *o, struct err *err) {
+    static const char *const lists[] = {"neurons", "neurons", "synapses", "synapses", "areas"};
+    int64_t first = o->failed;
+    const char *of = lists[o->changes[o->failed].kind];
+    while (first > 0 && !strcmp(lists[o->changes[first - 1].kind], of))
+        first--;
+    *err = o->err;
+    str_format(err->message, sizeof err->message, "%s[%lld]: %s", of, (long long)(o->failed - first), o->err.message);
+}
+
+static void patched(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    const struct network_order *o = a->order;
+    struct err err;
+    if (work->call && o->failed >= 0) {
+        name_change(o, &err);
+        burst_fail(work->call, &err);
+    } else if (burst_ask_good(a)) {
+        Brr__V1__PatchResponse out = BRR__V1__PATCH_RESPONSE__INIT;
+        out.changes = o->count;
+        out.tick = o->infos[0].tick;
+        convert_answer(work->call, &out.base);
+    }
+    burst_ask_done(a);
+}
+
+static int read_changes(const Brr__V1__PatchRequest *in, struct network_change *to, struct err *err) {
+    size_t n = 0;
+    int rc = 0;
+    for (size_t i = 0; !rc && i < in->n_neurons; i++)
+        rc = change_neuron(in->neurons[i], i, &to[n++], err);
+    for (size_t i = 0; i < in->n_synapses; i++)
+        to[n++] = change_synapse(in->synapses[i]);
+    for (size_t i = 0; i < in->n_areas; i++)
+        to[n++] = change_area(in->areas[i]);
+    return rc;
+}
+
+static void patch(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__PatchRequest *in = convert_unpack(call, &brr__v1__patch_request__descriptor, data, len);
+    struct err err = {0};
+    if (!in)
+        return;
+    struct network_order *o = network_order_new(NETWORK_PATCH, in->name);
+    size_t n = in->n_neurons + in->n_synapses + in->n_areas;
+    bool room = o && (o->changes = malloc((n + 1) * sizeof *o->changes));
+    if (room && !read_changes(in, o->changes, &err)) {
+        o->count = (int64_t)n;
+        ask(call, o, patched);
+        return;
+    }
+    network_order_free(o);
+    if (room)
+        burst_fail(call, &err);
+    else
+        fail_memory(call);
+}
+
+/* ---- Step ------------------------------------------------------------------------------------------------------ */
+
+static bool put_frames(struct rpc_call *call, const struct network_order *o, Brr__V1__StepResponse *out) {
+    struct arena *arena = rpc_arena(call);
+    Brr__V1__Frame *frames = arena_alloc(arena, ((size_t)o->n_frames + 1) * sizeof *frames);
+    out->frames = arena_alloc(arena, ((size_t)o->n_frames + 1) * sizeof *out->frames);
+    if (!frames || !out->frames)
+        return false;
+    for (int64_t i = 0; i < o->n_frames; i++) {
+        brr__v1__frame__init(&frames[i]);
+        frames[i].tick = (int64_t)o->frames[i].tick;
+        frames[i].candidates = o->frames[i].candidates;
+        frames[i].ids = o->ids + o->frames[i].first;
+        frames[i].n_ids = (size_t)o->frames[i].n;
+        out->frames[i] = &frames[i];
+    }
+    out->n_frames = (size_t)o->n_frames;
+    return true;
+}
+
+static void stepped(struct offload *work) {
+    struct burst_ask *a = (struct burst_ask *)work;
+    const struct network_order *o = a->order;
+    if (burst_ask_good(a)) {
+        Brr__V1__StepResponse out = BRR__V1__STEP_RESPONSE__INIT;
+        out.tick = o->infos[0].tick;
+        out.ticks = o->ran;
+        out.fired = o->fired;
+        out.events = o->events;
+        out.seconds = o->seconds;
+        if (put_frames(work->call, o, &out))
+            convert_answer(work->call, &out.base);
+        else
+            fail_memory(work->call);
+    }
+    burst_ask_done(a);
+}
+
+static void step(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__StepRequest *in = convert_unpack(call, &brr__v1__step_request__descriptor, data, len);
+    struct err err;
+    if (in && (in->ticks < 1 || in->ticks > most_ticks)) {
+        err_set(&err, ERR_INVALID, "Step.ticks is %" PRId64 "; expected 1 to %" PRId64, in->ticks, most_ticks);
+        burst_fail(call, &err);
+    } else if (in) {
+        struct network_order *o = network_order_new(NETWORK_STEP, in->name);
+        if (o) {
+            o->ticks = in->ticks;
+            o->want_fired = in->want_fired;
+        }
+        ask(call, o, stepped);
+    }
+}
+
+/* ---- Observe --------------------------------------------------------------------------------------------------- */
+
+/* An Observe call. */
+struct observing {
+    struct burst_ask ask;
+    struct services *services;
+    struct observer *observer;
+    struct observer_frame *frame; /* taken; ids from `at` on have not been sent */
+    int64_t at, missed;
+    bool attached, full;
+    struct observing *next;
+};
+
+static void count_missed(struct observing *g, int64_t missed) {
+    metric_add(metrics_series(g->services->metrics, "brrd_burst_frames_missed_total", ""), (double)(missed - g->missed));
+    g->missed = missed;
+}
+
+static void drop_observing(struct offload *work) {
+    struct observing *g = (struct observing *)work;
+    struct observing **link = &g->services->observings;
+    int64_t missed = g->missed;
+    bool ended = false;
+    while (*link && *link != g)
+        link = &(*link)->next;
+    if (*link)
+        *link = g->next;
+    free(g->frame);
+    free(observer_take(g->observer, &missed, &ended));
+    count_missed(g, missed);
+    observer_leave(g->observer);
+    observer_release(g->observer);
+    free(g);
+}
+
+/* The next frame to send, or NULL. */
+static struct observer_frame *next_frame(struct observing *g, bool *ret_ended) {
+    if (!g->frame) {
+        int64_t missed = g->missed;
+        g->frame = observer_take(g->observer, &missed, ret_ended);
+        g->at = 0;
+        count_missed(g, missed);
+    }
+    return g->frame;
+}
+
+/* One message of frames, the ids of the last one maybe in part. False when no frame waits, or memory is short. */
+static bool send_frames(struct observing *g, bool *ret_ended) {
+    Brr__V1__Frame frames[PART_FRAMES];
+    Brr__V1__Frame *list[PART_FRAMES];
+    struct observer_frame *sent[PART_FRAMES], *f;
+    Brr__V1__Frames out = BRR__V1__FRAMES__INIT;
+    int64_t ids = 0;
+    size_t whole = 0;
+    while (out.n_frames < PART_FRAMES && (f = next_frame(g, ret_ended)) && (!ids || ids + f->fired - g->at <= PART_IDS)) {
+        int64_t left = f->fired - g->at, n = left < PART_IDS ? left : PART_IDS;
+        Brr__V1__Frame *m = list[out.n_frames] = &frames[out.n_frames];
+        brr__v1__frame__init(m);
+        m->tick = (int64_t)f->tick;
+        m->candidates = f->candidates;
+        m->ids = f->ids + g->at;
+        m->n_ids = (size_t)n;
+        m->more = n < left;
+        out.n_frames++;
+        ids += n;
+        g->at += n;
+        if (m->more)
+            break;
+        sent[whole++] = f;
+        g->frame = NULL;
+    }
+    out.frames = list;
+    out.missed = g->missed;
+    if (out.n_frames)
+        g->full = !convert_send(g->ask.work.call, &out.base);
+    for (size_t i = 0; i < whole; i++)
+        free(sent[i]);
+    return out.n_frames > 0;
+}
+
+/* Everything that waits, as far as the client has room. */
+static void pump(struct observing *g) {
+    bool ended = false;
+    if (!g->attached || !g->ask.work.call)
+        return;
+    while (!g->full && send_frames(g, &ended))
+        continue;
+    if (!g->full && ended && !g->frame)
+        rpc_finish(g->ask.work.call, 0, NULL);
+}
+
+void svc_burst_observed(struct services *services) {
+    for (struct observing *g = services->observings, *next; g; g = next) {
+        next = g->next;
+        pump(g);
+    }
+}
+
+static void attached(struct offload *work) {
+    struct observing *g = (struct observing *)work;
+    if (burst_ask_good(&g->ask)) {
+        Brr__V1__Frames first = BRR__V1__FRAMES__INIT;
+        first.tick = g->ask.order->infos[0].tick;
+        g->attached = true;
+        g->full = !convert_send(work->call, &first.base);
+        pump(g);
+    }
+    burst_ask_done(&g->ask);
+}
+
+static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ObserveNetworkRequest *in = convert_unpack(call, &brr__v1__observe_network_request__descriptor, data, len);
+    struct services *services = services_of(call);
+    struct err err;
+    if (!in)
+        return;
+    if (in->queue_frames < 0 || in->queue_frames > OBSERVER_MOST_FRAMES) {
+        err_set(&err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames, OBSERVER_MOST_FRAMES,
+                OBSERVER_FRAMES);
+        burst_fail(call, &err);
+        return;
+    }
+    struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
+    struct observer *observer =
+        o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, services->wake, services->wake_ctx) : NULL;
+    struct observing *g = observer ? offload_new(call, sizeof *g, drop_observing) : NULL;
+    if (!g) {
+        if (!observer)
+            fail_memory(call);
+        observer_release(observer);
+        network_order_free(o);
+        return;
+    }
+    g->services = services;
+    g->observer = observer;
+    g->next = services->observings;
+    services->observings = g;
+    observer_hold(observer);
+    o->observer = observer;
+    burst_ask(&g->ask, o, attached);
+}
+
+static void observe_writable(struct rpc_call *call) {
+    struct observing *g = rpc_state(call);
+    if (!g)
+        return;
+    g->full = false;
+    pump(g);
+}
+
+const struct rpc_method svc_burst[] = {
+    {"/brr.v1.Burst/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end},
+    {"/brr.v1.Burst/Inject", ROLE_SUBMIT, false, RPC_DATA_BYTES, inject, NULL, NULL, offload_end},
+    {"/brr.v1.Burst/Patch", ROLE_SUBMIT, false, RPC_DATA_BYTES, patch, NULL, NULL, offload_end},
+    {"/brr.v1.Burst/Step", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, step, NULL, NULL, offload_end},
+    {"/brr.v1.Burst/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observe_writable, offload_end},
+    {"/brr.v1.Burst/Destroy", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, destroy, NULL, NULL, offload_end},
+};
+const size_t svc_burst_count = sizeof svc_burst / sizeof *svc_burst;
