@@ -369,7 +369,7 @@ struct brr_spike {
 struct brr_step_request {
     const char *name;
     int64_t ticks;
-    int want_spikes;    /* 1: who fired. The Step ends early once the answer is full (brr_step.ticks): ask for the remaining ticks */
+    int want_spikes; /* 1: who fired. The Step ends early once the answer is full (brr_step.ticks): ask for the remaining ticks */
     int64_t timeout_ms; /* 0 = 30 s */
 };
 struct brr_step {

@@ -365,11 +365,8 @@ int brr_network_step(brr_client *client, const struct brr_step_request *request,
     if (rc)
         return rc;
     const Brr__V1__StepResponse *answer = (const Brr__V1__StepResponse *)out;
-    struct brr_step step = {.tick = answer->tick,
-                            .ticks = answer->ticks,
-                            .fired = answer->fired,
-                            .events = answer->events,
-                            .seconds = answer->seconds};
+    struct brr_step step = {
+        .tick = answer->tick, .ticks = answer->ticks, .fired = answer->fired, .events = answer->events, .seconds = answer->seconds};
     if (request->want_spikes)
         rc = collect_spikes(answer, &step, err);
     protobuf_c_message_free_unpacked(out, NULL);
