@@ -1,4 +1,4 @@
-"""A relay between a client and a daemon's unix socket that cuts connections when it is told to: what a cable or a switch does."""
+"""A relay between a client and a daemon that cuts connections when it is told to: what a cable or a switch does."""
 import os
 import random
 import selectors
@@ -8,20 +8,20 @@ import time
 
 
 class Relay:
-    """Listens at .endpoint. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut."""
+    """Listens at .endpoint, on a unix socket where target is a path and on 127.0.0.1 where it is a port. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut."""
 
     def __init__(self, directory, target, seed):
-        self.path = os.path.join(directory, "relay.sock")
-        self.endpoint = f"unix:{self.path}"
+        self.path = os.path.join(directory, "relay.sock") if isinstance(target, str) else None
         self.target = target
         self.random = random.Random(seed)
         self.cuts = 0
         self.pairs = {}  # socket -> the other side
         self.lock = threading.Lock()
         self.stopped = False
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
+        self.listener = socket.socket(socket.AF_UNIX if self.path else socket.AF_INET)
+        self.listener.bind(self.path or ("127.0.0.1", 0))
         self.listener.listen(64)
+        self.endpoint = f"unix:{self.path}" if self.path else f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.threads = [threading.Thread(target=self.run, daemon=True)]
@@ -40,9 +40,9 @@ class Relay:
 
     def accept(self):
         client, _ = self.listener.accept()
-        daemon = socket.socket(socket.AF_UNIX)
+        daemon = socket.socket(self.listener.family)
         try:
-            daemon.connect(self.target)
+            daemon.connect(self.target if self.path else ("127.0.0.1", self.target))
         except OSError:  # no daemon at present
             client.close()
             return
@@ -89,4 +89,5 @@ class Relay:
             t.join()
         self.cut()
         self.listener.close()
-        os.unlink(self.path)
+        if self.path:
+            os.unlink(self.path)
