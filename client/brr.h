@@ -303,7 +303,7 @@ BRR_API void brr_loop_free(brr_loop *loop);
 struct brr_network {
     char name[64], device[32];
     int64_t neurons, synapses;
-    int areas, observers;
+    int areas, observers, every_tick;
     int64_t tick; /* the newest that has run, 0 before the first */
     int64_t bytes, budget_bytes;
     int64_t pending;     /* injections that wait for their tick */
@@ -327,11 +327,11 @@ BRR_API int brr_network_destroy(brr_client *client, const char *name, struct brr
 
 /* A potential for a neuron in a tick that has not run; several for one neuron and tick add up. */
 struct brr_injection {
-    int64_t tick;
+    int64_t tick; /* from 1 on; 0 in all rows of a call: the next tick, whichever that is */
     uint32_t id;
     float potential;
 };
-enum { BRR_NETWORK_MOST_INJECTIONS = 1 << 18 }; /* in one call */
+enum { BRR_NETWORK_MOST_INJECTIONS = 1 << 17 }; /* in one call */
 /* All or none of them: INVALID and RANGE name the index. *ret_pending (may be NULL): how many wait now. */
 BRR_API int brr_network_inject(brr_client *client, const char *name, const struct brr_injection *list, size_t n,
                                int64_t *ret_pending, struct brr_error *err);
@@ -366,15 +366,16 @@ struct brr_spike {
     int64_t tick;
     uint32_t id;
 };
+enum { BRR_STEP_NEURONS = 1 << 20, BRR_STEP_SPIKES = 1 << 18 };
 struct brr_step_request {
     const char *name;
     int64_t ticks;
-    int want_spikes; /* 1: who fired. The Step ends early once the answer is full (brr_step.ticks): ask for the remaining ticks */
+    int want_spikes;    /* 1: which neurons fired. INVALID for networks of more than BRR_STEP_NEURONS; observe them instead */
     int64_t timeout_ms; /* 0 = 30 s */
 };
 struct brr_step {
+    int64_t ticks;            /* that ran: fewer than wanted once there are BRR_STEP_SPIKES; call again for the rest */
     int64_t tick;             /* the newest */
-    int64_t ticks;            /* that ran: fewer than requested only with want_spikes */
     int64_t fired, events;    /* spikes, and synapses that delivered, in these ticks */
     double seconds;           /* that the ticks took in the daemon */
     struct brr_spike *spikes; /* by tick and id, to be freed with brr_free; NULL unless wanted */
@@ -384,8 +385,9 @@ struct brr_step {
 BRR_API int brr_network_step(brr_client *client, const struct brr_step_request *request, struct brr_step *ret,
                              struct brr_error *err);
 
-/* Follows a network while any client steps it. Frames wait in a bounded queue of the daemon; when this client reads too slowly, the
- * network does not wait: the frames that are lost are counted. */
+/* Follows a network while any client steps it: a frame for each tick that runs after brr_network_observe has returned. Frames wait
+ * in the daemon, bounded by number and by 16 MiB; the network never waits for an observer: when it reads too slowly, the oldest
+ * frames are dropped and counted. */
 typedef struct brr_observer brr_observer;
 struct brr_frame { /* one tick */
     int64_t tick;
@@ -393,7 +395,7 @@ struct brr_frame { /* one tick */
     size_t n_ids;
     int64_t candidates; /* neurons with input */
 };
-/* queue_frames: that may wait, 0 = 4096. */
+/* queue_frames: that may wait, at most 65536; 0 = 4096. */
 BRR_API int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err);
 /* Returns the next frame. BRR_END after the network was destroyed, BRR_AGAIN after timeout_ms (0 = return at once, -1 = no limit).
  */
@@ -406,7 +408,8 @@ BRR_API void brr_observer_close(brr_observer *observer);
 /* Writes network and state to a file (atomic); brr_network_create and brr_network_restore take it. timeout_ms: 0 = 600 s. */
 BRR_API int brr_network_snapshot(brr_client *client, const char *name, const char *path, int64_t timeout_ms, int64_t *ret_bytes,
                                  struct brr_error *err);
-/* Puts the state of a snapshot into a network of the same arrays. INVALID: it is of another network. timeout_ms: 0 = 600 s. */
+/* The network becomes the one of a snapshot or network file: arrays, state and tick; its name, options and observers stay. After an
+ * error it is unchanged. timeout_ms: 0 = 600 s. */
 BRR_API int brr_network_restore(brr_client *client, const char *name, const char *path, int64_t timeout_ms, struct brr_network *ret,
                                 struct brr_error *err);
 

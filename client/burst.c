@@ -1,6 +1,7 @@
 /* Networks of spiking neurons as plain values over brr.v1.Burst. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/fsio.h"
@@ -8,7 +9,7 @@
 #include "brr/v1/burst.pb-c.h"
 #include "client/message.h"
 
-enum { PART_BYTES = 1 << 20, TRANSFER_TIMEOUT_MS = 600 * 1000 };
+enum { PART_BYTES = 1 << 20, TRANSFER_TIMEOUT_MS = 600 * 1000, OBSERVE_TIMEOUT_MS = 30000 };
 
 static int keep_error(struct brr_error *ret, const struct err *err) {
     int code = conn_error(ret, err->code, "%s", err->message);
@@ -25,8 +26,9 @@ static void fill(struct brr_network *ret, const Brr__V1__Network *n) {
                                 .budget_bytes = n->budget_bytes,
                                 .pending = n->pending,
                                 .fired_total = n->fired_total,
-                                .areas = (int)n->n_areas,
-                                .observers = n->observers};
+                                .areas = n->area_count,
+                                .observers = n->observers,
+                                .every_tick = n->every_tick};
     str_copy(ret->name, sizeof ret->name, n->name);
     str_copy(ret->device, sizeof ret->device, n->device);
 }
@@ -240,15 +242,18 @@ int brr_network_inject(brr_client *client, const char *name, const struct brr_in
     if (!ticks)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for %zu injections", n);
     in.name = message_text(name);
-    in.n_tick = in.n_id = in.n_potential = n;
+    in.n_id = in.n_potential = n;
     in.tick = ticks;
     in.id = (uint32_t *)(ticks + n + 1);
     in.potential = (float *)(in.id + n + 1);
+    bool timed = false;
     for (size_t i = 0; i < n; i++) {
+        timed |= list[i].tick != 0;
         in.tick[i] = list[i].tick;
         in.id[i] = list[i].id;
         in.potential[i] = list[i].potential;
     }
+    in.n_tick = timed ? n : 0; /* none: the next tick */
     int rc = message_ask(client, &call, &in.base, &out, err);
     free(ticks);
     if (rc)
@@ -366,7 +371,7 @@ int brr_network_step(brr_client *client, const struct brr_step_request *request,
         return rc;
     const Brr__V1__StepResponse *answer = (const Brr__V1__StepResponse *)out;
     struct brr_step step = {
-        .tick = answer->tick, .ticks = answer->ticks, .fired = answer->fired, .events = answer->events, .seconds = answer->seconds};
+        .ticks = answer->ticks, .tick = answer->tick, .fired = answer->fired, .events = answer->events, .seconds = answer->seconds};
     if (request->want_spikes)
         rc = collect_spikes(answer, &step, err);
     protobuf_c_message_free_unpacked(out, NULL);
@@ -382,7 +387,24 @@ struct brr_observer {
     Brr__V1__Frames *frames; /* received last */
     size_t next;             /* of them to be given out */
     int64_t missed;
+    uint32_t *ids; /* of a tick that came in several frames */
+    size_t n_ids, room;
 };
+
+/* The next message; the one before is gone. */
+static int next_frames(brr_observer *o, int64_t timeout_ms, struct brr_error *err) {
+    const void *data;
+    size_t len;
+    int rc = brr_rpc_next(o->rpc, timeout_ms, &data, &len, err);
+    if (rc)
+        return rc;
+    brr__v1__frames__free_unpacked(o->frames, NULL);
+    o->next = 0;
+    if (!(o->frames = brr__v1__frames__unpack(NULL, len, data)))
+        return message_garbled("/brr.v1.Burst/Observe", err);
+    o->missed = o->frames->missed;
+    return 0;
+}
 
 int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err) {
     Brr__V1__ObserveNetworkRequest in = BRR__V1__OBSERVE_NETWORK_REQUEST__INIT;
@@ -392,30 +414,49 @@ int brr_network_observe(brr_client *client, const char *name, int queue_frames, 
     in.name = message_text(name);
     in.queue_frames = queue_frames;
     int rc = message_follow(client, "/brr.v1.Burst/Observe", &in.base, &o->rpc, err);
+    if (!rc && (rc = next_frames(o, OBSERVE_TIMEOUT_MS, err)) > 0) /* the first message has no frames: the observer is attached */
+        rc = rc == BRR_AGAIN ? conn_error(err, BRR_DEADLINE, "no answer of the daemon in %d s", OBSERVE_TIMEOUT_MS / 1000)
+                             : conn_error(err, BRR_NOT_FOUND, "network '%s' has ended", message_text(name));
     if (rc) {
-        free(o);
+        brr_observer_close(o);
         return rc;
     }
     *ret = o;
     return 0;
 }
 
+/* Adds a part of a tick. */
+static int keep_ids(brr_observer *o, const Brr__V1__Frame *f, struct brr_error *err) {
+    if (o->n_ids + f->n_ids > o->room) {
+        uint32_t *ids = realloc(o->ids, 2 * (o->n_ids + f->n_ids) * sizeof *ids);
+        if (!ids)
+            return conn_error(err, BRR_EXHAUSTED, "out of memory for %zu neurons that fired in a tick", o->n_ids + f->n_ids);
+        o->ids = ids;
+        o->room = 2 * (o->n_ids + f->n_ids);
+    }
+    memcpy(o->ids + o->n_ids, f->ids, f->n_ids * sizeof *f->ids);
+    o->n_ids += f->n_ids;
+    return 0;
+}
+
 int brr_observer_next(brr_observer *o, int64_t timeout_ms, struct brr_frame *ret, struct brr_error *err) {
-    while (!o->frames || o->next == o->frames->n_frames) {
-        const void *data;
-        size_t len;
-        int rc = brr_rpc_next(o->rpc, timeout_ms, &data, &len, err);
+    for (;;) {
+        int rc = 0;
+        while (!rc && (!o->frames || o->next == o->frames->n_frames))
+            rc = next_frames(o, timeout_ms, err);
         if (rc)
             return rc;
-        brr__v1__frames__free_unpacked(o->frames, NULL);
-        o->next = 0;
-        if (!(o->frames = brr__v1__frames__unpack(NULL, len, data)))
-            return message_garbled("/brr.v1.Burst/Observe", err);
-        o->missed = o->frames->missed;
+        const Brr__V1__Frame *f = o->frames->frames[o->next++];
+        bool whole = !o->n_ids && !f->more;
+        if (!whole && (rc = keep_ids(o, f, err)))
+            return rc;
+        if (f->more)
+            continue;
+        *ret = (struct brr_frame){
+            .tick = f->tick, .ids = whole ? f->ids : o->ids, .n_ids = whole ? f->n_ids : o->n_ids, .candidates = f->candidates};
+        o->n_ids = 0;
+        return 0;
     }
-    const Brr__V1__Frame *f = o->frames->frames[o->next++];
-    *ret = (struct brr_frame){.tick = f->tick, .ids = f->ids, .n_ids = f->n_ids, .candidates = f->candidates};
-    return 0;
 }
 
 int64_t brr_observer_missed(const brr_observer *o) { return o->missed; }
@@ -425,5 +466,6 @@ void brr_observer_close(brr_observer *o) {
         return;
     brr_rpc_close(o->rpc);
     brr__v1__frames__free_unpacked(o->frames, NULL);
+    free(o->ids);
     free(o);
 }

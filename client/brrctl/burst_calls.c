@@ -54,7 +54,11 @@ bool burst_open(const struct arguments *o, brr_client *client, const char *path,
         *ret_exit = EXIT_USAGE;
         return false;
     }
-    if (!brr_network_create(client, path, &options, ret, &err))
+    if (!o->json && output_redraws(stderr))
+        output_progress(stderr, "sending the network; the daemon checks and builds it");
+    int rc = brr_network_create(client, path, &options, ret, &err);
+    output_clear();
+    if (!rc)
         return true;
     *ret_exit = brrctl_fail_call(&err);
     return false;

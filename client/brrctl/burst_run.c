@@ -1,5 +1,6 @@
 /* burst run, burst step: ticks of a network in the daemon, in slices of a fraction of a second, so that progress shows and Ctrl-C
- * works. Spikes come with the answer of each slice: none is lost, however many there are. */
+ * works. Spikes come with the answer of each slice, those of networks that are too large for that from an observer: none is lost.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +16,14 @@
 #include "infer/netfile.h"
 #include "report/raster.h"
 
-enum { SLICE_MS = 200, STEP_TIMEOUT_MS = 600 * 1000 };
+enum { SLICE_MS = 200, MOST_SLICE = 1 << 20, STEP_TIMEOUT_MS = 600 * 1000, OBSERVED_BYTES = 16 << 20 };
 
 struct run {
     const struct arguments *o;
     const char *network;
     brr_client *client;
+    bool collects;               /* spikes come with the answers of Step */
+    brr_observer *observer;      /* else, where spikes are wanted */
     int64_t neurons, first_tick; /* 0: not known; the first tick that runs here */
     const char *device;
     int64_t ticks, tick, fired, events; /* so far; tick: the newest */
@@ -72,32 +75,58 @@ static void show_progress(const struct run *r) {
     output_progress(stderr, line);
 }
 
-/* Ticks until all have run or a signal came. A slice with more spikes than fit into one answer ends early. */
+/* Frames of the observer up to a tick. Slices are so short that none can be dropped, but of a tick above its 16 MiB. */
+static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
+    struct brr_frame frame = {0};
+    struct err bad = {0};
+    int rc = 0;
+    while (!rc && frame.tick < tick && !(rc = brr_observer_next(r->observer, STEP_TIMEOUT_MS, &frame, err))) {
+        if (r->raster)
+            raster_add(r->raster, frame.tick, frame.ids, (int64_t)frame.n_ids);
+        if (spikes_add(&r->spikes, frame.tick, frame.ids, frame.n_ids, &bad))
+            rc = brrctl_keep_error(err, &bad);
+    }
+    if (rc > 0)
+        rc = brrctl_set_error(err, BRR_ABORTED, "the network was destroyed while it ran");
+    if (!rc && brr_observer_missed(r->observer))
+        rc = brrctl_set_error(err, BRR_EXHAUSTED, "the spikes of a tick were too many to be observed; run a job of kind burst");
+    return rc;
+}
+
+/* One call. */
+static int run_slice(struct run *r, int64_t ticks, struct brr_error *err) {
+    const struct brr_step_request request = {
+        .name = r->network, .ticks = ticks, .want_spikes = r->collects, .timeout_ms = STEP_TIMEOUT_MS};
+    struct brr_step step = {0};
+    int rc = brr_network_step(r->client, &request, &step, err);
+    if (!rc)
+        rc = r->observer ? put_frames(r, step.tick, err) : put_spikes(r, &step, err);
+    brr_free(step.spikes);
+    if (rc)
+        return rc;
+    r->ticks += step.ticks;
+    r->tick = step.tick;
+    r->fired += step.fired;
+    r->events += step.events;
+    r->seconds += step.seconds;
+    return 0;
+}
+
+/* Ticks until all have run or a signal came. */
 static int run_ticks(struct run *r, struct brr_error *err) {
-    struct brr_step_request request = {.name = r->network, .want_spikes = r->o->fired || r->o->plot, .timeout_ms = STEP_TIMEOUT_MS};
-    int64_t slice = 1;
+    int64_t slice = 1, most = r->observer ? OBSERVED_BYTES / 4 / r->neurons : INT64_MAX;
+    int rc = 0;
     r->started_s = clock_s();
-    while (r->ticks < r->o->ticks && !interrupt_seen()) {
-        struct brr_step step = {0};
-        int64_t start = clock_ms(), left = r->o->ticks - r->ticks;
-        request.ticks = slice < left ? slice : left;
-        int rc = brr_network_step(r->client, &request, &step, err);
-        if (!rc)
-            rc = put_spikes(r, &step, err);
-        brr_free(step.spikes);
-        if (rc)
-            return rc;
-        r->ticks += step.ticks;
-        r->tick = step.tick;
-        r->fired += step.fired;
-        r->events += step.events;
-        r->seconds += step.seconds;
-        int64_t wanted = step.ticks * SLICE_MS / (clock_ms() - start + 1);
-        slice = wanted > 4 * slice ? 4 * slice : wanted > 1 ? wanted : 1;
+    while (!rc && r->ticks < r->o->ticks && !interrupt_seen()) {
+        int64_t start = clock_ms(), left = r->o->ticks - r->ticks, before = r->ticks;
+        rc = run_slice(r, slice < left ? slice : left, err);
+        int64_t wanted = (r->ticks - before) * SLICE_MS / (clock_ms() - start + 1);
+        slice = wanted < most ? wanted : most;
+        slice = slice < 1 ? 1 : slice < MOST_SLICE ? slice : MOST_SLICE;
         show_progress(r);
     }
     output_clear();
-    return 0;
+    return rc;
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
@@ -114,7 +143,11 @@ static int open_outputs(struct run *r, struct brr_error *err) {
                                          .ticks = r->o->ticks};
         rc = raster_new(&n, &r->raster, &bad);
     }
-    return rc ? brrctl_keep_error(err, &bad) : 0;
+    if (rc)
+        return brrctl_keep_error(err, &bad);
+    bool wanted = r->o->fired || r->o->plot;
+    r->collects = wanted && r->neurons <= BRR_STEP_NEURONS;
+    return wanted && !r->collects ? brr_network_observe(r->client, r->network, 0, &r->observer, err) : 0;
 }
 
 static double share(const struct run *r) {
@@ -139,6 +172,7 @@ static int close_outputs(struct run *r, struct brr_error *err) {
 static void done(struct run *r) {
     spikes_abort(&r->spikes);
     raster_free(r->raster);
+    brr_observer_close(r->observer);
     netfile_areas_done(&r->areas);
     free(r->ids);
     brr_disconnect(r->client);

@@ -99,7 +99,7 @@ static const struct command commands[] = {
      "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
      "  observe NAME                 print each tick as anybody steps the network, until Ctrl-C, or for --ticks N\n"
      "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
-     "  restore NAME FILE            the state of a snapshot into a network of the same arrays\n"
+     "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
      "  destroy NAME                 end it\n"
      "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
      "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg"},

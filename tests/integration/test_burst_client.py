@@ -1,17 +1,26 @@
 #!/usr/bin/env python3
-"""brrctl burst: network files drawn and described without a daemon."""
+"""brrctl burst, libbrr and the examples: networks drawn and described without a daemon, and run in one, where their spikes are those of
+a simulator written from the description of a tick alone."""
+import ctypes
 import hashlib
+import importlib.util
 import json
 import os
+import pathlib
 import random
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
-from daemon import BIN
+from daemon import BIN, PATIENCE, SOURCE, Daemon, temporary
+
+sys.path.insert(0, f"{SOURCE}/tests/golden")
+from test_burst_golden import Simulator, draw_injections, draw_network, write_network  # noqa: E402
 
 DTYPES = {"F32": "<f4", "U32": "<u4", "U16": "<u2", "U8": "<u1", "U64": "<u8"}
 SEED = int(os.environ.get("BRR_TEST_SEED") or random.randrange(1 << 30))
@@ -103,6 +112,229 @@ def check_errors(folder):
     assert not os.path.exists(f"{folder}/x")
 
 
+class Case:
+    """A network of every feature that a program other than ours has written, with its injections and its true spikes."""
+
+    def __init__(self, folder, ticks, every_tick=False, seed=SEED):
+        rng = np.random.default_rng(seed)
+        self.folder, self.ticks = folder, ticks
+        self.arrays, self.areas = draw_network(rng, 200, 15)
+        self.path, self.table = f"{folder}/case.safetensors", f"{folder}/case.tsv"
+        write_network(pathlib.Path(self.path), self.arrays, self.areas)
+        # What a decimal text of six digits says, as the table will.
+        self.injections = draw_injections(rng, 200, ticks)
+        with open(self.table, "w", encoding="ascii") as f:
+            f.write("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in self.injections))
+        self.spikes = simulate(self.arrays, self.areas, self.injections, ticks, every_tick)
+        assert len(self.spikes) > ticks, "too few spikes to show anything"
+
+
+def simulate(arrays, areas, injections, ticks, every_tick=False):
+    simulator, by_tick, spikes = Simulator(arrays, areas, every_tick), {}, []
+    for t, i, p in injections:
+        by_tick.setdefault(t, []).append((i, p))
+    for t in range(1, ticks + 1):
+        spikes += simulator.step(by_tick.get(t, []))
+    return np.array(spikes, np.int64).reshape(-1, 2)
+
+
+def same(got, want):
+    assert got.dtype == np.int64 and got.shape == want.shape and (got == want).all(), (got[:5], want[:5], got.shape, want.shape)
+
+
+def pairs_of(text):
+    return np.array([[int(x) for x in line.split("\t")] for line in text.splitlines()], np.int64).reshape(-1, 2)
+
+
+def told(d, *args, code=0):
+    got, out, err = d.ctl("burst", *map(str, args), "--json")
+    assert got == code, (args, got, out, err)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def networks(d):
+    return {n["name"]: n for n in told(d, "list")}
+
+
+def check_run(d, case):
+    npy, tsv, svg = (f"{d.dir}/run.{k}" for k in ("npy", "tsv", "svg"))
+    r = told(d, "run", case.path, "--ticks", case.ticks, "--inject", case.table, "--fired", npy, "--plot", svg)[0]
+    same(np.load(npy), case.spikes)
+    assert (r["fired"], r["ticks"], r["tick"], r["network"]) == (len(case.spikes), case.ticks, case.ticks, None), r
+    with open(svg, encoding="utf-8") as f:
+        picture = f.read()
+    assert "case.safetensors" in picture and f"{len(case.spikes)} spikes" in picture and "stroke-opacity" in picture
+    code, out, err = d.ctl("burst", "run", case.path, "--ticks", str(case.ticks), "--inject", case.table, "--fired", tsv)
+    assert code == 0 and f"{len(case.spikes)} spikes" in out and not err, (out, err)
+    with open(tsv, encoding="ascii") as f:
+        assert f.readline() == "tick\tid\n"
+        same(pairs_of(f.read()), case.spikes)
+    assert not networks(d), "a run leaves no network behind"
+    every = Case(d.dir, case.ticks, every_tick=True)
+    told(d, "run", every.path, "--ticks", every.ticks, "--inject", every.table, "--fired", npy, "--every-tick")
+    same(np.load(npy), every.spikes)
+
+
+def check_life(d, case):
+    """A network that is kept: steps, a snapshot in the middle, and the same spikes from there on by three ways."""
+    npy, snap, half = f"{d.dir}/life.npy", f"{d.dir}/snap.safetensors", case.ticks // 2
+    rest = case.spikes[case.spikes[:, 0] > half]
+    assert told(d, "run", case.path, "--ticks", half, "--inject", case.table, "--fired", npy, "--keep", "kept")[0]["network"] == "kept"
+    same(np.load(npy), case.spikes[case.spikes[:, 0] <= half])
+    n = networks(d)["kept"]
+    assert (n["tick"], n["neurons"], n["synapses"], n["areas"]) == (half, 200, 3000, 4) and n["pending"] > 0 and n["bytes"] > 0, n
+    assert told(d, "snapshot", "kept", "--out", snap)[0]["bytes"] == os.path.getsize(snap)
+    shown = told(d, "info", snap)[0]
+    assert shown["snapshot"] and shown["tick"] == half and shown["pending"] == n["pending"], shown
+    r = told(d, "step", "kept", "--ticks", case.ticks - half, "--fired", npy)[0]
+    same(np.load(npy), rest)
+    assert r["tick"] == case.ticks and r["fired"] == len(rest), r
+    told(d, "run", snap, "--ticks", case.ticks - half, "--fired", npy)
+    same(np.load(npy), rest)
+    assert told(d, "restore", "kept", snap)[0]["tick"] == half
+    told(d, "step", "kept", "--ticks", case.ticks - half, "--fired", npy)
+    same(np.load(npy), rest)
+    assert told(d, "destroy", "kept")[0] == {"destroyed": "kept"} and not networks(d)
+
+
+def check_observe(d, case):
+    npy = f"{d.dir}/observed.npy"
+    assert told(d, "create", case.path, "--name", "seen")[0]["name"] == "seen"
+    assert told(d, "inject", "seen", case.table)[0]["injected"] == len(case.injections)
+    command = [f"{BIN}/brrctl", "burst", "observe", "seen", "--json"]
+    observers = [subprocess.Popen([*command, *more], env=d.env, stdout=subprocess.PIPE, text=True) for more in (["--ticks", "10", "--fired", npy], [])]
+    deadline = time.time() + PATIENCE
+    while networks(d)["seen"]["observers"] < 2:
+        assert time.time() < deadline
+        time.sleep(0.05)
+    told(d, "step", "seen", "--ticks", case.ticks)
+    first = [json.loads(line) for line in observers[0].communicate(timeout=PATIENCE)[0].splitlines()]
+    assert observers[0].returncode == 0 and [f["tick"] for f in first] == list(range(1, 11)) and not first[-1]["missed"], first
+    same(np.load(npy), case.spikes[case.spikes[:, 0] <= 10])
+    told(d, "destroy", "seen")
+    frames = [json.loads(line) for line in observers[1].communicate(timeout=PATIENCE)[0].splitlines()]
+    assert observers[1].returncode == 0, "an observer ends well with the network"
+    assert [f["tick"] for f in frames] == list(range(1, case.ticks + 1))
+    same(np.array([(f["tick"], i) for f in frames for i in f["ids"]], np.int64).reshape(-1, 2), case.spikes)
+
+
+def check_interrupt(d, case):
+    files = [f"{d.dir}/half.{k}" for k in ("npy", "svg")]
+    child = subprocess.Popen([f"{BIN}/brrctl", "burst", "run", case.path, "--ticks", "1000000000", "--fired", files[0], "--plot", files[1], "--keep", "half"],
+                             env=d.env, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + PATIENCE
+    while networks(d).get("half", {"tick": 0})["tick"] == 0:
+        assert time.time() < deadline and child.poll() is None
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    err = child.communicate(timeout=PATIENCE)[1]
+    assert child.returncode == 1 and "interrupted after" in err, (child.returncode, err)
+    assert not networks(d) and not [f for f in os.listdir(d.dir) if f.startswith("half")], os.listdir(d.dir)
+
+
+def check_refusals(d, case):
+    bad = f"{d.dir}/bad.tsv"
+    with open(bad, "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n1\t3\t1\n1\t200\t1\n")
+    with open(case.path, "rb") as f, open(f"{d.dir}/cut.safetensors", "wb") as g:
+        g.write(f.read()[:-1])
+    arrays = {**case.arrays, "synapse.dst": np.full(3000, 200, "<u4")}
+    write_network(pathlib.Path(f"{d.dir}/wrong.safetensors"), arrays, case.areas)
+    told(d, "create", case.path, "--name", "taken")
+    out = f"{d.dir}/never.npy"
+    for args, code, words in ((("run", case.path, "--ticks", 5, "--inject", bad, "--fired", out), 1, "200"), (("run", f"{d.dir}/none", "--ticks", 5), 3, "none"),
+                              (("run", f"{d.dir}/cut.safetensors", "--ticks", 5, "--fired", out), 1, "truncated"),
+                              (("run", f"{d.dir}/wrong.safetensors", "--ticks", 5), 1, "synapse.dst[0] is 200"),
+                              (("run", case.path, "--ticks", 5, "--keep", "taken"), 1, "taken"), (("run", case.path, "--ticks", 5, "--budget", "1000"), 1, "1000"),
+                              (("run", case.path, "--ticks", 5, "--fired", f"{d.dir}/no/x.npy"), 3, "no/x.npy"),
+                              (("step", "nobody", "--ticks", 5), 3, "nobody"), (("observe", "nobody"), 3, "nobody"), (("destroy", "nobody"), 3, "nobody"),
+                              (("snapshot", "nobody", "--out", out), 3, "nobody"), (("restore", "nobody", case.path), 3, "nobody"),
+                              (("inject", "nobody", case.table), 3, "nobody"), (("inject", "taken", bad), 1, "200"), (("run", case.path), 2, "--ticks"),
+                              (("run", case.path, "--ticks", 5, "--fired", "x.csv"), 2, ".npy or .tsv"), (("run", case.path, "--ticks", 5, "--plot", "x.png"), 2, ".svg"),
+                              (("run", case.path, "--ticks", 5, "--budget", "much"), 2, "512MiB"), (("snapshot", "taken"), 2, "--out"),
+                              (("step", "taken", "--ticks", 5, "--plot", "x.svg"), 2, "no option '--plot'"),
+                              (("list", "--endpoint", f"unix:{d.dir}/none"), 4, "no daemon answers")):
+        got, text, err = d.ctl("burst", *map(str, args))
+        assert got == code and words in err and not text and len(err.splitlines()) == 1, (args, got, text, err)
+    assert list(networks(d)) == ["taken"] and networks(d)["taken"]["pending"] == 0 and not os.path.exists(out)
+    told(d, "destroy", "taken")
+
+
+def check_large(d):
+    """A network whose spikes do not come with the answers: a ring in which one neuron more fires in every tick."""
+    path, npy = f"{d.dir}/ring.safetensors", f"{d.dir}/ring.npy"
+    ctl("generate", "ring", "--neurons", 1100000, "--synapses", 1, "--weights", 200, "--threshold", 1, "--leak", 0, "--refractory", 0, "--inhibitory", 0, "--power", 5,
+        "--out", path)
+    told(d, "run", path, "--ticks", 30, "--fired", npy)
+    same(np.load(npy), np.array([(t, i) for t in range(1, 31) for i in range(t)], np.int64))
+
+
+def run_example(command, d, **more):
+    r = subprocess.run(command, env=d.env, capture_output=True, text=True, timeout=PATIENCE, **more)
+    assert r.returncode == 0 and "0 frames missed" in r.stderr, r
+    return pairs_of(r.stdout)
+
+
+def check_examples(d, case):
+    spec = importlib.util.spec_from_file_location("example_burst", f"{SOURCE}/client/examples/burst.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    got = run_example([sys.executable, f"{SOURCE}/client/examples/burst.py", "300", "60"], d)
+    want = simulate(example.network(300), [{"name": "all"}], example.injections(300, 60), 60)
+    assert len(want) > 600
+    same(got, want)
+    lines = "".join(f"{t} {i} {p:.6g}\n" for t, i, p in case.injections)
+    same(run_example([os.path.join(os.path.dirname(BIN), "examples", "example_burst"), case.path, str(case.ticks)], d, input=lines), case.spikes)
+    assert not networks(d)
+
+
+class NeuronChange(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_uint32), ("field", ctypes.c_char_p), ("value", ctypes.c_double), ("remove", ctypes.c_int)]
+
+
+class SynapseChange(ctypes.Structure):
+    _fields_ = [("source", ctypes.c_uint32), ("target", ctypes.c_uint32), ("weight", ctypes.c_int), ("psp", ctypes.c_int), ("type", ctypes.c_int), ("remove", ctypes.c_int)]
+
+
+class AreaChange(ctypes.Structure):
+    _fields_ = [("index", ctypes.c_int), ("psp_divide", ctypes.c_int), ("mp_driven_psp", ctypes.c_int), ("power", ctypes.c_double)]
+
+
+class Changes(ctypes.Structure):
+    _fields_ = [("neurons", ctypes.POINTER(NeuronChange)), ("synapses", ctypes.POINTER(SynapseChange)), ("areas", ctypes.POINTER(AreaChange)),
+                ("n_neurons", ctypes.c_size_t), ("n_synapses", ctypes.c_size_t), ("n_areas", ctypes.c_size_t)]
+
+
+class Injection(ctypes.Structure):
+    _fields_ = [("tick", ctypes.c_int64), ("id", ctypes.c_uint32), ("potential", ctypes.c_float)]
+
+
+def check_changes(d):
+    """brr_network_patch and brr_network_inject from a program of another language."""
+    path, npy = f"{d.dir}/chain.safetensors", f"{d.dir}/chain.npy"
+    ctl("generate", "ring", "--neurons", 10, "--synapses", 1, "--weights", 200, "--threshold", 50, "--leak", 0, "--refractory", 0, "--inhibitory", 0, "--out", path)
+    told(d, "create", path, "--name", "chain")
+    library = ctypes.CDLL(os.path.join(os.path.dirname(BIN), "lib", "libbrr.so"))
+    error, client = ctypes.create_string_buffer(4096), ctypes.c_void_p()
+    assert library.brr_connect(d.env["BRR_ENDPOINT"].encode(), ctypes.byref(client), error) == 0
+
+    def change(neurons=(), synapses=(), areas=()):
+        lists = [(kind * max(1, len(rows)))(*rows) for kind, rows in ((NeuronChange, neurons), (SynapseChange, synapses), (AreaChange, areas))]
+        return library.brr_network_patch(client, b"chain", ctypes.byref(Changes(*lists, len(neurons), len(synapses), len(areas))), error)
+
+    assert library.brr_network_inject(client, b"chain", ctypes.byref(Injection(0, 2, 60)), ctypes.c_size_t(1), None, error) == 0, "tick 0: the next one"
+    told(d, "step", "chain", "--ticks", 3, "--fired", npy)
+    same(np.load(npy), np.array([(1, 2), (2, 3), (3, 4)]))
+    # One input is not enough for neuron 6 any more, neuron 1 reaches nobody, and power drives neuron 0.
+    assert change([NeuronChange(6, b"threshold", 300, 0)], [SynapseChange(1, 2, 0, 0, 0, 1)], [AreaChange(0, 0, 0, 55)]) == 0, error.raw
+    told(d, "step", "chain", "--ticks", 4, "--fired", npy)
+    same(np.load(npy), np.array([(4, 0), (4, 5), (5, 0), (5, 1), (6, 0), (6, 1), (7, 0), (7, 1)]))
+    assert change([NeuronChange(10, b"threshold", 1, 0)]) == -3 and b"10" in error.raw, error.raw
+    assert change([NeuronChange(1, b"colour", 1, 0)]) == -3 and b"colour" in error.raw, error.raw
+    library.brr_disconnect(client)
+    told(d, "destroy", "chain")
+
+
 def main():
     print(f"seed {SEED}")
     linked = subprocess.run(["ldd", f"{BIN}/brrctl"], capture_output=True, text=True, check=True).stdout
@@ -111,6 +343,19 @@ def main():
         check_generate(folder)
         check_info(folder)
         check_errors(folder)
+    with temporary() as folder:
+        d = Daemon(folder).start()
+        case = Case(folder, 60, seed=SEED + 1)
+        check_run(d, case)
+        case = Case(folder, 60, seed=SEED + 1)
+        check_life(d, case)
+        check_observe(d, case)
+        check_interrupt(d, case)
+        check_refusals(d, case)
+        check_examples(d, case)
+        check_changes(d)
+        check_large(d)
+        assert d.stop() == 0, d.read_log()
     return 0
 
 
