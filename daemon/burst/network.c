@@ -46,8 +46,21 @@ void network_done(struct network *n) {
     burst_free(n->burst);
 }
 
+/* Those whose readers have left. */
+static void prune(struct network *n) {
+    int kept = 0;
+    for (int i = 0; i < n->n_observers; i++) {
+        if (observer_has_left(n->observers[i]))
+            observer_release(n->observers[i]);
+        else
+            n->observers[kept++] = n->observers[i];
+    }
+    n->n_observers = kept;
+}
+
 int network_describe(struct network *n, struct network_order *o, struct err *err) {
     const struct connectome *c = burst_connectome(n->burst);
+    prune(n);
     int named = c->n_areas < NETWORK_NAMED_AREAS ? c->n_areas : NETWORK_NAMED_AREAS;
     struct network_info i = {.neurons = c->net.n,
                              .synapses = c->synapses,
@@ -120,18 +133,6 @@ int network_patch(struct network *n, struct network_order *o, struct err *err) {
         if ((rc = apply(n, &o->changes[i], err)))
             o->failed = i;
     return rc;
-}
-
-/* Those whose readers have left. */
-static void prune(struct network *n) {
-    int kept = 0;
-    for (int i = 0; i < n->n_observers; i++) {
-        if (observer_has_left(n->observers[i]))
-            observer_release(n->observers[i]);
-        else
-            n->observers[kept++] = n->observers[i];
-    }
-    n->n_observers = kept;
 }
 
 int network_observe(struct network *n, struct network_order *o, struct err *err) {

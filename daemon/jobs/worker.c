@@ -126,7 +126,7 @@ static void serve(struct worker *w, double step_s) {
     while (networks_step(w->networks) && clock_s() < end) {
         atomic_fetch_add(&w->beats, 1);
         take_orders(w);
-        while (live_step_realtime(w->live))
+        for (int batches = 0; batches < TURN_BATCHES && live_step_realtime(w->live); batches++)
             atomic_fetch_add(&w->beats, 1);
     }
 }

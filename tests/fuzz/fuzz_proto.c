@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
+#include "brr/v1/burst.pb-c.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "brr/v1/stream.pb-c.h"
 #include "daemon/rpc/convert.h"
@@ -38,14 +39,28 @@ bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 /* The corpus counts on this order: new ones go to the end. */
 static const ProtobufCMessageDescriptor *const requests[] = {
-    &brr__v1__submit_request__descriptor,           &brr__v1__client_message__descriptor,
-    &brr__v1__get_job_request__descriptor,          &brr__v1__list_jobs_request__descriptor,
-    &brr__v1__watch_job_request__descriptor,        &brr__v1__job_logs_request__descriptor,
-    &brr__v1__cancel_job_request__descriptor,       &brr__v1__resume_job_request__descriptor,
-    &brr__v1__version_request__descriptor,          &brr__v1__devices_request__descriptor,
-    &brr__v1__metrics_request__descriptor,          &brr__v1__watch_metrics_request__descriptor,
-    &brr__v1__put_checkpoint_part__descriptor,      &brr__v1__checkpoint_ref__descriptor,
-    &brr__v1__list_checkpoints_request__descriptor, &grpc__health__v1__health_check_request__descriptor,
+    &brr__v1__submit_request__descriptor,
+    &brr__v1__client_message__descriptor,
+    &brr__v1__get_job_request__descriptor,
+    &brr__v1__list_jobs_request__descriptor,
+    &brr__v1__watch_job_request__descriptor,
+    &brr__v1__job_logs_request__descriptor,
+    &brr__v1__cancel_job_request__descriptor,
+    &brr__v1__resume_job_request__descriptor,
+    &brr__v1__version_request__descriptor,
+    &brr__v1__devices_request__descriptor,
+    &brr__v1__metrics_request__descriptor,
+    &brr__v1__watch_metrics_request__descriptor,
+    &brr__v1__put_checkpoint_part__descriptor,
+    &brr__v1__checkpoint_ref__descriptor,
+    &brr__v1__list_checkpoints_request__descriptor,
+    &grpc__health__v1__health_check_request__descriptor,
+    &brr__v1__create_network_request__descriptor,
+    &brr__v1__inject_request__descriptor,
+    &brr__v1__patch_request__descriptor,
+    &brr__v1__step_request__descriptor,
+    &brr__v1__observe_network_request__descriptor,
+    &brr__v1__restore_network_request__descriptor,
 };
 
 static uint8_t *packed(const ProtobufCMessage *m, size_t *ret_len) {
@@ -56,15 +71,30 @@ static uint8_t *packed(const ProtobufCMessage *m, size_t *ret_len) {
     return bytes;
 }
 
-/* In the message or a single message within it; requests have no repeated ones. */
+static bool has_unknown_field(const ProtobufCMessage *m);
+
+/* In one of the messages of a repeated field. */
+static bool any_has_unknown_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f) {
+    size_t n;
+    bool found = false;
+    memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+    const ProtobufCMessage *const *items = *(const ProtobufCMessage *const *const *)(const void *)((const char *)m + f->offset);
+    for (size_t i = 0; !found && i < n; i++)
+        found = has_unknown_field(items[i]);
+    return found;
+}
+
+/* In the message or one within it. */
 static bool has_unknown_field(const ProtobufCMessage *m) {
     bool found = m->n_unknown_fields > 0;
     for (unsigned i = 0; !found && i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         if (f->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
-        if (f->label == PROTOBUF_C_LABEL_REPEATED)
-            abort();
+        if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+            found = any_has_unknown_field(m, f);
+            continue;
+        }
         bool oneof = f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
         if (oneof && *(const uint32_t *)(const void *)((const char *)m + f->quantifier_offset) != f->id)
             continue;

@@ -105,6 +105,13 @@ def check_stop(tmp, whole, sets):
     assert other.returncode == 0 and "belongs to another network" in other.stderr and "resuming from" not in other.stderr, other.stderr
 
 
+def check_no_output(tmp):
+    run = drive(f"{tmp}/none", "ticks=100", "output.fired=none", "output.rates_every=0")
+    assert run.returncode == 0, run.stderr
+    result = json.loads([x for x in run.stdout.splitlines() if x.startswith("result ")][-1].removeprefix("result "))
+    assert result["files"] == {} and result["fired"] > 0 and os.listdir(f"{tmp}/none") == [], (result, os.listdir(f"{tmp}/none"))
+
+
 def refused(d, *sets):
     code, end, err = d.submit(*sets, file=CONFIG)
     assert code != 0, end
@@ -150,6 +157,7 @@ def main():
         assert run.returncode == 0, run.stderr
         whole = content(f"{tmp}/long")
         check_stop(tmp, whole, sets)
+        check_no_output(tmp)
         d = Daemon(f"{tmp}/daemon").start()
         check_example(d)
         check_simulator(d, tmp, seed)

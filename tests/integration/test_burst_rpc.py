@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Burst calls with Debian's grpcio: networks side by side against an independent simulator, injections, changes, observers that read
 and one that does not, snapshots, budgets, hostile files, clients that die, jobs beside them."""
+import glob
 import json
 import os
 import pathlib
@@ -14,8 +15,9 @@ import urllib.request
 import grpc
 import numpy as np
 
-from daemon import PATIENCE, SOURCE, Daemon, temporary
+from daemon import PATIENCE, SOURCE, Daemon, make_corpus, temporary
 from stock import Stock
+from stream_fixture import trace, train
 
 sys.path.insert(0, f"{SOURCE}/tests/golden")
 sys.path.insert(0, f"{SOURCE}/tests")
@@ -302,7 +304,7 @@ def check_dead_client(c, d, tmp, protos):
     p.wait()
     assert c.stub.Step(c.pb.StepRequest(name="victim", ticks=3), timeout=PATIENCE).ticks == 3, "the Step of the dead client does not hold the network"
     while c.list()["victim"].observers:
-        c.step("victim", 1)
+        time.sleep(0.02)
     late = c.refused(c.stub.Step, c.pb.StepRequest(name="victim", ticks=10**12), timeout=1)
     assert "DEADLINE_EXCEEDED" in late, late
     assert c.stub.Step(c.pb.StepRequest(name="victim", ticks=1), timeout=PATIENCE).ticks == 1
@@ -322,6 +324,28 @@ def check_beside_a_job(c, d, tmp):
     assert d.ctl("cancel", job["job"])[0] == 0
     d.wait(job["job"], lambda j: j["state"] == "cancelled")
     c.destroy("beside")
+
+
+def check_beside_a_stream(c, d, tmp):
+    """Streams come first: their results are the same while networks tick without end, and the networks still tick."""
+    make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=0.04)
+    model = train(d, f"{tmp}/eeg")
+    recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
+    alone = trace(d, recording, model)
+    calls = []
+    for name in ("left", "right"):
+        c.create(name, network_file(tmp, ring(3000, threshold=1)))
+        c.inject(name, [(1, i, 5.0) for i in range(3000)])
+        calls.append(c.stub.Step.future(c.pb.StepRequest(name=name, ticks=10**12)))
+    before = {name: n.tick for name, n in c.list().items()}
+    beside = trace(d, recording, model)
+    after = {name: n.tick for name, n in c.list().items()}
+    assert beside[0] == alone[0] and np.array_equal(beside[1], alone[1], equal_nan=True)
+    assert all(after[name] > before[name] for name in ("left", "right")), (before, after)
+    for call in calls:
+        call.cancel()
+    for name in ("left", "right"):
+        c.destroy(name)
 
 
 def check_stop(c, d, tmp):
@@ -351,6 +375,7 @@ def main():
         check_hostile(c, d, tmp)
         check_dead_client(c, d, tmp, f"{tmp}/protos")
         check_beside_a_job(c, d, tmp)
+        check_beside_a_stream(c, d, tmp)
         check_stop(c, d, tmp)
     return 0
 

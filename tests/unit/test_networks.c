@@ -1,0 +1,471 @@
+#include "daemon/burst/networks.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "unit/burst_fixture.h"
+
+/* Rings of neurons on the CPU: each fires the next, and all fire in every tick once all have fired. */
+enum { RING = 100, BOX = 64 };
+
+struct bench {
+    struct device *device;
+    struct mailbox *answers;
+    struct networks *networks;
+    int done;
+};
+
+static void count_done(struct network_order *o) { ((struct bench *)o->owner)->done++; }
+
+static void open_networks(struct bench *b, int most, int64_t most_bytes) {
+    const struct networks_config config = {.device = b->device, .most = most, .most_bytes = most_bytes, .answers = b->answers};
+    b->networks = networks_new(&config);
+    assert_non_null(b->networks);
+}
+
+static int set_up(void **state) {
+    struct bench *b = calloc(1, sizeof *b);
+    *state = b;
+    ok(device_open("cpu", 1, &b->device, &err));
+    b->answers = mailbox_new(BOX, NULL, NULL);
+    open_networks(b, 4, INT64_MAX);
+    return 0;
+}
+
+static struct network_order *taken(struct bench *b) { return (struct network_order *)mailbox_take(b->answers); }
+
+static int tear_down(void **state) {
+    struct bench *b = *state;
+    struct message *left = NULL;
+    networks_free(b->networks, &left);
+    assert_null(left);
+    for (struct network_order *o; (o = taken(b));)
+        network_order_free(o);
+    mailbox_free(b->answers);
+    device_close(b->device);
+    free(b);
+    return 0;
+}
+
+static struct connectome *make_ring(uint32_t n) {
+    float *threshold = malloc(n * sizeof *threshold);
+    uint32_t *src = malloc(n * sizeof *src), *dst = malloc(n * sizeof *dst);
+    uint8_t *ones = malloc(n), *zeros = calloc(n, 1);
+    struct connectome_area area = {.name = "ring"};
+    struct connectome *c = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        threshold[i] = 1;
+        src[i] = i;
+        dst[i] = (i + 1) % n;
+        ones[i] = 1;
+    }
+    const struct connectome_arrays a = {.neurons = n,
+                                        .synapses = n,
+                                        .threshold = threshold,
+                                        .src = src,
+                                        .dst = dst,
+                                        .weight = ones,
+                                        .psp = ones,
+                                        .type = zeros,
+                                        .areas = &area,
+                                        .n_areas = 1};
+    ok(connectome_new(&a, 0, &c, &err));
+    free(threshold);
+    free(src);
+    free(dst);
+    free(ones);
+    free(zeros);
+    return c;
+}
+
+static struct network_order *order(struct bench *b, enum network_order_kind kind, const char *name) {
+    struct network_order *o = network_order_new(kind, name);
+    assert_non_null(o);
+    o->owner = b;
+    o->done = count_done;
+    return o;
+}
+
+/* Sends the order and returns it with its answer, which must have come at once. */
+static struct network_order *ask(struct bench *b, struct network_order *o) {
+    networks_order(b->networks, o);
+    assert_ptr_equal(taken(b), o);
+    return o;
+}
+
+static int ask_code(struct bench *b, struct network_order *o) {
+    int code = ask(b, o)->err.code;
+    network_order_free(o);
+    return code;
+}
+
+static int create(struct bench *b, const char *name, uint32_t neurons, int64_t budget) {
+    struct network_order *o = order(b, NETWORK_CREATE, name);
+    o->net = make_ring(neurons);
+    o->budget_bytes = budget;
+    return ask_code(b, o);
+}
+
+static struct network_order *step(struct bench *b, const char *name, int64_t ticks, bool want_fired) {
+    struct network_order *o = order(b, NETWORK_STEP, name);
+    o->ticks = ticks;
+    o->want_fired = want_fired;
+    return o;
+}
+
+/* Potentials for neurons 0 … n in the next tick. */
+static int inject(struct bench *b, const char *name, int n) {
+    struct network_order *o = order(b, NETWORK_INJECT, name);
+    o->injections = calloc((size_t)n, sizeof *o->injections);
+    o->count = n;
+    o->next_tick = true;
+    for (int i = 0; i < n; i++)
+        o->injections[i] = (struct burst_injection){.id = (uint32_t)i, .potential = 5};
+    return ask_code(b, o);
+}
+
+static struct network_info info_of(struct bench *b, const char *name) {
+    struct network_order *o = ask(b, order(b, NETWORK_LIST, ""));
+    struct network_info found = {.tick = -1};
+    for (int i = 0; i < o->n_infos; i++)
+        if (!strcmp(o->infos[i].name, name))
+            found = o->infos[i];
+    found.areas = NULL;
+    network_order_free(o);
+    return found;
+}
+
+/* ---- orders ---------------------------------------------------------------------------------------------------- */
+
+static void a_network_is_made_steps_and_goes(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "one", RING, 1 << 20), 0);
+    assert_int_equal(create(b, "one", RING, 1 << 20), ERR_EXISTS);
+    assert_int_equal(inject(b, "one", 1), 0);
+    struct network_order *o = step(b, "one", 5, true);
+    networks_order(b->networks, o);
+    assert_true(networks_waiting(b->networks));
+    while (networks_step(b->networks)) {
+    }
+    assert_ptr_equal(taken(b), o);
+    assert_int_equal(o->ran, 5);
+    assert_int_equal(o->n_frames, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(o->frames[i].tick, i + 1);
+        assert_int_equal(o->ids[i], i);
+    }
+    network_order_free(o);
+    assert_int_equal(info_of(b, "one").tick, 5);
+    assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, "one")), 0);
+    assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, "one")), ERR_NOT_FOUND);
+    assert_false(networks_step(b->networks));
+}
+
+static void names_are_picked(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "net-1", RING, 1 << 20), 0);
+    assert_int_equal(create(b, "", RING, 1 << 20), 0);
+    assert_int_equal(info_of(b, "net-2").neurons, RING);
+    char name[2 * NETWORK_NAME_SIZE];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, name)), ERR_NOT_FOUND);
+}
+
+static void networks_take_turns(void **state) {
+    struct bench *b = *state;
+    struct network_order *long_one[2];
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "b" : "a";
+        assert_int_equal(create(b, name, RING, 1 << 20), 0);
+        networks_order(b->networks, long_one[i] = step(b, name, INT64_MAX, false));
+    }
+    for (int i = 0; i < 20; i++)
+        assert_true(networks_step(b->networks));
+    int64_t ticks = info_of(b, "a").tick;
+    assert_true(ticks > 0 && info_of(b, "b").tick > 0);
+    assert_int_equal(inject(b, "a", 3), 0); /* between two slices of its Step */
+    networks_step(b->networks);
+    networks_step(b->networks);
+    assert_true(info_of(b, "a").fired_total >= 3);
+}
+
+static void bounds_are_kept(void **state) {
+    struct bench *b = *state;
+    struct message *left = NULL;
+    assert_int_equal(create(b, "tight", 100000, 1 << 20), ERR_EXHAUSTED);
+    assert_int_equal(create(b, "probe", RING, 1 << 20), 0);
+    int64_t bytes = info_of(b, "probe").bytes;
+    networks_free(b->networks, &left);
+    open_networks(b, 2, 2 * bytes + 1);
+    assert_int_equal(create(b, "a", RING, 1 << 20), 0);
+    assert_int_equal(create(b, "b", 2 * RING, 1 << 20), ERR_EXHAUSTED);
+    assert_int_equal(create(b, "b", RING, bytes), 0);
+    assert_int_equal(create(b, "c", 1, 1 << 20), ERR_EXHAUSTED);
+    assert_int_equal(inject(b, "b", RING), ERR_EXHAUSTED); /* no memory is left of its budget */
+    struct network_order *steps[NETWORK_MOST_STEPS];
+    for (int i = 0; i < NETWORK_MOST_STEPS; i++)
+        networks_order(b->networks, steps[i] = step(b, "a", 1, false));
+    assert_int_equal(ask_code(b, step(b, "a", 1, false)), ERR_EXHAUSTED);
+    for (int i = 0; i < NETWORK_MOST_STEPS; i++) {
+        assert_true(networks_step(b->networks));
+        assert_ptr_equal(taken(b), steps[i]);
+        network_order_free(steps[i]);
+    }
+}
+
+/* All neurons fire in every tick. */
+static void a_full_answer_ends_a_step(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "loud", 1000, 1 << 20), 0);
+    assert_int_equal(inject(b, "loud", 1000), 0);
+    struct network_order *o = step(b, "loud", 1000000, true);
+    networks_order(b->networks, o);
+    while (networks_step(b->networks)) {
+    }
+    assert_ptr_equal(taken(b), o);
+    assert_int_equal(o->err.code, 0);
+    assert_in_range(o->n_ids, NETWORK_FIRED_IDS, NETWORK_FIRED_IDS + 999);
+    assert_int_equal(o->ran, info_of(b, "loud").tick);
+    assert_int_equal(o->n_ids, o->ran * 1000);
+    network_order_free(o);
+}
+
+static void a_lent_network_waits(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "lent", RING, 1 << 20), 0);
+    assert_int_equal(inject(b, "lent", 1), 0);
+    struct network_order *loan = ask(b, order(b, NETWORK_LEND, "lent"));
+    assert_int_equal(loan->state.n_pending, 1);
+    assert_int_equal(loan->lent->net.n, RING);
+    struct network_order *ticks = step(b, "lent", 2, false), *gone = order(b, NETWORK_DESTROY, "lent");
+    networks_order(b->networks, ticks);
+    networks_order(b->networks, gone);
+    assert_false(networks_waiting(b->networks));
+    assert_null(taken(b));
+    assert_int_equal(info_of(b, "lent").tick, 0);
+    struct network_order *back = network_order_new(NETWORK_RETURN, "lent");
+    networks_order(b->networks, back);
+    assert_ptr_equal(taken(b), ticks); /* the Step had begun to wait when the network was destroyed */
+    assert_int_equal(ticks->err.code, ERR_CANCELLED);
+    assert_ptr_equal(taken(b), gone);
+    assert_int_equal(gone->err.code, 0);
+    network_order_free(loan);
+    network_order_free(ticks);
+    network_order_free(gone);
+}
+
+static void an_order_whose_caller_left_does_nothing(void **state) {
+    struct bench *b = *state;
+    atomic_bool left;
+    atomic_init(&left, false);
+    assert_int_equal(create(b, "n", RING, 1 << 20), 0);
+    struct network_order *o = step(b, "n", INT64_MAX, false);
+    o->gone = &left;
+    networks_order(b->networks, o);
+    assert_true(networks_step(b->networks));
+    assert_null(taken(b));
+    atomic_store(&left, true);
+    assert_true(networks_step(b->networks));
+    assert_ptr_equal(taken(b), o);
+    assert_int_equal(o->err.code, ERR_CANCELLED);
+    network_order_free(o);
+    o = order(b, NETWORK_DESTROY, "n");
+    o->gone = &left;
+    assert_int_equal(ask_code(b, o), ERR_CANCELLED);
+    assert_true(info_of(b, "n").tick > 0);
+}
+
+static void what_nobody_takes_is_left(void **state) {
+    struct bench *b = *state;
+    struct message *left = NULL;
+    assert_int_equal(create(b, "n", RING, 1 << 20), 0);
+    struct network_order *o = step(b, "n", INT64_MAX, false);
+    networks_order(b->networks, o);
+    mailbox_close(b->answers);
+    networks_free(b->networks, &left);
+    assert_ptr_equal(left, &o->message);
+    assert_null(left->next);
+    network_order_free(o);
+    mailbox_free(b->answers);
+    b->answers = mailbox_new(BOX, NULL, NULL);
+    open_networks(b, 1, 1 << 20);
+}
+
+static void a_change_that_fails_is_named(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "n", RING, 1 << 20), 0);
+    struct network_order *o = order(b, NETWORK_PATCH, "n");
+    o->changes = calloc(3, sizeof *o->changes);
+    o->count = 3;
+    o->changes[0] = (struct network_change){.kind = NETWORK_SET_NEURON, .id = 5, .field = BURST_THRESHOLD, .value = 100};
+    o->changes[1] = (struct network_change){.kind = NETWORK_DELETE_SYNAPSE, .synapse = {.source = 0, .target = 50}};
+    o->changes[2] = (struct network_change){.kind = NETWORK_DELETE_NEURON, .id = 1};
+    assert_int_equal(ask(b, o)->err.code, ERR_NOT_FOUND);
+    assert_int_equal(o->failed, 1);
+    network_order_free(o);
+    assert_int_equal(inject(b, "n", 2), 0);
+    o = step(b, "n", 10, true);
+    networks_order(b->networks, o);
+    while (networks_step(b->networks)) {
+    }
+    assert_ptr_equal(taken(b), o);
+    assert_int_equal(o->ids[o->n_ids - 1], 4); /* neuron 1 fired, neuron 5 did not */
+    network_order_free(o);
+}
+
+/* ---- observers ------------------------------------------------------------------------------------------------- */
+
+static void count_wake(void *ctx) { ++*(atomic_int *)ctx; }
+
+static void a_full_observer_loses_the_oldest(void **state) {
+    (void)state;
+    atomic_int wakes;
+    atomic_init(&wakes, 0);
+    int64_t missed = 0;
+    bool ended = false;
+    struct observer *o = observer_new(3, count_wake, &wakes);
+    const uint32_t ids[2] = {4, 7};
+    for (uint64_t tick = 1; tick <= 5; tick++) {
+        const struct burst_frame f = {.tick = tick, .ids = ids, .fired = 2, .candidates = 9};
+        observer_add(o, &f);
+    }
+    assert_int_equal(wakes, 1); /* not again before the reader has found none */
+    for (uint64_t tick = 3; tick <= 5; tick++) {
+        struct observer_frame *f = observer_take(o, &missed, &ended);
+        assert_non_null(f);
+        assert_int_equal(f->tick, tick);
+        assert_int_equal(f->fired, 2);
+        assert_int_equal(f->ids[1], 7);
+        free(f);
+    }
+    assert_null(observer_take(o, &missed, &ended));
+    assert_int_equal(missed, 2);
+    assert_false(ended);
+    observer_end(o);
+    assert_int_equal(wakes, 2);
+    assert_null(observer_take(o, &missed, &ended));
+    assert_true(ended);
+    observer_release(o);
+}
+
+static void bytes_of_an_observer_are_bounded(void **state) {
+    (void)state;
+    atomic_int wakes;
+    atomic_init(&wakes, 0);
+    enum { FIRED = 1 << 20 }; /* 4 MiB a frame */
+    uint32_t *ids = calloc(FIRED, sizeof *ids);
+    struct observer *o = observer_new(OBSERVER_MOST_FRAMES, count_wake, &wakes), *small;
+    int64_t missed = 0;
+    bool ended = false;
+    for (uint64_t tick = 1; tick <= 10; tick++) {
+        const struct burst_frame f = {.tick = tick, .ids = ids, .fired = FIRED};
+        observer_add(o, &f);
+    }
+    struct observer_frame *first = observer_take(o, &missed, &ended);
+    assert_int_equal(first->tick, 8); /* three fit into 16 MiB */
+    assert_int_equal(missed, 7);
+    free(first);
+    observer_leave(o);
+    assert_true(observer_has_left(o));
+    const struct burst_frame late = {.tick = 11, .ids = ids, .fired = 1};
+    observer_add(o, &late);
+    assert_null(observer_take(o, &missed, &ended));
+    observer_release(o);
+    small = observer_new(1, count_wake, &wakes);
+    observer_add(small, &late);
+    observer_release(small); /* with a frame that nobody took */
+    free(ids);
+}
+
+enum { FRAMES = 20000 };
+
+static void *add_frames(void *arg) {
+    const uint32_t ids[3] = {1, 2, 3};
+    for (uint64_t tick = 1; tick <= FRAMES; tick++) {
+        const struct burst_frame f = {.tick = tick, .ids = ids, .fired = (int64_t)(tick % 4)};
+        observer_add(arg, &f);
+    }
+    observer_end(arg);
+    observer_release(arg);
+    return NULL;
+}
+
+static void every_frame_is_read_or_counted(void **state) {
+    (void)state;
+    atomic_int wakes;
+    atomic_init(&wakes, 0);
+    struct observer *o = observer_new(16, count_wake, &wakes);
+    pthread_t thread;
+    int64_t missed = 0, got = 0;
+    uint64_t last = 0;
+    bool ended = false;
+    observer_hold(o);
+    assert_int_equal(pthread_create(&thread, NULL, add_frames, o), 0);
+    while (!ended) {
+        struct observer_frame *f = observer_take(o, &missed, &ended);
+        if (!f)
+            continue;
+        ended = false; /* more may wait */
+        assert_true(f->tick > last && f->fired == (int64_t)(f->tick % 4));
+        last = f->tick;
+        got++;
+        free(f);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(got + missed, FRAMES);
+    assert_int_equal(last, FRAMES);
+    observer_release(o);
+}
+
+static void observers_see_the_ticks_of_their_network(void **state) {
+    struct bench *b = *state;
+    atomic_int wakes;
+    atomic_init(&wakes, 0);
+    struct observer *seen = observer_new(100, count_wake, &wakes);
+    int64_t missed = 0;
+    bool ended = false;
+    assert_int_equal(create(b, "n", RING, 1 << 20), 0);
+    struct network_order *o = order(b, NETWORK_OBSERVE, "n");
+    o->observer = seen;
+    observer_hold(seen);
+    assert_int_equal(ask_code(b, o), 0);
+    assert_int_equal(info_of(b, "n").observers, 1);
+    assert_int_equal(inject(b, "n", 1), 0);
+    o = step(b, "n", 7, false);
+    networks_order(b->networks, o);
+    while (networks_step(b->networks)) {
+    }
+    network_order_free(taken(b));
+    for (uint32_t tick = 1; tick <= 7; tick++) {
+        struct observer_frame *f = observer_take(seen, &missed, &ended);
+        assert_int_equal(f->tick, tick);
+        assert_int_equal(f->ids[0], tick - 1);
+        free(f);
+    }
+    assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, "n")), 0);
+    assert_null(observer_take(seen, &missed, &ended));
+    assert_true(ended);
+    observer_leave(seen);
+    observer_release(seen);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_network_is_made_steps_and_goes),
+        TEST(names_are_picked),
+        TEST(networks_take_turns),
+        TEST(bounds_are_kept),
+        TEST(a_full_answer_ends_a_step),
+        TEST(a_lent_network_waits),
+        TEST(an_order_whose_caller_left_does_nothing),
+        TEST(what_nobody_takes_is_left),
+        TEST(a_change_that_fails_is_named),
+        cmocka_unit_test(a_full_observer_loses_the_oldest),
+        cmocka_unit_test(bytes_of_an_observer_are_bounded),
+        cmocka_unit_test(every_frame_is_read_or_counted),
+        TEST(observers_see_the_ticks_of_their_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
