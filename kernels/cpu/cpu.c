@@ -9,6 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/pages.h"
 #include "base/str.h"
 
 static const struct op_table cpu_ops = {.name = "cpu",
@@ -105,7 +106,7 @@ static void cpu_close(struct device *dev) { (void)dev; }
 
 static int cpu_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     size_t total = (bytes + sizeof(struct block) + 63) / 64 * 64;
-    struct block *block = aligned_alloc(64, total);
+    struct block *block = pages_alloc(total);
     if (!block)
         return err_set(err, ERR_EXHAUSTED, "cpu: %zu MiB of memory wanted, not to be had", bytes >> 20);
     memset(block, 0, total);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "model/connectome_rows.h"
 
 enum { ALIGNMENT = 64 };
@@ -12,8 +13,8 @@ enum { ALIGNMENT = 64 };
 
 static void *zeroed(size_t bytes) {
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    void *p = aligned_alloc(ALIGNMENT, rounded ? rounded : ALIGNMENT);
-    return p ? memset(p, 0, rounded ? rounded : ALIGNMENT) : NULL;
+    void *p = pages_alloc(rounded);
+    return p ? memset(p, 0, rounded) : NULL;
 }
 
 void connectome_free(struct connectome *c) {

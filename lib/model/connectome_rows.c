@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, INSERTION = 32, SHORT_ROW = 2048 };
+#include "base/pages.h"
+
+enum { INSERTION = 32, SHORT_ROW = 2048 };
 
 static size_t synapse_bytes(bool wide) { return wide ? sizeof(struct spike_wide) : sizeof(spike_packed); }
 
 static void *synapses_alloc(int64_t count, bool wide) {
-    size_t bytes = ((size_t)count + 1) * synapse_bytes(wide);
-    return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    return pages_alloc(((size_t)count + 1) * synapse_bytes(wide));
 }
 
 int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err) {
@@ -175,7 +176,7 @@ static int make_divisors(struct connectome *c, struct err *err) {
     if (!any || c->net.divisor)
         return 0;
     size_t bytes = ((size_t)c->net.n + SPIKE_BLOCK) * sizeof *c->net.divisor;
-    if (!(c->net.divisor = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)))
+    if (!(c->net.divisor = pages_alloc(bytes)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the divisors of %u neurons", c->net.n);
     memset(c->net.divisor, 0, bytes);
     for (uint32_t i = 0; i < c->net.n; i++)
