@@ -182,23 +182,36 @@ static void check_health(struct doctor *d) {
         found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "its driver tells nothing of it"), "");
 }
 
+/* What the device computes. */
+static void check_kernels(struct doctor *d) {
+    const char *fix = "do not use results of this device; report its description and the build with this line";
+    struct selftest scan;
+    struct selftest_tick tick;
+    struct err err = {0};
+    if (selftest_scan(d->device.name, d->device.threads, &scan, &err))
+        found(d, "scan kernels", false, arena_strdup(&d->arena, err.message), fix);
+    else
+        found(d, "scan kernels", true,
+              arena_printf(&d->arena, "forward %.1e, backward %.1e from double precision", scan.forward_error, scan.backward_error),
+              "");
+    if (selftest_tick(d->device.name, d->device.threads, &tick, &err))
+        found(d, "burst tick", false, arena_strdup(&d->arena, err.message), fix);
+    else
+        found(d, "burst tick", true,
+              arena_printf(&d->arena, "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
+                           (long long)tick.ticks, d->device.name, (long long)tick.fired),
+              "");
+}
+
 static void examine(uv_work_t *request) {
     struct doctor *d = request->data;
-    struct selftest test;
-    struct err err = {0};
     found(d, "device", !d->lost,
           arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", d->device.name, d->device.description,
                        (double)d->device.total_bytes / 0x1p30, d->lost ? ", lost after a fault" : ""),
           "the daemon exits and systemd restarts it; without systemd, start it again");
     check_health(d);
     check_parts(d);
-    if (selftest_scan(d->device.name, d->device.threads, &test, &err))
-        found(d, "scan kernels", false, arena_strdup(&d->arena, err.message),
-              "do not use results of this device; report its description and the build with this line");
-    else
-        found(d, "scan kernels", true,
-              arena_printf(&d->arena, "forward %.1e, backward %.1e from double precision", test.forward_error, test.backward_error),
-              "");
+    check_kernels(d);
     for (int i = 0; i < 3; i++)
         check_directory(d, d->path_names[i], d->paths[i], i > 0);
     if (d->paused_jobs)

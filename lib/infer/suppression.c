@@ -21,6 +21,10 @@ struct track {
     uint8_t bursts_in[BINS];
 };
 
+struct ready {
+    int64_t sample, observed;
+};
+
 struct suppression {
     int channels, agreeing; /* how many channels make the recording active */
     struct suppression_sink sink;
@@ -31,6 +35,9 @@ struct suppression {
     uint16_t observed_in[BINS];
     double mean[SUPPRESSION_MAX_CHANNELS], variance[SUPPRESSION_MAX_CHANNELS];
     struct track tracks[SUPPRESSION_MAX_CHANNELS + 1]; /* [channels] is the recording's */
+    struct ready *ready;                               /* reports that were not given out yet, oldest first */
+    float *values;                                     /* of each: ratio and bursts per minute of every track */
+    int64_t n_ready, room;
 };
 
 int suppression_new(int channels, const struct suppression_sink *sink, struct suppression **ret, struct err *err) {
@@ -46,7 +53,13 @@ int suppression_new(int channels, const struct suppression_sink *sink, struct su
     return 0;
 }
 
-void suppression_free(struct suppression *s) { free(s); }
+void suppression_free(struct suppression *s) {
+    if (!s)
+        return;
+    free(s->ready);
+    free(s->values);
+    free(s);
+}
 
 /* ---- one track -------------------------------------------------------------------------------------------------- */
 
@@ -116,32 +129,79 @@ static int64_t decided(const struct track *k, int64_t now) {
 
 /* ---- reports ---------------------------------------------------------------------------------------------------- */
 
-static void value_of(const struct track *k, const struct suppression_report *r, float *ret_ratio, float *ret_bursts) {
+static void value_of(const struct track *k, const struct ready *r, float *ret) {
     int64_t suppressed = 0, bursts = 0, second = r->sample / RATE;
     for (int64_t at = second > SUPPRESSION_WINDOW_S ? second - SUPPRESSION_WINDOW_S : 0; at < second; at++) {
         suppressed += k->suppressed_in[at % BINS];
         bursts += k->bursts_in[at % BINS];
     }
-    *ret_ratio = (float)((double)suppressed / (double)r->observed);
-    *ret_bursts = (float)((double)(bursts * SUPPRESSION_WINDOW_S * RATE) / (double)r->observed);
+    ret[0] = (float)((double)suppressed / (double)r->observed);
+    ret[1] = (float)((double)(bursts * SUPPRESSION_WINDOW_S * RATE) / (double)r->observed);
 }
 
-static int give_report(struct suppression *s, int64_t sample, struct err *err) {
-    float ratio[SUPPRESSION_MAX_CHANNELS], bursts[SUPPRESSION_MAX_CHANNELS];
-    struct suppression_report r = {.sample = sample, .channels = s->channels, .channel_ratio = ratio, .channel_bursts = bursts};
-    if (!s->sink.report)
+static size_t tracks_of(const struct suppression *s) { return (size_t)s->channels + 1; }
+
+static int reserve_ready(struct suppression *s, int64_t n, struct err *err) {
+    if (n <= s->room)
         return 0;
+    int64_t room = 2 * n;
+    struct ready *ready = realloc(s->ready, (size_t)room * sizeof *ready);
+    s->ready = ready ? ready : s->ready;
+    float *values = ready ? realloc(s->values, (size_t)room * tracks_of(s) * 2 * sizeof *values) : NULL;
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld reports of burst suppression", (long long)room);
+    s->values = values;
+    s->room = room;
+    return 0;
+}
+
+static int add_report(struct suppression *s, int64_t sample, struct err *err) {
+    int rc = reserve_ready(s, s->n_ready + 1, err);
+    if (rc)
+        return rc;
+    struct ready *r = &s->ready[s->n_ready];
+    float *values = s->values + (size_t)s->n_ready++ * tracks_of(s) * 2;
     int64_t second = sample / RATE;
+    *r = (struct ready){.sample = sample};
     for (int64_t at = second > SUPPRESSION_WINDOW_S ? second - SUPPRESSION_WINDOW_S : 0; at < second; at++)
-        r.observed += s->observed_in[at % BINS];
-    for (int c = 0; c < s->channels; c++)
-        value_of(&s->tracks[c], &r, &ratio[c], &bursts[c]);
-    value_of(&s->tracks[s->channels], &r, &r.ratio, &r.bursts_per_minute);
+        r->observed += s->observed_in[at % BINS];
+    for (int c = 0; c <= s->channels; c++)
+        value_of(&s->tracks[c], r, values + 2 * c);
+    return 0;
+}
+
+static int give_report(const struct suppression *s, int64_t i, struct err *err) {
+    const float *values = s->values + (size_t)i * tracks_of(s) * 2;
+    float ratio[SUPPRESSION_MAX_CHANNELS], bursts[SUPPRESSION_MAX_CHANNELS];
+    for (int c = 0; c < s->channels; c++) {
+        ratio[c] = values[2 * c];
+        bursts[c] = values[2 * c + 1];
+    }
+    const struct suppression_report r = {.sample = s->ready[i].sample,
+                                         .observed = s->ready[i].observed,
+                                         .ratio = values[2 * s->channels],
+                                         .bursts_per_minute = values[2 * s->channels + 1],
+                                         .channels = s->channels,
+                                         .channel_ratio = ratio,
+                                         .channel_bursts = bursts};
     return s->sink.report(s->sink.ctx, &r, err);
 }
 
+int suppression_give(struct suppression *s, int64_t sample, struct err *err) {
+    int64_t n = 0;
+    int rc = 0;
+    for (; !rc && n < s->n_ready && s->ready[n].sample <= sample; n++)
+        rc = s->sink.report ? give_report(s, n, err) : 0;
+    s->n_ready -= n;
+    if (n && s->n_ready) {
+        memmove(s->ready, s->ready + n, (size_t)s->n_ready * sizeof *s->ready);
+        memmove(s->values, s->values + (size_t)n * tracks_of(s) * 2, (size_t)s->n_ready * tracks_of(s) * 2 * sizeof *s->values);
+    }
+    return rc;
+}
+
 /* The reports of all seconds that are over and decided. */
-static int give_reports(struct suppression *s, struct err *err) {
+static int add_reports(struct suppression *s, struct err *err) {
     int64_t until = s->now;
     int rc = 0;
     if (s->next > s->now)
@@ -151,7 +211,7 @@ static int give_reports(struct suppression *s, struct err *err) {
         until = at < until ? at : until;
     }
     for (; !rc && s->next <= until; s->next += RATE)
-        rc = give_report(s, s->next, err);
+        rc = add_report(s, s->next, err);
     return rc;
 }
 
@@ -173,7 +233,7 @@ static int stop(struct suppression *s, struct err *err) {
     s->running = false;
     for (int c = 0; !rc && c <= s->channels; c++)
         rc = track_stop(s, &s->tracks[c], err);
-    return rc ? rc : give_reports(s, err);
+    return rc ? rc : add_reports(s, err);
 }
 
 static void start(struct suppression *s, const uint16_t *row, int64_t first) {
@@ -210,7 +270,7 @@ static int push_row(struct suppression *s, const uint16_t *row, struct err *err)
     if (!rc)
         rc = track_push(s, &s->tracks[s->channels], t, active >= s->agreeing, err);
     s->now = t + 1;
-    return !rc && s->now % CHECK == 0 ? give_reports(s, err) : rc;
+    return !rc && s->now % CHECK == 0 ? add_reports(s, err) : rc;
 }
 
 int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err) {
@@ -259,6 +319,12 @@ void suppression_save(const struct suppression *s, struct str *out) {
     }
     for (int c = 0; c <= s->channels; c++)
         save_track(&s->tracks[c], out);
+    pack_i64(out, s->n_ready);
+    for (int64_t i = 0; i < s->n_ready; i++) {
+        pack_i64(out, s->ready[i].sample);
+        pack_i64(out, s->ready[i].observed);
+    }
+    pack_bytes(out, s->values, (size_t)s->n_ready * tracks_of(s) * 2 * sizeof *s->values);
 }
 
 static void load_track(const struct suppression *s, struct track *k, struct unpack *in) {
@@ -274,7 +340,19 @@ static void load_track(const struct suppression *s, struct track *k, struct unpa
         unpack_require(in, k->suppressed_in[i] <= s->observed_in[i] && k->bursts_in[i] <= RATE / SHORTEST);
 }
 
-void suppression_load(struct suppression *s, struct unpack *in) {
+static int load_ready(struct suppression *s, struct unpack *in, struct err *err) {
+    int64_t n = unpack_i64(in, 0, (int64_t)(in->left / (2 * sizeof(int64_t))));
+    int rc = in->failed ? 0 : reserve_ready(s, n, err);
+    for (s->n_ready = 0; !rc && !in->failed && s->n_ready < n; s->n_ready++) {
+        s->ready[s->n_ready].sample = unpack_i64(in, 0, s->now);
+        s->ready[s->n_ready].observed = unpack_i64(in, 1, SUPPRESSION_WINDOW_S * RATE);
+    }
+    if (!rc && !in->failed)
+        unpack_bytes(in, s->values, (size_t)n * tracks_of(s) * 2 * sizeof *s->values);
+    return rc;
+}
+
+int suppression_load(struct suppression *s, struct unpack *in, struct err *err) {
     const int64_t far = INT64_C(1) << 60;
     unpack_same(in, s->channels);
     s->running = unpack_bool(in);
@@ -294,4 +372,5 @@ void suppression_load(struct suppression *s, struct unpack *in) {
     for (int c = 0; c <= s->channels; c++)
         load_track(s, &s->tracks[c], in);
     unpack_require(in, !s->running || (s->next % RATE == 0 && s->next >= s->now - SUPPRESSION_LATEST && s->next <= s->now + RATE));
+    return load_ready(s, in, err);
 }

@@ -1,5 +1,6 @@
 /* suppression: burst suppression of one recording or stream, from the filtered rows of data/frontend (µV, 256 Hz). A pure function
- * of the samples and their times, whatever the chunks. 15 kB of memory. One thread at a time.
+ * of the samples and their times, whatever the chunks. Memory: 15 kB, and the reports that
+ * its owner has not taken yet. One thread at a time.
  *
  * Method: recursive estimation of mean and variance, then a threshold.
  *     mean(t) = b·mean(t−1) + (1 − b)·x(t)
@@ -27,7 +28,7 @@ enum {
     SUPPRESSION_MAX_CHANNELS = 64,
     SUPPRESSION_WINDOW_S = 60,
     SUPPRESSION_SHORTEST = SUPPRESSION_RATE_HZ / 2,     /* samples: suppressions and bursts */
-    SUPPRESSION_LATEST = 2 * SUPPRESSION_SHORTEST + 32, /* samples after which a report is final */
+    SUPPRESSION_LATEST = 2 * SUPPRESSION_SHORTEST + 32, /* samples after its second by which a report is ready */
 };
 #define SUPPRESSION_FORGET_S      0.1047
 #define SUPPRESSION_KEEP          0.9633784265879135 /* b */
@@ -46,7 +47,7 @@ struct suppression_report {
 /* A non-zero return ends the call that caused it with that error; the object can only be freed then. Any callback may be NULL. */
 struct suppression_sink {
     void *ctx;
-    /* Once for every second whose last sample had data, in order, at most SUPPRESSION_LATEST samples late. */
+    /* Of suppression_give: once for every second whose last sample had data, in order. */
     int (*report)(void *ctx, const struct suppression_report *report, struct err *err);
     /* A suppression [first, end) of the recording, in order, when it ends: at the first activity, or where data end. */
     int (*segment)(void *ctx, int64_t first, int64_t end, struct err *err);
@@ -63,13 +64,16 @@ void suppression_free(struct suppression *s);
 /* n rows of `channels` binary16 values, the first at sample `first`. Samples left out since the last push are a gap: a suppression
  * ends there, and the estimates begin anew behind it. INVALID when `first` lies before the end of the last push. */
 int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err);
-/* Decides and emits what is pending; further pushes may follow and begin as after a gap. */
+/* Gives out the reports up to `sample` that are ready. All up to the newest sample less SUPPRESSION_LATEST are, and all after
+ * suppression_finish. */
+int suppression_give(struct suppression *s, int64_t sample, struct err *err);
+/* Data end here for now: decides what is pending; further pushes may follow and begin as after a gap. */
 int suppression_finish(struct suppression *s, struct err *err);
 void suppression_totals(const struct suppression *s, struct suppression_totals *ret);
 
 /* The state between two pushes, for snapshots; load into a new object with the same number of channels. A failed load marks `in`.
  */
 void suppression_save(const struct suppression *s, struct str *out);
-void suppression_load(struct suppression *s, struct unpack *in);
+int suppression_load(struct suppression *s, struct unpack *in, struct err *err);
 
 #endif

@@ -27,6 +27,7 @@ struct timeline {
     int64_t rec_at;
     struct timeline_sink sink;
     struct events *events;
+    struct suppression *suppression; /* NULL: the sink has no use for it */
     struct alarm_rule alarm, alarm_start;
     int status;
     struct err error;
@@ -120,7 +121,11 @@ static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, ALARM_OFF, sample, NAN, err) : 0;
 }
 
-static int settle(struct timeline *t, struct err *err) { return t->sink.settled ? t->sink.settled(t->sink.ctx, err) : 0; }
+/* through: burst suppression is final up to this sample, whatever has been pushed. */
+static int settle(struct timeline *t, int64_t through, struct err *err) {
+    int rc = t->suppression ? suppression_give(t->suppression, through, err) : 0;
+    return !rc && t->sink.settled ? t->sink.settled(t->sink.ctx, err) : rc;
+}
 
 static int finish_segment(struct timeline *t, int64_t end, struct err *err) {
     int rc = emit_until(t, end, err);
@@ -128,7 +133,7 @@ static int finish_segment(struct timeline *t, int64_t end, struct err *err) {
         rc = events_finish(t->events, err);
     if (!rc)
         rc = set_alarm_off(t, end, err);
-    return rc ? rc : settle(t, err);
+    return rc ? rc : settle(t, end, err);
 }
 
 /* Marks at the head of the queue take effect. */
@@ -185,7 +190,9 @@ static int queue_windows(struct timeline *t, int limit, struct err *err) {
 static int end_segment(struct timeline *t, struct err *err) {
     if (!t->in_segment)
         return 0;
-    int rc = queue_windows(t, QUEUE_SIZE, err);
+    int rc = t->suppression ? suppression_finish(t->suppression, err) : 0;
+    if (!rc)
+        rc = queue_windows(t, QUEUE_SIZE, err);
     int64_t covered = t->next_record == t->segment ? t->segment : t->next_record - t->hop + t->window;
     if (!rc && covered < t->now) {
         struct item item = {.kind = ITEM_WINDOW,
@@ -231,7 +238,6 @@ static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
 /* frontend_sink_fn */
 static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
     struct timeline *t = ctx;
-    (void)held; /* held samples are data like others here; labels mask them in training */
     int rc = 0;
     if (segment_start) {
         if ((rc = end_segment(t, err)) || (rc = add_item(t, (struct item){.kind = ITEM_SEGMENT_START, .start = first}, err)))
@@ -246,7 +252,9 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     memcpy(t->rows + (t->rows_now - t->rows_first) * t->channels, rows, (size_t)(n * t->channels) * sizeof *rows);
     t->rows_now += n;
     t->now += n;
-    return queue_windows(t, TIMELINE_MAX_PENDING, err);
+    if (t->suppression) /* a held sample says nothing about suppression; for windows it is data like others */
+        rc = held ? suppression_finish(t->suppression, err) : suppression_push(t->suppression, rows, n, first, err);
+    return rc ? rc : queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
 static int make(const struct modelfile *file, const struct timeline_options *options, const struct timeline_sink *sink,
@@ -273,6 +281,9 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window)))
         rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
                      (double)t->alarm_hop / FRONTEND_RATE_HZ, (double)t->hop / FRONTEND_RATE_HZ);
+    else if (sink->suppression)
+        rc = suppression_new(t->channels, &(struct suppression_sink){.ctx = sink->ctx, .report = sink->suppression},
+                             &t->suppression, err);
     if (rc) {
         timeline_free(t);
         return rc;
@@ -316,6 +327,7 @@ void timeline_free(struct timeline *t) {
         return;
     frontend_free(t->frontend);
     events_free(t->events);
+    suppression_free(t->suppression);
     free(t->rows);
     free(t->sum);
     free(t->scratch);
@@ -368,6 +380,20 @@ int timeline_finish(struct timeline *t, struct err *err) {
     return rc ? rc : finish(t, err);
 }
 
+/* How many of the n rows from sample `at` on are alike: held over a short gap, or not. */
+static int64_t alike(const struct recording_info *info, int64_t at, int64_t n, bool *ret_held) {
+    *ret_held = false;
+    for (int i = 0; i < info->n_held; i++) {
+        const struct window_span *held = &info->held[i];
+        if (held->end <= at)
+            continue;
+        *ret_held = held->first <= at;
+        int64_t border = *ret_held ? held->end : held->first;
+        return border - at < n ? border - at : n;
+    }
+    return n;
+}
+
 /* Push rows of a cached recording until a window waits or it ends. */
 static int feed(struct timeline *t, struct err *err) {
     struct err own;
@@ -379,8 +405,10 @@ static int feed(struct timeline *t, struct err *err) {
         const struct window_span *seg = &info.segments[t->rec_segment];
         bool start = t->rec_at < seg->first;
         int64_t at = start ? seg->first : t->rec_at, n = seg->end - at < FEED_ROWS ? seg->end - at : FEED_ROWS;
+        bool held;
         start = at == seg->first;
-        rc = on_rows(t, recording_rows(t->rec, t->rec_segment, at), n, at, start, false, err);
+        n = alike(&info, at, n, &held);
+        rc = on_rows(t, recording_rows(t->rec, t->rec_segment, at), n, at, start, held, err);
         t->rec_at = at + n;
         if (t->rec_at == seg->end)
             t->rec_segment++;
@@ -432,7 +460,7 @@ static int complete_record(struct timeline *t, const struct item *item, const fl
     if (item->valid < t->window) /* the end of the segment emits the rest */
         return 0;
     int rc = emit_until(t, item->start + t->hop, err);
-    return rc ? rc : settle(t, err);
+    return rc ? rc : settle(t, t->emitted - SUPPRESSION_LATEST, err);
 }
 
 int timeline_complete(struct timeline *t, const float *p, struct err *err) {
@@ -459,6 +487,12 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
 int64_t timeline_samples(const struct timeline *t) { return t->now; }
 int64_t timeline_windows(const struct timeline *t) { return t->windows; }
+
+void timeline_suppression(const struct timeline *t, struct suppression_totals *ret) {
+    *ret = (struct suppression_totals){0};
+    if (t->suppression)
+        suppression_totals(t->suppression, ret);
+}
 
 /* ---- snapshots ---- */
 
@@ -509,6 +543,9 @@ int timeline_save(struct timeline *t, struct str *out, struct err *err) {
     pack_bytes(out, t->sum, (size_t)n * sizeof *t->sum);
     pack_bytes(out, t->count, (size_t)n * sizeof *t->count);
     events_save(t->events, out);
+    pack_i64(out, t->suppression != NULL);
+    if (t->suppression)
+        suppression_save(t->suppression, out);
     rc = frontend_save(t->frontend, out, err);
     return !rc && !str_ok(out) ? err_set(err, ERR_EXHAUSTED, "out of memory for the snapshot of a timeline") : rc;
 }
@@ -585,6 +622,9 @@ int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
     int rc = t->frontend ? load_state(t, in, err) : err_set(err, ERR_PRECONDITION, "a cached recording has no state to load");
     if (!rc)
         rc = events_load(t->events, in, err);
+    unpack_same(in, t->suppression != NULL);
+    if (!rc && t->suppression)
+        rc = suppression_load(t->suppression, in, err);
     if (!rc)
         rc = frontend_load(t->frontend, in, err);
     if (!rc && in->failed)

@@ -1,10 +1,10 @@
-/* timeline: one recording or live stream under a model: raw chunks in; record trace, events and alarms out. Detection, validation
- * and the Stream RPC all use it. All outputs are a pure function of the samples, so streamed equals offline to the bit for chunks
- * of any size. The owner of the device takes windows and returns probabilities. Record trace: mean over all windows of the grid
- * that cover a sample, summed in order of start, emitted when the last of them is done. Alarm trace: every alarm_hop the newest
- * window ends there and its newest alarm_hop samples are emitted at once; where it is a window of the grid, one pass serves both.
- * The first alarm windows of a segment are padded on the left. In memory: two windows of samples, the newest push, and
- * TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
+/* timeline: one recording or live stream under a model: raw chunks in; record trace, events, alarms and burst suppression out.
+ * Detection, validation and the Stream RPC all use it. All outputs are a pure function of the samples, so streamed equals offline
+ * to the bit for chunks of any size. The owner of the device takes windows and returns probabilities. Record trace: mean over all
+ * windows of the grid that cover a sample, summed in order of start, emitted when the last of them is done. Alarm trace: every
+ * alarm_hop the newest window ends there and its newest alarm_hop samples are emitted at once; where it is a window of the grid,
+ * one pass serves both. The first alarm windows of a segment are padded on the left. In memory: two windows of samples, the newest
+ * push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #ifndef BRR_INFER_TIMELINE_H
 #define BRR_INFER_TIMELINE_H
 #include <stdbool.h>
@@ -15,6 +15,7 @@
 #include "data/frontend.h"
 #include "data/window.h"
 #include "infer/modelfile.h"
+#include "infer/suppression.h"
 #include "model/events.h"
 
 enum { TIMELINE_MAX_PENDING = 512 };
@@ -34,6 +35,9 @@ struct timeline_sink {
     int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final */
     int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);  /* the moment the rule holds */
     int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
+    /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
+     * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */
+    int (*suppression)(void *ctx, const struct suppression_report *report, struct err *err);
     /* The events that belong to the newest probabilities, or to the end of a segment, have been given out. The order of all calls
      * is a function of the samples alone. */
     int (*settled)(void *ctx, struct err *err);
@@ -67,13 +71,15 @@ bool timeline_done(const struct timeline *t);
 int timeline_status(const struct timeline *t, struct err *err);
 int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
 int64_t timeline_windows(const struct timeline *t); /* windows completed */
+/* Burst suppression so far; zeros where the sink has no use for it. */
+void timeline_suppression(const struct timeline *t, struct suppression_totals *ret);
 
 /* The whole state, for a snapshot that another process restores: the outputs of the restored timeline are those of this one, to the
  * bit. Between detector runs only. PRECONDITION: it has failed, reads a cached recording, or a window was taken and not completed.
  */
 int timeline_save(struct timeline *t, struct str *out, struct err *err);
-/* Into a new timeline made with the same model, source and options. DATA_LOSS: the bytes are corrupt or belong to another model,
- * source or options; the timeline can only be freed then. */
+/* Into a new timeline made with the same model, source, options and callbacks. DATA_LOSS: the bytes are corrupt or belong to
+ * another model, source or options; the timeline can only be freed then. */
 int timeline_load(struct timeline *t, struct unpack *in, struct err *err);
 
 #endif

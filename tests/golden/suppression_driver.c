@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
         rc = feed(edf, f, &err);
     if (!rc)
         rc = suppression_finish(run.suppression, &err);
+    if (!rc)
+        rc = suppression_give(run.suppression, INT64_MAX, &err);
     if (!rc) {
         struct suppression_totals totals;
         suppression_totals(run.suppression, &totals);

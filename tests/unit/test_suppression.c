@@ -164,7 +164,7 @@ static struct suppression *restored(struct suppression *s, int channels) {
     suppression_free(s);
     assert_int_equal(suppression_new(channels, &sink, &s, &err), 0);
     struct unpack in = unpack_of(state.data, state.len);
-    suppression_load(s, &in);
+    assert_int_equal(suppression_load(s, &in, &err), 0);
     assert_true(unpack_done(&in));
     str_done(&state);
     return s;
@@ -183,11 +183,14 @@ static void run(int channels, int64_t samples, int64_t chunk, struct rng *rng) {
         got.pushed = t + n;
         if (has[t])
             assert_int_equal(suppression_push(s, rows + t * channels, n, t, &err), 0);
+        if (!rng || rng_below(rng, 4) == 0)
+            assert_int_equal(suppression_give(s, rng ? t + n - SUPPRESSION_LATEST : t + n, &err), 0);
         t += n;
         if (rng && rng_below(rng, 8) == 0)
             s = restored(s, channels);
     }
     assert_int_equal(suppression_finish(s, &err), 0);
+    assert_int_equal(suppression_give(s, samples, &err), 0);
     suppression_totals(s, &got.totals);
     suppression_free(s);
 }
@@ -415,8 +418,9 @@ static void the_error_of_a_callback_is_returned(void **state) {
     clear();
     fill(1, 0, 1024, 0);
     assert_int_equal(suppression_new(1, &fails, &s, &err), 0);
-    assert_int_equal(suppression_push(s, rows, 500, 0, &err), 0);
-    assert_int_equal(suppression_push(s, rows, 524, 500, &err), ERR_UNAVAILABLE);
+    assert_int_equal(suppression_push(s, rows, 1024, 0, &err), 0);
+    assert_int_equal(suppression_give(s, 511, &err), 0);
+    assert_int_equal(suppression_give(s, 512, &err), ERR_UNAVAILABLE);
     assert_string_equal(err.message, "the reader went away");
     suppression_free(s);
 }
@@ -451,11 +455,11 @@ static void corrupt_snapshots_are_refused_or_harmless(void **state) {
         memset(&got, 0, sizeof got);
         assert_int_equal(suppression_new(round % 5 ? 3 : 4, &sink, &s, &err), 0);
         struct unpack in = unpack_of(bytes, len);
-        suppression_load(s, &in);
+        assert_int_equal(suppression_load(s, &in, &err), 0);
         if (in.failed)
             refused++;
-        else if (!suppression_push(s, rows, 2 * RATE, INT64_C(1) << 40, &err))
-            suppression_finish(s, &err);
+        else if (!suppression_push(s, rows, 2 * RATE, INT64_C(1) << 40, &err) && !suppression_finish(s, &err) && round % 3)
+            assert_int_equal(suppression_give(s, (INT64_C(1) << 40) - 1, &err), 0);
         suppression_free(s);
     }
     assert_true(refused > 1500);

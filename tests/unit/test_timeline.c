@@ -30,6 +30,7 @@ static const struct source at_256 = {256, {5003, -256, 2000, -2560, 700, -1000, 
 static const struct source at_200 = {200, {4001, -150, 1500, -2000, 300, -900, 2777}};
 
 struct truth {
+    bool held[MAX_T];
     uint16_t rows[MAX_T * C];
     struct window_span segments[MAX_SEGMENTS];
     int n_segments;
@@ -41,7 +42,15 @@ struct alarm {
     int64_t sample;
 };
 
+/* A report of burst suppression, and the sample up to which probabilities were given out before it. */
+struct suppressed {
+    int64_t sample, observed, after;
+    float ratio, bursts, channel[2 * C];
+};
+
 struct result {
+    struct suppressed suppressed[MAX_ITEMS];
+    int64_t n_suppressed;
     float record[MAX_T], provisional[MAX_T];
     struct event events[MAX_ITEMS];
     struct alarm alarms[MAX_ITEMS];
@@ -57,9 +66,9 @@ static struct frontend_source source_of(const struct source *s) { return (struct
 
 static int collect_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
     struct truth *t = ctx;
-    (void)held;
     (void)err;
     assert_true(first + n <= MAX_T);
+    memset(t->held + first, held, (size_t)n);
     if (segment_start)
         t->segments[t->n_segments++] = (struct window_span){first, first};
     assert_int_equal(first, t->segments[t->n_segments - 1].end);
@@ -68,12 +77,12 @@ static int collect_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t firs
     return 0;
 }
 
-/* n source samples from `at` on. */
+/* n source samples from `at` on: suppressed for half of the time. */
 static void make_chunk(int64_t at, int64_t n, double rate, float *buffer, const float **uv) {
     for (int c = 0; c < C; c++) {
         uv[c] = buffer + c * n;
         for (int64_t i = 0; i < n; i++)
-            buffer[c * n + i] = (float)fixture_sample(c, at + i, rate);
+            buffer[c * n + i] = (float)fixture_sample(c, at + i, rate) * (fmod((double)(at + i) / rate, 5) < 2.5 ? 0.01f : 1);
     }
 }
 
@@ -156,11 +165,63 @@ static void expect_alarms(int64_t alarm_hop) {
     }
 }
 
+static int on_suppression(void *ctx, const struct suppression_report *report, struct err *err) {
+    struct result *r = ctx;
+    (void)err;
+    assert_int_equal(report->channels, C);
+    struct suppressed *at = &r->suppressed[r->n_suppressed++];
+    memset(at, 0, sizeof *at);
+    *at = (struct suppressed){.sample = report->sample,
+                              .observed = report->observed,
+                              .after = r->record_end,
+                              .ratio = report->ratio,
+                              .bursts = report->bursts_per_minute};
+    memcpy(at->channel, report->channel_ratio, C * sizeof(float));
+    memcpy(at->channel + C, report->channel_bursts, C * sizeof(float));
+    return 0;
+}
+
+/* Where the probabilities stand when burst suppression at a sample is given out. */
+static int64_t given_after(int64_t sample) {
+    const struct window_span *seg = truth.segments;
+    while (seg->end < sample)
+        seg++;
+    for (int64_t at = seg->first; at + file.model.window <= seg->end; at += file.hop)
+        if (at + file.hop - SUPPRESSION_LATEST >= sample)
+            return at + file.hop;
+    return seg->end;
+}
+
+static int expect_report(void *ctx, const struct suppression_report *report, struct err *err) {
+    struct result *r = ctx;
+    r->record_end = given_after(report->sample);
+    return on_suppression(ctx, report, err);
+}
+
+/* The detector over the same samples, one by one, without those that are held. */
+static void expect_suppression(void) {
+    const struct suppression_sink sink = {.ctx = &want, .report = expect_report};
+    struct suppression *s = NULL;
+    struct err err;
+    int64_t record_end = want.record_end;
+    want.n_suppressed = 0;
+    assert_int_equal(suppression_new(C, &sink, &s, &err), 0);
+    for (int i = 0; i < truth.n_segments; i++)
+        for (int64_t t = truth.segments[i].first; t < truth.segments[i].end; t++)
+            if (!truth.held[t])
+                assert_int_equal(suppression_push(s, truth.rows + t * C, 1, t, &err), 0);
+    assert_int_equal(suppression_finish(s, &err), 0);
+    assert_int_equal(suppression_give(s, truth.end, &err), 0);
+    suppression_free(s);
+    want.record_end = record_end;
+}
+
 static void expect(const struct source *s, int64_t alarm_hop) {
     struct event *events = NULL;
     make_truth(s);
     expect_record();
     expect_alarms(alarm_hop);
+    expect_suppression();
     assert_int_equal(events_find(&file.events, want.record, want.record_end, &events, &want.n_events, NULL), 0);
     assert_true(want.n_events < MAX_ITEMS);
     memcpy(want.events, events, (size_t)want.n_events * sizeof *events);
@@ -201,14 +262,18 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
 }
 
 static void clear(struct result *r) {
-    r->record_end = r->n_events = r->n_alarms = r->windows = r->fail_after = 0;
+    r->record_end = r->n_events = r->n_alarms = r->windows = r->fail_after = r->n_suppressed = 0;
     for (int64_t i = 0; i < MAX_T; i++)
         r->provisional[i] = NAN;
 }
 
 static struct timeline_sink sink_of(struct result *r) {
-    return (struct timeline_sink){
-        .ctx = r, .probabilities = on_probabilities, .event = on_event, .alarm = on_alarm, .provisional = on_provisional};
+    return (struct timeline_sink){.ctx = r,
+                                  .probabilities = on_probabilities,
+                                  .event = on_event,
+                                  .alarm = on_alarm,
+                                  .provisional = on_provisional,
+                                  .suppression = on_suppression};
 }
 
 /* Run waiting windows, up to `batch` taken before the first is completed. Returns how many ran. */
@@ -331,6 +396,12 @@ static void compare(const char *what) {
     assert_int_equal(got.n_alarms, want.n_alarms);
     for (int64_t i = 0; i < want.n_alarms; i++)
         assert_true(got.alarms[i].kind == want.alarms[i].kind && got.alarms[i].sample == want.alarms[i].sample);
+    assert_int_equal(got.n_suppressed, want.n_suppressed);
+    for (int64_t i = 0; i < want.n_suppressed; i++)
+        if (memcmp(&got.suppressed[i], &want.suppressed[i], sizeof want.suppressed[i]) != 0)
+            fail_msg("%s: burst suppression at sample %lld after %lld: %g, expected at %lld after %lld: %g", what,
+                     (long long)got.suppressed[i].sample, (long long)got.suppressed[i].after, (double)got.suppressed[i].ratio,
+                     (long long)want.suppressed[i].sample, (long long)want.suppressed[i].after, (double)want.suppressed[i].ratio);
     if (got.windows != want.windows)
         fail_msg("%s: %lld windows were run, expected %lld", what, (long long)got.windows, (long long)want.windows);
 }
@@ -363,6 +434,7 @@ static void any_chunking_and_batching_gives_the_trace_of_the_whole(void **state)
     for (int s = 0; s < 2; s++) {
         expect(sources[s], 64);
         assert_int_equal(truth.n_segments, 4 - s);
+        assert_true(want.n_suppressed > 30 && want.suppressed[20].ratio > 0.1f && want.suppressed[20].bursts > 3);
         assert_true(want.n_events > 10 && want.n_alarms > 10);
         for (int i = 0; i < 4; i++)
             for (int batch = 1; batch <= 5; batch += 4) {
@@ -555,8 +627,11 @@ static void a_cached_recording_gives_what_the_stream_gave(void **state) {
     assert_int_equal(recording_writer_open(path, C, &w, NULL), 0);
     for (int s = 0; s < truth.n_segments; s++) {
         const struct window_span *seg = &truth.segments[s];
-        assert_int_equal(
-            recording_writer_rows(w, truth.rows + seg->first * C, seg->end - seg->first, seg->first, true, false, NULL), 0);
+        for (int64_t t = seg->first, end; t < seg->end; t = end) {
+            for (end = t; end < seg->end && truth.held[end] == truth.held[t]; end++)
+                ;
+            assert_int_equal(recording_writer_rows(w, truth.rows + t * C, end - t, t, t == seg->first, truth.held[t], NULL), 0);
+        }
     }
     struct recording_facts facts = {.key = "k",
                                     .source = "s",
