@@ -59,19 +59,20 @@ static int upload_open(struct upload *u, struct brr_error *err) {
     return 0;
 }
 
+/* The first message has the name, the size and the options; the others hold parts alone. */
 static int send_part(struct upload *u, brr_rpc *rpc, uint8_t *data, size_t len, struct brr_error *err) {
     const ProtobufCBinaryData part = {len, data};
     u->create.part = u->restore.part = part;
     int rc = message_send(rpc, u->restores ? &u->restore.base : &u->create.base, err);
-    brr__v1__create_network_request__init(&u->create); /* the others hold parts alone */
+    brr__v1__create_network_request__init(&u->create);
     brr__v1__restore_network_request__init(&u->restore);
     return rc;
 }
 
 static int send_all(struct upload *u, brr_rpc *rpc, struct brr_error *err) {
     uint8_t *part = malloc(PART_BYTES);
-    int rc = part ? 0 : conn_error(err, BRR_EXHAUSTED, "out of memory for a part of %s", u->path);
-    for (int64_t at = 0; !rc && (at < u->bytes || !at);) {
+    int rc = part ? send_part(u, rpc, NULL, 0, err) : conn_error(err, BRR_EXHAUSTED, "out of memory for a part of %s", u->path);
+    for (int64_t at = 0; !rc && at < u->bytes;) {
         size_t wanted = u->bytes - at < PART_BYTES ? (size_t)(u->bytes - at) : PART_BYTES;
         if (fread(part, 1, wanted, u->file) != wanted)
             rc = conn_error(err, BRR_DATA_LOSS, "%s became shorter while it was read; it had %lld bytes", u->path,
@@ -79,8 +80,6 @@ static int send_all(struct upload *u, brr_rpc *rpc, struct brr_error *err) {
         else
             rc = send_part(u, rpc, part, wanted, err);
         at += (int64_t)wanted;
-        if (!wanted)
-            break;
     }
     free(part);
     return rc ? rc : brr_rpc_half_close(rpc, err);

@@ -74,10 +74,10 @@ def injections(n, ticks, seed=1):
 
 
 def requests(pb, data):
-    """The file in parts; the first message also says how large it is."""
+    """How large the file is, and the file in parts."""
+    yield pb.CreateNetworkRequest(bytes=len(data))
     for at in range(0, len(data), PART):
-        first = {"bytes": len(data)} if at == 0 else {}
-        yield pb.CreateNetworkRequest(part=data[at:at + PART], **first)
+        yield pb.CreateNetworkRequest(part=data[at:at + PART])
 
 
 def run(stub, pb, n, ticks):

@@ -261,12 +261,37 @@ def check_refusals(d, case):
 
 
 def check_large(d):
-    """A network whose spikes do not come with the answers: a ring in which one neuron more fires in every tick."""
-    path, npy = f"{d.dir}/ring.safetensors", f"{d.dir}/ring.npy"
+    """A network whose spikes do not come with the answers, in injections of several calls and ticks of several frames: a ring around
+    which 150,000 spikes travel, and power begins one more in every tick."""
+    path, table, npy = (f"{d.dir}/ring.{k}" for k in ("safetensors", "tsv", "npy"))
     ctl("generate", "ring", "--neurons", 1100000, "--synapses", 1, "--weights", 200, "--threshold", 1, "--leak", 0, "--refractory", 0, "--inhibitory", 0, "--power", 5,
         "--out", path)
-    told(d, "run", path, "--ticks", 30, "--fired", npy)
-    same(np.load(npy), np.array([(t, i) for t in range(1, 31) for i in range(t)], np.int64))
+    with open(table, "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n" + "".join(f"1\t{i}\t5\n" for i in range(200000, 350000)))
+    told(d, "run", path, "--ticks", 8, "--inject", table, "--fired", npy)
+    same(np.load(npy), np.array([(t, i) for t in range(1, 9) for i in (*range(t), *range(200000 + t - 1, 350000 + t - 1))], np.int64))
+
+
+def check_slow_observer(d, case):
+    """An observer that does not read delays nobody, and what it has lost is a count: frames and lost frames make all ticks."""
+    ticks, npy = 40000, f"{d.dir}/slow.npy"
+    told(d, "create", case.path, "--name", "slow")
+    child = subprocess.Popen([f"{BIN}/brrctl", "burst", "observe", "slow", "--json", "--queue", "16", "--fired", npy], env=d.env, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + PATIENCE
+    while networks(d)["slow"]["observers"] < 1:
+        assert time.time() < deadline
+        time.sleep(0.05)
+    child.send_signal(signal.SIGSTOP)
+    assert told(d, "step", "slow", "--ticks", ticks)[0]["tick"] == ticks
+    child.send_signal(signal.SIGCONT)
+    told(d, "destroy", "slow")
+    out, err = child.communicate(timeout=PATIENCE)
+    seen = [json.loads(line) for line in out.splitlines()]
+    missed = int(err.split(": ")[1].split()[0])
+    assert child.returncode == 1 and "were missed" in err and missed > 0 and len(seen) + missed == ticks, (child.returncode, err, len(seen))
+    numbers = [f["tick"] for f in seen]
+    assert numbers == sorted(set(numbers)) and numbers[-1] == ticks, numbers[-5:]
 
 
 def run_example(command, d, **more):
@@ -350,6 +375,7 @@ def main():
         case = Case(folder, 60, seed=SEED + 1)
         check_life(d, case)
         check_observe(d, case)
+        check_slow_observer(d, case)
         check_interrupt(d, case)
         check_refusals(d, case)
         check_examples(d, case)
