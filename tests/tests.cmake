@@ -87,6 +87,8 @@ foreach(source ${driver_programs})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endforeach()
 
+target_link_libraries(away_driver PRIVATE brr)
+
 # build/kinds: brrd and brrctl with one kind of job more, from the same objects. tests/kinds adds its file and its line of the table.
 foreach(program brrd brrctl)
   get_target_property(sources ${program} SOURCES)

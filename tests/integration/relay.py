@@ -8,7 +8,8 @@ import time
 
 
 class Relay:
-    """Listens at .endpoint, on a unix socket where target is a path and on 127.0.0.1 where it is a port. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut."""
+    """Listens at .endpoint, on a unix socket where target is a path and on 127.0.0.1 where it is a port. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut.
+    .hold() cuts, and takes no connection before .release()."""
 
     def __init__(self, directory, target, seed):
         self.path = os.path.join(directory, "relay.sock") if isinstance(target, str) else None
@@ -17,7 +18,7 @@ class Relay:
         self.cuts = 0
         self.pairs = {}  # socket -> the other side
         self.lock = threading.Lock()
-        self.stopped = False
+        self.stopped = self.held = False
         self.listener = socket.socket(socket.AF_UNIX if self.path else socket.AF_INET)
         self.listener.bind(self.path or ("127.0.0.1", 0))
         self.listener.listen(64)
@@ -40,6 +41,9 @@ class Relay:
 
     def accept(self):
         client, _ = self.listener.accept()
+        if self.held:
+            client.close()
+            return
         daemon = socket.socket(self.listener.family)
         try:
             daemon.connect(self.target if self.path else ("127.0.0.1", self.target))
@@ -74,6 +78,13 @@ class Relay:
             self.cuts += len(self.pairs) // 2
             for s in list(self.pairs):
                 self.drop(s)
+
+    def hold(self):
+        self.held = True
+        self.cut()
+
+    def release(self):
+        self.held = False
 
     def cut_at_random(self, shortest_s, longest_s):
         def cutter():

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""libbrr while the daemon is away: what is pushed meanwhile is kept up to the buffer's size, then refused with BRR_AGAIN and never lost;
+after resume_ms the stream ends with an error that says what happened; a session that the daemon has forgotten, or a model that was
+replaced, is an error too."""
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from daemon import PATIENCE
+from relay import Relay
+from stream_fixture import streaming_daemon, with_events
+
+DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/away_driver"
+CHUNK = 64
+KEPT = (64 << 10) // (19 * CHUNK * 4)  # whole chunks that fit
+
+
+class Client:
+    def __init__(self, env, model):
+        self.process = subprocess.Popen([DRIVER, model], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, command):
+        self.tell(command)
+        return self.process.stdout.readline().strip()
+
+    def done(self):
+        self.process.stdin.close()
+        return self.process.wait(timeout=PATIENCE)
+
+
+def check_full(d, relay, model):
+    """The relay takes no connection for a second: a full buffer, then everything arrives."""
+    c = Client({**d.env, "BRR_ENDPOINT": relay.endpoint}, model)
+    assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
+    relay.hold()
+    answer = c.ask("push 100")
+    n = int(answer.split(",")[0].split()[1])
+    assert answer.endswith("then full") and KEPT - 2 <= n <= KEPT, answer
+    assert c.ask("push 1") == "accepted 0, then full"
+    time.sleep(1)
+    relay.release()
+    assert c.ask("drain") == "durable" and c.ask("push 4") == "accepted 4"
+    assert c.ask("finish") == f"finished {(n + 8) * CHUNK} samples, 1 reconnects"
+    assert c.done() == 0
+
+
+def check_given_up(d, relay, model):
+    c = Client({**d.env, "BRR_ENDPOINT": relay.endpoint}, model)
+    assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
+    relay.hold()
+    start = time.monotonic()
+    answer = c.ask("wait")
+    assert answer.startswith("error unavailable") and "did not come back within 3 s" in answer and f"samples from {4 * CHUNK} on" in answer, answer
+    assert time.monotonic() - start >= 2.9 and c.done() == 1
+    relay.release()
+
+
+def check_forgotten(d, model, replace):
+    """The daemon comes back without the session's snapshot, or with another model under the same path."""
+    c = Client(d.env, model)
+    assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
+    d.kill()
+    if replace:
+        with_events(model, f"{d.dir}/other.safetensors", min_duration_s=0.75)
+        os.replace(f"{d.dir}/other.safetensors", model)
+    shutil.rmtree(f"{d.dir}/results/sessions", ignore_errors=True)
+    d.start()
+    answer = c.ask("wait")
+    assert answer.startswith("error aborted"), answer
+    assert ("another model" if replace else "SESSION_EXPIRED") in answer, answer
+    assert c.done() == 1
+
+
+def main():
+    with streaming_daemon() as (d, _, model):
+        relay = Relay(d.dir, d.socket, 0)
+        check_full(d, relay, model)
+        check_given_up(d, relay, model)
+        relay.close()
+        check_forgotten(d, model, False)
+        check_forgotten(d, model, True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
