@@ -17,8 +17,11 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/access.h"
+#include "daemon/drain.h"
 #include "daemon/jobs/job_metrics.h"
 #include "daemon/jobs/jobref.h"
+#include "daemon/live/keeper.h"
+#include "daemon/live/snapshot.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
@@ -37,6 +40,9 @@ struct daemon {
     struct rpc_server *rpc;
     struct http *http;
     struct access access;
+    struct drain drain;
+    struct keeper *keeper;
+    char snapshots[4096]; /* folder of the keeper */
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
@@ -138,6 +144,7 @@ static void wake_loop(void *ctx) { uv_async_send(ctx); }
 static void close_handles(struct daemon *d) {
     uv_close((uv_handle_t *)&d->reports, NULL);
     uv_close((uv_handle_t *)&d->tick, NULL);
+    drain_close(&d->drain);
     for (int i = 0; i < 3; i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
 }
@@ -153,14 +160,16 @@ static void on_rpc_stopped(void *ctx) {
     finish_if_idle(d);
 }
 
-/* Running jobs checkpoint first; then the listeners go. */
+/* Running jobs checkpoint first, and streams are saved; then the listeners go. */
 static void stop_rpc_if_idle(struct daemon *d) {
-    if (d->stopping && sched_idle(d->services.sched) && d->rpc) {
+    if (d->stopping && sched_idle(d->services.sched) && drain_is_over(&d->drain) && d->rpc) {
         struct rpc_server *rpc = d->rpc;
         rpc_server_stop(rpc, on_rpc_stopped, d);
     }
     finish_if_idle(d);
 }
+
+static void on_drained(void *ctx) { stop_rpc_if_idle(ctx); }
 
 static void begin_stop(struct daemon *d) {
     if (d->stopping)
@@ -169,10 +178,11 @@ static void begin_stop(struct daemon *d) {
     atomic_store(&d->services.serving, false);
     svc_health_changed(&d->services);
     metric_set(series(&d->services, "brrd_ready", "daemon"), 0);
-    log_info("stopping: running jobs checkpoint first", NULL);
+    log_info("stopping: running jobs checkpoint and streams are saved first", NULL);
     sd_notify(0, "STOPPING=1");
     models_stop(d->services.models);
     sched_drain(d->services.sched);
+    drain_start(&d->drain, d->services.sessions, on_drained, d);
     stop_rpc_if_idle(d);
 }
 
@@ -267,6 +277,8 @@ static void take_reports(struct services *s) {
 static void look_at_models(struct daemon *d) {
     struct services *s = &d->services;
     enum models_state now = models_state(s->models);
+    if (now == MODELS_WARM && sessions_restoring(s->sessions))
+        now = MODELS_LOADING;
     if (atomic_load(&s->models_state) != MODELS_WARM)
         atomic_store(&s->models_state, (int)now);
     metric_set(series(s, "brrd_ready", "models"), atomic_load(&s->models_state) == MODELS_WARM);
@@ -397,9 +409,27 @@ static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct e
 
 static bool post_order(void *ctx, struct live_order *o) { return worker_post(ctx, o); }
 
+static void on_kept(void *ctx, const char *id, const struct err *err) {
+    struct daemon *d = ctx;
+    sessions_kept(d->services.sessions, id, err);
+    look_at_models(d);
+}
+
+static int open_keeper(struct daemon *d, struct err *err) {
+    int rc = fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err);
+    if (!rc)
+        rc = snapshot_prepare(d->snapshots, err);
+    if (!rc && !(d->keeper = keeper_new(&d->loop, d->snapshots, on_kept, d)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for streams");
+    return rc;
+}
+
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
+    int rc = open_keeper(d, err);
+    if (rc)
+        return rc;
     struct models_config models = {.db = s->db,
                                    .post = post_order,
                                    .post_ctx = s->worker,
@@ -413,11 +443,14 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
                                        .resume_ttl_ms = c->resume_ttl_ms,
+                                       .keeper = keeper_for_sessions(d->keeper),
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
-    int rc = models_new(&models, &s->models, err);
-    return rc ? rc : serve_configured(s, c, true, err);
+    rc = models_new(&models, &s->models, err);
+    if (!rc)
+        rc = serve_configured(s, c, true, err);
+    return rc ? rc : keeper_restore(d->keeper, s->sessions, s->metrics, err);
 }
 
 static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
@@ -559,6 +592,7 @@ static void close_parts(struct daemon *d) {
     device_watch_stop(d->services.watch);
     worker_stop(d->services.worker);
     sessions_free(d->services.sessions);
+    keeper_free(d->keeper);
     models_free(d->services.models);
     sched_close(d->services.sched);
     db_close(d->services.db);
@@ -575,6 +609,7 @@ static void start_handles(struct daemon *d) {
     static const int signums[3] = {SIGTERM, SIGINT, SIGHUP};
     uv_async_init(&d->loop, &d->reports, on_reports);
     uv_timer_init(&d->loop, &d->tick);
+    drain_init(&d->drain, &d->loop);
     d->reports.data = d->tick.data = d;
     uv_timer_start(&d->tick, on_tick, TICK_MS, TICK_MS);
     for (int i = 0; i < 3; i++) {

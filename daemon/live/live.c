@@ -10,8 +10,9 @@
 #include "daemon/live/live_models.h"
 #include "infer/detector.h"
 #include "infer/timeline.h"
+#include "store/digest.h"
 
-enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256 };
+enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
 
 struct live_stream {
     void *owner;
@@ -32,6 +33,7 @@ struct live_stream {
     struct live_report *result;      /* under construction: its events follow its probabilities */
     int64_t next_result, next_alarm; /* numbers */
     int64_t given;                   /* 256 Hz samples that results have covered */
+    int64_t alarm_hop;               /* 256 Hz samples, 0 = none */
     float *scratch;                  /* used channels × samples of the newest chunk */
     int64_t scratch_floats;
     struct live_stream *next;
@@ -70,6 +72,7 @@ void live_report_free(struct live_report *r) {
     free(r->p);
     free(r->events);
     free(r->opened);
+    free(r->state);
     free(r);
 }
 
@@ -84,6 +87,7 @@ struct live_report *live_report_copy(const struct live_report *r) {
         return NULL;
     copy->message.next = NULL;
     copy->opened = NULL;
+    copy->state = NULL;
     copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
     copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);
     if ((!r->p || copy->p) && (!r->n_events || copy->events))
@@ -342,7 +346,50 @@ static int64_t pick_alarm_hop(const struct live *l, const struct live_stream *s,
     return file->hop % hop == 0 && hop <= file->model.window ? hop : file->hop;
 }
 
-static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct err *err) {
+/* The state as bytes: what it was made with, the numbers, the timeline. */
+static int save_state(struct live_stream *s, struct str *out, struct err *err) {
+    pack_text(out, detector_info(s->model->detector)->sha256);
+    pack_i64(out, s->alarm_hop);
+    pack_i64(out, s->next_result);
+    pack_i64(out, s->next_alarm);
+    pack_i64(out, s->given);
+    return timeline_save(s->timeline, out, err);
+}
+
+/* The first part of a saved state, before the timeline is made. */
+static int load_numbers(struct live_stream *s, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    char sha256[DIGEST_HEX_SIZE];
+    unpack_text(in, sha256, sizeof sha256);
+    s->alarm_hop = unpack_i64(in, 0, far);
+    s->next_result = unpack_i64(in, 0, far);
+    s->next_alarm = unpack_i64(in, 0, far);
+    s->given = unpack_i64(in, 0, far);
+    if (in->failed)
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    if (strcmp(sha256, detector_info(s->model->detector)->sha256) != 0)
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is of another model than %s is now", s->checkpoint);
+    return 0;
+}
+
+static void on_save(struct live *l, struct live_stream *s) {
+    struct live_report *r = report_new(LIVE_SAVED, s);
+    struct str state;
+    str_init(&state, STATE_MAX);
+    if (r && (!s->timeline || s->failed))
+        err_set(&r->err, ERR_PRECONDITION, "the stream has ended");
+    else if (r && !save_state(s, &state, &r->err)) {
+        r->state_len = state.len;
+        r->state = str_take(&state);
+        if (!r->state)
+            err_set(&r->err, ERR_EXHAUSTED, "out of memory for the state of a stream");
+    }
+    str_done(&state);
+    post(l, r);
+}
+
+/* A new timeline, or with `state` one that goes on from there. */
+static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct unpack *state, struct err *err) {
     struct frontend_source source = {.labels = s->open.labels, .n_labels = s->open.n_labels, .rate_hz = s->open.rate_hz};
     struct timeline_sink sink = {.ctx = s,
                                  .probabilities = on_probabilities,
@@ -351,10 +398,17 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
                                  .alarm = on_alarm,
                                  .provisional = on_provisional,
                                  .settled = on_settled};
-    struct timeline_options options = {.alarm_hop = pick_alarm_hop(l, s, &o->info.file)};
+    s->alarm_hop = pick_alarm_hop(l, s, &o->info.file);
+    int rc = state ? load_numbers(s, state, err) : 0;
+    struct timeline_options options = {.alarm_hop = s->alarm_hop};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
-    int rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
+    if (!rc)
+        rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
+    if (!rc && state)
+        rc = timeline_load(s->timeline, state, err);
+    if (!rc && state && !unpack_done(state))
+        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
     if (rc)
         return rc;
     o->n_sources = timeline_sources(s->timeline, &sources);
@@ -365,7 +419,9 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
     return 0;
 }
 
-static void on_open(struct live *l, struct live_stream *s) {
+static void on_open(struct live *l, const struct live_order *order) {
+    struct live_stream *s = order->stream;
+    struct unpack state = unpack_of(order->data, (size_t)order->data_bytes);
     struct live_report *r = report_new(LIVE_OPENED, s);
     struct err err = {0};
     s->live = l;
@@ -382,7 +438,7 @@ static void on_open(struct live *l, struct live_stream *s) {
     if (!rc && (!r || !(r->opened = describe(s->model))))
         rc = err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
     if (!rc)
-        rc = open_timeline(l, s, r->opened, &err);
+        rc = open_timeline(l, s, r->opened, order->data ? &state : NULL, &err);
     if (rc) {
         live_report_free(r);
         fail(s, &err);
@@ -435,7 +491,10 @@ void live_order(struct live *l, struct live_order *o) {
     struct live_stream *s = o->stream;
     switch ((enum live_order_kind)o->message.kind) {
     case LIVE_OPEN:
-        on_open(l, s);
+        on_open(l, o);
+        break;
+    case LIVE_SAVE:
+        on_save(l, s);
         break;
     case LIVE_LOAD:
         on_load(l, o);

@@ -50,11 +50,11 @@ void live_stream_abandon(struct live_stream *s);
  * worker sleeps, so a WAKE must follow. */
 bool live_stream_release(struct live_stream *s, int64_t bytes);
 
-enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD, LIVE_WAKE };
+enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_SAVE, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD, LIVE_WAKE };
 struct live_order {
     struct message message; /* kind: enum live_order_kind */
     struct live_stream *stream;
-    uint8_t *data; /* CHUNK: channel-major samples of every channel, in the stream's format */
+    uint8_t *data; /* CHUNK: channel-major samples of every channel, in the stream's format; OPEN: a saved state, or NULL */
     int64_t data_bytes;
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
     double received_s;     /* CHUNK: monotonic clock */
@@ -71,6 +71,7 @@ enum live_report_kind {
     LIVE_RESULT,      /* record trace; gap: [first, first + samples) has no values */
     LIVE_PROVISIONAL, /* alarm trace */
     LIVE_ALARM,
+    LIVE_SAVED,   /* after SAVE: state, or err; the reports before it are those of the samples in the state */
     LIVE_SUMMARY, /* after FINISH: everything was given out */
     LIVE_FAILED,  /* err; nothing but CLOSED follows */
     LIVE_CLOSED,
@@ -95,6 +96,8 @@ struct live_report {
     float *p;               /* RESULT and PROVISIONAL: samples values; NULL in gaps and when they were not asked for */
     struct event *events;   /* RESULT: those that became final */
     int n_events;
+    char *state; /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
+    size_t state_len;
     bool on; /* ALARM at sample `first` */
     float probability;
     int64_t wall_ms;

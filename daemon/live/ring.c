@@ -1,6 +1,7 @@
 #include "daemon/live/ring.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int64_t bytes_of(const struct live_report *r) {
     return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events;
@@ -65,3 +66,55 @@ int64_t ring_first_result(const struct ring *ring, int64_t none) {
 }
 
 void ring_clear(struct ring *ring) { ring_trim(ring, -1); }
+
+void ring_save(const struct ring *ring, struct str *out) {
+    int64_t n = 0;
+    for (const struct live_report *r = ring->first; r; r = ring_next(r))
+        n++;
+    pack_i64(out, n);
+    for (const struct live_report *r = ring->first; r; r = ring_next(r)) {
+        const int64_t numbers[] = {r->message.kind, r->seq, r->first, r->samples, r->gap, r->on, r->wall_ms, r->n_events};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            pack_i64(out, numbers[i]);
+        pack_f64(out, (double)r->probability);
+        pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
+        pack_bytes(out, r->events, (size_t)r->n_events * sizeof *r->events);
+    }
+}
+
+/* A copy of n packed items of this size; NULL when there are none. False when they are not there, or out of memory. */
+static bool load_items(struct unpack *in, int64_t n, size_t size, void **ret) {
+    size_t len = 0;
+    const void *items = unpack_view(in, in->left, &len);
+    if (in->failed || (len && len != (size_t)n * size))
+        return false;
+    *ret = len ? malloc(len) : NULL;
+    if (*ret)
+        memcpy(*ret, items, len);
+    return !len || *ret;
+}
+
+bool ring_load(struct ring *ring, struct unpack *in) {
+    const int64_t far = INT64_C(1) << 60;
+    int64_t n = unpack_i64(in, 0, INT32_MAX);
+    for (bool whole = true; whole && n > 0; n--) {
+        struct live_report r = {.message.kind = (int)unpack_i64(in, LIVE_RESULT, LIVE_ALARM)};
+        unpack_require(in, r.message.kind != LIVE_PROVISIONAL);
+        r.seq = unpack_i64(in, 0, far);
+        r.first = unpack_i64(in, 0, far);
+        r.samples = unpack_i64(in, 0, LIVE_MAX_SAMPLES);
+        r.gap = unpack_bool(in);
+        r.on = unpack_bool(in);
+        r.wall_ms = unpack_i64(in, 0, INT64_MAX);
+        r.n_events = (int)unpack_i64(in, 0, INT32_MAX);
+        r.probability = (float)unpack_f64(in);
+        whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
+                load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) && !in->failed &&
+                ring_add(ring, &r);
+        free(r.p);
+        free(r.events);
+        if (!whole)
+            return false;
+    }
+    return !in->failed;
+}

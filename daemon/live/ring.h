@@ -2,6 +2,7 @@
  * it has them, or until they are more than the owner wants to keep. One thread. */
 #ifndef BRR_DAEMON_LIVE_RING_H
 #define BRR_DAEMON_LIVE_RING_H
+#include "base/pack.h"
 #include "daemon/live/live.h"
 
 /* Zeroed = empty. */
@@ -19,5 +20,8 @@ int64_t ring_trim(struct ring *ring, int64_t max_bytes);
 int64_t ring_first_result(const struct ring *ring, int64_t none);
 const struct live_report *ring_next(const struct live_report *r); /* NULL after the newest */
 void ring_clear(struct ring *ring);
+void ring_save(const struct ring *ring, struct str *out);
+/* Into an empty ring; false: the bytes are corrupt, or memory is out. */
+bool ring_load(struct ring *ring, struct unpack *in);
 
 #endif

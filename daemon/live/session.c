@@ -1,59 +1,14 @@
-#include "daemon/live/session.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "daemon/live/ring.h"
+#include "daemon/live/session_parts.h"
 
 enum { MAX_SAMPLE_BITS = 53 };
 
-struct session {
-    struct sessions *all;
-    char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
-    struct live_stream *stream;
-    const struct session_sink *sink; /* NULL: no connection */
-    void *owner;
-    struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
-    bool closing, closed;     /* CLOSE is due or posted; CLOSED came */
-    bool counted;             /* its end, in the metric */
-    /* for a client that comes back */
-    bool resumable;
-    struct pass pass;
-    int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
-    struct live_opened *info;
-    struct ring kept;
-    bool heard_seen; /* the client says what it has */
-    int64_t next_result;
-    struct live_report *summary, *failure; /* the last word */
-    char failure_reason[32];
-    /* samples */
-    int channels, width; /* bytes of a sample */
-    double rate_hz;
-    int64_t next, consumed;                          /* source samples */
-    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
-    int64_t gaps, duplicates;
-    int64_t unreleased;   /* bytes of reports passed to an owner that has no room for more */
-    int64_t stalled_ms;   /* since when the owner has no room; 0: it has */
-    bool wake;            /* a WAKE is due */
-    struct event *events; /* the first n_events of events_total */
-    int n_events;
-    int64_t events_total, seizure_samples;
-    bool opened, finishing, over; /* finishing: no more samples come; over: none are taken */
-    int64_t newest_ms;
-    struct session *next_session;
-};
-
-struct sessions {
-    struct sessions_config config;
-    struct session *first;
-    int count;             /* of sessions that the device worker knows */
-    int64_t waiting_bytes; /* samples of all that wait for it */
-};
-
-static void count(struct session *s, const char *family, const char *second, double n) {
+void session_count(struct session *s, const char *family, const char *second, double n) {
     char labels[LIVE_NAME + 64];
     if (!s->all->config.metrics)
         return;
@@ -68,7 +23,7 @@ struct sessions *sessions_new(const struct sessions_config *config) {
     return all;
 }
 
-static void session_free(struct session *s) {
+void session_free(struct session *s) {
     live_order_free(s->close);
     live_stream_free(s->stream);
     live_report_free(s->summary);
@@ -99,7 +54,7 @@ int sessions_of_model(const struct sessions *all, const char *model) {
     return n;
 }
 
-static bool post(struct session *s, enum live_order_kind kind) {
+bool session_post(struct session *s, enum live_order_kind kind) {
     struct live_order *o = live_order_new(kind, s->stream);
     if (o && s->all->config.post(s->all->config.post_ctx, o))
         return true;
@@ -112,7 +67,7 @@ static void post_due(struct session *s) {
     if (s->closing && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
         s->close = NULL;
     if (s->wake && !s->closing)
-        s->wake = !post(s, LIVE_WAKE);
+        s->wake = !session_post(s, LIVE_WAKE);
 }
 
 /* Whether no more results may come because those that are kept, and may never have reached the client, would be too many. A client
@@ -140,7 +95,7 @@ static void release(struct session *s) {
     post_due(s);
 }
 
-static struct session *make(struct sessions *all, const struct session_request *request, struct err *err) {
+struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
     const struct live_open *open = request->open;
     struct session *s = calloc(1, sizeof *s);
     if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
@@ -155,6 +110,7 @@ static struct session *make(struct sessions *all, const struct session_request *
     s->rate_hz = open->rate_hz;
     s->newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
+    s->durable = -1;
     s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
@@ -164,23 +120,39 @@ static struct session *make(struct sessions *all, const struct session_request *
     return NULL;
 }
 
+int session_begin(struct session *s, char *state, size_t len, struct err *err) {
+    struct sessions *all = s->all;
+    struct live_order *o = live_order_new(LIVE_OPEN, s->stream);
+    if (o) {
+        o->data = (uint8_t *)state;
+        o->data_bytes = (int64_t)len;
+    } else {
+        free(state);
+    }
+    if (!o || !all->config.post(all->config.post_ctx, o)) {
+        live_order_free(o);
+        session_free(s);
+        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
+    }
+    s->next_session = all->first;
+    all->first = s;
+    all->count++;
+    return 0;
+}
+
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err) {
     if (all->count >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
-    struct session *s = make(all, request, err);
+    struct session *s = session_new(all, request, err);
     if (!s)
         return err ? err->code : ERR_EXHAUSTED;
-    if (!post(s, LIVE_OPEN)) {
-        session_free(s);
-        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
-    }
+    int rc = session_begin(s, NULL, 0, err);
+    if (rc)
+        return rc;
     s->sink = sink;
     s->owner = owner;
-    s->next_session = all->first;
-    all->first = s;
-    all->count++;
-    count(s, "brrd_stream_sessions_opened_total", NULL, 1);
+    session_count(s, "brrd_stream_sessions_opened_total", NULL, 1);
     *ret = s;
     return 0;
 }
@@ -203,12 +175,15 @@ static void count_end(struct session *s, const char *reason) {
         return;
     s->counted = true;
     if (s->waiting_samples)
-        count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
-    count(s, "brrd_stream_sessions_closed_total", reason, 1);
+        session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
+    session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
 }
 
-/* No connection holds it; freed when CLOSED comes, or with all sessions. */
-static void let_go(struct session *s) {
+void session_let_go(struct session *s) {
+    const struct session_keeper *keeper = &s->all->config.keeper;
+    if (s->on_disk && keeper->drop)
+        keeper->drop(keeper->ctx, s->id);
+    s->on_disk = false;
     s->sink = NULL;
     s->owner = NULL;
     s->parked_ms = 0;
@@ -218,8 +193,7 @@ static void let_go(struct session *s) {
         release(s);
 }
 
-/* It waits for its client, with samples at work or with its last word alone. */
-static void park(struct session *s) {
+void session_park(struct session *s) {
     s->sink = NULL;
     s->owner = NULL;
     s->stalled_ms = 0;
@@ -236,18 +210,18 @@ static void bound_done(struct sessions *all) {
             n++;
         }
     if (n > all->config.max_sessions)
-        let_go(oldest);
+        session_let_go(oldest);
 }
 
 void session_close(struct session *s, const char *reason) {
     struct sessions *all = s->all;
     count_end(s, reason);
     if (!s->resumable || !s->summary || strcmp(reason, "done") != 0) {
-        let_go(s);
+        session_let_go(s);
         return;
     }
     release(s);
-    park(s);
+    session_park(s);
     bound_done(all);
 }
 
@@ -255,7 +229,7 @@ void session_leave(struct session *s) {
     if (!s->resumable || (s->closing && !s->summary && !s->failure))
         session_close(s, "client_gone");
     else
-        park(s);
+        session_park(s);
 }
 
 /* ---- a client comes back ---- */
@@ -294,12 +268,21 @@ static void deliver(const struct session *s, const struct live_report *r) {
 
 /* What a connection hears first: Opened, and what it may lack. */
 static void greet(struct session *s) {
+    s->greeted = true;
     if (s->opened)
         s->sink->opened(s->owner, s->info);
     for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
         deliver(s, r);
     if (s->failure)
         s->sink->failed(s->owner, &s->failure->err, *s->failure_reason ? s->failure_reason : NULL);
+}
+
+/* A resumable session is open for its client when the first snapshot is durable, so that the token in Opened is good for all that
+ * can happen afterwards. */
+void session_greet(struct session *s) {
+    bool ready = s->opened && (!s->saving || s->durable >= 0);
+    if (s->sink && !s->greeted && (ready || s->failure))
+        greet(s);
 }
 
 void session_resume(struct session *s, const struct session_return *back) {
@@ -309,7 +292,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->owner = back->owner;
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = clock_ms();
-    s->heard_seen = false;
+    s->heard_seen = s->greeted = false;
     str_copy(s->pass.token, sizeof s->pass.token, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
@@ -317,8 +300,7 @@ void session_resume(struct session *s, const struct session_return *back) {
         err_set(&err, ERR_ABORTED, "another connection has taken the stream over");
         former->failed(owner, &err, "TAKEN_OVER");
     }
-    if (s->opened || s->failure)
-        greet(s);
+    session_greet(s);
     if (!s->stalled_ms && !s->closing)
         give_credit(s);
 }
@@ -376,7 +358,7 @@ int session_gap(struct session *s, int64_t end, const char *cause, struct err *e
     if ((rc = send(s, o, missing, err)))
         return rc;
     s->gaps++;
-    count(s, "brrd_stream_samples_lost_total", cause, (double)missing);
+    session_count(s, "brrd_stream_samples_lost_total", cause, (double)missing);
     return 0;
 }
 
@@ -412,9 +394,9 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
     int64_t known = s->next - first < samples ? s->next - first : samples;
     if (known > 0) {
         s->duplicates += known;
-        count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
+        session_count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
     }
-    count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
+    session_count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
     return known == samples ? 0 : send_chunk(s, first, samples, data, len, err);
 }
 
@@ -428,12 +410,12 @@ int session_finish(struct session *s, struct err *err) {
     if (s->over)
         return err_set(err, ERR_PRECONDITION, "the stream has ended already");
     s->over = s->finishing = true;
-    return post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
+    return session_post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
 }
 
 bool session_room(const struct session *s) {
     bool turn = !s->waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
-    return s->opened && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
+    return s->opened && !s->all->frozen_ms && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
 }
 
 int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
@@ -450,7 +432,9 @@ void session_stall(struct session *s, bool stalled) {
 
 void session_counts(const struct session *s, struct session_counts *ret) {
     *ret = (struct session_counts){.received_through = s->next,
-                                   .consumed_through = s->consumed,
+                                   .durable_through = !s->resumable    ? s->consumed
+                                                      : s->durable < 0 ? 0
+                                                                       : s->durable,
                                    .gaps = s->gaps,
                                    .duplicate_samples = s->duplicates,
                                    .events = s->events,
@@ -470,7 +454,7 @@ static void keep_events(struct session *s, const struct live_report *r) {
     for (int i = 0; i < r->n_events; i++)
         s->seizure_samples += r->events[i].end - r->events[i].first;
     s->events_total += r->n_events;
-    count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
+    session_count(s, "brrd_stream_seizure_events_total", NULL, r->n_events);
     struct event *events = whole && n ? realloc(s->events, (size_t)(s->n_events + n) * sizeof *events) : NULL;
     if (!events)
         return;
@@ -479,9 +463,7 @@ static void keep_events(struct session *s, const struct live_report *r) {
     s->n_events += n;
 }
 
-/* The owner may take long to hear of it, so the place is freed at once; the session itself lives until session_close, or until its
- * client has come back and heard of it. */
-static void fail(struct session *s, const struct err *err, const char *reason) {
+void session_fail(struct session *s, const struct err *err, const char *reason) {
     release(s);
     if (s->sink) {
         s->sink->failed(s->owner, err, reason);
@@ -504,7 +486,7 @@ static bool keep(struct session *s, const struct live_report *r) {
         return true; /* one more report, and the worker stops */
     int64_t dropped = ring_trim(&s->kept, SESSION_KEPT_BYTES);
     if (dropped)
-        count(s, "brrd_stream_results_forgotten_total", NULL, (double)dropped);
+        session_count(s, "brrd_stream_results_forgotten_total", NULL, (double)dropped);
     return true;
 }
 
@@ -517,7 +499,7 @@ static void pass_on(struct session *s, const struct live_report *r) {
     }
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
-        fail(s, &err, NULL);
+        session_fail(s, &err, NULL);
     } else if (s->sink) {
         deliver(s, r);
     }
@@ -529,9 +511,12 @@ static void on_opened(struct session *s, const struct live_report *r) {
     struct err err;
     if (r->opened && !s->info) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
-        fail(s, &err, NULL);
-    } else if (s->sink) {
-        greet(s);
+        session_fail(s, &err, NULL);
+    } else {
+        s->restoring = false;
+        if (s->resumable && s->durable < 0)
+            session_save_begin(s);
+        session_greet(s);
     }
 }
 
@@ -552,7 +537,7 @@ static void on_closed(struct session *s) {
         forget(s);
 }
 
-void sessions_report(struct sessions *all, const struct live_report *r) {
+void sessions_report(struct sessions *all, struct live_report *r) {
     struct session *s = live_stream_owner(r->stream);
     enum live_report_kind kind = (enum live_report_kind)r->message.kind;
     (void)all;
@@ -561,6 +546,7 @@ void sessions_report(struct sessions *all, const struct live_report *r) {
         return;
     }
     if (kind == LIVE_CONSUMED) {
+        s->consumed_gaps += !r->data_bytes;
         s->waiting--;
         s->waiting_samples -= r->samples;
         s->waiting_bytes -= r->data_bytes;
@@ -590,7 +576,13 @@ void sessions_report(struct sessions *all, const struct live_report *r) {
         on_summary(s, r);
         break;
     case LIVE_FAILED:
-        fail(s, &r->err, NULL);
+        if (s->restoring)
+            session_restore_failed(s, &r->err);
+        else
+            session_fail(s, &r->err, NULL);
+        break;
+    case LIVE_SAVED:
+        session_saved(s, r);
         break;
     case LIVE_CLOSED:
     case LIVE_LOADED:
@@ -618,14 +610,15 @@ void sessions_tick(struct sessions *all) {
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         buffered += s->closed ? 0 : s->waiting_samples;
+        session_save_tick(s, now);
         parked += s->parked_ms && !s->closing;
         post_due(s);
         struct err err;
         if (expired(s, now, &err)) {
-            fail(s, &err, "SESSION_EXPIRED");
+            session_fail(s, &err, "SESSION_EXPIRED");
         } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {
             count_end(s, "expired");
-            let_go(s);
+            session_let_go(s);
         }
     }
     if (all->config.metrics) {

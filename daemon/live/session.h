@@ -23,13 +23,22 @@ enum {
 struct sessions;
 struct session;
 
+/* Where snapshots of resumable sessions are kept (live/keeper.h); zeroed: nowhere, and sessions do not outlive the daemon. */
+struct session_keeper {
+    bool (*put)(void *ctx, const char *id, char *state, size_t len); /* takes the state unless false; sessions_kept answers */
+    void (*drop)(void *ctx, const char *id);
+    void (*reject)(void *ctx, const char *id); /* one that cannot be used: out of the way */
+    void *ctx;
+};
+
 struct sessions_config {
     live_post_fn *post; /* takes the orders */
     void *post_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
-    int64_t idle_ms;           /* a session expires whose client sends or reads nothing for so long */
-    int64_t resume_ttl_ms;     /* how long a resumable session waits for its client */
+    int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
+    int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
+    struct session_keeper keeper;
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -49,7 +58,10 @@ struct session_sink {
     void (*alarm)(void *owner, const struct live_report *r);
     void (*progress)(void *owner); /* samples were consumed: session_ack and session_room changed */
     void (*summary)(void *owner, const struct live_report *r);
-    void (*failed)(void *owner, const struct err *err, const char *reason); /* TAKEN_OVER: the session is another owner's */
+    void (*draining)(void *owner, int64_t retry_ms, const char *reason); /* the daemon is about to stop */
+    void (*failed)(
+        void *owner, const struct err *err,
+        const char *reason); /* TAKEN_OVER: the session is another owner's; DRAINING: it goes on after the daemon, if it can */
 };
 
 struct session_request {
@@ -100,7 +112,7 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes);
 void session_stall(struct session *s, bool stalled);
 
 struct session_counts {
-    int64_t received_through, consumed_through; /* source samples */
+    int64_t received_through, durable_through; /* source samples; as in Ack */
     int64_t gaps, duplicate_samples;
     const struct event *events; /* all so far, or the first SESSION_MAX_EVENTS; results passed on every one */
     int n_events;
@@ -108,8 +120,21 @@ struct session_counts {
 };
 void session_counts(const struct session *s, struct session_counts *ret);
 
-/* A report of the worker about a stream. */
-void sessions_report(struct sessions *all, const struct live_report *r);
+/* A report of the worker about a stream; stays the caller's. */
+void sessions_report(struct sessions *all, struct live_report *r);
+/* The snapshot of this id is durable, or could not be written. */
+void sessions_kept(struct sessions *all, const char *id, const struct err *err);
+/* A session goes on from a snapshot, and waits for its client. DATA_LOSS: it is corrupt. */
+int sessions_restore(struct sessions *all, const char *state, size_t len, struct err *err);
+bool sessions_restoring(const struct sessions *all); /* some are still being loaded */
+
+/* The daemon is about to stop: every client hears it. */
+void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason);
+/* No more samples are read, and every resumable session gets a last snapshot. */
+void sessions_freeze(struct sessions *all);
+bool sessions_saved(const struct sessions *all); /* none is being made */
+/* Every client is sent away: UNAVAILABLE, DRAINING. */
+void sessions_end(struct sessions *all);
 /* Once a second: idle sessions expire, orders that found no room are posted again, gauges are set. */
 void sessions_tick(struct sessions *all);
 

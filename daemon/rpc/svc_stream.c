@@ -52,7 +52,7 @@ static void send_ack(uv_timer_t *timer) {
     Brr__V1__Ack ack = BRR__V1__ACK__INIT;
     session_counts(c->session, &counts);
     ack.received_through = counts.received_through;
-    ack.durable_through = counts.consumed_through;
+    ack.durable_through = counts.durable_through;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ACK;
     m.ack = &ack;
     reply(c, &m);
@@ -226,10 +226,26 @@ static void on_summary(void *owner, const struct live_report *r) {
     rpc_finish(c->call, 0, NULL);
 }
 
+static void on_draining(void *owner, int64_t retry_ms, const char *reason) {
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Draining draining = BRR__V1__DRAINING__INIT;
+    draining.retry_after_ms = retry_ms;
+    draining.reason = (char *)(uintptr_t)reason;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_DRAINING;
+    m.draining = &draining;
+    reply(owner, &m);
+    steer(owner);
+}
+
 static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = "MONTAGE_MISMATCH";
+    if (reason && !strcmp(reason, "DRAINING")) { /* the session stays as after a cut */
+        send_ack(&c->ack_timer);
+        rpc_refuse(c->call, err->code, err, reason, OVERLOAD_RETRY_MS);
+        return;
+    }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
         c->session = NULL;
     c->outcome = reason && !strcmp(reason, "SESSION_EXPIRED") ? "idle" : "failed";
@@ -242,6 +258,7 @@ static const struct session_sink sink = {.opened = on_opened,
                                          .alarm = on_alarm,
                                          .progress = on_progress,
                                          .summary = on_summary,
+                                         .draining = on_draining,
                                          .failed = on_failed};
 
 /* ---- what the client says ---- */

@@ -23,7 +23,7 @@ static bool take(void *ctx, struct live_order *o) {
 
 /* The owner's side: what the session told it. */
 struct owner_side {
-    int opened, results, provisional, alarms, progress, summaries, failures;
+    int opened, results, provisional, alarms, progress, summaries, failures, draining;
     struct err err;
     char reason[32];
     struct session *close_in_failed; /* closed by the callback itself */
@@ -43,7 +43,17 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     if (o->close_in_failed)
         session_close(o->close_in_failed, "failed");
 }
-static const struct session_sink sink = {on_opened, on_result, on_provisional, on_alarm, on_progress, on_summary, on_failed};
+static void on_draining(void *owner, int64_t retry_ms, const char *reason) {
+    (void)retry_ms, (void)reason, ((struct owner_side *)owner)->draining++;
+}
+static const struct session_sink sink = {.opened = on_opened,
+                                         .result = on_result,
+                                         .provisional = on_provisional,
+                                         .alarm = on_alarm,
+                                         .progress = on_progress,
+                                         .summary = on_summary,
+                                         .draining = on_draining,
+                                         .failed = on_failed};
 
 static const struct metric_family families[] = {
     {"brrd_stream_sessions", METRIC_GAUGE, "Open.", "", NULL, 0},
@@ -231,7 +241,7 @@ static void a_session_is_read_while_little_of_it_waits(void **state) {
     assert_int_equal(b->owner.progress, 1);
     struct session_counts counts;
     session_counts(s, &counts);
-    assert_int_equal(counts.consumed_through, 1);
+    assert_int_equal(counts.durable_through, 1);
 }
 
 static void above_the_budget_of_all_each_session_may_have_one_chunk_wait(void **state) {

@@ -1,0 +1,25 @@
+/* drain: the end of all streams when the daemon stops. Clients hear it and have a moment for what is on its way; then no more
+ * samples are read, resumable sessions get a last snapshot, and every client is sent away with the samples that are durable. Loop
+ * thread. */
+#ifndef BRR_DAEMON_DRAIN_H
+#define BRR_DAEMON_DRAIN_H
+#include <uv.h>
+
+#include "daemon/live/session.h"
+
+enum drain_phase { DRAIN_NOT, DRAIN_ANNOUNCED, DRAIN_SAVING, DRAIN_LEAVING, DRAIN_OVER };
+struct drain {
+    uv_timer_t timer;
+    enum drain_phase phase;
+    int64_t since_ms;
+    struct sessions *sessions;
+    void (*over)(void *ctx);
+    void *ctx;
+};
+void drain_init(struct drain *d, uv_loop_t *loop);
+/* over: on the loop, when the last client was sent away. With no streams that is at once, and over is not called. */
+void drain_start(struct drain *d, struct sessions *sessions, void (*over)(void *ctx), void *ctx);
+bool drain_is_over(const struct drain *d);
+void drain_close(struct drain *d); /* its handle, before the loop ends */
+
+#endif

@@ -1,0 +1,84 @@
+/* session_parts: what session.c and session_save.c share of a session; nobody else includes it. Loop thread. */
+#ifndef BRR_DAEMON_LIVE_SESSION_PARTS_H
+#define BRR_DAEMON_LIVE_SESSION_PARTS_H
+#include "daemon/live/ring.h"
+#include "daemon/live/session.h"
+
+struct session {
+    struct sessions *all;
+    char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
+    struct live_stream *stream;
+    const struct session_sink *sink; /* NULL: no connection */
+    void *owner;
+    struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
+    bool closing, closed;     /* CLOSE is due or posted; CLOSED came */
+    bool counted;             /* its end, in the metric */
+    /* for a client that comes back */
+    bool resumable;
+    struct pass pass;
+    int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
+    struct live_opened *info;
+    struct ring kept;
+    bool heard_seen; /* the client says what it has */
+    int64_t next_result;
+    struct live_report *summary, *failure; /* the last word */
+    char failure_reason[32];
+    /* its snapshot */
+    bool on_disk;                 /* there may be one */
+    bool saving, restoring;       /* a snapshot is being made; the worker has not loaded its state yet */
+    bool greeted;                 /* the connection was told that it is open */
+    int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */
+    int64_t saved_bytes, durable; /* of the newest that is durable: bytes, samples */
+    int64_t consumed_gaps;
+    /* samples */
+    int channels, width; /* bytes of a sample */
+    double rate_hz;
+    int64_t next, consumed;                          /* source samples */
+    int64_t waiting_samples, waiting_bytes, waiting; /* chunks and gaps the worker has not consumed */
+    int64_t gaps, duplicates;
+    int64_t unreleased;   /* bytes of reports passed to an owner that has no room for more */
+    int64_t stalled_ms;   /* since when the owner has no room; 0: it has */
+    bool wake;            /* a WAKE is due */
+    struct event *events; /* the first n_events of events_total */
+    int n_events;
+    int64_t events_total, seizure_samples;
+    bool opened, finishing, over; /* finishing: no more samples come; over: none are taken */
+    int64_t newest_ms;
+    struct session *next_session;
+};
+
+struct sessions {
+    struct sessions_config config;
+    struct session *first;
+    int count;             /* of sessions that the device worker knows */
+    int64_t waiting_bytes; /* samples of all that wait for it */
+    int64_t frozen_ms;     /* since when no more samples are read because the daemon stops; 0: they are */
+};
+
+/* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
+struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
+void session_free(struct session *s);
+/* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session. */
+int session_begin(struct session *s, char *state, size_t len, struct err *err);
+/* For the metric family of the session's model; second: another label, or NULL. */
+void session_count(struct session *s, const char *family, const char *second, double n);
+/* No connection holds it; freed when CLOSED comes, or with all sessions. */
+void session_let_go(struct session *s);
+/* Ends it with an error. The owner may take long to hear of it, so the place is freed at once; the session itself lives until
+ * session_close, or until its client has come back and heard of it. */
+void session_fail(struct session *s, const struct err *err, const char *reason);
+/* It waits for its client. */
+void session_park(struct session *s);
+/* Tells the connection that the session is open, when it is and has not been told. */
+void session_greet(struct session *s);
+/* Begins a snapshot, unless there is nowhere to keep it. */
+void session_save_begin(struct session *s);
+/* Once a second: begins one when it is due. */
+void session_save_tick(struct session *s, int64_t now_ms);
+/* The worker has saved its part. */
+void session_saved(struct session *s, struct live_report *r);
+/* The worker cannot go on from the snapshot. */
+void session_restore_failed(struct session *s, const struct err *err);
+bool session_post(struct session *s, enum live_order_kind kind);
+
+#endif

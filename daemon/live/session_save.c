@@ -1,0 +1,266 @@
+/* Snapshots of sessions (live/session.h): when they are made, what they hold, and how a session goes on from one. A snapshot is
+ * what the worker saves of a stream, and what the loop knew of the session when that was reported. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pack.h"
+#include "base/str.h"
+#include "daemon/live/session_parts.h"
+
+enum { VERSION = 1, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20 };
+
+/* ---- as bytes ---- */
+
+static void pack_open(const struct live_open *open, struct str *out) {
+    pack_text(out, open->checkpoint);
+    pack_text(out, open->model);
+    pack_i64(out, open->n_labels);
+    for (int i = 0; i < open->n_labels; i++)
+        pack_text(out, open->labels[i]);
+    pack_f64(out, open->rate_hz);
+    pack_i64(out, open->format);
+    pack_f64(out, open->scale_uv);
+    pack_f64(out, open->alarm_hop_s);
+    pack_i64(out, open->realtime);
+    pack_i64(out, open->want_probabilities);
+}
+
+static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
+    pack_i64(out, VERSION);
+    pack_text(out, s->id);
+    pack_i64(out, s->epoch);
+    pack_text(out, s->pass.digest);
+    pack_text(out, s->pass.principal);
+    pack_text(out, s->client);
+    pack_open(live_stream_open(s->stream), out);
+    const int64_t numbers[] = {s->consumed, s->consumed_gaps, s->duplicates, s->events_total, s->seizure_samples, s->next_result};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        pack_i64(out, numbers[i]);
+    pack_i64(out, s->n_events);
+    pack_bytes(out, s->events, (size_t)s->n_events * sizeof *s->events);
+    ring_save(&s->kept, out);
+    pack_bytes(out, saved->state, saved->state_len);
+}
+
+/* What session_request borrows while a session is made from a snapshot. */
+struct opening {
+    struct session_request request;
+    struct live_open open;
+    char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
+    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][256];
+    const char *labels[FRONTEND_MAX_LABELS];
+    int64_t epoch;
+};
+
+static void unpack_opening(struct unpack *in, struct opening *o) {
+    unpack_same(in, VERSION);
+    unpack_text(in, o->id, sizeof o->id);
+    o->epoch = unpack_i64(in, 0, INT64_MAX);
+    unpack_text(in, o->digest, sizeof o->digest);
+    unpack_text(in, o->principal, sizeof o->principal);
+    unpack_text(in, o->client, sizeof o->client);
+    unpack_text(in, o->checkpoint, sizeof o->checkpoint);
+    unpack_text(in, o->model, sizeof o->model);
+    o->open.n_labels = (int)unpack_i64(in, 1, FRONTEND_MAX_LABELS);
+    for (int i = 0; i < o->open.n_labels; i++) {
+        unpack_text(in, o->texts[i], sizeof o->texts[i]);
+        o->labels[i] = o->texts[i];
+    }
+    o->open.rate_hz = unpack_f64(in);
+    o->open.format = (enum live_format)unpack_i64(in, LIVE_F32_UV, LIVE_I16);
+    o->open.scale_uv = unpack_f64(in);
+    o->open.alarm_hop_s = unpack_f64(in);
+    o->open.realtime = unpack_bool(in);
+    o->open.want_probabilities = unpack_bool(in);
+    unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6);
+    o->open.checkpoint = o->checkpoint;
+    o->open.model = o->model;
+    o->open.labels = o->labels;
+    o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
+}
+
+static bool unpack_numbers(struct unpack *in, struct session *s) {
+    const int64_t far = INT64_C(1) << 60;
+    int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
+                                &s->events_total, &s->seizure_samples, &s->next_result};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        *numbers[i] = unpack_i64(in, 0, far);
+    s->n_events = (int)unpack_i64(in, 0, SESSION_MAX_EVENTS);
+    s->events = calloc((size_t)s->n_events + 1, sizeof *s->events);
+    if (s->events)
+        unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
+    s->next = s->saved = s->durable = s->consumed;
+    s->gaps = s->consumed_gaps;
+    return s->events && ring_load(&s->kept, in);
+}
+
+/* ---- making one ---- */
+
+void session_save_begin(struct session *s) {
+    if (!s->all->config.keeper.put || s->saving || s->closing || !session_post(s, LIVE_SAVE))
+        return;
+    s->saving = true;
+    s->saved_ms = clock_ms();
+}
+
+void session_save_tick(struct session *s, int64_t now) {
+    int64_t bytes = 0;
+    if (!s->resumable || !s->opened || s->closing || s->saving || s->consumed <= s->durable)
+        return;
+    for (const struct session *other = s->all->first; other; other = other->next_session)
+        bytes += other->saved_bytes;
+    int64_t period = bytes * 1000 / BYTES_A_SECOND; /* for all snapshots together */
+    if (now - s->saved_ms >= (period > PERIOD_MS ? period : PERIOD_MS))
+        session_save_begin(s);
+}
+
+/* There is no new snapshot. */
+static void give_up(struct session *s) {
+    s->saving = false;
+    session_count(s, "brrd_stream_snapshots_total", "failed", 1);
+    session_greet(s);
+}
+
+void session_saved(struct session *s, struct live_report *r) {
+    const struct session_keeper *keeper = &s->all->config.keeper;
+    struct str state;
+    if (r->err.code || !r->state) {
+        give_up(s);
+        return;
+    }
+    str_init(&state, STATE_MAX);
+    pack_session(s, r, &state);
+    size_t len = state.len;
+    char *data = str_take(&state);
+    s->saved = s->consumed;
+    s->saved_bytes = (int64_t)len;
+    s->on_disk = true;
+    if (!data || !keeper->put(keeper->ctx, s->id, data, len)) {
+        free(data);
+        give_up(s);
+    }
+}
+
+static struct session *find(struct sessions *all, const char *id) {
+    struct session *s = all->first;
+    while (s && strcmp(s->id, id) != 0)
+        s = s->next_session;
+    return s;
+}
+
+void sessions_kept(struct sessions *all, const char *id, const struct err *err) {
+    struct session *s = find(all, id);
+    if (!s || !s->saving)
+        return;
+    if (err->code) {
+        give_up(s);
+        return;
+    }
+    session_count(s, "brrd_stream_snapshots_total", "written", 1);
+    s->saving = false;
+    s->durable = s->saved;
+    session_greet(s);
+    if (s->sink && s->greeted && !s->closing)
+        s->sink->progress(s->owner);
+    if (s->saved_ms < all->frozen_ms && s->consumed > s->durable)
+        session_save_begin(s);
+}
+
+/* ---- going on from one ---- */
+
+static int restore(struct sessions *all, struct opening *o, const char *state, size_t len, struct err *err) {
+    struct unpack in = unpack_of(state, len);
+    size_t stream_len = 0;
+    unpack_opening(&in, o);
+    if (in.failed)
+        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
+    if (find(all, o->id))
+        return err_set(err, ERR_EXISTS, "two snapshots of one session");
+    struct session *s = session_new(all, &o->request, err);
+    if (!s)
+        return err ? err->code : ERR_EXHAUSTED;
+    str_copy(s->id, sizeof s->id, o->id);
+    str_copy(s->pass.digest, sizeof s->pass.digest, o->digest);
+    s->pass.token[0] = 0;
+    s->epoch = o->epoch;
+    bool whole = unpack_numbers(&in, s);
+    const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
+    char *copy = stream_len ? malloc(stream_len) : NULL;
+    if (!whole || !unpack_done(&in) || !copy) {
+        free(copy);
+        session_free(s);
+        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt");
+    }
+    memcpy(copy, stream, stream_len);
+    s->on_disk = s->restoring = true;
+    session_park(s);
+    return session_begin(s, copy, stream_len, err);
+}
+
+int sessions_restore(struct sessions *all, const char *state, size_t len, struct err *err) {
+    if (all->count >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams were restored already (limits.sessions)", all->count);
+    struct opening *o = calloc(1, sizeof *o);
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    int rc = restore(all, o, state, len, err);
+    free(o);
+    return rc;
+}
+
+void session_restore_failed(struct session *s, const struct err *err) {
+    const struct session_keeper *keeper = &s->all->config.keeper;
+    char text[800];
+    log_warn("a stream cannot go on from its snapshot", "session=%s error=\"%s\"", s->id, err_text(err, text, sizeof text));
+    session_count(s, "brrd_stream_snapshots_total", "rejected", 1);
+    keeper->reject(keeper->ctx, s->id);
+    s->on_disk = s->restoring = false;
+    if (!s->sink) {
+        session_let_go(s);
+        return;
+    }
+    struct err gone;
+    err_set(&gone, ERR_UNAVAILABLE, "the stream cannot go on from its snapshot; open it again");
+    session_fail(s, &gone, NULL);
+}
+
+bool sessions_restoring(const struct sessions *all) {
+    for (const struct session *s = all->first; s; s = s->next_session)
+        if (s->restoring && !s->closing)
+            return true;
+    return false;
+}
+
+/* ---- the end of the daemon ---- */
+
+void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason) {
+    for (struct session *s = all->first; s; s = s->next_session)
+        if (s->sink && s->greeted && !s->closing)
+            s->sink->draining(s->owner, retry_ms, reason);
+}
+
+void sessions_freeze(struct sessions *all) {
+    all->frozen_ms = clock_ms();
+    for (struct session *s = all->first; s; s = s->next_session)
+        if (s->resumable && s->opened && !s->closing && s->consumed > s->durable)
+            session_save_begin(s);
+}
+
+bool sessions_saved(const struct sessions *all) {
+    for (const struct session *s = all->first; s; s = s->next_session)
+        if (s->saving && !s->closing)
+            return false;
+    return true;
+}
+
+void sessions_end(struct sessions *all) {
+    struct err err;
+    err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; a resumable stream goes on with its token when it is back");
+    for (struct session *s = all->first, *next; s; s = next) {
+        next = s->next_session;
+        if (s->sink && !s->closing)
+            s->sink->failed(s->owner, &err, "DRAINING");
+    }
+}

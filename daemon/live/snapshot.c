@@ -1,0 +1,134 @@
+#include "daemon/live/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/pack.h"
+#include "store/digest.h"
+
+static const char magic[] = "brrsnap1";
+enum { MAGIC = sizeof magic - 1, HEAD = MAGIC + 8, TAIL = DIGEST_HEX_SIZE - 1 };
+
+static int make_private(const char *dir, struct err *err) {
+    int rc = fsio_mkdirs(dir, err);
+    if (!rc && chmod(dir, 0700))
+        rc = err_errno(err, errno, "%s: cannot be closed to other users", dir);
+    return rc;
+}
+
+int snapshot_prepare(const char *dir, struct err *err) {
+    int rc = make_private(dir, err);
+    return rc ? rc : fsio_remove_temporaries(dir, err);
+}
+
+int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
+    char path[4096], hex[DIGEST_HEX_SIZE];
+    struct fsio_writer w;
+    struct str head;
+    struct digest *digest = digest_new();
+    str_init(&head, HEAD);
+    str_puts(&head, magic);
+    pack_i64(&head, (int64_t)len);
+    digest_update(digest, str_cstr(&head), head.len);
+    digest_update(digest, state, len);
+    int rc = digest_finish(digest, hex) && str_ok(&head) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
+    if (!rc)
+        rc = fsio_join(path, sizeof path, dir, id, err);
+    if (!rc && !(rc = fsio_writer_open(&w, path, err))) {
+        if (fchmod(w.fd, 0600))
+            rc = err_errno(err, errno, "%s: cannot be closed to other users", path);
+        if (!rc)
+            rc = fsio_writer_write(&w, head.data, head.len, err);
+        if (!rc)
+            rc = fsio_writer_write(&w, state, len, err);
+        if (!rc)
+            rc = fsio_writer_write(&w, hex, TAIL, err);
+        if (rc)
+            fsio_writer_abort(&w);
+        else
+            rc = fsio_writer_commit(&w, err);
+    }
+    str_done(&head);
+    return rc;
+}
+
+int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
+    char path[4096], hex[DIGEST_HEX_SIZE], *data = NULL;
+    size_t len = 0;
+    int rc = fsio_join(path, sizeof path, dir, id, err);
+    if (!rc)
+        rc = fsio_read(path, SNAPSHOT_MAX_BYTES + HEAD + TAIL, &data, &len, err);
+    if (rc)
+        return rc;
+    struct unpack head = unpack_of(data + MAGIC, len >= HEAD ? HEAD - MAGIC : 0);
+    int64_t state = unpack_i64(&head, 0, SNAPSHOT_MAX_BYTES);
+    if (head.failed || memcmp(data, magic, MAGIC) || len != HEAD + (size_t)state + TAIL ||
+        !digest_bytes(data, HEAD + (size_t)state, hex) || memcmp(hex, data + HEAD + state, TAIL)) {
+        free(data);
+        return err_set(err, ERR_DATA_LOSS, "%s: not a whole snapshot of this version", path);
+    }
+    memmove(data, data + HEAD, (size_t)state);
+    *ret = data;
+    *ret_len = (size_t)state;
+    return 0;
+}
+
+int snapshot_remove(const char *dir, const char *id, struct err *err) {
+    char path[4096];
+    int rc = fsio_join(path, sizeof path, dir, id, err);
+    if (!rc && unlink(path) && errno != ENOENT)
+        rc = err_errno(err, errno, "%s: cannot be removed", path);
+    return rc;
+}
+
+int snapshot_reject(const char *dir, const char *id, struct err *err) {
+    char from[4096], folder[4096], to[4096];
+    int rc = fsio_join(from, sizeof from, dir, id, err);
+    if (!rc)
+        rc = fsio_join(folder, sizeof folder, dir, "rejected", err);
+    if (!rc)
+        rc = fsio_join(to, sizeof to, folder, id, err);
+    if (!rc)
+        rc = make_private(folder, err);
+    if (!rc && rename(from, to) && errno != ENOENT)
+        rc = err_errno(err, errno, "%s: cannot be moved to %s", from, to);
+    return rc;
+}
+
+static bool is_id(const char *name) {
+    return strlen(name) == SNAPSHOT_ID_SIZE - 1 && strspn(name, "0123456789abcdef") == SNAPSHOT_ID_SIZE - 1;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *ret_n, struct err *err) {
+    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_errno(err, errno, "%s: cannot be read", dir);
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!is_id(e->d_name))
+            continue;
+        void *more = realloc(ids, (n + 1) * sizeof *ids);
+        if (!more) {
+            free(ids);
+            closedir(d);
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the list of snapshots");
+        }
+        ids = more;
+        memcpy(ids[n++], e->d_name, SNAPSHOT_ID_SIZE);
+    }
+    closedir(d);
+    if (n)
+        qsort(ids, n, sizeof *ids, by_name);
+    *ret_ids = ids;
+    *ret_n = n;
+    return 0;
+}

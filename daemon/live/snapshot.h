@@ -1,0 +1,24 @@
+/* snapshot: the states of sessions as files, one per session, in a folder that only the daemon's user may read (they derive from
+ * EEG). A file is its magic word, the length and bytes of the state, and a SHA-256 over all of these. Writing replaces the file
+ * atomically and durably. Any thread; one at a time per id. */
+#ifndef BRR_DAEMON_LIVE_SNAPSHOT_H
+#define BRR_DAEMON_LIVE_SNAPSHOT_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+enum { SNAPSHOT_ID_SIZE = 33, SNAPSHOT_MAX_BYTES = 256 << 20 };
+
+/* The folder, mode 0700; what killed writers left in it is removed. */
+int snapshot_prepare(const char *dir, struct err *err);
+int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err);
+/* DATA_LOSS when the file is corrupt or of another version. The caller frees *ret. */
+int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
+int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
+/* Out of the way, into the folder "rejected" beside it, for people to look at. */
+int snapshot_reject(const char *dir, const char *id, struct err *err);
+/* Ids of the snapshots in the folder, sorted, malloc'd in one piece; free(). */
+int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *ret_n, struct err *err);
+
+#endif

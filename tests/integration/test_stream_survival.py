@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Streams that survive: cuts of their connections at random moments, restarts and kills of the daemon, a second connection that takes
+over, sessions that are gone. BRR_TEST_CUTS=200 BRR_TEST_RESTARTS=20 set how many connections are cut, and how often the daemon is
+stopped and how often killed."""
+import os
+import random
+import sys
+import threading
+import time
+
+import grpc
+
+from resume_client import Proxy, Resuming, count, same
+from stream_fixture import endpoint, messages, streaming_daemon
+from test_stream_rules import Wire
+
+CUTS = count("BRR_TEST_CUTS", 12)
+RESTARTS = count("BRR_TEST_RESTARTS", 2)
+ALARMS = 2  # seconds
+
+
+def undisturbed(wire, address):
+    one = Resuming(wire, address, alarm_hop_s=ALARMS).run()
+    other = Resuming(wire, address, chunk=1000, alarm_hop_s=ALARMS).run()
+    assert len(one.results) > 10 and one.connections == 1 and one.repeated == 0
+    assert sum(len(m) for m in one.alarms.values()) > 0, "no alarm: the test would compare nothing"
+    same(other, one)
+    plain = Resuming(wire, address, resumable=False, alarm_hop_s=ALARMS).run()
+    assert plain.token == "" and plain.results == one.results, "a stream that is not resumable has other results"
+    return one
+
+
+def check_cuts(wire, proxy, wanted, rng):
+    cuts = 0
+    while cuts < CUTS:
+        stream = Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=rng.choice([64, 200, 512]), pause_s=0.004, alarm_hop_s=ALARMS)
+        done = threading.Event()
+
+        def cutter():
+            nonlocal cuts
+            while not done.wait(rng.uniform(0.02, 0.8)) and cuts < CUTS:
+                cuts += proxy.cut() > 0
+
+        thread = threading.Thread(target=cutter)
+        thread.start()
+        try:
+            stream.run()
+        finally:
+            done.set()
+            thread.join()
+        same(stream, wanted)
+        print(f"{cuts} cuts; {stream.connections} connections, {stream.repeated} repeated")
+
+
+def check_restarts(d, wire, proxy, wanted, rng, kill):
+    """The daemon is stopped or killed while two streams run."""
+    done = 0
+    while done < RESTARTS:
+        streams = [Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=c, pause_s=0.02, alarm_hop_s=ALARMS) for c in (64, 150)]
+        threads = [threading.Thread(target=outcome, args=(s,)) for s in streams]
+        for t in threads:
+            t.start()
+        while done < RESTARTS and any(t.is_alive() for t in threads):
+            time.sleep(rng.uniform(0.05, 4))
+            (d.kill if kill else d.stop)()
+            d.start()
+            done += 1
+        for t, s in zip(threads, streams):
+            t.join()
+            assert s.problem is None, s.problem
+            same(s, wanted)
+            assert kill or not s.draining or s.connections > 1
+        print(f"{done} {'kills' if kill else 'stops'}; " + ", ".join(f"{s.connections} connections, {s.repeated} repeated" for s in streams))
+
+
+def outcome(stream):
+    stream.problem = None
+    try:
+        stream.run()
+    except BaseException as error:  # shown by the thread that joins
+        stream.problem = error
+
+
+def check_snapshot_files(d, wire):
+    """Readable by the daemon's user alone, without the token, removed at the end of the stream; a corrupt one is moved aside."""
+    folder = f"{d.dir}/results/sessions"
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        tokens = [start_one(wire, channel) for _ in range(2)]
+    files = [f for f in os.listdir(folder) if len(f) == 32]
+    for f in files:
+        assert os.stat(f"{folder}/{f}").st_mode & 0o777 == 0o600
+        with open(f"{folder}/{f}", "rb") as file:
+            data = file.read()
+        assert not any(t.encode() in data for t in tokens), "the token is on the disk"
+    d.kill()
+    for f in files:
+        with open(f"{folder}/{f}", "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+    d.start()
+    assert metric(d, "brrd_stream_snapshots_total", "rejected") == len(files)
+    deadline = time.time() + 60
+    while sorted(os.listdir(f"{folder}/rejected") if os.path.isdir(f"{folder}/rejected") else []) != sorted(files) and time.time() < deadline:
+        time.sleep(0.05)
+    assert sorted(os.listdir(f"{folder}/rejected")) == sorted(files)
+    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=tokens[0])]))).opened
+        assert not opened.resumed and opened.next_sample == 0, "a corrupt snapshot was believed"
+    assert "corrupt" in d.read_log() or "not a whole snapshot" in d.read_log()
+    for token in tokens:
+        assert token not in d.read_log(), "the token is in the log"
+
+
+def check_cuts_at_the_end(wire, proxy, wanted):
+    """After the half-close, when the answers are on their way."""
+    for after in (0.0, 0.01, 0.05):
+        stream = Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=2048, alarm_hop_s=ALARMS)
+        requests, cut = stream.requests, []
+
+        def to_the_end(*args):
+            yield from requests(*args)
+            if not cut:
+                cut.append(threading.Timer(after, proxy.cut))
+                cut[0].start()
+
+        stream.requests = to_the_end
+        same(stream.run(), wanted)
+
+
+def check_take_over(wire, address):
+    """A second connection with the token goes on; the first one hears of it."""
+    pb = wire.pb
+    with grpc.insecure_channel(address) as one, grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as two:
+        hold = threading.Event()
+
+        def first():
+            yield wire.open(resumable=True)
+            yield wire.chunk(0, 1000)
+            hold.wait()
+
+        call = wire.stub_of(one).Run(first())
+        opened = next(call).opened
+        token, acked = opened.resume_token, 0
+        while acked < 1000:
+            m = next(call)
+            acked = m.ack.received_through
+        answers = list(wire.stub_of(two).Run(iter([wire.open(resumable=True, resume_token=token), wire.chunk(1000, 3000)])))
+        again = answers[0].opened
+        assert again.resumed and again.session_id == opened.session_id and again.next_sample == 1000 and again.resume_token == token, again
+        assert answers[-1].summary.source_samples == 3000 and answers[-1].summary.duplicate_samples == 0, answers[-1]
+        try:
+            list(call)
+            raise AssertionError("the first connection was not told")
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.ABORTED
+            assert wire.detail(error).reason == "TAKEN_OVER", wire.detail(error)
+        hold.set()
+    assert pb
+
+
+def check_unknown_tokens(wire, address):
+    for token in ("0" * 32, "x", "0" * 300):
+        with grpc.insecure_channel(address) as channel:
+            opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
+            assert not opened.resumed and opened.next_sample == 0 and opened.resume_token not in ("", token), opened
+
+
+def start_one(wire, channel, samples=1000):
+    """Token of a session that has received so many samples and then lost its connection."""
+    hold = threading.Event()
+
+    def pieces():
+        yield wire.open(resumable=True)
+        yield wire.chunk(0, samples)
+        hold.wait()
+
+    call = wire.stub_of(channel).Run(pieces())
+    token = next(call).opened.resume_token
+    while next(call).ack.received_through < samples:
+        pass
+    call.cancel()
+    hold.set()
+    return token
+
+
+def check_another_open(wire, address):
+    with grpc.insecure_channel(address) as channel:
+        token = start_one(wire, channel)
+        try:
+            list(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token, rate_hz=512)])))
+            raise AssertionError("another rate was accepted")
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT and "rate_hz" in error.details(), error.details()
+        opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
+        assert opened.resumed and opened.next_sample == 1000, "a refused Open cost the session"
+
+
+def check_expiry(d, wire):
+    d.stop()
+    d.extra.append("limits.resume_ttl=1s")
+    d.start()
+    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        token = start_one(wire, channel)
+        deadline = time.time() + 60
+        while metric(d, "brrd_stream_sessions_closed_total", "expired") < 1 and time.time() < deadline:
+            time.sleep(0.1)
+        opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
+        assert not opened.resumed and opened.next_sample == 0, "a session outlived limits.resume_ttl"
+
+
+def metric(d, name, label):
+    import urllib.request
+    text = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name) and f'"{label}"' in line)
+
+
+def wire_of(d, recording, model):
+    wire = Wire(d, recording, model)
+    stubs = messages()[3]
+    wire.stub_of = stubs.StreamStub
+    wire.detail = lambda e: wire.common.ErrorDetail.FromString(dict(e.trailing_metadata())["brr-error-bin"])
+    return wire
+
+
+def main():
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    with streaming_daemon() as (d, recording, model):
+        wire, proxy = wire_of(d, recording, model), Proxy(d.socket)
+        wanted = undisturbed(wire, endpoint(d))
+        check_cuts(wire, proxy, wanted, random.Random(seed))
+        check_cuts_at_the_end(wire, proxy, wanted)
+        check_take_over(wire, endpoint(d))
+        check_unknown_tokens(wire, endpoint(d))
+        check_another_open(wire, endpoint(d))
+        check_restarts(d, wire, proxy, wanted, random.Random(seed), kill=False)
+        check_restarts(d, wire, proxy, wanted, random.Random(seed), kill=True)
+        check_snapshot_files(d, wire)
+        check_expiry(d, wire)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
