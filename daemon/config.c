@@ -68,6 +68,8 @@ static const struct option rows[] = {
      "limit for samples waiting for the device, over all streams; above it streams are read more slowly"},
     {"limits.resume_ttl", OPTION_DURATION, C(resume_ttl_ms), "120s", 1000, 3600 * 1000, NULL,
      "how long a resumable stream waits for its client after a cut, and after a restart of the daemon"},
+    {"limits.lag", OPTION_DURATION, C(lag_ms), "30s", 1000, 0, NULL,
+     "a live stream whose samples have waited longer for the device is sent away with OVERLOADED; none = never"},
     {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},
     {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default is supported"},
     {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},

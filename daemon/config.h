@@ -34,7 +34,7 @@ struct config {
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
-    int64_t max_sessions, session_idle_ms, resume_ttl_ms;
+    int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */
     int64_t max_networks, network_bytes;

@@ -49,6 +49,8 @@ const struct metric_family metrics_families[] = {
     {"brrd_stream_sessions_parked", METRIC_GAUGE, "Streams that wait for their clients to come back.", "", NULL, 0},
     {"brrd_stream_resumes_total", METRIC_COUNTER, "Clients that came back: resumed, or too late (expired).", "model,result", NULL,
      0},
+    {"brrd_stream_overloads_total", METRIC_COUNTER, "Live streams sent away because the device was behind limits.lag.", "model",
+     NULL, 0},
     {"brrd_stream_snapshots_total", METRIC_COUNTER, "Snapshots of resumable streams: written, failed, or rejected at start.",
      "model,result", NULL, 0},
     {"brrd_stream_results_forgotten_total", METRIC_COUNTER,

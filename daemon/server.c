@@ -382,6 +382,7 @@ static void collect_methods(struct daemon *d, size_t *ret_n) {
                   {svc_events, svc_events_count},
                   {svc_validate, svc_validate_count},
                   {svc_stream, svc_stream_count},
+                  {svc_sessions, svc_sessions_count},
                   {svc_models, svc_models_count},
                   {svc_checkpoints, svc_checkpoints_count},
                   {svc_burst, svc_burst_count},
@@ -443,6 +444,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
                                        .resume_ttl_ms = c->resume_ttl_ms,
+                                       .lag_ms = c->lag_ms,
                                        .keeper = keeper_for_sessions(d->keeper),
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))

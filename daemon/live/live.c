@@ -327,6 +327,7 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
     }
     r->first = first;
     r->samples = n;
+    r->probability = p[n - 1];
     if (r->p)
         memcpy(r->p, p, (size_t)n * sizeof *p);
     post(s->live, r);

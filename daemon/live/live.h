@@ -98,8 +98,8 @@ struct live_report {
     int n_events;
     char *state; /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
     size_t state_len;
-    bool on; /* ALARM at sample `first` */
-    float probability;
+    bool on;           /* ALARM at sample `first` */
+    float probability; /* ALARM; PROVISIONAL: of its last sample */
     int64_t wall_ms;
     char model[LIVE_NAME];
     struct live_opened *opened;

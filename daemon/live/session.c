@@ -1,8 +1,10 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -91,6 +93,7 @@ static void release(struct session *s) {
     if (s->closing)
         return;
     s->over = s->closing = true;
+    session_tell_end(s);
     live_stream_abandon(s->stream);
     post_due(s);
 }
@@ -111,6 +114,8 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
     s->durable = -1;
+    s->probability = NAN;
+    str_copy(s->pass.principal, sizeof s->pass.principal, request->principal);
     s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
@@ -292,7 +297,8 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->owner = back->owner;
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = clock_ms();
-    s->heard_seen = s->greeted = false;
+    s->heard_seen = s->greeted = s->sent_away = false;
+    s->reconnects++;
     str_copy(s->pass.token, sizeof s->pass.token, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
@@ -338,6 +344,7 @@ static int send(struct session *s, struct live_order *o, int64_t samples, struct
         live_order_free(o);
         return err_set(err, ERR_EXHAUSTED, "out of memory for samples of a stream");
     }
+    s->waiting_since[(s->oldest + s->waiting) % (2 * SESSION_MAX_ORDERS)] = clock_ms();
     s->next += samples;
     s->waiting_samples += samples;
     s->waiting_bytes += bytes;
@@ -500,8 +507,10 @@ static void pass_on(struct session *s, const struct live_report *r) {
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
         session_fail(s, &err, NULL);
-    } else if (s->sink) {
-        deliver(s, r);
+    } else {
+        session_tell(s, r);
+        if (s->sink)
+            deliver(s, r);
     }
 }
 
@@ -547,6 +556,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     }
     if (kind == LIVE_CONSUMED) {
         s->consumed_gaps += !r->data_bytes;
+        s->oldest = (s->oldest + 1) % (2 * SESSION_MAX_ORDERS);
         s->waiting--;
         s->waiting_samples -= r->samples;
         s->waiting_bytes -= r->data_bytes;
@@ -569,6 +579,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         pass_on(s, r);
         break;
     case LIVE_PROVISIONAL:
+        session_tell(s, r);
         if (s->sink)
             s->sink->provisional(s->owner, r);
         break;
@@ -605,6 +616,25 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
+/* Live output that comes late is worse than none: the client hears how far behind the device is and comes back later. */
+static bool send_away_late(struct session *s, int64_t now) {
+    int64_t lag = session_lag_ms(s, now), limit = s->all->config.lag_ms;
+    struct err err;
+    if (limit <= 0 || lag <= limit || !s->sink || s->sent_away || s->closing || s->finishing ||
+        !live_stream_open(s->stream)->realtime)
+        return false;
+    err_set(
+        &err, ERR_EXHAUSTED,
+        "the device is %.1f s behind this live stream, more than limits.lag allows (%.1f s): fewer streams or jobs, or a faster "
+        "device",
+        (double)lag / 1000, (double)limit / 1000);
+    log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
+    session_count(s, "brrd_stream_overloads_total", NULL, 1);
+    s->sent_away = true;
+    s->sink->failed(s->owner, &err, "OVERLOADED");
+    return true;
+}
+
 void sessions_tick(struct sessions *all) {
     int64_t now = clock_ms(), buffered = 0, parked = 0;
     for (struct session *s = all->first, *next; s; s = next) {
@@ -614,6 +644,8 @@ void sessions_tick(struct sessions *all) {
         parked += s->parked_ms && !s->closing;
         post_due(s);
         struct err err;
+        if (send_away_late(s, now))
+            continue;
         if (expired(s, now, &err)) {
             session_fail(s, &err, "SESSION_EXPIRED");
         } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {

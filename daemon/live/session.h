@@ -39,6 +39,7 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_keeper keeper;
+    int64_t lag_ms;            /* a realtime session whose samples have waited longer for the device is sent away; 0 = never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -119,6 +120,34 @@ struct session_counts {
     int64_t events_total, seizure_samples; /* of all; samples at 256 Hz */
 };
 void session_counts(const struct session *s, struct session_counts *ret);
+
+/* ---- those who watch over sessions ---- */
+
+struct session_state {
+    const char *id, *client, *model, *principal; /* borrowed */
+    const char *const *channels;
+    int n_channels;
+    double rate_hz, lag_s; /* lag: how long the oldest samples that wait for the device have waited */
+    bool realtime, connected, alarm;
+    float probability; /* newest of the alarm trace; NaN before the first */
+    int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
+};
+void session_describe(const struct session *s, struct session_state *ret);
+/* Calls visit for each open session; visit must not end any. */
+void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx);
+struct session *sessions_by_id(struct sessions *all, const char *id); /* an open one, or NULL */
+/* Ends an open session as its client sees it: ABORTED, SESSION_CLOSED. */
+void session_end(struct session *s, const char *who, const char *why);
+
+/* An observer, owned by the caller; told on the loop. */
+struct session_watch {
+    struct session_watch *next;
+    struct session *session;                                              /* NULL: it watches none */
+    void (*report)(struct session_watch *w, const struct live_report *r); /* RESULT, ALARM, PROVISIONAL */
+    void (*ended)(struct session_watch *w);                               /* the session is over; the watch has stopped */
+};
+void session_watch_start(struct session *s, struct session_watch *w);
+void session_watch_stop(struct session_watch *w);
 
 /* A report of the worker about a stream; stays the caller's. */
 void sessions_report(struct sessions *all, struct live_report *r);

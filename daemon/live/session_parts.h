@@ -23,6 +23,13 @@ struct session {
     int64_t next_result;
     struct live_report *summary, *failure; /* the last word */
     char failure_reason[32];
+    /* for those who watch */
+    struct session_watch *watches;
+    int64_t samples, reconnects; /* 256 Hz samples of the record trace */
+    bool alarm, sent_away;       /* sent_away: its connection heard OVERLOADED */
+    float probability;
+    int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
+    int oldest;
     /* its snapshot */
     bool on_disk;                 /* there may be one */
     bool saving, restoring;       /* a snapshot is being made; the worker has not loaded its state yet */
@@ -58,6 +65,11 @@ struct sessions {
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
 void session_free(struct session *s);
+/* Tells those who watch; and that it is over. */
+void session_tell(struct session *s, const struct live_report *r);
+void session_tell_end(struct session *s);
+/* How long the oldest samples that wait for the device have waited. */
+int64_t session_lag_ms(const struct session *s, int64_t now_ms);
 /* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session. */
 int session_begin(struct session *s, char *state, size_t len, struct err *err);
 /* For the metric family of the session's model; second: another label, or NULL. */

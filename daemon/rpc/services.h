@@ -67,6 +67,8 @@ extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
 extern const struct rpc_method svc_stream[];
 extern const size_t svc_stream_count;
+extern const struct rpc_method svc_sessions[];
+extern const size_t svc_sessions_count;
 extern const struct rpc_method svc_models[];
 extern const size_t svc_models_count;
 extern const struct rpc_method svc_checkpoints[];

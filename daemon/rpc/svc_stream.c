@@ -9,6 +9,7 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/model_lease.h"
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
 enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
@@ -133,66 +134,31 @@ static void on_opened(void *owner, const struct live_opened *o) {
     steer(c);
 }
 
-static Brr__V1__Event *pack_events(const struct event *events, int n, Brr__V1__Event **list) {
-    Brr__V1__Event *out = calloc((size_t)n + 1, sizeof *out);
-    for (int i = 0; out && i < n; i++) {
-        brr__v1__event__init(&out[i]);
-        out[i].first_sample = events[i].first;
-        out[i].end_sample = events[i].end;
-        out[i].confidence = (double)events[i].confidence;
-        list[i] = &out[i];
-    }
-    return out;
-}
-
-static void on_result(void *owner, const struct live_report *r) {
-    struct stream_call *c = owner;
+/* A result, an alarm, or values of the alarm trace. */
+static void send_report(struct stream_call *c, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
-    Brr__V1__Result result = BRR__V1__RESULT__INIT;
-    Brr__V1__Event **list = calloc((size_t)r->n_events + 1, sizeof *list);
-    Brr__V1__Event *events = list ? pack_events(r->events, r->n_events, list) : NULL;
-    result.result_seq = r->seq;
-    result.first_sample = r->first;
-    result.samples = (int32_t)r->samples;
-    result.gap = r->gap;
-    result.probabilities.data = (uint8_t *)r->p;
-    result.probabilities.len = r->p ? (size_t)r->samples * sizeof *r->p : 0;
-    result.events = list;
-    result.n_events = events ? (size_t)r->n_events : 0;
-    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_RESULT;
-    m.result = &result;
+    struct stream_message parts;
+    stream_message(r, &parts);
+    switch ((enum live_report_kind)r->message.kind) {
+    case LIVE_ALARM:
+        m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
+        m.alarm = &parts.alarm;
+        break;
+    case LIVE_PROVISIONAL:
+        m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_PROVISIONAL;
+        m.provisional = &parts.provisional;
+        break;
+    default:
+        m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_RESULT;
+        m.result = &parts.result;
+        break;
+    }
     reply(c, &m);
-    free(events);
-    free(list);
+    stream_message_done(&parts);
     steer(c);
 }
 
-static void on_provisional(void *owner, const struct live_report *r) {
-    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
-    Brr__V1__Provisional p = BRR__V1__PROVISIONAL__INIT;
-    p.first_sample = r->first;
-    p.samples = (int32_t)r->samples;
-    p.probabilities.data = (uint8_t *)r->p;
-    p.probabilities.len = r->p ? (size_t)r->samples * sizeof *r->p : 0;
-    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_PROVISIONAL;
-    m.provisional = &p;
-    reply(owner, &m);
-    steer(owner);
-}
-
-static void on_alarm(void *owner, const struct live_report *r) {
-    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
-    Brr__V1__Alarm alarm = BRR__V1__ALARM__INIT;
-    alarm.on = r->on;
-    alarm.sample = r->first;
-    alarm.probability = (double)r->probability;
-    alarm.wall_time_ms = r->wall_ms;
-    alarm.alarm_seq = r->seq;
-    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
-    m.alarm = &alarm;
-    reply(owner, &m);
-    steer(owner);
-}
+static void on_report(void *owner, const struct live_report *r) { send_report(owner, r); }
 
 static void on_progress(void *owner) {
     ack_soon(owner);
@@ -205,23 +171,21 @@ static void on_summary(void *owner, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Summary s = BRR__V1__SUMMARY__INIT;
     session_counts(c->session, &counts);
-    Brr__V1__Event **list = calloc((size_t)counts.n_events + 1, sizeof *list);
-    Brr__V1__Event *events = list ? pack_events(counts.events, counts.n_events, list) : NULL;
+    struct stream_events events = stream_events(counts.events, counts.n_events);
     s.source_samples = counts.received_through;
     s.samples = r->samples;
     s.windows = r->windows;
     s.gaps = counts.gaps;
     s.duplicate_samples = counts.duplicate_samples;
-    s.events = list;
-    s.n_events = events ? (size_t)counts.n_events : 0;
+    s.events = events.list;
+    s.n_events = events.n;
     s.events_total = counts.events_total;
     s.seizure_seconds = (double)counts.seizure_samples / FRONTEND_RATE_HZ;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_SUMMARY;
     m.summary = &s;
     send_ack(&c->ack_timer);
     reply(c, &m);
-    free(events);
-    free(list);
+    stream_events_done(&events);
     c->outcome = "done";
     rpc_finish(c->call, 0, NULL);
 }
@@ -241,21 +205,24 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = "MONTAGE_MISMATCH";
-    if (reason && !strcmp(reason, "DRAINING")) { /* the session stays as after a cut */
+    if (reason && (!strcmp(reason, "DRAINING") || !strcmp(reason, "OVERLOADED"))) { /* the session stays as after a cut */
         send_ack(&c->ack_timer);
         rpc_refuse(c->call, err->code, err, reason, OVERLOAD_RETRY_MS);
         return;
     }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
         c->session = NULL;
-    c->outcome = reason && !strcmp(reason, "SESSION_EXPIRED") ? "idle" : "failed";
+    c->outcome = !reason                              ? "failed"
+                 : !strcmp(reason, "SESSION_EXPIRED") ? "idle"
+                 : !strcmp(reason, "SESSION_CLOSED")  ? "closed"
+                                                      : "failed";
     rpc_refuse(c->call, err->code, err, reason, 0);
 }
 
 static const struct session_sink sink = {.opened = on_opened,
-                                         .result = on_result,
-                                         .provisional = on_provisional,
-                                         .alarm = on_alarm,
+                                         .result = on_report,
+                                         .provisional = on_report,
+                                         .alarm = on_report,
                                          .progress = on_progress,
                                          .summary = on_summary,
                                          .draining = on_draining,

@@ -1,0 +1,25 @@
+/* convert_stream: what streams report as messages, for the client of a stream and for those who watch over it. Loop thread. */
+#ifndef BRR_DAEMON_RPC_CONVERT_STREAM_H
+#define BRR_DAEMON_RPC_CONVERT_STREAM_H
+#include "brr/v1/stream.pb-c.h"
+#include "daemon/live/session.h"
+
+/* A list of messages that borrows from events; events_done frees it. Empty when out of memory. */
+struct stream_events {
+    Brr__V1__Event *items, **list;
+    size_t n;
+};
+struct stream_events stream_events(const struct event *events, int n);
+void stream_events_done(struct stream_events *events);
+
+/* The message of a RESULT, ALARM or PROVISIONAL; borrows from the report. stream_message_done afterwards. */
+struct stream_message {
+    Brr__V1__Result result;
+    Brr__V1__Alarm alarm;
+    Brr__V1__Provisional provisional;
+    struct stream_events events;
+};
+void stream_message(const struct live_report *r, struct stream_message *ret);
+void stream_message_done(struct stream_message *m);
+
+#endif

@@ -1,0 +1,243 @@
+/* brr.v1.Sessions: who streams, what comes of it, and the end of a session by others than its client. */
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/str.h"
+#include "brr/v1/sessions.pb-c.h"
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert_stream.h"
+#include "daemon/rpc/services.h"
+
+enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20 };
+
+static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+/* Borrows from the session. */
+static void describe(const struct session *s, Brr__V1__SessionInfo *out) {
+    struct session_state state;
+    session_describe(s, &state);
+    brr__v1__session_info__init(out);
+    out->session_id = (char *)(uintptr_t)state.id;
+    out->client_name = (char *)(uintptr_t)state.client;
+    out->model = (char *)(uintptr_t)state.model;
+    out->principal = (char *)(uintptr_t)state.principal;
+    out->channel_names = (char **)(uintptr_t)state.channels;
+    out->n_channel_names = (size_t)state.n_channels;
+    out->channels = state.n_channels;
+    out->realtime = state.realtime;
+    out->connected = state.connected;
+    out->rate_hz = state.rate_hz;
+    out->opened_ms = state.opened_ms;
+    out->received_through = state.received_through;
+    out->durable_through = state.durable_through;
+    out->samples = state.samples;
+    out->events = state.events;
+    out->lag_s = state.lag_s;
+    out->alarm = state.alarm;
+    out->probability = (double)state.probability;
+    out->reconnects = state.reconnects;
+}
+
+/* ---- List ---- */
+
+struct listing {
+    struct arena arena;
+    Brr__V1__SessionInfo **items;
+    size_t n, max;
+};
+
+static void add(void *ctx, const struct session *s) {
+    struct listing *l = ctx;
+    Brr__V1__SessionInfo *info = l->n < l->max ? arena_alloc(&l->arena, sizeof *info) : NULL;
+    if (!info)
+        return;
+    describe(s, info);
+    l->items[l->n++] = info;
+}
+
+static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct sessions *all = services_of(call)->sessions;
+    struct listing l = {.max = (size_t)sessions_count(all)};
+    Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
+    if (!convert_unpack(call, &brr__v1__list_sessions_request__descriptor, data, len))
+        return;
+    arena_init(&l.arena, LIST_BYTES);
+    l.items = arena_alloc(&l.arena, (l.max + 1) * sizeof *l.items);
+    if (l.items)
+        sessions_visit(all, add, &l);
+    out.sessions = l.items;
+    out.n_sessions = l.n;
+    convert_answer(call, &out.base);
+    arena_done(&l.arena);
+}
+
+/* The open session of this id; else the call ends. */
+static struct session *find(struct rpc_call *call, const char *id) {
+    struct session *s = sessions_by_id(services_of(call)->sessions, id);
+    struct err err;
+    if (!s) {
+        err_set(&err, ERR_NOT_FOUND, "there is no open session '%.64s'; `brrctl sessions` lists them", id);
+        rpc_finish(call, err.code, &err);
+    }
+    return s;
+}
+
+/* ---- Observe ---- */
+
+/* Updates wait here while the client reads slowly; the oldest are dropped then, and counted. */
+struct update {
+    uint8_t *data;
+    size_t len;
+};
+struct observer {
+    struct session_watch watch;
+    struct rpc_call *call;
+    uv_timer_t timer;
+    struct update queue[QUEUE];
+    int first, n;
+    int64_t missed;
+    bool full;
+};
+
+static struct update pop(struct observer *o) {
+    struct update u = o->queue[o->first];
+    o->first = (o->first + 1) % QUEUE;
+    o->n--;
+    return u;
+}
+
+static void pump(struct observer *o) {
+    while (o->n && !o->full) {
+        struct update u = pop(o);
+        o->full = !rpc_send(o->call, u.data, u.len);
+        free(u.data);
+    }
+}
+
+static void push(struct observer *o, Brr__V1__SessionUpdate *update) {
+    if (o->n == QUEUE) {
+        free(pop(o).data);
+        o->missed++;
+    }
+    update->missed = o->missed;
+    struct update u = {.len = protobuf_c_message_get_packed_size(&update->base)};
+    if (!(u.data = malloc(u.len + 1))) {
+        o->missed++;
+        return;
+    }
+    protobuf_c_message_pack(&update->base, u.data);
+    o->queue[(o->first + o->n++) % QUEUE] = u;
+    pump(o);
+}
+
+static void send_info(uv_timer_t *timer) {
+    struct observer *o = timer->data;
+    Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
+    Brr__V1__SessionInfo info;
+    if (!o->watch.session)
+        return;
+    describe(o->watch.session, &info);
+    update.kind_case = BRR__V1__SESSION_UPDATE__KIND_INFO;
+    update.info = &info;
+    push(o, &update);
+}
+
+static void on_report(struct session_watch *w, const struct live_report *r) {
+    Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
+    struct stream_message parts;
+    stream_message(r, &parts);
+    if (r->message.kind == LIVE_ALARM) {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_ALARM;
+        update.alarm = &parts.alarm;
+    } else if (r->message.kind == LIVE_PROVISIONAL) {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL;
+        update.provisional = &parts.provisional;
+    } else {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_RESULT;
+        update.result = &parts.result;
+    }
+    push((struct observer *)w, &update);
+    stream_message_done(&parts);
+}
+
+static void on_ended(struct session_watch *w) {
+    struct observer *o = (struct observer *)w;
+    o->full = false; /* what waits leaves, and the end after it */
+    while (o->n) {
+        struct update u = pop(o);
+        rpc_send(o->call, u.data, u.len);
+        free(u.data);
+    }
+    rpc_finish(o->call, 0, NULL);
+}
+
+static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ObserveSessionRequest *in = convert_unpack(call, &brr__v1__observe_session_request__descriptor, data, len);
+    struct session *s = in ? find(call, in->session_id) : NULL;
+    struct err err;
+    if (!s)
+        return;
+    struct observer *o = calloc(1, sizeof *o);
+    if (!o) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for an observer");
+        rpc_finish(call, err.code, &err);
+        return;
+    }
+    o->call = call;
+    o->watch.report = on_report;
+    o->watch.ended = on_ended;
+    uv_timer_init(services_of(call)->loop, &o->timer);
+    o->timer.data = o;
+    rpc_set_state(call, o);
+    session_watch_start(s, &o->watch);
+    uv_timer_start(&o->timer, send_info, 0, INFO_MS);
+}
+
+static void observer_writable(struct rpc_call *call) {
+    struct observer *o = rpc_state(call);
+    if (!o)
+        return;
+    o->full = false;
+    pump(o);
+}
+
+static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
+
+static void observer_end(struct rpc_call *call) {
+    struct observer *o = rpc_state(call);
+    if (!o)
+        return;
+    session_watch_stop(&o->watch);
+    while (o->n)
+        free(pop(o).data);
+    uv_close((uv_handle_t *)&o->timer, on_timer_closed);
+}
+
+/* ---- Close ---- */
+
+static void close_session(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__CloseSessionRequest *in = convert_unpack(call, &brr__v1__close_session_request__descriptor, data, len);
+    struct session *s = in ? find(call, in->session_id) : NULL;
+    Brr__V1__CloseSessionResponse out = BRR__V1__CLOSE_SESSION_RESPONSE__INIT;
+    const struct auth_caller *caller = rpc_caller(call);
+    struct session_state state;
+    struct err err;
+    if (!s)
+        return;
+    session_describe(s, &state);
+    if (caller->role < ROLE_ADMIN && strcmp(caller->name, state.principal) != 0) {
+        err_set(&err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
+        rpc_refuse(call, err.code, &err, "ROLE_TOO_SMALL", 0);
+        return;
+    }
+    session_end(s, caller->name, in->reason);
+    convert_answer(call, &out.base);
+}
+
+const struct rpc_method svc_sessions[] = {
+    {"/brr.v1.Sessions/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
+    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observer_writable, observer_end},
+    {"/brr.v1.Sessions/Close", ROLE_STREAM, false, RPC_CONTROL_BYTES, close_session, NULL, NULL, NULL},
+};
+const size_t svc_sessions_count = sizeof svc_sessions / sizeof *svc_sessions;

@@ -1,0 +1,118 @@
+#include "daemon/live/snapshot.h"
+
+#include <dirent.h>
+
+#include "seed.h"
+#include "unit/cmocka_all.h"
+#include "unit/eeg_fixture.h"
+
+static const char id[] = "0123456789abcdef0123456789abcdef";
+static char folder[256], dir[512], path[600];
+
+static int set_up(void **state) {
+    (void)state;
+    fixture_folder(folder, sizeof folder);
+    snprintf(dir, sizeof dir, "%s/sessions", folder);
+    snprintf(path, sizeof path, "%s/%s", dir, id);
+    return snapshot_prepare(dir, NULL);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fixture_remove(folder);
+    return 0;
+}
+
+static int mode_of(const char *file) {
+    struct stat st;
+    assert_int_equal(stat(file, &st), 0);
+    return (int)(st.st_mode & 0777);
+}
+
+static void what_is_written_is_read_and_nobody_else_may(void **state) {
+    (void)state;
+    char *data = NULL, (*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    size_t len = 0, n = 0;
+    assert_int_equal(snapshot_write(dir, id, "a\0b", 3, NULL), 0);
+    assert_int_equal(snapshot_write(dir, id, "c\0de", 4, NULL), 0); /* replaces it */
+    assert_int_equal(mode_of(dir), 0700);
+    assert_int_equal(mode_of(path), 0600);
+    assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), 0);
+    assert_int_equal(len, 4);
+    assert_memory_equal(data, "c\0de", 4);
+    free(data);
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_string_equal(ids[0], id);
+    free(ids);
+    assert_int_equal(snapshot_remove(dir, id, NULL), 0);
+    assert_int_equal(snapshot_remove(dir, id, NULL), 0); /* it is removed */
+    assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 0);
+}
+
+static void spoil(const char *data, size_t len) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, len, f), len);
+    fclose(f);
+}
+
+static void a_changed_byte_or_length_is_refused(void **state) {
+    (void)state;
+    char state_bytes[300], *file = NULL, *data = NULL;
+    size_t len = 0, read_len = 0;
+    uint64_t rng = test_seed();
+    for (size_t i = 0; i < sizeof state_bytes; i++)
+        state_bytes[i] = (char)((rng = rng * 6364136223846793005u + 1442695040888963407u) >> 56);
+    assert_int_equal(snapshot_write(dir, id, state_bytes, sizeof state_bytes, NULL), 0);
+    assert_int_equal(fsio_read(path, 1 << 20, &file, &len, NULL), 0);
+    for (size_t i = 0; i < len; i++) {
+        file[i] = (char)(file[i] ^ 1 << (i % 8));
+        spoil(file, len);
+        assert_int_equal(snapshot_read(dir, id, &data, &read_len, NULL), ERR_DATA_LOSS);
+        file[i] = (char)(file[i] ^ 1 << (i % 8));
+    }
+    for (size_t n = 0; n < len; n++) {
+        spoil(file, n);
+        assert_int_equal(snapshot_read(dir, id, &data, &read_len, NULL), ERR_DATA_LOSS);
+    }
+    free(file);
+}
+
+static void a_rejected_one_is_kept_aside(void **state) {
+    (void)state;
+    char aside[700], *data = NULL;
+    size_t len = 0;
+    snprintf(aside, sizeof aside, "%s/rejected/%s", dir, id);
+    assert_int_equal(snapshot_write(dir, id, "x", 1, NULL), 0);
+    assert_int_equal(snapshot_reject(dir, id, NULL), 0);
+    assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
+    assert_int_equal(mode_of(aside), 0600);
+    assert_int_equal(snapshot_reject(dir, id, NULL), 0);
+}
+
+static void what_a_killed_writer_left_is_removed(void **state) {
+    (void)state;
+    struct fsio_writer w;
+    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    size_t n = 0;
+    assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 0); /* a temporary file is no snapshot */
+    assert_int_equal(snapshot_prepare(dir, NULL), 0);
+    assert_false(fsio_exists(w.tmp_path));
+    fsio_writer_abort(&w);
+}
+
+int main(void) {
+#define SNAPSHOT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        SNAPSHOT_TEST(what_is_written_is_read_and_nobody_else_may),
+        SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
+        SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
+        SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
