@@ -90,7 +90,7 @@ struct update {
     uint8_t *data;
     size_t len;
 };
-struct observer {
+struct view {
     struct session_watch watch;
     struct rpc_call *call;
     uv_timer_t timer;
@@ -100,14 +100,14 @@ struct observer {
     bool full;
 };
 
-static struct update pop(struct observer *o) {
+static struct update pop(struct view *o) {
     struct update u = o->queue[o->first];
     o->first = (o->first + 1) % QUEUE;
     o->n--;
     return u;
 }
 
-static void pump(struct observer *o) {
+static void pump(struct view *o) {
     while (o->n && !o->full) {
         struct update u = pop(o);
         o->full = !rpc_send(o->call, u.data, u.len);
@@ -115,7 +115,7 @@ static void pump(struct observer *o) {
     }
 }
 
-static void push(struct observer *o, Brr__V1__SessionUpdate *update) {
+static void push(struct view *o, Brr__V1__SessionUpdate *update) {
     if (o->n == QUEUE) {
         free(pop(o).data);
         o->missed++;
@@ -132,7 +132,7 @@ static void push(struct observer *o, Brr__V1__SessionUpdate *update) {
 }
 
 static void send_info(uv_timer_t *timer) {
-    struct observer *o = timer->data;
+    struct view *o = timer->data;
     Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
     Brr__V1__SessionInfo info;
     if (!o->watch.session)
@@ -157,12 +157,12 @@ static void on_report(struct session_watch *w, const struct live_report *r) {
         update.kind_case = BRR__V1__SESSION_UPDATE__KIND_RESULT;
         update.result = &parts.result;
     }
-    push((struct observer *)w, &update);
+    push((struct view *)w, &update);
     stream_message_done(&parts);
 }
 
 static void on_ended(struct session_watch *w) {
-    struct observer *o = (struct observer *)w;
+    struct view *o = (struct view *)w;
     o->full = false; /* what waits leaves, and the end after it */
     while (o->n) {
         struct update u = pop(o);
@@ -178,7 +178,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct err err;
     if (!s)
         return;
-    struct observer *o = calloc(1, sizeof *o);
+    struct view *o = calloc(1, sizeof *o);
     if (!o) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for an observer");
         rpc_finish(call, err.code, &err);
@@ -194,8 +194,8 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     uv_timer_start(&o->timer, send_info, 0, INFO_MS);
 }
 
-static void observer_writable(struct rpc_call *call) {
-    struct observer *o = rpc_state(call);
+static void view_writable(struct rpc_call *call) {
+    struct view *o = rpc_state(call);
     if (!o)
         return;
     o->full = false;
@@ -204,8 +204,8 @@ static void observer_writable(struct rpc_call *call) {
 
 static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
 
-static void observer_end(struct rpc_call *call) {
-    struct observer *o = rpc_state(call);
+static void view_end(struct rpc_call *call) {
+    struct view *o = rpc_state(call);
     if (!o)
         return;
     session_watch_stop(&o->watch);
@@ -237,7 +237,7 @@ static void close_session(struct rpc_call *call, const uint8_t *data, size_t len
 
 const struct rpc_method svc_sessions[] = {
     {"/brr.v1.Sessions/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL},
-    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observer_writable, observer_end},
+    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, view_writable, view_end},
     {"/brr.v1.Sessions/Close", ROLE_STREAM, false, RPC_CONTROL_BYTES, close_session, NULL, NULL, NULL},
 };
 const size_t svc_sessions_count = sizeof svc_sessions / sizeof *svc_sessions;
