@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,30 +9,11 @@
 
 enum { MAX_SAMPLE_BITS = 53 };
 
-void session_count(struct session *s, const char *family, const char *second, double n) {
-    char labels[LIVE_NAME + 64];
-    if (!s->all->config.metrics)
-        return;
-    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", s->model, second ? second : "");
-    metric_add(metrics_series(s->all->config.metrics, family, labels), n);
-}
-
 struct sessions *sessions_new(const struct sessions_config *config) {
     struct sessions *all = calloc(1, sizeof *all);
     if (all)
         all->config = *config;
     return all;
-}
-
-void session_free(struct session *s) {
-    live_order_free(s->close);
-    live_stream_free(s->stream);
-    live_report_free(s->summary);
-    live_report_free(s->failure);
-    ring_clear(&s->kept);
-    free(s->info);
-    free(s->events);
-    free(s);
 }
 
 void sessions_free(struct sessions *all) {
@@ -54,95 +34,6 @@ int sessions_of_model(const struct sessions *all, const char *model) {
     for (const struct session *s = all->first; s; s = s->next_session)
         n += !s->closing && !strcmp(s->model, model);
     return n;
-}
-
-bool session_post(struct session *s, enum live_order_kind kind) {
-    struct live_order *o = live_order_new(kind, s->stream);
-    if (o && s->all->config.post(s->all->config.post_ctx, o))
-        return true;
-    live_order_free(o);
-    return false;
-}
-
-/* What is due and could not be posted before. */
-static void post_due(struct session *s) {
-    if (s->closing && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
-        s->close = NULL;
-    if (s->wake && !s->closing)
-        s->wake = !session_post(s, LIVE_WAKE);
-}
-
-/* Whether no more results may come because those that are kept, and may never have reached the client, would be too many. A client
- * that does not say what it has, or cannot any more, loses the oldest instead (keep). */
-static bool is_full(const struct session *s) {
-    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && !s->finishing));
-}
-
-/* The worker may produce as much again as the owner has passed on. */
-static void give_credit(struct session *s) {
-    if (is_full(s))
-        return;
-    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
-        s->wake = true;
-    s->unreleased = 0;
-    post_due(s);
-}
-
-/* The device worker lets go of the stream; the session's place is free when CLOSED comes. */
-static void release(struct session *s) {
-    if (s->closing)
-        return;
-    s->over = s->closing = true;
-    session_tell_end(s);
-    live_stream_abandon(s->stream);
-    post_due(s);
-}
-
-struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
-    const struct live_open *open = request->open;
-    struct session *s = calloc(1, sizeof *s);
-    if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
-        if (s)
-            session_free(s);
-        err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-        return NULL;
-    }
-    s->all = all;
-    s->channels = open->n_labels;
-    s->width = open->format == LIVE_I16 ? 2 : 4;
-    s->rate_hz = open->rate_hz;
-    s->newest_ms = clock_ms();
-    s->epoch = clock_wall_ms();
-    s->durable = -1;
-    s->probability = NAN;
-    str_copy(s->pass.principal, sizeof s->pass.principal, request->principal);
-    s->resumable = request->resumable;
-    str_copy(s->model, sizeof s->model, open->model);
-    str_copy(s->client, sizeof s->client, request->client ? request->client : "");
-    if (!pass_random(s->id, err) && (!s->resumable || !pass_make(request->principal, &s->pass, err)))
-        return s;
-    session_free(s);
-    return NULL;
-}
-
-int session_begin(struct session *s, char *state, size_t len, struct err *err) {
-    struct sessions *all = s->all;
-    struct live_order *o = live_order_new(LIVE_OPEN, s->stream);
-    if (o) {
-        o->data = (uint8_t *)state;
-        o->data_bytes = (int64_t)len;
-    } else {
-        free(state);
-    }
-    if (!o || !all->config.post(all->config.post_ctx, o)) {
-        live_order_free(o);
-        session_free(s);
-        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
-    }
-    s->next_session = all->first;
-    all->first = s;
-    all->count++;
-    return 0;
 }
 
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
@@ -166,45 +57,6 @@ const char *session_id(const struct session *s) { return s->id; }
 const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
 
-static void forget(struct session *s) {
-    struct session **link = &s->all->first;
-    while (*link != s)
-        link = &(*link)->next_session;
-    *link = s->next_session;
-    session_free(s);
-}
-
-/* Its end, once. */
-static void count_end(struct session *s, const char *reason) {
-    if (s->counted)
-        return;
-    s->counted = true;
-    if (s->waiting_samples)
-        session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
-    session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
-}
-
-void session_let_go(struct session *s) {
-    const struct session_keeper *keeper = &s->all->config.keeper;
-    if (s->on_disk && keeper->drop)
-        keeper->drop(keeper->ctx, s->id);
-    s->on_disk = false;
-    s->sink = NULL;
-    s->owner = NULL;
-    s->parked_ms = 0;
-    if (s->closed)
-        forget(s);
-    else
-        release(s);
-}
-
-void session_park(struct session *s) {
-    s->sink = NULL;
-    s->owner = NULL;
-    s->stalled_ms = 0;
-    s->parked_ms = clock_ms();
-}
-
 /* Sessions that are done wait for clients in no more places than there are sessions; the oldest makes room. */
 static void bound_done(struct sessions *all) {
     struct session *oldest = NULL;
@@ -220,12 +72,12 @@ static void bound_done(struct sessions *all) {
 
 void session_close(struct session *s, const char *reason) {
     struct sessions *all = s->all;
-    count_end(s, reason);
+    session_count_end(s, reason);
     if (!s->resumable || !s->summary || strcmp(reason, "done") != 0) {
         session_let_go(s);
         return;
     }
-    release(s);
+    session_release(s);
     session_park(s);
     bound_done(all);
 }
@@ -264,32 +116,6 @@ int session_check(const struct session *s, const struct live_open *open, struct 
     return err_set(err, ERR_INVALID, "Open.%s is not that of the stream to go on with; send the Open of its beginning", what);
 }
 
-static void deliver(const struct session *s, const struct live_report *r) {
-    if (r->message.kind == LIVE_ALARM)
-        s->sink->alarm(s->owner, r);
-    else
-        s->sink->result(s->owner, r);
-}
-
-/* What a connection hears first: Opened, and what it may lack. */
-static void greet(struct session *s) {
-    s->greeted = true;
-    if (s->opened)
-        s->sink->opened(s->owner, s->info);
-    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
-        deliver(s, r);
-    if (s->failure)
-        s->sink->failed(s->owner, &s->failure->err, *s->failure_reason ? s->failure_reason : NULL);
-}
-
-/* A resumable session is open for its client when the first snapshot is durable, so that the token in Opened is good for all that
- * can happen afterwards. */
-void session_greet(struct session *s) {
-    bool ready = s->opened && (!s->saving || s->durable >= 0);
-    if (s->sink && !s->greeted && (ready || s->failure))
-        greet(s);
-}
-
 void session_resume(struct session *s, const struct session_return *back) {
     const struct session_sink *former = s->sink;
     void *owner = s->owner;
@@ -308,14 +134,14 @@ void session_resume(struct session *s, const struct session_return *back) {
     }
     session_greet(s);
     if (!s->stalled_ms && !s->closing)
-        give_credit(s);
+        session_give_credit(s);
 }
 
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
     s->heard_seen = true;
     ring_seen(&s->kept, next_result, next_alarm);
     if (!s->stalled_ms && !s->closing)
-        give_credit(s);
+        session_give_credit(s);
 }
 
 const char *session_token(const struct session *s) { return s->pass.token; }
@@ -434,20 +260,7 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
 void session_stall(struct session *s, bool stalled) {
     s->stalled_ms = !stalled ? 0 : s->stalled_ms ? s->stalled_ms : clock_ms();
     if (!stalled && !s->closing)
-        give_credit(s);
-}
-
-void session_counts(const struct session *s, struct session_counts *ret) {
-    *ret = (struct session_counts){.received_through = s->next,
-                                   .durable_through = !s->resumable    ? s->consumed
-                                                      : s->durable < 0 ? 0
-                                                                       : s->durable,
-                                   .gaps = s->gaps,
-                                   .duplicate_samples = s->duplicates,
-                                   .events = s->events,
-                                   .n_events = s->n_events,
-                                   .events_total = s->events_total,
-                                   .seizure_samples = s->seizure_samples};
+        session_give_credit(s);
 }
 
 /* ---- what comes out ---- */
@@ -470,26 +283,13 @@ static void keep_events(struct session *s, const struct live_report *r) {
     s->n_events += n;
 }
 
-void session_fail(struct session *s, const struct err *err, const char *reason) {
-    release(s);
-    if (s->sink) {
-        s->sink->failed(s->owner, err, reason);
-        return;
-    }
-    count_end(s, "failed");
-    s->failure = calloc(1, sizeof *s->failure);
-    if (s->failure)
-        s->failure->err = *err;
-    str_copy(s->failure_reason, sizeof s->failure_reason, reason ? reason : "");
-}
-
 /* For a client that may have to come back. */
 static bool keep(struct session *s, const struct live_report *r) {
     if (!s->resumable)
         return true;
     if (!ring_add(&s->kept, r))
         return false;
-    if (is_full(s))
+    if (session_is_full(s))
         return true; /* one more report, and the worker stops */
     int64_t dropped = ring_trim(&s->kept, SESSION_KEPT_BYTES);
     if (dropped)
@@ -509,8 +309,8 @@ static void pass_on(struct session *s, const struct live_report *r) {
         session_fail(s, &err, NULL);
     } else {
         session_tell(s, r);
-        if (s->sink)
-            deliver(s, r);
+        if (s->sink && s->greeted)
+            session_deliver(s, r);
     }
 }
 
@@ -543,7 +343,7 @@ static void on_closed(struct session *s) {
     s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
     s->waiting_bytes = 0;
     if (!s->sink && !s->parked_ms)
-        forget(s);
+        session_forget(s);
 }
 
 void sessions_report(struct sessions *all, struct live_report *r) {
@@ -571,7 +371,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         on_opened(s, r);
         break;
     case LIVE_CONSUMED:
-        if (s->sink)
+        if (s->sink && s->greeted)
             s->sink->progress(s->owner);
         break;
     case LIVE_RESULT:
@@ -580,7 +380,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         break;
     case LIVE_PROVISIONAL:
         session_tell(s, r);
-        if (s->sink)
+        if (s->sink && s->greeted)
             s->sink->provisional(s->owner, r);
         break;
     case LIVE_SUMMARY:
@@ -601,7 +401,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         break;
     }
     if (!s->stalled_ms && !s->closing)
-        give_credit(s);
+        session_give_credit(s);
 }
 
 /* Why the session ends now, or false: its client sends nothing, or reads nothing. */
@@ -642,14 +442,14 @@ void sessions_tick(struct sessions *all) {
         buffered += s->closed ? 0 : s->waiting_samples;
         session_save_tick(s, now);
         parked += s->parked_ms && !s->closing;
-        post_due(s);
+        session_post_due(s);
         struct err err;
         if (send_away_late(s, now))
             continue;
         if (expired(s, now, &err)) {
             session_fail(s, &err, "SESSION_EXPIRED");
         } else if (s->parked_ms && now - s->parked_ms >= all->config.resume_ttl_ms) {
-            count_end(s, "expired");
+            session_count_end(s, "expired");
             session_let_go(s);
         }
     }

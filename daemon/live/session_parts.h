@@ -1,4 +1,5 @@
-/* session_parts: what session.c and session_save.c share of a session; nobody else includes it. Loop thread. */
+/* session_parts: a session's state and the steps of its life, for session.c, session_save.c and session_watch.c; nobody else
+ * includes it. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_PARTS_H
 #define BRR_DAEMON_LIVE_SESSION_PARTS_H
 #include "daemon/live/ring.h"
@@ -65,24 +66,42 @@ struct sessions {
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
 void session_free(struct session *s);
+/* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session; on an error it is freed. */
+int session_begin(struct session *s, char *state, size_t len, struct err *err);
+bool session_post(struct session *s, enum live_order_kind kind);
+void session_post_due(struct session *s); /* what could not be posted before */
+/* For the metric family of the session's model; second: another label, or NULL. */
+void session_count(struct session *s, const char *family, const char *second, double n);
+void session_count_end(struct session *s, const char *reason); /* once */
+
+/* Whether no more results may come because those that are kept, and may never have reached the client, would be too many. A client
+ * that does not say what it has, or cannot any more, loses the oldest instead. */
+bool session_is_full(const struct session *s);
+/* The worker may produce as much again as the owner has passed on. */
+void session_give_credit(struct session *s);
+/* How long the oldest samples that wait for the device have waited. */
+int64_t session_lag_ms(const struct session *s, int64_t now_ms);
+
+/* A result or an alarm, to the connection. */
+void session_deliver(const struct session *s, const struct live_report *r);
+/* Tells the connection that the session is open, and what it may lack, when it is open and the connection has not been told. A
+ * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen. */
+void session_greet(struct session *s);
 /* Tells those who watch; and that it is over. */
 void session_tell(struct session *s, const struct live_report *r);
 void session_tell_end(struct session *s);
-/* How long the oldest samples that wait for the device have waited. */
-int64_t session_lag_ms(const struct session *s, int64_t now_ms);
-/* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session. */
-int session_begin(struct session *s, char *state, size_t len, struct err *err);
-/* For the metric family of the session's model; second: another label, or NULL. */
-void session_count(struct session *s, const char *family, const char *second, double n);
-/* No connection holds it; freed when CLOSED comes, or with all sessions. */
-void session_let_go(struct session *s);
+
+/* It waits for its client. */
+void session_park(struct session *s);
+/* The device worker lets go of the stream; the session's place is free when CLOSED comes. */
+void session_release(struct session *s);
 /* Ends it with an error. The owner may take long to hear of it, so the place is freed at once; the session itself lives until
  * session_close, or until its client has come back and heard of it. */
 void session_fail(struct session *s, const struct err *err, const char *reason);
-/* It waits for its client. */
-void session_park(struct session *s);
-/* Tells the connection that the session is open, when it is and has not been told. */
-void session_greet(struct session *s);
+/* No connection holds it; freed when CLOSED comes, or with all sessions. */
+void session_let_go(struct session *s);
+void session_forget(struct session *s); /* after CLOSED */
+
 /* Begins a snapshot, unless there is nowhere to keep it. */
 void session_save_begin(struct session *s);
 /* Once a second: begins one when it is due. */
@@ -91,6 +110,5 @@ void session_save_tick(struct session *s, int64_t now_ms);
 void session_saved(struct session *s, struct live_report *r);
 /* The worker cannot go on from the snapshot. */
 void session_restore_failed(struct session *s, const struct err *err);
-bool session_post(struct session *s, enum live_order_kind kind);
 
 #endif

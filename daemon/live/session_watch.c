@@ -5,10 +5,6 @@
 #include "base/clock.h"
 #include "daemon/live/session_parts.h"
 
-int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
-    return s->waiting > 0 && !s->closing ? now_ms - s->waiting_since[s->oldest] : 0;
-}
-
 void session_describe(const struct session *s, struct session_state *ret) {
     const struct live_open *open = live_stream_open(s->stream);
     struct session_counts counts;
@@ -66,25 +62,4 @@ void session_watch_stop(struct session_watch *w) {
         link = &(*link)->next;
     *link = w->next;
     w->session = NULL;
-}
-
-void session_tell(struct session *s, const struct live_report *r) {
-    if (r->message.kind == LIVE_ALARM)
-        s->alarm = r->on;
-    else if (r->message.kind == LIVE_PROVISIONAL)
-        s->probability = r->probability;
-    else
-        s->samples = r->first + r->samples;
-    for (struct session_watch *w = s->watches, *next; w; w = next) {
-        next = w->next;
-        w->report(w, r);
-    }
-}
-
-void session_tell_end(struct session *s) {
-    while (s->watches) {
-        struct session_watch *w = s->watches;
-        session_watch_stop(w);
-        w->ended(w);
-    }
 }

@@ -1,0 +1,225 @@
+#include "daemon/live/session_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+void session_count(struct session *s, const char *family, const char *second, double n) {
+    char labels[LIVE_NAME + 64];
+    if (!s->all->config.metrics)
+        return;
+    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", s->model, second ? second : "");
+    metric_add(metrics_series(s->all->config.metrics, family, labels), n);
+}
+
+void session_free(struct session *s) {
+    live_order_free(s->close);
+    live_stream_free(s->stream);
+    live_report_free(s->summary);
+    live_report_free(s->failure);
+    ring_clear(&s->kept);
+    free(s->info);
+    free(s->events);
+    free(s);
+}
+
+bool session_post(struct session *s, enum live_order_kind kind) {
+    struct live_order *o = live_order_new(kind, s->stream);
+    if (o && s->all->config.post(s->all->config.post_ctx, o))
+        return true;
+    live_order_free(o);
+    return false;
+}
+
+void session_post_due(struct session *s) {
+    if (s->closing && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
+        s->close = NULL;
+    if (s->wake && !s->closing)
+        s->wake = !session_post(s, LIVE_WAKE);
+}
+
+bool session_is_full(const struct session *s) {
+    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && !s->finishing));
+}
+
+void session_give_credit(struct session *s) {
+    if (session_is_full(s))
+        return;
+    if (s->unreleased && live_stream_release(s->stream, s->unreleased))
+        s->wake = true;
+    s->unreleased = 0;
+    session_post_due(s);
+}
+
+void session_release(struct session *s) {
+    if (s->closing)
+        return;
+    s->over = s->closing = true;
+    session_tell_end(s);
+    live_stream_abandon(s->stream);
+    session_post_due(s);
+}
+
+struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
+    const struct live_open *open = request->open;
+    struct session *s = calloc(1, sizeof *s);
+    if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
+        if (s)
+            session_free(s);
+        err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+        return NULL;
+    }
+    s->all = all;
+    s->channels = open->n_labels;
+    s->width = open->format == LIVE_I16 ? 2 : 4;
+    s->rate_hz = open->rate_hz;
+    s->newest_ms = clock_ms();
+    s->epoch = clock_wall_ms();
+    s->durable = -1;
+    s->probability = NAN;
+    str_copy(s->pass.principal, sizeof s->pass.principal, request->principal);
+    s->resumable = request->resumable;
+    str_copy(s->model, sizeof s->model, open->model);
+    str_copy(s->client, sizeof s->client, request->client ? request->client : "");
+    if (!pass_random(s->id, err) && (!s->resumable || !pass_make(request->principal, &s->pass, err)))
+        return s;
+    session_free(s);
+    return NULL;
+}
+
+int session_begin(struct session *s, char *state, size_t len, struct err *err) {
+    struct sessions *all = s->all;
+    struct live_order *o = live_order_new(LIVE_OPEN, s->stream);
+    if (o) {
+        o->data = (uint8_t *)state;
+        o->data_bytes = (int64_t)len;
+    } else {
+        free(state);
+    }
+    if (!o || !all->config.post(all->config.post_ctx, o)) {
+        live_order_free(o);
+        session_free(s);
+        return err_set(err, ERR_EXHAUSTED, "too much waits for the device; try again later");
+    }
+    s->next_session = all->first;
+    all->first = s;
+    all->count++;
+    return 0;
+}
+
+void session_forget(struct session *s) {
+    struct session **link = &s->all->first;
+    while (*link != s)
+        link = &(*link)->next_session;
+    *link = s->next_session;
+    session_free(s);
+}
+
+void session_count_end(struct session *s, const char *reason) {
+    if (s->counted)
+        return;
+    s->counted = true;
+    if (s->waiting_samples)
+        session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
+    session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
+}
+
+void session_let_go(struct session *s) {
+    const struct session_keeper *keeper = &s->all->config.keeper;
+    if (s->on_disk && keeper->drop)
+        keeper->drop(keeper->ctx, s->id);
+    s->on_disk = false;
+    s->sink = NULL;
+    s->owner = NULL;
+    s->parked_ms = 0;
+    if (s->closed)
+        session_forget(s);
+    else
+        session_release(s);
+}
+
+void session_park(struct session *s) {
+    s->sink = NULL;
+    s->owner = NULL;
+    s->stalled_ms = 0;
+    s->parked_ms = clock_ms();
+}
+
+void session_deliver(const struct session *s, const struct live_report *r) {
+    if (r->message.kind == LIVE_ALARM)
+        s->sink->alarm(s->owner, r);
+    else
+        s->sink->result(s->owner, r);
+}
+
+/* What a connection hears first: Opened, and what it may lack. */
+static void greet(struct session *s) {
+    s->greeted = true;
+    if (s->opened)
+        s->sink->opened(s->owner, s->info);
+    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
+        session_deliver(s, r);
+    if (s->failure)
+        s->sink->failed(s->owner, &s->failure->err, *s->failure_reason ? s->failure_reason : NULL);
+}
+
+void session_greet(struct session *s) {
+    bool ready = s->opened && (!s->saving || s->durable >= 0);
+    if (s->sink && !s->greeted && (ready || s->failure))
+        greet(s);
+}
+
+void session_counts(const struct session *s, struct session_counts *ret) {
+    *ret = (struct session_counts){.received_through = s->next,
+                                   .durable_through = !s->resumable    ? s->consumed
+                                                      : s->durable < 0 ? 0
+                                                                       : s->durable,
+                                   .gaps = s->gaps,
+                                   .duplicate_samples = s->duplicates,
+                                   .events = s->events,
+                                   .n_events = s->n_events,
+                                   .events_total = s->events_total,
+                                   .seizure_samples = s->seizure_samples};
+}
+
+void session_fail(struct session *s, const struct err *err, const char *reason) {
+    session_release(s);
+    if (s->sink) {
+        s->sink->failed(s->owner, err, reason);
+        return;
+    }
+    session_count_end(s, "failed");
+    s->failure = calloc(1, sizeof *s->failure);
+    if (s->failure)
+        s->failure->err = *err;
+    str_copy(s->failure_reason, sizeof s->failure_reason, reason ? reason : "");
+}
+
+int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
+    return s->waiting > 0 && !s->closing ? now_ms - s->waiting_since[s->oldest] : 0;
+}
+
+void session_tell(struct session *s, const struct live_report *r) {
+    if (r->message.kind == LIVE_ALARM)
+        s->alarm = r->on;
+    else if (r->message.kind == LIVE_PROVISIONAL)
+        s->probability = r->probability;
+    else
+        s->samples = r->first + r->samples;
+    for (struct session_watch *w = s->watches, *next; w; w = next) {
+        next = w->next;
+        w->report(w, r);
+    }
+}
+
+void session_tell_end(struct session *s) {
+    while (s->watches) {
+        struct session_watch *w = s->watches;
+        s->watches = w->next;
+        w->session = NULL;
+        w->ended(w);
+    }
+}

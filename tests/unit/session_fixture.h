@@ -1,0 +1,178 @@
+/* session_fixture: sessions between a worker's side that keeps the orders and an owner's side that counts what it is told. */
+#ifndef BRR_TESTS_UNIT_SESSION_FIXTURE_H
+#define BRR_TESTS_UNIT_SESSION_FIXTURE_H
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "daemon/live/session.h"
+#include "unit/cmocka_all.h"
+
+/* The device worker's side: orders are kept, or not taken at all. */
+enum { MAX_ORDERS = 256 };
+struct worker_side {
+    struct live_order *orders[MAX_ORDERS];
+    int n, refuse; /* refuse: how many orders are not taken from now on */
+};
+
+static inline bool take(void *ctx, struct live_order *o) {
+    struct worker_side *w = ctx;
+    if (w->refuse > 0 || w->n == MAX_ORDERS) {
+        w->refuse--;
+        return false;
+    }
+    w->orders[w->n++] = o;
+    return true;
+}
+
+/* The owner's side: what the session told it. */
+struct owner_side {
+    int opened, results, provisional, alarms, progress, summaries, failures, draining;
+    struct err err;
+    char reason[32];
+    struct session *close_in_failed; /* closed by the callback itself */
+};
+
+static inline void on_opened(void *owner, const struct live_opened *o) { (void)o, ((struct owner_side *)owner)->opened++; }
+static inline void on_result(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->results++; }
+static inline void on_provisional(void *owner, const struct live_report *r) {
+    (void)r, ((struct owner_side *)owner)->provisional++;
+}
+static inline void on_alarm(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->alarms++; }
+static inline void on_progress(void *owner) { ((struct owner_side *)owner)->progress++; }
+static inline void on_summary(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->summaries++; }
+static inline void on_failed(void *owner, const struct err *err, const char *reason) {
+    struct owner_side *o = owner;
+    o->failures++;
+    o->err = *err;
+    str_copy(o->reason, sizeof o->reason, reason ? reason : "");
+    if (o->close_in_failed)
+        session_close(o->close_in_failed, "failed");
+}
+static inline void on_draining(void *owner, int64_t retry_ms, const char *reason) {
+    (void)retry_ms, (void)reason, ((struct owner_side *)owner)->draining++;
+}
+static const struct session_sink sink = {.opened = on_opened,
+                                         .result = on_result,
+                                         .provisional = on_provisional,
+                                         .alarm = on_alarm,
+                                         .progress = on_progress,
+                                         .summary = on_summary,
+                                         .draining = on_draining,
+                                         .failed = on_failed};
+
+static const struct metric_family families[] = {
+    {"brrd_stream_sessions", METRIC_GAUGE, "Open.", "", NULL, 0},
+    {"brrd_stream_sessions_opened_total", METRIC_COUNTER, "Opened.", "model", NULL, 0},
+    {"brrd_stream_sessions_closed_total", METRIC_COUNTER, "Closed.", "model,reason", NULL, 0},
+    {"brrd_stream_samples_lost_total", METRIC_COUNTER, "Lost.", "model,cause", NULL, 0},
+    {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
+    {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Events.", "model", NULL, 0},
+    {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
+    {"brrd_stream_snapshots_total", METRIC_COUNTER, "Snapshots.", "model,result", NULL, 0},
+    {"brrd_stream_overloads_total", METRIC_COUNTER, "Overloads.", "model", NULL, 0},
+    {"brrd_stream_sessions_parked", METRIC_GAUGE, "Parked.", "", NULL, 0},
+    {"brrd_stream_results_forgotten_total", METRIC_COUNTER, "Forgotten.", "model", NULL, 0},
+};
+
+struct bench {
+    struct worker_side worker;
+    struct owner_side owner;
+    struct metrics *metrics;
+    struct sessions *all;
+};
+
+static const char *const labels[] = {"C3", "C4"};
+enum { CHANNELS = 2, RATE = 100, WIDTH = 4 };
+
+static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms) {
+    struct bench *b = calloc(1, sizeof *b);
+    b->metrics = metrics_new(families, sizeof families / sizeof *families, 16);
+    const struct sessions_config config = {.post = take,
+                                           .post_ctx = &b->worker,
+                                           .metrics = b->metrics,
+                                           .max_sessions = 2,
+                                           .idle_ms = idle_ms,
+                                           .resume_ttl_ms = idle_ms,
+                                           .lag_ms = lag_ms,
+                                           .max_waiting_bytes = 16384};
+    b->all = sessions_new(&config);
+    *state = b;
+    return b->metrics && b->all ? 0 : -1;
+}
+
+static inline int set_up(void **state) { return set_up_with(state, 3600 * 1000, 0); }
+static inline int set_up_late(void **state) { return set_up_with(state, 3600 * 1000, 1); }
+static inline int set_up_impatient(void **state) { return set_up_with(state, 1, 0); }
+
+static inline int tear_down(void **state) {
+    struct bench *b = *state;
+    for (int i = 0; i < b->worker.n; i++)
+        live_order_free(b->worker.orders[i]);
+    sessions_free(b->all);
+    metrics_free(b->metrics);
+    free(b);
+    return 0;
+}
+
+static const struct live_open open = {
+    .checkpoint = "/m", .model = "ward", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE, .format = LIVE_F32_UV};
+
+static const struct session_request request = {.open = &open, .principal = "uid:1"};
+
+static inline struct live_report report(struct live_stream *stream, enum live_report_kind kind) {
+    return (struct live_report){.message = {.kind = (int)kind}, .stream = stream};
+}
+
+static inline const struct live_order *last(const struct bench *b) {
+    return b->worker.n ? b->worker.orders[b->worker.n - 1] : NULL;
+}
+
+static inline int count_orders(const struct bench *b, enum live_order_kind kind) {
+    int n = 0;
+    for (int i = 0; i < b->worker.n; i++)
+        n += b->worker.orders[i]->message.kind == (int)kind;
+    return n;
+}
+
+/* A session that the worker has opened, and the stream by which the worker knows it. */
+static inline struct session *open_one(struct bench *b, struct live_stream **ret_stream) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
+    assert_int_equal(last(b)->message.kind, LIVE_OPEN);
+    *ret_stream = last(b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    return s;
+}
+
+static inline int push(struct session *s, int64_t first, int64_t samples) {
+    size_t len = (size_t)(samples * CHANNELS * WIDTH);
+    uint8_t *data = calloc(1, len + 1);
+    struct err err = {0};
+    int rc = session_chunk(s, first, samples, data, len, &err);
+    free(data);
+    return rc;
+}
+
+static inline void consume(struct bench *b, struct live_stream *stream, int64_t samples, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_CONSUMED);
+    r.samples = samples;
+    r.data_bytes = bytes;
+    sessions_report(b->all, &r);
+}
+
+static inline void closed(struct bench *b, struct live_stream *stream) {
+    struct live_report r = report(stream, LIVE_CLOSED);
+    sessions_report(b->all, &r);
+}
+
+static inline double value(const struct bench *b, const char *family, const char *labels_) {
+    return metric_value(metrics_series(b->metrics, family, labels_));
+}
+
+/* Past the idle_ms of the impatient. */
+static inline void wait_idle(void) { nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL); }
+
+#endif

@@ -1,0 +1,562 @@
+#include "unit/session_fixture.h"
+
+/* ---- clients that come back ---- */
+
+static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
+
+static struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[PASS_TOKEN_SIZE]) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &lasting, &sink, &b->owner, &s, NULL), 0);
+    *ret_stream = last(b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    str_copy(token, PASS_TOKEN_SIZE, session_token(s));
+    assert_int_equal(strlen(token), PASS_TOKEN_SIZE - 1);
+    return s;
+}
+
+static void numbered(struct bench *b, struct live_stream *stream, enum live_report_kind kind, int64_t seq) {
+    struct live_report r = report(stream, kind);
+    r.seq = seq;
+    sessions_report(b->all, &r);
+}
+
+static void come_back(struct session *s, struct owner_side *owner, const char *token, int64_t next_result, int64_t next_alarm) {
+    session_resume(s, &(struct session_return){
+                          .token = token, .sink = &sink, .owner = owner, .next_result = next_result, .next_alarm = next_alarm});
+}
+
+static void a_parked_session_goes_on_where_it_was_left(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(push(s, 0, 10), 0);
+    for (int i = 0; i < 3; i++)
+        numbered(b, stream, LIVE_RESULT, i);
+    numbered(b, stream, LIVE_ALARM, 0);
+    session_leave(s);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
+    consume(b, stream, 10, 10 * CHANNELS * WIDTH); /* what was received is processed */
+    numbered(b, stream, LIVE_RESULT, 3);
+    numbered(b, stream, LIVE_ALARM, 1);
+    assert_int_equal(b->owner.results + b->owner.alarms, 4); /* nothing goes to a connection that is gone */
+    sessions_tick(b->all);
+    assert_true(value(b, "brrd_stream_sessions_parked", "") == 1);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 2, 1);
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.results, 2); /* 2 and 3 */
+    assert_int_equal(next.alarms, 1);
+    assert_int_equal(session_next_result(s), 2);
+    assert_string_equal(session_token(s), token);
+    session_counts(s, &counts);
+    assert_int_equal(counts.received_through, 10);
+    assert_int_equal(push(s, 10, 5), 0);
+    numbered(b, stream, LIVE_RESULT, 4);
+    assert_int_equal(next.results, 3);
+}
+
+static void only_the_token_and_the_principal_find_a_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream, *plain;
+    char token[PASS_TOKEN_SIZE], wrong[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    struct session *other = open_one(b, &plain);
+    assert_string_equal(session_token(other), ""); /* not resumable: nothing finds it */
+    assert_null(sessions_find(b->all, "", "uid:1"));
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s); /* connected as well: it can be taken over */
+    assert_null(sessions_find(b->all, token, "uid:2"));
+    str_copy(wrong, sizeof wrong, token);
+    wrong[31] = wrong[31] == 'a' ? 'b' : 'a';
+    assert_null(sessions_find(b->all, wrong, "uid:1"));
+    session_close(s, "refused");
+    assert_null(sessions_find(b->all, token, "uid:1"));
+}
+
+static void who_had_the_session_is_told_that_it_was_taken_over(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(b->owner.failures, 1);
+    assert_int_equal(b->owner.err.code, ERR_ABORTED);
+    assert_string_equal(b->owner.reason, "TAKEN_OVER");
+    numbered(b, stream, LIVE_RESULT, 0);
+    assert_int_equal(b->owner.results, 0);
+    assert_int_equal(next.results, 1);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 0);
+}
+
+static void a_session_that_nobody_wants_back_expires(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    session_leave(open_lasting(b, &stream, token));
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(count_orders(b, LIVE_CLOSE), 1);
+    assert_null(sessions_find(b->all, token, "uid:1"));
+    closed(b, stream);
+    assert_int_equal(sessions_count(b->all), 0);
+    assert_true(value(b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "expired") == 1);
+}
+
+static void the_end_of_a_stream_is_told_again_to_a_client_that_missed_it(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(push(s, 0, 10), 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    session_leave(s);
+    numbered(b, stream, LIVE_RESULT, 0);
+    struct live_report r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    closed(b, stream); /* its place is free */
+    assert_int_equal(sessions_count(b->all), 0);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.results, 1);
+    assert_int_equal(push(s, 5, 5), 0); /* known */
+    assert_int_equal(push(s, 5, 6), ERR_PRECONDITION);
+    assert_int_equal(next.summaries, 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(next.summaries, 1);
+    session_close(s, "done");
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s); /* still: the connection may have been lost again */
+    assert_true(value(b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "done") == 1);
+}
+
+static void a_second_half_close_of_a_stream_at_work_is_the_first_one(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(session_finish(s, NULL), 0);
+    session_leave(s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(session_finish(s, NULL), 0);
+    assert_int_equal(count_orders(b, LIVE_FINISH), 1);
+    struct live_report r = report(stream, LIVE_SUMMARY);
+    sessions_report(b->all, &r);
+    assert_int_equal(next.summaries, 1);
+}
+
+static void a_failure_while_nobody_listens_is_told_later(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    session_leave(s);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_EXHAUSTED, "out of memory");
+    sessions_report(b->all, &r);
+    closed(b, stream);
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.failures, 1);
+    assert_string_equal(next.err.message, "out of memory");
+}
+
+/* A result whose values take `bytes`. */
+static void large_result(struct bench *b, struct live_stream *stream, int64_t seq, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.seq = seq;
+    r.samples = bytes / (int64_t)sizeof *r.p;
+    r.p = calloc((size_t)r.samples, sizeof *r.p);
+    r.bytes = bytes;
+    live_stream_release(stream, -bytes); /* as the worker charges it */
+    sessions_report(b->all, &r);
+    free(r.p);
+}
+
+static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(void **state) {
+    enum { EACH = SESSION_KEPT_BYTES / 4, N = 5 };
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    session_leave(s);
+    for (int i = 0; i < N; i++)
+        large_result(b, stream, i, EACH);
+    int wakes = count_orders(b, LIVE_WAKE);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.results, N);
+    assert_int_equal(count_orders(b, LIVE_WAKE), wakes + 1); /* the credit that was kept back */
+    session_seen(s, 2, 0);
+    assert_int_equal(session_next_result(s), 2);
+    for (int i = N; i < N + 4; i++)
+        large_result(b, stream, i, EACH);
+    assert_int_equal(session_next_result(s), 2); /* a client that says what it has loses nothing */
+    wakes = count_orders(b, LIVE_WAKE);
+    session_seen(s, N + 4, 0);
+    assert_int_equal(session_next_result(s), N + 4);
+    assert_int_equal(count_orders(b, LIVE_WAKE), wakes + 1);
+    assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
+}
+
+static void a_client_that_never_says_what_it_has_loses_the_oldest(void **state) {
+    enum { EACH = SESSION_KEPT_BYTES / 4, N = 9 };
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    for (int i = 0; i < N; i++)
+        large_result(b, stream, i, EACH);
+    assert_int_equal(b->owner.results, N);
+    assert_true(session_next_result(s) >= N - 4);
+    assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == (double)session_next_result(s));
+}
+
+static void another_open_does_not_go_on_with_the_session(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct live_open changed = open;
+    struct err err;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(session_check(s, &open, NULL), 0);
+    changed.rate_hz = 2 * RATE;
+    assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "rate_hz"));
+    changed = open;
+    changed.labels = (const char *const[]){"C3", "Cz"};
+    assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "channels"));
+}
+
+/* ---- snapshots ---- */
+
+/* The keeper's side: the newest snapshot it was given. */
+struct kept {
+    char id[SESSION_ID_SIZE], *state;
+    size_t len;
+    int puts, drops, rejects;
+};
+static bool put(void *ctx, const char *id, char *state, size_t len) {
+    struct kept *k = ctx;
+    free(k->state);
+    k->state = state;
+    k->len = len;
+    k->puts++;
+    str_copy(k->id, sizeof k->id, id);
+    return true;
+}
+static void drop(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->drops++; }
+static void reject(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->rejects++; }
+
+struct kept_bench {
+    struct bench b;
+    struct kept kept;
+};
+
+static struct sessions *keeping_sessions(struct kept_bench *k) {
+    const struct sessions_config config = {.post = take,
+                                           .post_ctx = &k->b.worker,
+                                           .metrics = k->b.metrics,
+                                           .max_sessions = 2,
+                                           .resume_ttl_ms = 3600 * 1000,
+                                           .max_waiting_bytes = 16384,
+                                           .keeper = {put, drop, reject, &k->kept}};
+    return sessions_new(&config);
+}
+
+static int set_up_keeper(void **state) {
+    struct kept_bench *k = calloc(1, sizeof *k);
+    k->b.metrics = metrics_new(families, sizeof families / sizeof *families, 16);
+    k->b.all = keeping_sessions(k);
+    *state = k;
+    return k->b.all ? 0 : -1;
+}
+
+static int tear_down_keeper(void **state) {
+    free(((struct kept_bench *)*state)->kept.state);
+    return tear_down(state);
+}
+
+/* The worker's part of a snapshot. */
+static void save(struct kept_bench *k, struct live_stream *stream, const char *part) {
+    struct live_report r = report(stream, LIVE_SAVED);
+    r.state = strdup(part);
+    r.state_len = strlen(part);
+    sessions_report(k->b.all, &r);
+    free(r.state);
+}
+
+static void durable(struct kept_bench *k, int code) {
+    struct err err = {.code = code};
+    sessions_kept(k->b.all, k->kept.id, &err);
+}
+
+static void opened_comes_when_the_first_snapshot_is_durable(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    assert_int_equal(last(&k->b)->message.kind, LIVE_SAVE);
+    assert_int_equal(k->b.owner.opened, 0);
+    save(k, stream, "first");
+    assert_int_equal(k->kept.puts, 1);
+    assert_int_equal(k->b.owner.opened, 0);
+    assert_null(memmem(k->kept.state, k->kept.len, token, strlen(token))); /* its digest alone is kept */
+    durable(k, 0);
+    assert_int_equal(k->b.owner.opened, 1);
+}
+
+static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, ERR_EXHAUSTED);
+    assert_int_equal(k->b.owner.opened, 1);
+    assert_int_equal(push(s, 0, 10), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 0);
+}
+
+static void only_what_a_snapshot_holds_is_durable(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    assert_int_equal(push(s, 0, 30), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    sessions_freeze(k->b.all); /* asks for one at once */
+    assert_int_equal(count_orders(&k->b, LIVE_SAVE), 2);
+    assert_false(session_room(s));
+    assert_false(sessions_saved(k->b.all));
+    save(k, stream, "second");
+    consume(&k->b, stream, 20, 20 * CHANNELS * WIDTH); /* after it was made */
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 0);
+    durable(k, 0);
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 10);
+    assert_true(sessions_saved(k->b.all));
+}
+
+static void a_session_goes_on_from_its_snapshot(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    int64_t epoch = session_epoch(s);
+    str_copy(session, sizeof session, session_id(s));
+    assert_int_equal(push(s, 20, 10), 0); /* after a hole */
+    consume(&k->b, stream, 20, 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.events = (struct event[]){{.first = 5, .end = 9, .confidence = 0.5f}};
+    r.n_events = 1;
+    r.samples = 3;
+    r.p = (float[]){0.25f, 0.5f, 0.75f};
+    sessions_report(k->b.all, &r);
+    numbered(&k->b, stream, LIVE_ALARM, 0);
+    sessions_freeze(k->b.all);
+    save(k, stream, "the worker's part");
+    durable(k, 0);
+    sessions_free(k->b.all); /* the daemon ends without dropping it */
+    assert_int_equal(k->kept.drops, 0);
+
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(last(&k->b)->message.kind, LIVE_OPEN);
+    assert_int_equal(last(&k->b)->data_bytes, strlen("the worker's part"));
+    assert_memory_equal(last(&k->b)->data, "the worker's part", strlen("the worker's part"));
+    assert_true(sessions_restoring(k->b.all));
+    stream = last(&k->b)->stream;
+    assert_null(sessions_find(k->b.all, token, "uid:2"));
+    assert_non_null(s = sessions_find(k->b.all, token, "uid:1"));
+    assert_int_equal(session_check(s, &open, NULL), 0);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.opened, 0); /* its state is not loaded yet */
+    struct live_report ready = report(stream, LIVE_OPENED);
+    sessions_report(k->b.all, &ready);
+    assert_false(sessions_restoring(k->b.all));
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.results, 1);
+    assert_int_equal(next.alarms, 1);
+    assert_string_equal(session_id(s), session);
+    assert_int_equal(session_epoch(s), epoch);
+    session_counts(s, &counts);
+    assert_int_equal(counts.received_through, 30);
+    assert_int_equal(counts.durable_through, 30);
+    assert_int_equal(counts.gaps, 1);
+    assert_int_equal(counts.events_total, 1);
+    assert_int_equal(counts.events[0].end, 9);
+    session_close(s, "failed");
+    assert_int_equal(k->kept.drops, 1);
+}
+
+static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_EXISTS);
+    stream = last(&k->b)->stream;
+    struct session *s = sessions_find(k->b.all, token, "uid:1");
+    come_back(s, &next, token, 0, 0);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_DATA_LOSS, "another model");
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->kept.rejects, 1);
+    assert_int_equal(next.failures, 1);
+    assert_int_equal(next.err.code, ERR_UNAVAILABLE); /* opened again it is another stream */
+    assert_null(sessions_find(k->b.all, token, "uid:1"));
+    assert_false(sessions_restoring(k->b.all));
+    session_close(s, "failed");
+    assert_int_equal(k->kept.drops, 0);
+}
+
+static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    numbered(&k->b, stream, LIVE_RESULT, 0);
+    save(k, stream, "the worker's part");
+    size_t len = k->kept.len;
+    char *copy = malloc(len);
+    memcpy(copy, k->kept.state, len);
+    for (size_t n = 0; n < len; n++) {
+        struct sessions *all = keeping_sessions(k);
+        k->b.worker.refuse = 1; /* keeps the orders few */
+        assert_int_not_equal(sessions_restore(all, copy, n, NULL), 0);
+        sessions_free(all);
+    }
+    for (size_t i = 0; i < len; i++) {
+        struct sessions *all = keeping_sessions(k);
+        copy[i] = (char)(copy[i] ^ 0x80);
+        k->b.worker.refuse = 1;
+        sessions_restore(all, copy, len, NULL); /* the checksum of the file stands before this */
+        sessions_free(all);
+        copy[i] = (char)(copy[i] ^ 0x80);
+    }
+    k->b.worker.refuse = 0;
+    free(copy);
+}
+
+/* ---- watching ---- */
+
+struct watcher {
+    struct session_watch watch;
+    int reports, ended;
+};
+static void on_watched(struct session_watch *w, const struct live_report *r) { (void)r, ((struct watcher *)w)->reports++; }
+static void on_watch_ended(struct session_watch *w) { ((struct watcher *)w)->ended++; }
+
+static void those_who_watch_see_what_the_client_sees_and_the_end(void **state) {
+    struct bench *b = *state;
+    struct watcher one = {.watch = {.report = on_watched, .ended = on_watch_ended}}, two = one;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    session_watch_start(s, &one.watch);
+    session_watch_start(s, &two.watch);
+    numbered(b, stream, LIVE_RESULT, 0);
+    session_watch_stop(&two.watch);
+    struct live_report r = report(stream, LIVE_ALARM);
+    r.on = true;
+    sessions_report(b->all, &r);
+    r = report(stream, LIVE_PROVISIONAL);
+    r.probability = 0.75f;
+    sessions_report(b->all, &r);
+    assert_int_equal(one.reports, 3);
+    assert_int_equal(two.reports, 1);
+    struct session_state now;
+    session_describe(s, &now);
+    assert_true(now.alarm && now.connected && now.probability > 0.7f && now.probability < 0.8f);
+    assert_ptr_equal(sessions_by_id(b->all, session_id(s)), s);
+    session_end(s, "token:nurse", "the bed is empty");
+    assert_int_equal(one.ended, 1);
+    assert_int_equal(two.ended, 0);
+    assert_int_equal(b->owner.err.code, ERR_ABORTED);
+    assert_non_null(strstr(b->owner.err.message, "the bed is empty"));
+    assert_null(sessions_by_id(b->all, session_id(s)));
+}
+
+static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(void **state) {
+    struct bench *b = *state;
+    struct live_open live = open;
+    const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
+    struct owner_side next = {0};
+    struct session *s = NULL;
+    live.realtime = true;
+    assert_int_equal(session_open(b->all, &realtime, &sink, &b->owner, &s, NULL), 0);
+    struct live_stream *stream = last(b)->stream;
+    struct live_report r = report(stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0); /* nothing waits */
+    assert_int_equal(push(s, 0, 1), 0);
+    wait_idle();
+    sessions_tick(b->all);
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1);
+    assert_string_equal(b->owner.reason, "OVERLOADED");
+    assert_true(value(b, "brrd_stream_overloads_total", "ward") == 1);
+    session_leave(s);
+    consume(b, stream, 1, CHANNELS * WIDTH);
+    come_back(s, &next, session_token(s), 0, 0); /* when the device has caught up */
+    sessions_tick(b->all);
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.failures, 0);
+}
+
+int main(void) {
+#define SESSION_TEST(f)   cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define KEEPER_TEST(f)    cmocka_unit_test_setup_teardown(f, set_up_keeper, tear_down_keeper)
+#define IMPATIENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_impatient, tear_down)
+    const struct CMUnitTest tests[] = {
+        SESSION_TEST(a_parked_session_goes_on_where_it_was_left),
+        SESSION_TEST(only_the_token_and_the_principal_find_a_session),
+        SESSION_TEST(who_had_the_session_is_told_that_it_was_taken_over),
+        IMPATIENT_TEST(a_session_that_nobody_wants_back_expires),
+        SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
+        SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
+        SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
+        SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
+        SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
+        SESSION_TEST(another_open_does_not_go_on_with_the_session),
+        KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
+        KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
+        KEEPER_TEST(a_session_goes_on_from_its_snapshot),
+        KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
+        SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
+        cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once, set_up_late, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
