@@ -63,9 +63,15 @@ void geodesic_fit_model(const struct geodesic_fit_state *state, const struct geo
  * absorbance. `at` may be a member's own concentration: that source is then its own spectrum. */
 int geodesic_predict(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, double at, double *ret,
                      struct err *err);
-/* g(c, λ) at n concentrations (their unit) for every wavelength, scaled so that ∫√g dc = 2 over the members' range of normalised
- * concentration: ret (n, width). */
-int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, const double *at, int n,
-                    double *ret, struct err *err);
+/* g(c, λ) at n concentrations (their unit) and n_rows wavelengths (indices), scaled so that ∫√g dc = 2 over the table's range of
+ * normalised concentration: ret (n, n_rows). */
+struct geodesic_grid {
+    const double *concentrations;
+    int n;
+    const int64_t *rows;
+    int64_t n_rows;
+};
+int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra,
+                    const struct geodesic_grid *grid, double *ret, struct err *err);
 
 #endif

@@ -147,10 +147,11 @@ int geodesic_predict(struct stream *s, const struct geodesic_model *model, const
 
 enum { METRIC_ROWS = 65536 };
 
-/* g at `n` positions for wavelengths [first, first + count): ret (n, count). */
+/* g at `n` positions for the grid's wavelengths [first, first + count): ret (n, count). */
 struct metric_part {
     const struct geodesic_model *model;
     const struct spectra *spectra;
+    const struct geodesic_grid *grid;
     struct stream *s;
     float *params, *x, *z, *host;
     double nodes[GEODESIC_MAX_KNOTS * GEODESIC_MAX_ORDER], weights[GEODESIC_MAX_KNOTS * GEODESIC_MAX_ORDER];
@@ -163,7 +164,7 @@ static int metric_at(const struct metric_part *m, const double *position, int n,
     int64_t rows = n * count;
     for (int64_t r = 0; r < rows; r++) {
         m->host[2 * r] = (float)position[r / count];
-        m->host[2 * r + 1] = (float)geodesic_wavelength(m->spectra, m->spectra->wavelengths[first + r % count]);
+        m->host[2 * r + 1] = (float)geodesic_wavelength(m->spectra, m->spectra->wavelengths[m->grid->rows[first + r % count]]);
     }
     struct mlp_args a = {.shape = GEODESIC_METRIC,
                          .params = tensor_2d(m->params, DTYPE_F32, 1, mlp_count(GEODESIC_METRIC)),
@@ -183,7 +184,7 @@ static int metric_at(const struct metric_part *m, const double *position, int n,
     return rc;
 }
 
-/* Wavelengths [first, first + count), scaled by (2/∫√g dc)². */
+/* The grid's wavelengths [first, first + count), scaled by (2/∫√g dc)². */
 static int metric_some(const struct metric_part *m, const double *position, int n, int64_t first, int64_t count, double *ret,
                        struct err *err) {
     int rc = metric_at(m, m->nodes, m->n_nodes, first, count, m->g, err);
@@ -196,7 +197,7 @@ static int metric_some(const struct metric_part *m, const double *position, int 
     if (!rc)
         rc = metric_at(m, position, n, first, count, g, err);
     for (int64_t r = 0; !rc && r < n * count; r++)
-        ret[r / count * m->spectra->width + first + r % count] = g[r] * pow(2 / length[r % count], 2);
+        ret[r / count * m->grid->n_rows + first + r % count] = g[r] * pow(2 / length[r % count], 2);
     return rc;
 }
 
@@ -212,27 +213,28 @@ static void metric_nodes(struct metric_part *m) {
         }
 }
 
-int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, const double *at, int n,
-                    double *ret, struct err *err) {
-    struct metric_part m = {.model = model, .spectra = spectra, .s = s};
+int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra,
+                    const struct geodesic_grid *grid, double *ret, struct err *err) {
+    struct metric_part m = {.model = model, .spectra = spectra, .grid = grid, .s = s};
     metric_nodes(&m);
-    int most = n > m.n_nodes ? n : m.n_nodes;
+    int n = grid->n, most = n > m.n_nodes ? n : m.n_nodes;
     int64_t count = most > 0 && METRIC_ROWS / most > 1 ? METRIC_ROWS / most : 1;
+    count = count < grid->n_rows ? count : grid->n_rows;
     size_t rows = (size_t)(most * count);
     double *position = malloc((size_t)n * sizeof *position);
     m.host = malloc(2 * rows * sizeof *m.host);
     m.g = malloc((rows + (size_t)count) * sizeof *m.g);
     int rc = m.host && m.g && position ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a metric at %d concentrations", n);
     for (int i = 0; !rc && i < n; i++)
-        position[i] = geodesic_position(spectra, at[i]);
+        position[i] = geodesic_position(spectra, grid->concentrations[i]);
     if (!rc)
         rc = put(s, &m.params, model->params, (size_t)mlp_count(GEODESIC_METRIC) * sizeof(float), err);
     if (!rc)
         rc = put(s, &m.x, NULL, 2 * rows * sizeof(float), err);
     if (!rc)
         rc = put(s, &m.z, NULL, rows * sizeof(float), err);
-    for (int64_t first = 0; !rc && first < spectra->width; first += count)
-        rc = metric_some(&m, position, n, first, spectra->width - first < count ? spectra->width - first : count, ret, err);
+    for (int64_t first = 0; !rc && first < grid->n_rows; first += count)
+        rc = metric_some(&m, position, n, first, grid->n_rows - first < count ? grid->n_rows - first : count, ret, err);
     device_free(stream_device(s), m.params);
     device_free(stream_device(s), m.x);
     device_free(stream_device(s), m.z);

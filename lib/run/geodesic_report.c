@@ -212,24 +212,27 @@ static int draw_spectra(const struct geodesic_task *t, struct err *err) {
 static int draw_metric(const struct geodesic_task *t, struct err *err) {
     const struct spectra *s = &t->spectra;
     int n = t->groups < PLOT_MAX_PANELS ? t->groups : PLOT_MAX_PANELS;
-    double at[METRIC_POINTS], *g = malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g);
+    double at[METRIC_POINTS], g[METRIC_POINTS * METRIC_CURVES];
     double *w = malloc((size_t)n * METRIC_CURVES * METRIC_POINTS * sizeof *w);
     struct plot_panel_curve curves[PLOT_MAX_PANELS][METRIC_CURVES];
     struct plot_panel panels[PLOT_MAX_PANELS];
     char titles[PLOT_MAX_PANELS][48], names[METRIC_CURVES][24], path[PATH_SIZE];
-    int rc = g && w ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a picture of the metric");
+    int64_t rows[METRIC_CURVES];
+    struct geodesic_grid grid = {at, METRIC_POINTS, rows, METRIC_CURVES};
+    int rc = w ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a picture of the metric");
+    for (int c = 0; c < METRIC_CURVES; c++)
+        rows[c] = c * (s->width - 1) / (METRIC_CURVES - 1);
     for (int i = 0; i < METRIC_POINTS; i++)
         at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);
     for (int k = 0; !rc && k < n; k++) {
         struct geodesic_model model;
         geodesic_fit_model(&t->state, t->fit, k, &model);
-        rc = geodesic_metric(t->stream, &model, s, at, METRIC_POINTS, g, err);
+        rc = geodesic_metric(t->stream, &model, s, &grid, g, err);
         for (int c = 0; !rc && c < METRIC_CURVES; c++) {
-            int64_t row = c * (s->width - 1) / (METRIC_CURVES - 1);
             double *curve = w + (k * METRIC_CURVES + c) * METRIC_POINTS;
             for (int i = 0; i < METRIC_POINTS; i++)
-                curve[i] = sqrt(g[i * s->width + row]);
-            str_format(names[c], sizeof names[c], "%g nm", s->wavelengths[row]);
+                curve[i] = sqrt(g[i * METRIC_CURVES + c]);
+            str_format(names[c], sizeof names[c], "%g nm", s->wavelengths[rows[c]]);
             curves[k][c] = (struct plot_panel_curve){names[c], curve, NULL};
         }
         if (k < t->folds)
@@ -249,7 +252,6 @@ static int draw_metric(const struct geodesic_task *t, struct err *err) {
         rc = fsio_join(path, sizeof path, t->env.directory, "metric.svg", err);
     if (!rc)
         rc = plot_panels(path, &p, err);
-    free(g);
     free(w);
     return rc;
 }
