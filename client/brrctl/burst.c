@@ -16,6 +16,7 @@ static const struct verb {
      "--output --out",
      burst_generate, 2},
     {"info", "FILE", "", burst_info, 2},
+    {"plot", "FILE FIRED", "--output --out", burst_plot, 3},
     {"run", "FILE", "--ticks --inject --fired --plot --keep --every-tick --budget", burst_run, 2},
     {"create", "FILE", "--name --every-tick --budget", burst_create, 2},
     {"list", "", "", burst_list, 1},

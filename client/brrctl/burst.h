@@ -9,6 +9,9 @@
 int burst_generate(const struct arguments *o);
 int burst_info(const struct arguments *o);
 
+/* burst_plot.c: spikes that were written before. */
+int burst_plot(const struct arguments *o);
+
 /* burst_run.c: ticks and their spikes. */
 int burst_run(const struct arguments *o);
 int burst_step(const struct arguments *o);

@@ -84,11 +84,12 @@ static const struct command commands[] = {
      "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
      "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
      "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv"},
-    {"burst", "generate|info|run|create|list|inject|step|observe|snapshot|restore|destroy ...", BURST_TAKES,
+    {"burst", "generate|info|plot|run|create|list|inject|step|observe|snapshot|restore|destroy ...", BURST_TAKES,
      "networks of spiking neurons: draw, run, plot, observe", cmd_burst, 1, 3,
      "Without a daemon:\n"
      "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next layer\n"
      "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
+     "  plot FILE FIRED --out SVG    a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
      "In the daemon:\n"
      "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
      "destroy;\n"

@@ -143,3 +143,120 @@ void spikefile_abort(struct spikefile *f) {
     free(f->pairs);
     f->pairs = NULL;
 }
+
+/* ---- reading fired neurons ------------------------------------------------------------------------------------- */
+
+/* The spikes of one tick, until the next tick begins. */
+struct gathering {
+    const char *path;
+    spikefile_sink *sink;
+    void *ctx;
+    int64_t tick;
+    uint32_t *ids;
+    int64_t n, room;
+};
+
+static void give_tick(struct gathering *g) {
+    if (g->n)
+        g->sink(g->ctx, &(struct burst_frame){.tick = (uint64_t)g->tick, .ids = g->ids, .fired = g->n});
+    g->n = 0;
+}
+
+static int gather_spike(struct gathering *g, int64_t row, int64_t tick, int64_t id, struct err *err) {
+    if (tick < 1 || id < 0 || id > (int64_t)SPIKE_MOST_NEURONS)
+        return err_set(err, ERR_INVALID,
+                       "%s: row %" PRId64 " is tick %" PRId64 ", id %" PRId64 "; expected a tick from 1 and a neuron", g->path, row,
+                       tick, id);
+    if (tick < g->tick || (tick == g->tick && g->n && id <= g->ids[g->n - 1]))
+        return err_set(err, ERR_INVALID, "%s: row %" PRId64 " (tick %" PRId64 ", id %" PRId64 ") is not above the row before it",
+                       g->path, row, tick, id);
+    if (tick > g->tick)
+        give_tick(g);
+    if (g->n == g->room) {
+        g->room = g->room ? 2 * g->room : 1024;
+        uint32_t *ids = realloc(g->ids, (size_t)g->room * sizeof *ids);
+        if (!ids)
+            return err_set(err, ERR_EXHAUSTED, "%s: out of memory for the spikes of a tick", g->path);
+        g->ids = ids;
+    }
+    g->tick = tick;
+    g->ids[g->n++] = (uint32_t)id;
+    return 0;
+}
+
+/* Where the data of an int64 array [n,2] begin, and n. numpy pads its header with blanks and may order its keys otherwise. */
+static int npy_shape(const char *path, const struct fsio_map *map, size_t *ret_start, int64_t *ret_n, struct err *err) {
+    char header[1024], count[32];
+    const uint8_t *d = map->data;
+    size_t lead = map->len > 12 && d[6] > 1 ? 12 : 10;
+    if (map->len < lead || memcmp(d, "\x93NUMPY", 6) != 0)
+        return err_set(err, ERR_INVALID, "%s is no .npy file", path);
+    size_t len = d[8] | (size_t)d[9] << 8 | (lead == 12 ? (size_t)d[10] << 16 | (size_t)d[11] << 24 : 0);
+    if (len >= sizeof header || map->len < lead + len)
+        return err_set(err, ERR_INVALID, "%s: a header of %zu bytes; expected less than %zu", path, len, sizeof header);
+    memcpy(header, d + lead, len);
+    header[len] = '\0';
+    const char *shape = strstr(header, "'shape': (");
+    const char *comma = shape ? strchr(shape, ',') : NULL;
+    int64_t n = -1;
+    if (comma && (size_t)(comma - shape) < sizeof count + 10) {
+        str_format(count, sizeof count, "%.*s", (int)(comma - shape - 10), shape + 10);
+        str_to_i64(count, &n);
+    }
+    if (n < 0 || strncmp(comma, ", 2)", 4) != 0 || !strstr(header, "'<i8'") || !strstr(header, "'fortran_order': False"))
+        return err_set(err, ERR_INVALID, "%s has the header %s; expected an int64 array [n,2] in C order", path, header);
+    if ((map->len - lead - len) / 16 != (size_t)n || (map->len - lead - len) % 16)
+        return err_set(err, ERR_INVALID, "%s has %zu bytes of data; expected 16 for each of %" PRId64 " rows", path,
+                       map->len - lead - len, n);
+    *ret_start = lead + len;
+    *ret_n = n;
+    return 0;
+}
+
+static int read_npy(struct gathering *g, struct err *err) {
+    struct fsio_map map;
+    size_t start = 0;
+    int64_t n = 0;
+    int rc = fsio_map_open(&map, g->path, err);
+    if (rc)
+        return rc;
+    rc = npy_shape(g->path, &map, &start, &n, err);
+    for (int64_t i = 0; !rc && i < n; i++) {
+        int64_t pair[2];
+        memcpy(pair, map.data + start + 16 * (size_t)i, sizeof pair);
+        rc = gather_spike(g, i, pair[0], pair[1], err);
+    }
+    fsio_map_close(&map);
+    return rc;
+}
+
+static int read_tsv(struct gathering *g, struct err *err) {
+    struct table t;
+    int columns[2];
+    bool more = true;
+    int rc = table_open(&t, g->path, '\t', NULL, NULL, err);
+    if (rc)
+        return rc;
+    rc = table_require(&t, "tick", &columns[0], err);
+    if (!rc)
+        rc = table_require(&t, "id", &columns[1], err);
+    for (int64_t row = 0; !rc && !(rc = table_next(&t, &more, err)) && more; row++) {
+        double tick = 0, id = 0;
+        rc = read_whole(&t, columns[0], 1, 9007199254740992.0, &tick, err);
+        if (!rc)
+            rc = read_whole(&t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err);
+        if (!rc)
+            rc = gather_spike(g, row, (int64_t)tick, (int64_t)id, err);
+    }
+    table_close(&t);
+    return rc;
+}
+
+int spikefile_read_fired(const char *path, spikefile_sink *sink, void *ctx, struct err *err) {
+    struct gathering g = {.path = path, .sink = sink, .ctx = ctx};
+    int rc = str_ends(path, ".tsv") ? read_tsv(&g, err) : read_npy(&g, err);
+    if (!rc)
+        give_tick(&g);
+    free(g.ids);
+    return rc;
+}

@@ -8,6 +8,11 @@
  * file. INVALID names file, line and column. */
 int spikefile_read_injections(const char *path, struct burst_injection **ret, int64_t *ret_n, struct err *err);
 
+/* Reads fired neurons of a file ".npy" (int64 [n,2] of tick and id) or ".tsv" (header `tick id`, at most 64 MiB), sorted by both;
+ * sink is called once for each tick with a spike, in order; candidates and events are 0. INVALID names the file and its row. */
+typedef void spikefile_sink(void *ctx, const struct burst_frame *frame);
+int spikefile_read_fired(const char *path, spikefile_sink *sink, void *ctx, struct err *err);
+
 /* Fired neurons while a network runs: an int64 array [n,2] of (tick, id), sorted as ticks come. The file appears when it is closed.
  * After an error only spikefile_abort. */
 struct spikefile {

@@ -103,6 +103,8 @@ def check_errors(folder):
                               (("generate", "rnd", "--out", "x"), 2, "expected random"), (("generate", "ring"), 2, "--out"),
                               (("generate", "ring", "--layers", 3, "--out", "x"), 2, "no layers"), (("info", "x", "--neurons", 3), 2, "no option '--neurons'"),
                               (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("info", f"{folder}/none"), 3, "none"),
+                              (("plot", "x", "y", "--out", "z.png"), 2, ".svg"), (("plot", f"{folder}/net.safetensors", f"{folder}/none.npy", "--out", f"{folder}/x.svg"), 3, "none.npy"),
+                              (("plot", f"{folder}/net.safetensors", f"{folder}/net.safetensors", "--out", f"{folder}/x.svg"), 1, "no .npy file"),
                               (("generate", "random", "--neurons", 10, "--synapses", 11, "--out", f"{folder}/x"), 1, "11 synapses")):
         out, err = ctl(*args, code=code)
         assert words in err and not out and len(err.splitlines()) == 1, (args, err)
@@ -163,6 +165,13 @@ def check_run(d, case):
     assert (r["fired"], r["ticks"], r["tick"], r["network"]) == (len(case.spikes), case.ticks, case.ticks, None), r
     with open(svg, encoding="utf-8") as f:
         picture = f.read()
+    first, last = (int(t) for t in case.spikes[[0, -1], 0])
+    later = told(d, "plot", case.path, npy, "--out", svg)[0]
+    assert (later["fired"], later["first_tick"], later["last_tick"]) == (len(case.spikes), first, last), later
+    with open(svg, encoding="utf-8") as f:
+        marks = [line for line in f.read().splitlines() if "stroke-opacity" in line]
+    assert len(marks) == len([line for line in picture.splitlines() if "stroke-opacity" in line]) and sum(m.count("M") for m in marks) == len(case.spikes)
+    assert (first, last) != (1, case.ticks) or all(m in picture for m in marks), "the same ticks are drawn the same"
     assert "case.safetensors" in picture and f"{len(case.spikes)} spikes" in picture and "stroke-opacity" in picture
     code, out, err = d.ctl("burst", "run", case.path, "--ticks", str(case.ticks), "--inject", case.table, "--fired", tsv)
     assert code == 0 and f"{len(case.spikes)} spikes" in out and not err, (out, err)
