@@ -35,7 +35,7 @@ static void fill(struct brr_network *ret, const Brr__V1__Network *n) {
 
 /* ---- files to the daemon --------------------------------------------------------------------------------------- */
 
-/* A file on its way: as the parts of one of the two requests. */
+/* A file that is sent in the parts of a Create or Restore call. */
 struct upload {
     const char *path;
     FILE *file;
@@ -85,7 +85,7 @@ static int send_all(struct upload *u, brr_rpc *rpc, struct brr_error *err) {
     return rc ? rc : brr_rpc_half_close(rpc, err);
 }
 
-/* The answer counts once the call has ended well. */
+/* The answer is valid only after the call has ended without an error. */
 static int receive_network(brr_rpc *rpc, const char *method, struct brr_network *ret, struct brr_error *err) {
     const void *data;
     size_t len;

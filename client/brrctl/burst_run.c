@@ -75,7 +75,8 @@ static void show_progress(const struct run *r) {
     output_progress(stderr, line);
 }
 
-/* Frames of the observer up to a tick. Slices are so short that none can be dropped, but of a tick above its 16 MiB. */
+/* Takes the observer's frames up to a tick. Slices are so short that frames are dropped only if a single tick exceeds the 16 MiB of
+ * the observer. */
 static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
     struct brr_frame frame = {0};
     struct err bad = {0};
@@ -93,7 +94,7 @@ static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
     return rc;
 }
 
-/* One call. */
+/* One Step call and its spikes. */
 static int run_slice(struct run *r, int64_t ticks, struct brr_error *err) {
     const struct brr_step_request request = {
         .name = r->network, .ticks = ticks, .want_spikes = r->collects, .timeout_ms = STEP_TIMEOUT_MS};
@@ -178,7 +179,7 @@ static void done(struct run *r) {
     brr_disconnect(r->client);
 }
 
-/* ---- what is said ---------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------------------------- */
 
 /* network: where the ticks can go on; NULL when it is gone. */
 static void report(const struct run *r, const char *network) {
@@ -225,7 +226,7 @@ static int check_names(const struct arguments *o) {
 
 /* ---- run ------------------------------------------------------------------------------------------------------- */
 
-/* What is read here before the daemon hears of it. */
+/* Reads and checks the local files before the network is created. */
 static int read_files(struct run *r, struct burst_table *table, struct err *err) {
     const struct arguments *o = r->o;
     int rc = o->plot ? netfile_read_areas(o->args[1], &r->areas, err) : 0;
