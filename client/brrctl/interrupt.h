@@ -1,5 +1,5 @@
-/* interrupt: Ctrl-C and SIGTERM as a wish to end, for commands that must clean up. The first signal is noted, the next one kills.
- * One use per process. */
+/* interrupt: lets a command clean up after Ctrl-C (SIGINT) or SIGTERM. The first signal sets a flag, the second one kills the
+ * process. One use per process. */
 #ifndef BRR_CLIENT_BRRCTL_INTERRUPT_H
 #define BRR_CLIENT_BRRCTL_INTERRUPT_H
 #include <stdbool.h>

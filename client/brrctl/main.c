@@ -98,7 +98,7 @@ static const struct command commands[] = {
      "  list                         all networks\n"
      "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
      "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
-     "  observe NAME                 print each tick as anybody steps the network, until Ctrl-C, or for --ticks N\n"
+     "  observe NAME                 print each tick as any client steps the network, until Ctrl-C, or for --ticks N\n"
      "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
      "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
      "  destroy NAME                 end it\n"
