@@ -193,33 +193,31 @@ static int queue_step(struct network *net, struct network_order *o, struct err *
 /* An order for network i. True when it has been queued. */
 static bool act(struct networks *n, struct network_order *o, int i) {
     struct network *net = n->items[i];
-    int rc = 0;
     switch ((enum network_order_kind)o->message.kind) {
     case NETWORK_REPLACE:
-        rc = replace(n, o, i, &o->err);
+        replace(n, o, i, &o->err);
         break;
     case NETWORK_INJECT:
-        rc = network_inject(net, o, &o->err);
+        network_inject(net, o, &o->err);
         break;
     case NETWORK_PATCH:
-        rc = network_patch(net, o, &o->err);
+        network_patch(net, o, &o->err);
         break;
     case NETWORK_OBSERVE:
-        rc = network_observe(net, o, &o->err);
+        network_observe(net, o, &o->err);
         break;
     case NETWORK_LEND:
-        rc = lend(net, o, &o->err);
+        lend(net, o, &o->err);
         break;
     case NETWORK_STEP:
-        rc = queue_step(net, o, &o->err);
-        if (!rc)
+        if (!queue_step(net, o, &o->err))
             return true;
         break;
     default:
         return false;
     }
-    if (!o->n_infos && !rc)
-        rc = describe(n, o, i, &o->err);
+    if (!o->n_infos && !o->err.code)
+        describe(n, o, i, &o->err);
     return false;
 }
 
