@@ -6,7 +6,7 @@
 
 #include "model/burst_parts.h"
 
-enum { MOST_PENDING = 16 << 20, FIRST_ROOM = 1024 };
+enum { FIRST_ROOM = 1024 };
 #define MOST_POTENTIAL 0x1p40f
 #define MOST_INJECTED  ((__int128)1 << 62)
 
@@ -23,7 +23,7 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
     if (options)
         b->options = *options;
     if (b->options.max_pending <= 0)
-        b->options.max_pending = MOST_PENDING;
+        b->options.max_pending = BURST_MOST_PENDING;
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
     b->ids = malloc(((size_t)c->net.n + SPIKE_BLOCK) * sizeof *b->ids);
     int rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n);

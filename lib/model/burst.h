@@ -10,9 +10,10 @@
 #include "model/burst_data.h"
 #include "model/connectome.h"
 
+enum { BURST_MOST_PENDING = 16 << 20 }; /* default of max_pending */
 struct burst_options {
     bool every_tick;     /* leak and refractory advance in every tick: each neuron is a candidate, with input or without */
-    int64_t max_pending; /* injections that may wait; 0 = 16 Mi */
+    int64_t max_pending; /* injections that may wait; 0 = BURST_MOST_PENDING */
     int parts;           /* CPU: ranges of targets that threads take; 0 = as fits the device. Changes no result */
 };
 

@@ -31,9 +31,18 @@ static const struct option rows[] = {
     {"network.every_tick", OPTION_BOOL, C(every_tick), "false", 0, 0, NULL,
      "leak and refractory advance in every tick, also without input"},
     {"input.file", OPTION_PATH, C(injections), "null", 0, 0, NULL, "table of injections: tick, id, potential"},
+    {"input.recording", OPTION_PATH, C(recording), "null", 0, 0, NULL,
+     "EDF or BDF file: channel c of the montage injects into neuron 2c when it rises by input.delta_uv, into 2c + 1 when it falls"},
+    {"input.montage", OPTION_STRING, C(montage), "referential-19", 0, 0, NULL,
+     "channels of input.recording: referential-19, bipolar-18, or custom:LABEL,LABEL,…"},
+    {"input.notch_hz", OPTION_F64, C(notch_hz), "60", 0, 60, NULL, "mains notch for input.recording: 0 (off), 50 or 60"},
+    {"input.delta_uv", OPTION_F64, C(delta_uv), "20", 0.1, 60000, NULL, "microvolt between two injections of a channel"},
+    {"input.samples_per_tick", OPTION_I64, C(samples_per_tick), "1", 1, 256000, NULL,
+     "samples of input.recording in a tick, at 256 Hz"},
     {"input.random", OPTION_F64, C(random_rate), "0", 0, 1, NULL,
      "random injections for each neuron in each tick, on average; 0 = none"},
-    {"input.potential", OPTION_F64, C(potential), "1000", -1e9, 1e9, NULL, "potential of a random injection"},
+    {"input.potential", OPTION_F64, C(potential), "1000", -1e9, 1e9, NULL,
+     "potential of one injection of input.random or input.recording"},
     {"input.seed", OPTION_I64, C(random_seed), "1", 0, 4294967295.0, NULL, "seed of random injections"},
     {"ticks", OPTION_I64, C(ticks), "1000", 1, 1e12, NULL, "ticks to run"},
     {"output.fired", OPTION_ENUM, C(fired), "npy", 0, 0, "npy|tsv|none", "file with tick and id of each spike"},
@@ -64,6 +73,8 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
         return err_set(err, ERR_INVALID,
                        "%s: network.weights: expected the lowest and the highest weight, whole numbers such as [1, 255]",
                        job->file);
+    if (c->recording && c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60)
+        return err_set(err, ERR_INVALID, "%s: input.notch_hz is %g; expected 0, 50 or 60", job->file, c->notch_hz);
     if (c->file)
         note_unused(job, arena);
     else if (c->synapses > c->neurons)
@@ -97,7 +108,7 @@ const struct task_kind kind_burst = {
     .keys = keys,
     .checkpoints = true,
     .recordings = KIND_NO_RECORDINGS,
-    .fixed = "its input is a table of injections (input.file) or random (input.random)",
+    .fixed = "its input is a table of injections (input.file), a recording (input.recording) or random (input.random)",
     .config_bytes = sizeof(struct burst_config),
     .config = read_config,
     .metrics = metrics,

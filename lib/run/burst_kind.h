@@ -15,8 +15,11 @@ struct burst_config {
     double inhibitory, threshold, leak, excitability, power;
     struct option_numbers weights; /* lowest and highest */
     bool every_tick;
-    const char *injections;        /* table of injections; NULL = none */
-    double random_rate, potential; /* random injections of each neuron in each tick; 0 = none */
+    const char *injections;          /* table of injections; NULL = none */
+    const char *recording, *montage; /* EDF or BDF file, encoded as injections (burst_encoder.h); NULL = none */
+    double notch_hz, delta_uv;
+    int64_t samples_per_tick;
+    double random_rate, potential; /* random injections of each neuron in each tick, 0 = none; potential of one */
     int64_t random_seed;
     int64_t ticks;
     int fired;                            /* enum burst_fired */

@@ -9,6 +9,7 @@
 #include "infer/netfile.h"
 #include "infer/spikefile.h"
 #include "model/wiring.h"
+#include "run/burst_encoder.h"
 
 enum { MOST_DRIVEN = 1 << 20 }; /* random injections at once */
 
@@ -32,10 +33,12 @@ static int generate(const struct burst_config *c, int64_t max_bytes, struct conn
 
 /* Everything that decides which neurons fire, as one digest. */
 static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], struct err *err) {
-    char network[DIGEST_HEX_SIZE] = "", injections[DIGEST_HEX_SIZE] = "";
+    char network[DIGEST_HEX_SIZE] = "", injections[DIGEST_HEX_SIZE] = "", recording[DIGEST_HEX_SIZE] = "";
     int rc = c->file ? digest_file(c->file, network, err) : 0;
     if (!rc && c->injections)
         rc = digest_file(c->injections, injections, err);
+    if (!rc && c->recording)
+        rc = digest_file(c->recording, recording, err);
     if (rc)
         return rc;
     struct str text;
@@ -47,12 +50,25 @@ static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], str
                    (long long)c->refractory, c->power);
     str_printf(&text, " %s %s %d %.17g %.17g %lld %d %lld %lld", network, injections, c->every_tick, c->random_rate, c->potential,
                (long long)c->random_seed, c->fired, (long long)c->rates_every, (long long)c->membranes_every);
+    if (c->recording)
+        str_printf(&text, " %s %.200s %g %.17g %lld", recording, c->montage, c->notch_hz, c->delta_uv,
+                   (long long)c->samples_per_tick);
     bool good = str_ok(&text) && digest_bytes(str_cstr(&text), text.len, ret);
     str_done(&text);
     return good ? 0 : err_set(err, ERR_INTERNAL, "the SHA-256 of the job's settings could not be computed");
 }
 
-int burst_network_load(const struct burst_config *c, int64_t max_bytes, struct burst_network *ret, struct err *err) {
+static int encode(const struct burst_config *c, const char *cache_dir, struct burst_network *n, struct err *err) {
+    int rc = burst_encoder_read(c, cache_dir, &n->encoded, &n->n_encoded, &n->channels, err);
+    uint32_t needed = 2 * (uint32_t)n->channels, neurons = n->net->net.n;
+    return rc || needed <= neurons
+               ? rc
+               : err_set(err, ERR_INVALID, "%s: %d channels inject into neurons 0 to %u; the network has %u neurons", c->recording,
+                         n->channels, needed - 1, neurons);
+}
+
+int burst_network_load(const struct burst_config *c, const char *cache_dir, int64_t max_bytes, struct burst_network *ret,
+                       struct err *err) {
     struct burst_network n = {0};
     int rc = identify(c, n.identity, err);
     if (!rc && c->file)
@@ -61,6 +77,8 @@ int burst_network_load(const struct burst_config *c, int64_t max_bytes, struct b
         rc = generate(c, max_bytes, &n.net, err);
     if (!rc && c->injections)
         rc = spikefile_read_injections(c->injections, &n.injections, &n.n_injections, err);
+    if (!rc && c->recording && cache_dir)
+        rc = encode(c, cache_dir, &n, err);
     if (rc) {
         burst_network_done(&n);
         return rc;
@@ -73,6 +91,7 @@ void burst_network_done(struct burst_network *n) {
     connectome_free(n->net);
     burst_state_done(&n->state);
     free(n->injections);
+    free(n->encoded);
     *n = (struct burst_network){0};
 }
 
@@ -87,6 +106,10 @@ int burst_network_start(struct burst_network *n, const struct burst_config *conf
         err_wrap(err, "the state in %s cannot be used", config->file);
     if (!rc && n->n_injections && (rc = burst_inject(b, n->injections, n->n_injections, err)))
         err_wrap(err, "%s cannot be used (injections count from 0)", config->injections);
+    for (int64_t i = 0; !rc && i < n->n_encoded; i++)
+        n->encoded[i].tick += burst_tick(b); /* the recording begins where the snapshot is */
+    if (!rc && n->n_encoded && (rc = burst_inject(b, n->encoded, n->n_encoded, err)))
+        err_wrap(err, "%s cannot be used", config->recording);
     if (rc) {
         burst_free(b);
         return rc;

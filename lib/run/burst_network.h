@@ -12,10 +12,15 @@ struct burst_network {
     struct burst_state state; /* of a snapshot; neurons 0: none */
     struct burst_injection *injections;
     int64_t n_injections;
+    struct burst_injection *encoded; /* of input.recording, ticks from 1 */
+    int64_t n_encoded;
+    int channels;                   /* of the recording */
     char identity[DIGEST_HEX_SIZE]; /* of network, input and options: the same for a job that goes on */
 };
-/* Loads everything; max_bytes as in connectome_new. Blocks. Errors of files name file, array and index. */
-int burst_network_load(const struct burst_config *config, int64_t max_bytes, struct burst_network *ret, struct err *err);
+/* Loads everything; max_bytes as in connectome_new; cache_dir as in burst_encoder_read, NULL: the recording is left out. Blocks.
+ * Errors of files name file, array and index. */
+int burst_network_load(const struct burst_config *config, const char *cache_dir, int64_t max_bytes, struct burst_network *ret,
+                       struct err *err);
 void burst_network_done(struct burst_network *n); /* also of a zeroed struct */
 /* The engine on a stream, at the tick of the snapshot or 0, with the injections of the table waiting; takes the network. */
 int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,

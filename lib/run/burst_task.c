@@ -43,6 +43,7 @@ struct burst_task {
 
 struct loading {
     const struct burst_config *config;
+    const char *cache_dir;
     int64_t max_bytes;
     struct burst_network network;
     struct err err;
@@ -51,7 +52,7 @@ struct loading {
 
 static void *load_main(void *arg) {
     struct loading *l = arg;
-    burst_network_load(l->config, l->max_bytes, &l->network, &l->err);
+    burst_network_load(l->config, l->cache_dir, l->max_bytes, &l->network, &l->err);
     atomic_store(&l->done, true);
     return NULL;
 }
@@ -59,7 +60,7 @@ static void *load_main(void *arg) {
 /* The owner serves streams meanwhile, at each report. */
 static int load(struct burst_task *t, struct burst_network *ret, struct err *err) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
-    struct loading l = {.config = t->config, .max_bytes = t->env.memory_limit_bytes};
+    struct loading l = {.config = t->config, .cache_dir = t->env.cache_dir, .max_bytes = t->env.memory_limit_bytes};
     pthread_t thread;
     if (pthread_create(&thread, NULL, load_main, &l))
         return err_set(err, ERR_EXHAUSTED, "cannot start a thread to load the network");
@@ -236,6 +237,9 @@ static int open_network(struct burst_task *t, struct err *err) {
     int rc = load(t, &network, err);
     if (!rc)
         rc = burst_network_start(&network, t->config, t->stream, &t->burst, err);
+    if (!rc && t->config->recording)
+        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network.channels, t->config->recording,
+                 (long long)network.n_encoded);
     str_copy(t->identity, sizeof t->identity, network.identity);
     burst_network_done(&network);
     if (!rc)
@@ -409,19 +413,21 @@ static int estimate_engine(const struct estimate_config *config, struct burst_ne
 /* A generated network that is too large is not built. */
 static int estimate_burst(const struct estimate_config *config, struct estimate *ret, struct err *err) {
     const struct estimate_file *file = estimate_file(config, "network.file"), *injections = estimate_file(config, "input.file");
+    const struct estimate_file *recording = estimate_file(config, "input.recording");
     struct burst_config c = *(const struct burst_config *)config->job->config;
     struct burst_network network = {0};
     *ret = (struct estimate){.steps = c.ticks};
-    if ((c.file && !file) || (c.injections && !injections))
+    if ((c.file && !file) || (c.injections && !injections) || (c.recording && !recording))
         return 0; /* not at hand */
     c.file = file ? file->path : NULL;
     c.injections = injections ? injections->path : NULL;
+    c.recording = recording ? recording->path : NULL;
     int64_t bytes = c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS);
     if (config->memory_limit_bytes && bytes > config->memory_limit_bytes) {
         ret->memory_bytes = bytes;
         return 0;
     }
-    int rc = burst_network_load(&c, config->memory_limit_bytes, &network, err);
+    int rc = burst_network_load(&c, NULL, config->memory_limit_bytes, &network, err);
     if (!rc)
         rc = estimate_engine(config, &network, ret, err);
     burst_network_done(&network);

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import urllib.request
 
 import numpy as np
 
-from daemon import BIN, SOURCE, Daemon, temporary
+from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
 
 sys.path.insert(0, f"{SOURCE}/tests/golden")
 sys.path.insert(0, f"{SOURCE}/tests")
@@ -112,6 +113,50 @@ def check_no_output(tmp):
     assert result["files"] == {} and result["fired"] > 0 and os.listdir(f"{tmp}/none") == [], (result, os.listdir(f"{tmp}/none"))
 
 
+def level_crossings(rows, delta, samples_per_tick):
+    """(tick, neuron) → crossings, of float16 rows (samples, channels) in one segment."""
+    level, delta, found = rows[0].astype("<f4").copy(), np.float32(delta), {}
+    for at, row in enumerate(rows.astype("<f4")):
+        for c, x in enumerate(row):
+            while x >= level[c] + delta:
+                level[c] += delta
+                found[at // samples_per_tick + 1, 2 * c] = found.get((at // samples_per_tick + 1, 2 * c), 0) + 1
+            while x <= level[c] - delta:
+                level[c] -= delta
+                found[at // samples_per_tick + 1, 2 * c + 1] = found.get((at // samples_per_tick + 1, 2 * c + 1), 0) + 1
+    return found
+
+
+def cached_rows(path):
+    """The samples of a window cache file with one segment."""
+    data = pathlib.Path(path).read_bytes()
+    assert data[:16] == data[-16:] == b"brr recording 1\n"
+    at, size = struct.unpack_from("<QQ", data, len(data) - 32)
+    index = json.loads(data[at:at + size])
+    channels = index["channels"]
+    first, end = index["segments"]
+    n = end - first
+    return np.frombuffer(data, "<f2", n * channels, 64).reshape(n, channels)
+
+
+def check_recording(d, tmp):
+    """EEG as input: neurons without synapses fire exactly at the level crossings of the filtered samples."""
+    make_corpus(f"{tmp}/eeg", seed=5, patients=1, hours=0.05)
+    recording = glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True)[0]
+    arrays = {"neuron.threshold": np.full(38, 5, "<f4")}
+    write_network(pathlib.Path(tmp, "bare.safetensors"), arrays, [{"name": "all"}])
+    sets = [f"network.file={tmp}/bare.safetensors", f"input.recording={recording}", "input.random=0", "input.potential=5"]
+    code, end, err = d.submit(*sets, "ticks=2000", "input.samples_per_tick=4", "input.delta_uv=15", file=CONFIG)
+    assert code == 0, (end, err)
+    (cache,) = [p for p in glob.glob(f"{d.dir}/cache/**", recursive=True) if os.path.isfile(p) and os.path.getsize(p) > 100000]
+    expected = sorted(key for key in level_crossings(cached_rows(cache)[:8000], 15, 4))
+    assert [tuple(row) for row in np.load(end["result"]["files"]["fired"])] == expected and len(expected) > 2000
+    write_network(pathlib.Path(tmp, "few.safetensors"), {"neuron.threshold": np.full(30, 5, "<f4")}, [{"name": "all"}])
+    assert "neurons 0 to 37; the network has 30" in refused(d, *sets, f"network.file={tmp}/few.safetensors")
+    assert "input.notch_hz" in refused(d, *sets, "input.notch_hz=55")
+    assert "few.safetensors" in refused(d, *sets, f"input.recording={tmp}/few.safetensors")
+
+
 def refused(d, *sets):
     code, end, err = d.submit(*sets, file=CONFIG)
     assert code != 0, end
@@ -161,6 +206,7 @@ def main():
         d = Daemon(f"{tmp}/daemon").start()
         check_example(d)
         check_simulator(d, tmp, seed)
+        check_recording(d, tmp)
         check_refusals(d, tmp)
         check_cancel(d)
         check_kill(d, whole, sets)
