@@ -72,7 +72,7 @@ static unsigned admit(const struct http *http, struct MHD_Connection *connection
         str_printf(body, "%s: %s\n", refusal.reason, refusal.err.message);
         return MHD_HTTP_UNAUTHORIZED;
     }
-    auth_audit(&caller, url, ROLE_READ, "ok", 0);
+    auth_audit(&caller, url, ROLE_READ, "ok", "", 0);
     return MHD_HTTP_OK;
 }
 

@@ -18,6 +18,8 @@ const struct metric_family metrics_families[] = {
     {"brrd_ready", METRIC_GAUGE, "1 when a component is ready.", "component", NULL, 0},
     {"brrd_log_messages_total", METRIC_COUNTER, "Log lines by level.", "level", NULL, 0},
     {"brrd_rpc_requests_total", METRIC_COUNTER, "Finished calls by status.", "method,code", NULL, 0},
+    {"brrd_rpc_errors_total", METRIC_COUNTER, "Calls that the daemon ended with an error, by its reason.", "method,reason", NULL,
+     0},
     {"brrd_rpc_duration_seconds", METRIC_HISTOGRAM, "Duration of finished calls.", "method", BUCKETS(rpc_buckets)},
     {"brrd_auth_failures_total", METRIC_COUNTER, "Refused callers and connections by reason.", "reason", NULL, 0},
     {"brrd_tls_certificate_expiry_timestamp_seconds", METRIC_GAUGE, "Expiry of the daemon's certificate, Unix time.", "", NULL, 0},

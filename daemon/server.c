@@ -113,11 +113,14 @@ static void on_caller(void *ctx, const struct auth_caller *caller) {
     s->places.local_paths = s->local_paths && (!caller || caller->own);
 }
 
-static void on_call_ended(void *ctx, const char *path, int code, double seconds) {
+static void on_call_ended(void *ctx, const char *path, int code, const char *reason, double seconds) {
     struct services *s = ctx;
     char labels[256];
     str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
     metric_add(series(s, "brrd_rpc_requests_total", labels), 1);
+    str_format(labels, sizeof labels, "%s\x1f%s", path, reason);
+    if (*reason)
+        metric_add(series(s, "brrd_rpc_errors_total", labels), 1);
     metric_observe(series(s, "brrd_rpc_duration_seconds", path), seconds);
     metric_add(series(s, "brrd_rpc_in_flight", path), -1);
 }

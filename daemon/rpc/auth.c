@@ -292,8 +292,13 @@ void auth_count_failure(struct auth *a, const char *reason, const char *detail) 
         log_warn("connection refused", "reason=%s unsaid=%lld cause=\"%s\"", reason, unsaid, detail);
 }
 
-void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, double seconds) {
-    log_write(needed > ROLE_READ ? LOG_INFO : LOG_DEBUG, "audit",
-              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f", caller->name, role_name(caller->role),
-              caller->listener, method, outcome, seconds);
+void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, const char *reason,
+                double seconds) {
+    const enum log_level level = needed > ROLE_READ ? LOG_INFO : LOG_DEBUG;
+    if (*reason)
+        log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f reason=%s", caller->name,
+                  role_name(caller->role), caller->listener, method, outcome, seconds, reason);
+    else
+        log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f", caller->name,
+                  role_name(caller->role), caller->listener, method, outcome, seconds);
 }

@@ -79,7 +79,9 @@ void auth_count_refusal(struct auth *auth, const struct auth_door *door, const s
                         const struct auth_refusal *refusal);
 /* Same for failures below the level of calls, such as a TLS handshake. reason: a static identifier. */
 void auth_count_failure(struct auth *auth, const char *reason, const char *detail);
-/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. */
-void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, double seconds);
+/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. reason:
+ * of an error, "" = none. */
+void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, const char *reason,
+                double seconds);
 
 #endif

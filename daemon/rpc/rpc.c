@@ -173,11 +173,12 @@ static void end_call(struct rpc_call *c) {
     if (c->method->end)
         c->method->end(c);
     const int code = c->gone && !c->status_sent ? ERR_CANCELLED : c->code;
+    const char *reason = code && code == c->code ? c->reason : "";
     const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
     if (c->admitted)
-        auth_audit(&c->caller, c->method->path, c->method->role, err_name(code), seconds);
+        auth_audit(&c->caller, c->method->path, c->method->role, err_name(code), reason, seconds);
     if (c->server->config.observe)
-        c->server->config.observe(c->server->config.ctx, c->method->path, code, seconds);
+        c->server->config.observe(c->server->config.ctx, c->method->path, code, reason, seconds);
 }
 
 static void list_call(struct rpc_call *c) {
@@ -334,7 +335,7 @@ static bool admit(struct rpc_call *c) {
     if (!c->admitted)
         refuse_caller(c, &refusal);
     else if (c->method && c->method->client_stream)
-        auth_audit(&c->caller, c->method->path, c->method->role, "begun", 0);
+        auth_audit(&c->caller, c->method->path, c->method->role, "begun", "", 0);
     return c->admitted;
 }
 

@@ -49,8 +49,8 @@ struct rpc_config {
     /* A handler works for this caller until it is told NULL; may be NULL. */
     void (*enter)(void *ctx, const struct auth_caller *caller);
     void (*begun)(void *ctx, const char *path); /* a call of a known method has begun; may be NULL */
-    /* It ended with this status (a word of err_name), for logs and metrics; may be NULL. */
-    void (*observe)(void *ctx, const char *path, int code, double seconds);
+    /* It ended with this status (a word of err_name) and reason ("" = none), for logs and metrics; may be NULL. */
+    void (*observe)(void *ctx, const char *path, int code, const char *reason, double seconds);
 };
 
 /* Binds and serves. Errors name the address, who may hold it, and the fix. */
