@@ -53,10 +53,14 @@ static void cross(struct encoder *e, const uint16_t *row) {
     float delta = (float)e->config->delta_uv;
     for (int c = 0; c < e->info.channels; c++) {
         float x = half_to_f32(row[c]);
-        for (; x >= e->level[c] + delta; e->level[c] += delta)
+        while (x >= e->level[c] + delta) {
+            e->level[c] += delta;
             e->crossings[2 * c]++;
-        for (; x <= e->level[c] - delta; e->level[c] -= delta)
+        }
+        while (x <= e->level[c] - delta) {
+            e->level[c] -= delta;
             e->crossings[2 * c + 1]++;
+        }
     }
 }
 

@@ -10,6 +10,7 @@ from stream_fixture import Edf, start, streaming_daemon
 
 REFUSED = {
     "limits.resume_ttl=2h": "resume_ttl", "limits.message_control=1MiB": "unsupported yet", "limits.message_data=8MiB": "unsupported yet",
+    "limits.networks_memory=much": "expected auto or a size", "limits.network_memory=none": "expected a size", "limits.networks=0": "1 to 10000",
     "tls.cert=a": "set together", "tls.key=a": "set together", "tls.client_ca=a": "does nothing without tls.cert", "listen.unix_mode=0066": "octal mode",
     "listen.unix_mode=rw": "octal mode",
     "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
