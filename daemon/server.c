@@ -25,7 +25,14 @@
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, STALL_MS = 15 * 60 * 1000, MAX_METHODS = 64, MAX_SERIES = 2000 };
+enum {
+    TICK_MS = 1000,
+    WATCH_MS = 10 * 1000,
+    STALL_MS = 15 * 60 * 1000,
+    MEASURE_MS = 60 * 1000,
+    MAX_METHODS = 64,
+    MAX_SERIES = 2000
+};
 
 /* The server with what only its own file touches. */
 struct daemon {
@@ -440,6 +447,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
                                        .resume_ttl_ms = c->resume_ttl_ms,
+                                       .measure_ms = MEASURE_MS,
                                        .lag_ms = c->lag_ms,
                                        .keeper = keeper_for_sessions(d->keeper),
                                        .max_waiting_bytes = c->backlog_bytes};

@@ -29,11 +29,13 @@ struct live_stream {
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
     bool failed, finishing, summarised;
+    int64_t looked;                  /* the look in which it was found last */
     double newest_s;                 /* when the newest chunk in the timeline was received */
     struct live_report *result;      /* under construction: its events follow its probabilities */
     int64_t next_result, next_alarm; /* numbers */
     int64_t given;                   /* 256 Hz samples that results have covered */
     int64_t alarm_hop;               /* 256 Hz samples, 0 = none */
+    struct quality *quality;         /* of the used channels */
     float *scratch;                  /* used channels × samples of the newest chunk */
     int64_t scratch_floats;
     struct live_stream *next;
@@ -45,74 +47,10 @@ struct live {
     struct mailbox *reports;
     struct live_models models;
     struct live_stream *streams;
-    int64_t turns;
+    int64_t turns, looks; /* looks: for streams of a batch */
 };
 
-/* ---- orders and reports ---- */
-
-struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream) {
-    struct live_order *o = calloc(1, sizeof *o);
-    if (!o)
-        return NULL;
-    o->message.kind = (int)kind;
-    o->stream = stream;
-    return o;
-}
-
-void live_order_free(struct live_order *o) {
-    if (!o)
-        return;
-    free(o->data);
-    free(o);
-}
-
-void live_report_free(struct live_report *r) {
-    if (!r)
-        return;
-    free(r->p);
-    free(r->events);
-    free(r->opened);
-    free(r->state);
-    free(r);
-}
-
-static void *copy_of(const void *data, size_t len) {
-    void *copy = data && len ? malloc(len) : NULL;
-    return copy ? memcpy(copy, data, len) : NULL;
-}
-
-struct live_report *live_report_copy(const struct live_report *r) {
-    struct live_report *copy = copy_of(r, sizeof *r);
-    if (!copy)
-        return NULL;
-    copy->message.next = NULL;
-    copy->opened = NULL;
-    copy->state = NULL;
-    copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
-    copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);
-    if ((!r->p || copy->p) && (!r->n_events || copy->events))
-        return copy;
-    live_report_free(copy);
-    return NULL;
-}
-
-struct live_opened *live_opened_copy(const struct live_opened *o) {
-    struct live_opened *copy = copy_of(o, o ? sizeof *o : 0);
-    if (!copy)
-        return NULL;
-    copy->info.checkpoint = copy->checkpoint;
-    copy->info.file.frontend.montage = copy->info.file.montage;
-    return copy;
-}
-
-static struct live_report *report_new(enum live_report_kind kind, struct live_stream *s) {
-    struct live_report *r = calloc(1, sizeof *r);
-    if (!r)
-        return NULL;
-    r->message.kind = (int)kind;
-    r->stream = s;
-    return r;
-}
+/* ---- reports ---- */
 
 /* What a report costs of its stream's credit; small ones are bounded by the orders they answer. */
 static int64_t report_bytes(const struct live_report *r) {
@@ -120,7 +58,7 @@ static int64_t report_bytes(const struct live_report *r) {
     case LIVE_RESULT:
     case LIVE_PROVISIONAL:
     case LIVE_ALARM:
-        return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events;
+        return live_report_bytes(r);
     default:
         return 0;
     }
@@ -170,8 +108,8 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
     s->open.model = s->name;
     s->open.labels = (const char *const *)s->labels;
     s->open.n_labels = n;
-    s->last_words = report_new(LIVE_FAILED, s);
-    s->closed = report_new(LIVE_CLOSED, s);
+    s->last_words = live_report_new(LIVE_FAILED, s);
+    s->closed = live_report_new(LIVE_CLOSED, s);
     if (s->labels && n == open->n_labels && s->last_words && s->closed)
         return s;
     live_stream_free(s);
@@ -215,7 +153,7 @@ static struct live_opened *describe(const struct live_model *m) {
 }
 
 static void on_load(struct live *l, const struct live_order *o) {
-    struct live_report *r = report_new(LIVE_LOADED, NULL);
+    struct live_report *r = live_report_new(LIVE_LOADED, NULL);
     struct live_model *m = NULL;
     if (!r)
         return;
@@ -231,7 +169,7 @@ static void on_load(struct live *l, const struct live_order *o) {
 }
 
 static void on_unload(struct live *l, const struct live_order *o) {
-    struct live_report *r = report_new(LIVE_UNLOADED, NULL);
+    struct live_report *r = live_report_new(LIVE_UNLOADED, NULL);
     if (r)
         str_copy(r->model, sizeof r->model, o->model);
     live_models_unpin(&l->models, o->checkpoint);
@@ -240,9 +178,18 @@ static void on_unload(struct live *l, const struct live_order *o) {
 
 /* ---- what a timeline gives out ---- */
 
+static int judge(struct live_stream *s, struct live_report *r, struct err *err) {
+    const int *sources;
+    int rc = quality_take(s->quality, r->first, r->first + r->samples, &r->quality, err);
+    timeline_sources(s->timeline, &sources);
+    for (int i = 0; i < r->quality.n; i++)
+        r->quality.channels[i].channel = sources[r->quality.channels[i].channel];
+    return rc;
+}
+
 /* The next result, of the samples [first, first + n). */
 static struct live_report *result_new(struct live_stream *s, int64_t first, int64_t n) {
-    struct live_report *r = report_new(LIVE_RESULT, s);
+    struct live_report *r = live_report_new(LIVE_RESULT, s);
     if (!r)
         return NULL;
     r->seq = s->next_result++;
@@ -259,6 +206,8 @@ static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n,
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
     s->result = r;
+    if (judge(s, r, err))
+        return err->code;
     if (!s->open.want_probabilities)
         return 0;
     r->p = malloc((size_t)n * sizeof *p);
@@ -304,7 +253,7 @@ static int on_settled(void *ctx, struct err *err) {
 
 static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
     struct live_stream *s = ctx;
-    struct live_report *r = report_new(LIVE_ALARM, s);
+    struct live_report *r = live_report_new(LIVE_ALARM, s);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
     r->seq = s->next_alarm++;
@@ -318,7 +267,7 @@ static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, st
 
 static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
-    struct live_report *r = report_new(LIVE_PROVISIONAL, s);
+    struct live_report *r = live_report_new(LIVE_PROVISIONAL, s);
     if (r && s->open.want_probabilities)
         r->p = malloc((size_t)n * sizeof *p);
     if (!r || (s->open.want_probabilities && !r->p)) {
@@ -354,6 +303,7 @@ static int save_state(struct live_stream *s, struct str *out, struct err *err) {
     pack_i64(out, s->next_result);
     pack_i64(out, s->next_alarm);
     pack_i64(out, s->given);
+    quality_save(s->quality, out);
     return timeline_save(s->timeline, out, err);
 }
 
@@ -374,7 +324,7 @@ static int load_numbers(struct live_stream *s, struct unpack *in, struct err *er
 }
 
 static void on_save(struct live *l, struct live_stream *s) {
-    struct live_report *r = report_new(LIVE_SAVED, s);
+    struct live_report *r = live_report_new(LIVE_SAVED, s);
     struct str state;
     str_init(&state, STATE_MAX);
     if (r && (!s->timeline || s->failed))
@@ -388,6 +338,9 @@ static void on_save(struct live *l, struct live_stream *s) {
     str_done(&state);
     post(l, r);
 }
+
+/* Where the source clips. */
+static double clipping_uv(const struct live_open *open) { return open->format == LIVE_I16 ? INT16_MAX * open->scale_uv : INFINITY; }
 
 /* A new timeline, or with `state` one that goes on from there. */
 static int open_timeline(struct live *l, struct live_stream *s, struct live_opened *o, struct unpack *state, struct err *err) {
@@ -406,6 +359,10 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
     const int *sources = NULL;
     if (!rc)
         rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
+    if (!rc && !(s->quality = quality_new(timeline_sources(s->timeline, &sources), s->open.rate_hz, clipping_uv(&s->open))))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (!rc && state && !quality_load(s->quality, state))
+        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
     if (!rc && state)
         rc = timeline_load(s->timeline, state, err);
     if (!rc && state && !unpack_done(state))
@@ -423,7 +380,7 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
 static void on_open(struct live *l, const struct live_order *order) {
     struct live_stream *s = order->stream;
     struct unpack state = unpack_of(order->data, (size_t)order->data_bytes);
-    struct live_report *r = report_new(LIVE_OPENED, s);
+    struct live_report *r = live_report_new(LIVE_OPENED, s);
     struct err err = {0};
     s->live = l;
     s->next = NULL;
@@ -478,6 +435,8 @@ static void detach(struct live *l, struct live_stream *s) {
         metric_add(s->model->dropped, (double)count_waiting(s));
     timeline_free(s->timeline);
     s->timeline = NULL;
+    quality_free(s->quality);
+    s->quality = NULL;
     if (s->model)
         s->model->streams--;
     s->model = NULL;
@@ -531,7 +490,7 @@ void live_order(struct live *l, struct live_order *o) {
 /* ---- running ---- */
 
 /* The used channels of a chunk as float rows in s->scratch. */
-static int convert(struct live_stream *s, const struct live_order *o, const float **rows, struct err *err) {
+static int convert(struct live_stream *s, const struct live_order *o, float **rows, struct err *err) {
     const int *sources;
     int n_sources = timeline_sources(s->timeline, &sources);
     int64_t n = o->samples - o->skip;
@@ -560,11 +519,11 @@ static int convert(struct live_stream *s, const struct live_order *o, const floa
 
 /* Feed the timeline until a window waits or nothing is left. */
 static void absorb(struct live *l, struct live_stream *s) {
-    const float *rows[FRONTEND_MAX_LABELS];
+    float *rows[FRONTEND_MAX_LABELS];
     struct err err = {0};
     while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
         struct live_order *o = (struct live_order *)s->first;
-        struct live_report *consumed = o->message.kind == LIVE_FINISH ? NULL : report_new(LIVE_CONSUMED, s);
+        struct live_report *consumed = o->message.kind == LIVE_FINISH ? NULL : live_report_new(LIVE_CONSUMED, s);
         int rc = 0;
         s->first = o->message.next;
         if (!s->first)
@@ -575,10 +534,11 @@ static void absorb(struct live *l, struct live_stream *s) {
         } else if (!consumed) {
             rc = err_set(&err, ERR_EXHAUSTED, "out of memory for samples of a stream");
         } else if (o->message.kind == LIVE_GAP) {
-            rc = timeline_gap(s->timeline, o->samples, &err);
-        } else if (!(rc = convert(s, o, rows, &err))) {
+            if (!(rc = quality_gap(s->quality, o->samples, &err)))
+                rc = timeline_gap(s->timeline, o->samples, &err);
+        } else if (!(rc = convert(s, o, rows, &err)) && !(rc = quality_push(s->quality, rows, o->samples - o->skip, &err))) {
             s->newest_s = o->received_s;
-            rc = timeline_push(s->timeline, rows, o->samples - o->skip, &err);
+            rc = timeline_push(s->timeline, (const float *const *)rows, o->samples - o->skip, &err);
         }
         if (consumed) {
             consumed->samples = o->samples - o->skip;
@@ -600,7 +560,7 @@ static void settle(struct live *l, struct live_stream *s) {
     if (timeline_status(s->timeline, &err)) {
         fail(s, &err);
     } else if (s->finishing && timeline_done(s->timeline) && !s->summarised) {
-        struct live_report *r = report_new(LIVE_SUMMARY, s);
+        struct live_report *r = live_report_new(LIVE_SUMMARY, s);
         s->summarised = true;
         if (r) {
             r->samples = timeline_samples(s->timeline);
@@ -614,14 +574,43 @@ static bool wants(struct live_stream *s, const struct live_model *m, bool realti
     return s->model == m && s->open.realtime == realtime && runnable(s);
 }
 
+/* When the samples were received that this stream has not been served for; INFINITY when nothing waits. */
+static double waiting_since(struct live_stream *s) {
+    struct err err;
+    if (timeline_ready(s->timeline, &err))
+        return s->newest_s;
+    for (const struct message *m = s->first; m; m = m->next)
+        if (m->kind == LIVE_CHUNK)
+            return ((const struct live_order *)m)->received_s;
+    return s->first ? 0 : INFINITY;
+}
+
+/* Live streams: who has waited longest is next, so that the nearest deadline is met first. Replays: in turn. NULL: none waits. */
+static struct live_stream *pick(struct live *l, const struct live_model *m, bool realtime) {
+    struct live_stream *best = NULL;
+    double since = INFINITY;
+    for (struct live_stream *s = l->streams; s; s = s->next) {
+        if (!wants(s, m, realtime) || s->looked == l->looks)
+            continue;
+        if (!realtime)
+            return s;
+        double own = waiting_since(s);
+        if (own < since) {
+            since = own;
+            best = s;
+        }
+    }
+    return best;
+}
+
 /* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */
 static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
                   struct timeline **timelines) {
     struct err err;
     int n = 0;
-    for (struct live_stream *s = l->streams; s && n < LIVE_MAX_BATCH; s = s->next) {
-        if (!wants(s, m, realtime))
-            continue;
+    l->looks++;
+    for (struct live_stream *s; n < LIVE_MAX_BATCH && (s = pick(l, m, realtime));) {
+        s->looked = l->looks;
         absorb(l, s);
         if (s->failed)
             continue;

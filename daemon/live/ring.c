@@ -3,10 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t bytes_of(const struct live_report *r) {
-    return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events;
-}
-
 const struct live_report *ring_next(const struct live_report *r) { return (const struct live_report *)r->message.next; }
 
 bool ring_add(struct ring *ring, const struct live_report *r) {
@@ -18,7 +14,7 @@ bool ring_add(struct ring *ring, const struct live_report *r) {
     else
         ring->first = copy;
     ring->last = copy;
-    ring->bytes += bytes_of(copy);
+    ring->bytes += live_report_bytes(copy);
     return true;
 }
 
@@ -41,7 +37,7 @@ void ring_seen(struct ring *ring, int64_t next_result, int64_t next_alarm) {
         else
             ring->first = r;
         ring->last = r;
-        ring->bytes += bytes_of(r);
+        ring->bytes += live_report_bytes(r);
     }
 }
 
@@ -52,7 +48,7 @@ int64_t ring_trim(struct ring *ring, int64_t max_bytes) {
         ring->first = (struct live_report *)oldest->message.next;
         if (!ring->first)
             ring->last = NULL;
-        ring->bytes -= bytes_of(oldest);
+        ring->bytes -= live_report_bytes(oldest);
         live_report_free(oldest);
     }
     return dropped;
@@ -73,12 +69,16 @@ void ring_save(const struct ring *ring, struct str *out) {
         n++;
     pack_i64(out, n);
     for (const struct live_report *r = ring->first; r; r = ring_next(r)) {
-        const int64_t numbers[] = {r->message.kind, r->seq, r->first, r->samples, r->gap, r->on, r->wall_ms, r->n_events};
+        const int64_t numbers[] = {r->message.kind, r->seq,     r->first,    r->samples,  r->gap,
+                                   r->on,           r->wall_ms, r->n_events, r->quality.n};
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             pack_i64(out, numbers[i]);
         pack_f64(out, (double)r->probability);
+        pack_f64(out, r->quality.gap_fraction);
+        pack_f64(out, r->measured_rate_hz);
         pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
         pack_bytes(out, r->events, (size_t)r->n_events * sizeof *r->events);
+        pack_bytes(out, r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
     }
 }
 
@@ -107,12 +107,17 @@ bool ring_load(struct ring *ring, struct unpack *in) {
         r.on = unpack_bool(in);
         r.wall_ms = unpack_i64(in, 0, INT64_MAX);
         r.n_events = (int)unpack_i64(in, 0, INT32_MAX);
+        r.quality.n = (int)unpack_i64(in, 0, FRONTEND_MAX_LABELS);
         r.probability = (float)unpack_f64(in);
+        r.quality.gap_fraction = unpack_f64(in);
+        r.measured_rate_hz = unpack_f64(in);
         whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
-                load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) && !in->failed &&
-                ring_add(ring, &r);
+                load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) &&
+                load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
+                (r.quality.channels || !r.quality.n) && !in->failed && ring_add(ring, &r);
         free(r.p);
         free(r.events);
+        free(r.quality.channels);
         if (!whole)
             return false;
     }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,6 +9,7 @@
 #include "daemon/live/session_parts.h"
 
 enum { MAX_SAMPLE_BITS = 53 };
+static const double RATE_TOLERANCE = 0.02;
 
 struct sessions *sessions_new(const struct sessions_config *config) {
     struct sessions *all = calloc(1, sizeof *all);
@@ -125,6 +127,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->newest_ms = clock_ms();
     s->heard_seen = s->greeted = s->sent_away = false;
     s->reconnects++;
+    s->measured_from_ms = s->measured_first = 0;
     str_copy(s->pass.token, sizeof s->pass.token, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
@@ -195,6 +198,25 @@ int session_gap(struct session *s, int64_t end, const char *cause, struct err *e
     return 0;
 }
 
+/* The rate of a live stream by the daemon's clock, from chunk to chunk, over measure_ms at a time. What was held back during a
+ * cut arrives faster and is left out. */
+static void measure_rate(struct session *s) {
+    int64_t now = clock_ms(), passed = now - s->measured_from_ms;
+    int64_t period = s->all->config.measure_ms;
+    if (!period || !live_stream_open(s->stream)->realtime || (s->measured_from_ms && passed < period))
+        return;
+    if (s->measured_first > 0) {
+        double rate = (double)(s->next - s->measured_first) * 1000 / (double)passed;
+        bool differs = fabs(rate / s->rate_hz - 1) > RATE_TOLERANCE;
+        if (differs && !(s->measured_rate_hz > 0))
+            log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
+                     s->model, s->rate_hz, rate);
+        s->measured_rate_hz = differs ? rate : 0;
+    }
+    s->measured_first = s->measured_from_ms ? s->next : 0;
+    s->measured_from_ms = now;
+}
+
 static int send_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {
     struct live_order *o = live_order_new(LIVE_CHUNK, s->stream);
     if (o && !(o->data = malloc(len))) {
@@ -230,7 +252,10 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         session_count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
     }
     session_count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
-    return known == samples ? 0 : send_chunk(s, first, samples, data, len, err);
+    rc = known == samples ? 0 : send_chunk(s, first, samples, data, len, err);
+    if (!rc)
+        measure_rate(s);
+    return rc;
 }
 
 int session_finish(struct session *s, struct err *err) {
@@ -298,11 +323,12 @@ static bool keep(struct session *s, const struct live_report *r) {
 }
 
 /* A result or an alarm, to the client and for its return. */
-static void pass_on(struct session *s, const struct live_report *r) {
+static void pass_on(struct session *s, struct live_report *r) {
     struct err err;
     if (r->message.kind == LIVE_RESULT) {
         keep_events(s, r);
         s->next_result = r->seq + 1;
+        r->measured_rate_hz = s->measured_rate_hz;
     }
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");

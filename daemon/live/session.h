@@ -39,6 +39,7 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_keeper keeper;
+    int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms;            /* a realtime session whose samples have waited longer for the device is sent away; 0 = never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };

@@ -31,6 +31,9 @@ struct session {
     float probability;
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;
+    /* a live stream's own clock */
+    int64_t measured_from_ms, measured_first; /* since when its rate is measured, and the samples by then; 0: not yet */
+    double measured_rate_hz;                  /* 0: it is what Open says */
     /* its snapshot */
     bool on_disk;                 /* there may be one */
     bool saving, restoring;       /* a snapshot is being made; the worker has not loaded its state yet */

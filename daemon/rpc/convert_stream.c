@@ -24,9 +24,40 @@ static ProtobufCBinaryData values(const struct live_report *r) {
     return (ProtobufCBinaryData){.data = (uint8_t *)r->p, .len = r->p ? (size_t)r->samples * sizeof *r->p : 0};
 }
 
+/* The channels with one flaw, in the part of the list that belongs to it. */
+static size_t list_flaw(const struct quality_report *from, enum quality_flaw flaw, int32_t *list) {
+    size_t n = 0;
+    for (int i = 0; i < from->n; i++)
+        if (from->channels[i].flaws & (int)flaw)
+            list[n++] = from->channels[i].channel;
+    return n;
+}
+
+/* Nothing where there is nothing to say. */
+static void fill_quality(const struct live_report *r, struct stream_message *m) {
+    const struct quality_report *from = &r->quality;
+    Brr__V1__Quality *q = &m->quality;
+    m->channels = calloc(4 * (size_t)from->n + 1, sizeof *m->channels);
+    if (!m->channels || (!from->n && !(from->gap_fraction > 0) && !(r->measured_rate_hz > 0)))
+        return;
+    q->flat = m->channels;
+    q->clipped = q->flat + from->n;
+    q->missing = q->clipped + from->n;
+    q->noisy = q->missing + from->n;
+    q->n_flat = list_flaw(from, QUALITY_FLAT, q->flat);
+    q->n_clipped = list_flaw(from, QUALITY_CLIPPED, q->clipped);
+    q->n_missing = list_flaw(from, QUALITY_MISSING, q->missing);
+    q->n_noisy = list_flaw(from, QUALITY_NOISY, q->noisy);
+    q->gap_fraction = from->gap_fraction;
+    q->measured_rate_hz = r->measured_rate_hz;
+    m->result.quality = q;
+}
+
 void stream_message(const struct live_report *r, struct stream_message *ret) {
-    struct stream_message m = {
-        .result = BRR__V1__RESULT__INIT, .alarm = BRR__V1__ALARM__INIT, .provisional = BRR__V1__PROVISIONAL__INIT};
+    struct stream_message m = {.result = BRR__V1__RESULT__INIT,
+                               .alarm = BRR__V1__ALARM__INIT,
+                               .provisional = BRR__V1__PROVISIONAL__INIT,
+                               .quality = BRR__V1__QUALITY__INIT};
     m.result.result_seq = m.alarm.alarm_seq = r->seq;
     m.result.first_sample = m.provisional.first_sample = m.alarm.sample = r->first;
     m.result.samples = m.provisional.samples = (int32_t)r->samples;
@@ -39,6 +70,10 @@ void stream_message(const struct live_report *r, struct stream_message *ret) {
     m.alarm.probability = (double)r->probability;
     m.alarm.wall_time_ms = r->wall_ms;
     *ret = m;
+    fill_quality(r, ret);
 }
 
-void stream_message_done(struct stream_message *m) { stream_events_done(&m->events); }
+void stream_message_done(struct stream_message *m) {
+    stream_events_done(&m->events);
+    free(m->channels);
+}

@@ -17,8 +17,11 @@ struct stream_message {
     Brr__V1__Result result;
     Brr__V1__Alarm alarm;
     Brr__V1__Provisional provisional;
+    Brr__V1__Quality quality;
+    int32_t *channels; /* of the lists in quality */
     struct stream_events events;
 };
+/* ret must stay where it is: its parts point to one another. */
 void stream_message(const struct live_report *r, struct stream_message *ret);
 void stream_message_done(struct stream_message *m);
 

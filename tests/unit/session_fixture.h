@@ -28,6 +28,7 @@ static inline bool take(void *ctx, struct live_order *o) {
 
 /* The owner's side: what the session told it. */
 struct owner_side {
+    double measured_rate_hz; /* of the newest result */
     int opened, results, provisional, alarms, progress, summaries, failures, draining;
     struct err err;
     char reason[32];
@@ -35,7 +36,10 @@ struct owner_side {
 };
 
 static inline void on_opened(void *owner, const struct live_opened *o) { (void)o, ((struct owner_side *)owner)->opened++; }
-static inline void on_result(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->results++; }
+static inline void on_result(void *owner, const struct live_report *r) {
+    ((struct owner_side *)owner)->results++;
+    ((struct owner_side *)owner)->measured_rate_hz = r->measured_rate_hz;
+}
 static inline void on_provisional(void *owner, const struct live_report *r) {
     (void)r, ((struct owner_side *)owner)->provisional++;
 }
@@ -95,6 +99,7 @@ static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms) {
                                            .max_sessions = 2,
                                            .idle_ms = idle_ms,
                                            .resume_ttl_ms = idle_ms,
+                                           .measure_ms = 5,
                                            .lag_ms = lag_ms,
                                            .max_waiting_bytes = 16384};
     b->all = sessions_new(&config);

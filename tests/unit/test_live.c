@@ -256,6 +256,11 @@ static int collect(struct bench *b, struct str *out) {
         pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
         found += r->n_events;
         alarms += r->message.kind == LIVE_ALARM;
+        pack_f64(out, r->quality.gap_fraction);
+        for (int i = 0; i < r->quality.n; i++) {
+            pack_i64(out, r->quality.channels[i].channel);
+            pack_i64(out, r->quality.channels[i].flaws);
+        }
         for (int i = 0; i < r->n_events; i++) {
             pack_i64(out, r->events[i].first);
             pack_i64(out, r->events[i].end);
@@ -298,6 +303,10 @@ static void results_and_their_numbers_depend_on_no_chunking(void **state) {
     struct bench *b = *state;
     struct str wanted, got;
     uint64_t rng = test_seed();
+    for (int64_t i = 4 * RATE; i < 9 * RATE; i++)
+        b->x[i] = 7; /* flat */
+    for (int64_t i = 3000; i < 3100; i++)
+        b->x[SAMPLES + i] = NAN; /* across two seconds */
     str_init(&wanted, 16 << 20);
     str_init(&got, 16 << 20);
     stream_in_pieces(b, &rng, SAMPLES, &wanted);
@@ -368,6 +377,92 @@ static void alarms_are_decided_as_often_as_asked(void **state) {
     listen(b, &one, 1);
     assert_int_equal(h.failures, 1);
     close_stream(b, &h);
+}
+
+/* ---- saved states ---- */
+
+static void a_stream_goes_on_from_its_saved_state_to_the_bit(void **state) {
+    struct bench *b = *state;
+    struct heard one, other, *o = &other;
+    whole(b, &one);
+    open_stream(b, &other, NULL);
+    float p[SAMPLES];
+    int64_t at = 0, given = 0, cut = 7 * RATE + 31;
+    for (int part = 0; part < 3; part++, cut += 5 * RATE) {
+        int64_t end = part < 2 ? cut : SAMPLES;
+        live_order(b->live, chunk(b, other.stream, at, end, 0));
+        at = end;
+        if (part == 2)
+            order(b, LIVE_FINISH, other.stream);
+        run(b);
+        other.at = given;
+        listen(b, &o, 1);
+        memcpy(p + given, other.p + given, (size_t)(other.at - given) * sizeof *p);
+        given = other.at;
+        if (part == 2)
+            break;
+        order(b, LIVE_SAVE, other.stream);
+        struct live_report *saved = next(b);
+        assert_int_equal(saved->message.kind, LIVE_SAVED);
+        assert_int_equal(saved->err.code, 0);
+        close_stream(b, &other);
+        struct live_open again = {.checkpoint = b->path,
+                                  .model = "m",
+                                  .labels = labels,
+                                  .n_labels = CHANNELS,
+                                  .rate_hz = RATE,
+                                  .alarm_hop_s = -1,
+                                  .want_probabilities = true};
+        other = (struct heard){.stream = live_stream_new(&again, &other), .at = given};
+        struct live_order *open = live_order_new(LIVE_OPEN, other.stream);
+        open->data = (uint8_t *)saved->state;
+        open->data_bytes = (int64_t)saved->state_len;
+        saved->state = NULL;
+        live_report_free(saved);
+        live_order(b->live, open);
+        listen(b, &o, 1);
+        assert_int_equal(other.opened, 1);
+    }
+    assert_int_equal(other.summaries, 1);
+    assert_int_equal(other.windows, one.windows);
+    assert_memory_equal(p, one.p, SAMPLES * sizeof *p);
+    close_stream(b, &one);
+    close_stream(b, &other);
+}
+
+static void a_saved_state_that_is_cut_or_changed_fails_its_stream_alone(void **state) {
+    struct bench *b = *state;
+    struct heard h, one, *o = &h;
+    open_stream(b, &h, NULL);
+    live_order(b->live, chunk(b, h.stream, 0, 3 * RATE, 0));
+    run(b);
+    order(b, LIVE_SAVE, h.stream);
+    struct live_report *saved = NULL, *r;
+    while ((r = next(b)))
+        if (r->message.kind == LIVE_SAVED)
+            saved = r;
+        else
+            live_report_free(r);
+    assert_non_null(saved);
+    close_stream(b, &h);
+    for (size_t len = 1; len < saved->state_len; len = len * 2 + 1) {
+        open_stream(b, &h, NULL); /* only for a stream of these settings */
+        close_stream(b, &h);
+        struct live_open again = {.checkpoint = b->path, .model = "m", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE};
+        h = (struct heard){.stream = live_stream_new(&again, &h)};
+        struct live_order *open = live_order_new(LIVE_OPEN, h.stream);
+        open->data = malloc(len);
+        open->data_bytes = (int64_t)len;
+        memcpy(open->data, saved->state, len);
+        live_order(b->live, open);
+        listen(b, &o, 1);
+        assert_int_equal(h.failures, 1);
+        assert_int_equal(h.err.code, ERR_DATA_LOSS);
+        close_stream(b, &h);
+    }
+    live_report_free(saved);
+    whole(b, &one);
+    close_stream(b, &one);
 }
 
 /* ---- credit ---- */
@@ -443,20 +538,59 @@ static void live_streams_run_before_replays_and_all_get_turns(void **state) {
 static void a_failure_is_reported_once_and_then_only_closed(void **state) {
     struct bench *b = *state;
     struct heard h, *one = &h;
-    b->x[100] = NAN;
-    open_stream(b, &h, NULL);
+    open_stream(b, &h, &(struct live_open){.checkpoint = "/nonexistent/model"});
     live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
     live_order(b->live, chunk(b, h.stream, 0, 100, 0));
     run(b);
-    live_order(b->live, chunk(b, h.stream, 0, 100, 0));
     order(b, LIVE_FINISH, h.stream);
     run(b);
     listen(b, &one, 1);
     assert_int_equal(h.failures, 1);
-    assert_int_equal(h.err.code, ERR_INVALID);
     assert_int_equal(h.results + h.summaries, 0);
     assert_false(live_waiting(b->live));
     close_stream(b, &h);
+}
+
+static void samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream(void **state) {
+    struct bench *b = *state;
+    struct heard clean, other, *all[] = {&clean, &other};
+    whole(b, &clean);
+    close_stream(b, &clean);
+    float *x = malloc(sizeof b->x);
+    memcpy(x, b->x, sizeof b->x);
+    struct heard bad;
+    open_stream(b, &bad, NULL);
+    open_stream(b, &other, NULL);
+    for (int64_t at = 0; at < SAMPLES; at += RATE) {
+        for (int64_t i = at; i < at + RATE; i++)
+            b->x[2 * SAMPLES + i] = i % 2 ? NAN : INFINITY;
+        live_order(b->live, chunk(b, bad.stream, at, at + RATE, 0));
+        memcpy(b->x, x, sizeof b->x);
+        live_order(b->live, chunk(b, other.stream, at, at + RATE, 0));
+    }
+    order(b, LIVE_FINISH, bad.stream);
+    order(b, LIVE_FINISH, other.stream);
+    run(b);
+    int told = 0, finite = 0;
+    struct live_report *r;
+    other.at = 0;
+    while ((r = next(b))) {
+        for (int i = 0; i < r->quality.n; i++) {
+            assert_ptr_equal(r->stream, bad.stream);
+            told += r->quality.channels[i].channel == 2 && r->quality.channels[i].flaws == QUALITY_MISSING;
+        }
+        if (r->message.kind == LIVE_RESULT && r->stream == other.stream)
+            hear_result(&other, r);
+        for (int64_t i = 0; r->p && r->stream == bad.stream && i < r->samples; i++)
+            finite += isfinite(r->p[i]) != 0;
+        live_report_free(r);
+    }
+    assert_true(told >= SECONDS - 2);
+    assert_int_equal(finite, SAMPLES);
+    assert_memory_equal(other.p, clean.p, SAMPLES * sizeof(float));
+    free(x);
+    close_stream(b, &bad);
+    close_stream(b, all[1]);
 }
 
 static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
@@ -518,10 +652,13 @@ int main(void) {
         LIVE_TEST(integers_times_their_scale_are_the_same_samples),
         LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
         LIVE_TEST(alarms_are_decided_as_often_as_asked),
+        LIVE_TEST(a_stream_goes_on_from_its_saved_state_to_the_bit),
+        LIVE_TEST(a_saved_state_that_is_cut_or_changed_fails_its_stream_alone),
         LIVE_TEST(a_stream_whose_reports_are_not_released_stops_and_goes_on),
         LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
         LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
         LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
+        LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
         LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),

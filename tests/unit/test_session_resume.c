@@ -534,6 +534,26 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(v
     assert_int_equal(next.failures, 0);
 }
 
+static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void **state) {
+    struct bench *b = *state;
+    struct live_open live = open;
+    const struct session_request realtime = {.open = &live, .principal = "uid:1"};
+    struct session *s = NULL;
+    live.realtime = true;
+    assert_int_equal(session_open(b->all, &realtime, &sink, &b->owner, &s, NULL), 0);
+    struct live_stream *stream = last(b)->stream;
+    struct live_report r = report(stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    numbered(b, stream, LIVE_RESULT, 0);
+    assert_true(b->owner.measured_rate_hz <= 0); /* not measured yet */
+    for (int i = 0; i < 4; i++) {                /* 1,000 samples at least every 5 ms, 100 in a second by its own words */
+        assert_int_equal(push(s, 1000 * i, 1000), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 6 * 1000 * 1000}, NULL);
+    }
+    numbered(b, stream, LIVE_RESULT, 1);
+    assert_true(b->owner.measured_rate_hz > 0);
+}
+
 int main(void) {
 #define SESSION_TEST(f)   cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define KEEPER_TEST(f)    cmocka_unit_test_setup_teardown(f, set_up_keeper, tear_down_keeper)
@@ -555,6 +575,7 @@ int main(void) {
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
+        SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
         cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once, set_up_late, tear_down),
     };

@@ -1,0 +1,75 @@
+#include "daemon/live/live_message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream) {
+    struct live_order *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->message.kind = (int)kind;
+    o->stream = stream;
+    return o;
+}
+
+void live_order_free(struct live_order *o) {
+    if (!o)
+        return;
+    free(o->data);
+    free(o);
+}
+
+void live_report_free(struct live_report *r) {
+    if (!r)
+        return;
+    free(r->p);
+    free(r->events);
+    free(r->quality.channels);
+    free(r->opened);
+    free(r->state);
+    free(r);
+}
+
+static void *copy_of(const void *data, size_t len) {
+    void *copy = data && len ? malloc(len) : NULL;
+    return copy ? memcpy(copy, data, len) : NULL;
+}
+
+struct live_report *live_report_copy(const struct live_report *r) {
+    struct live_report *copy = copy_of(r, sizeof *r);
+    if (!copy)
+        return NULL;
+    copy->message.next = NULL;
+    copy->opened = NULL;
+    copy->state = NULL;
+    copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
+    copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);
+    copy->quality.channels = copy_of(r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
+    if ((!r->p || copy->p) && (!r->n_events || copy->events) && (!r->quality.n || copy->quality.channels))
+        return copy;
+    live_report_free(copy);
+    return NULL;
+}
+
+struct live_opened *live_opened_copy(const struct live_opened *o) {
+    struct live_opened *copy = copy_of(o, o ? sizeof *o : 0);
+    if (!copy)
+        return NULL;
+    copy->info.checkpoint = copy->checkpoint;
+    copy->info.file.frontend.montage = copy->info.file.montage;
+    return copy;
+}
+
+struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *s) {
+    struct live_report *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->message.kind = (int)kind;
+    r->stream = s;
+    return r;
+}
+
+int64_t live_report_bytes(const struct live_report *r) {
+    return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events +
+           r->quality.n * (int64_t)sizeof *r->quality.channels;
+}

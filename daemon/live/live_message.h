@@ -1,0 +1,87 @@
+/* live_message: what the owner of streams and the device worker tell each other: orders for a stream and reports about it
+ * (live/live.h). A message belongs to who takes it. */
+#ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
+#define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
+#include "base/mailbox.h"
+#include "infer/detector.h"
+#include "infer/quality.h"
+#include "model/events.h"
+
+enum {
+    LIVE_PATH = 4096,
+    LIVE_NAME = 96,
+    LIVE_MAX_MODELS = 16,
+    LIVE_MAX_BATCH = 4,
+    LIVE_MAX_SAMPLES = 1 << 30,     /* of one report */
+    LIVE_CREDIT_BYTES = 256 * 1024, /* of a stream's reports that its owner has not released */
+};
+
+struct live_stream;
+
+enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_SAVE, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD, LIVE_WAKE };
+struct live_order {
+    struct message message; /* kind: enum live_order_kind */
+    struct live_stream *stream;
+    uint8_t *data; /* CHUNK: channel-major samples of every channel, in the stream's format; OPEN: a saved state, or NULL */
+    int64_t data_bytes;
+    int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
+    double received_s;     /* CHUNK: monotonic clock */
+    char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
+};
+struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream); /* NULL when out of memory */
+void live_order_free(struct live_order *o);
+/* Hands an order to the device worker. False when it cannot be taken now: the order still belongs to the caller. */
+typedef bool live_post_fn(void *ctx, struct live_order *o);
+
+enum live_report_kind {
+    LIVE_OPENED,
+    LIVE_CONSUMED,    /* samples of a chunk or gap that no longer wait */
+    LIVE_RESULT,      /* record trace; gap: [first, first + samples) has no values */
+    LIVE_PROVISIONAL, /* alarm trace */
+    LIVE_ALARM,
+    LIVE_SAVED,   /* after SAVE: state, or err; the reports before it are those of the samples in the state */
+    LIVE_SUMMARY, /* after FINISH: everything was given out */
+    LIVE_FAILED,  /* err; nothing but CLOSED follows */
+    LIVE_CLOSED,
+    LIVE_LOADED,  /* after one window of warm-up: model, opened->info; or err */
+    LIVE_UNLOADED /* model */
+};
+struct live_opened {
+    struct detector_info info;
+    char checkpoint[LIVE_PATH], note[256];
+    int sources[FRONTEND_MAX_LABELS], n_sources;
+    int64_t alarm_hop; /* 256 Hz samples, 0 = none */
+};
+struct live_report {
+    struct message message; /* kind: enum live_report_kind */
+    struct live_stream *stream;
+    int64_t seq;            /* RESULT, ALARM: its number among those of the stream, from 0 */
+    int64_t first, samples; /* 256 Hz; CONSUMED: samples at the source rate; SUMMARY: length */
+    int64_t windows;        /* SUMMARY */
+    int64_t data_bytes;     /* CONSUMED: of the chunk; 0 for a gap */
+    int64_t bytes;          /* that it costs of the stream's credit until they are released */
+    bool gap;               /* RESULT */
+    float *p;               /* RESULT and PROVISIONAL: samples values; NULL in gaps and when they were not asked for */
+    struct event *events;   /* RESULT: those that became final */
+    int n_events;
+    struct quality_report quality; /* RESULT: of the source; channels as indices into live_open.labels */
+    double measured_rate_hz;       /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
+    char *state;                   /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
+    size_t state_len;
+    bool on;           /* ALARM at sample `first` */
+    float probability; /* ALARM; PROVISIONAL: of its last sample */
+    int64_t wall_ms;
+    char model[LIVE_NAME];
+    struct live_opened *opened;
+    struct err err;
+};
+struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *stream); /* NULL when out of memory */
+void live_report_free(struct live_report *r);
+/* Bytes of its values, events and flaws, and of itself. */
+int64_t live_report_bytes(const struct live_report *r);
+/* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
+struct live_report *live_report_copy(const struct live_report *r);
+/* The same of a description; free() it. */
+struct live_opened *live_opened_copy(const struct live_opened *o);
+
+#endif
