@@ -176,7 +176,8 @@ static void end_call(struct rpc_call *c) {
     const char *reason = code && code == c->code ? c->reason : "";
     const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
     if (c->admitted)
-        auth_audit(&c->caller, c->method->path, c->method->role, err_name(code), reason, seconds);
+        auth_audit(&c->caller, c->method->path, c->method->frequent && !code ? ROLE_READ : c->method->role, err_name(code), reason,
+                   seconds);
     if (c->server->config.observe)
         c->server->config.observe(c->server->config.ctx, c->method->path, code, reason, seconds);
 }

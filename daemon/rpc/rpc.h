@@ -36,6 +36,7 @@ struct rpc_method {
     void (*writable)(struct rpc_call *call);
     /* The call is over (status sent, client gone or server stopping): release what `state` holds. May be NULL. */
     void (*end)(struct rpc_call *call);
+    bool frequent; /* many times a second: calls that end well are audited at level debug */
 };
 
 struct rpc_config {

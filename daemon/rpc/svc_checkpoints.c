@@ -704,12 +704,12 @@ static void put_half_close(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_checkpoints[] = {
-    {"/brr.v1.Checkpoints/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end},
-    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end},
-    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end},
-    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end},
-    {"/brr.v1.Checkpoints/Promote", ROLE_ADMIN, false, RPC_CONTROL_BYTES, promote, NULL, NULL, svc_models_load_end},
-    {"/brr.v1.Checkpoints/Delete", ROLE_ADMIN, false, RPC_CONTROL_BYTES, delete_one, NULL, NULL, offload_end},
-    {"/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, pin, NULL, NULL, offload_end},
+    {"/brr.v1.Checkpoints/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end, false},
+    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Promote", ROLE_ADMIN, false, RPC_CONTROL_BYTES, promote, NULL, NULL, svc_models_load_end, false},
+    {"/brr.v1.Checkpoints/Delete", ROLE_ADMIN, false, RPC_CONTROL_BYTES, delete_one, NULL, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, pin, NULL, NULL, offload_end, false},
 };
 const size_t svc_checkpoints_count = sizeof svc_checkpoints / sizeof *svc_checkpoints;
