@@ -326,11 +326,13 @@ static void run_scene(const struct scene *s, int first_group, int groups, bool t
         device_free(device, all[i]);
 }
 
+/* Two knots have one path and its reverse: the gradient of the metric is then a small difference of large numbers, which one
+ * wavelength alone would leave near the tolerance. */
 static const struct scene scenes[] = {
     {GEODESIC_FLOW, 5, 4, 23, 0.01},     {GEODESIC_DECODER, 5, 4, 23, 0},
     {GEODESIC_FLOW, 4, 8, 3, 0},         {GEODESIC_DECODER, MAX_KNOTS, 8, 2, 0.01},
-    {GEODESIC_FLOW, MAX_KNOTS, 4, 2, 0}, {GEODESIC_FLOW, 2, 4, 1, 0.1},
-    {GEODESIC_FLOW, 3, 4, 2, 0.1},       {GEODESIC_DECODER, 4, 4, 2, 0.01},
+    {GEODESIC_FLOW, MAX_KNOTS, 4, 2, 0}, {GEODESIC_FLOW, 2, 4, 6, 0.1},
+    {GEODESIC_FLOW, 3, 4, 1, 0.1},       {GEODESIC_DECODER, 4, 4, 2, 0.01},
     {GEODESIC_FLOW, 4, 5, 3, 0.01},      {GEODESIC_DECODER, 4, 6, 2, 0.01},
     {GEODESIC_FLOW, 5, 6, 14, 0},
 };
@@ -340,6 +342,9 @@ static void transport_and_its_gradients_are_those_in_double(void **state) {
     (void)state;
     for (int i = 0; i < SCENES; i++) {
         struct scene at_hand = scenes[i], *s = &at_hand;
+        char text[100];
+        snprintf(text, sizeof text, "scene %d: %d knots, %d nodes in a cell, %d wavelengths", i, s->knots, s->order, s->rows);
+        doing = text;
         if (!is_cpu() && s->knots > 4)
             continue;
         int n_pairs = all_pairs(s->knots), metric = (int)mlp_count(GEODESIC_METRIC);
@@ -358,6 +363,7 @@ static void transport_and_its_gradients_are_those_in_double(void **state) {
             near("the metric's gradient", q.grads[g], q.dexact[g], metric, 1e-4);
         }
     }
+    doing = "";
 }
 
 static void predictions_read_no_target(void **state) {
