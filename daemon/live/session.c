@@ -399,6 +399,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     case LIVE_CONSUMED:
         if (s->sink && s->greeted)
             s->sink->progress(s->owner);
+        session_save_far(s);
         break;
     case LIVE_RESULT:
     case LIVE_ALARM:

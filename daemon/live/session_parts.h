@@ -109,6 +109,8 @@ void session_forget(struct session *s); /* after CLOSED */
 void session_save_begin(struct session *s);
 /* Once a second: begins one when it is due. */
 void session_save_tick(struct session *s, int64_t now_ms);
+/* After samples were consumed: begins one early when much is not durable. */
+void session_save_far(struct session *s);
 /* The worker has saved its part. */
 void session_saved(struct session *s, struct live_report *r);
 /* The worker cannot go on from the snapshot. */

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
-enum { VERSION = 1, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20 };
+enum { VERSION = 1, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 
 /* ---- as bytes ---- */
 
@@ -105,15 +105,25 @@ void session_save_begin(struct session *s) {
     s->saved_ms = clock_ms();
 }
 
-void session_save_tick(struct session *s, int64_t now) {
+/* Whether a client holds so many samples for the sake of a crash that it may soon hold no more: a replay at full speed. */
+static bool far(const struct session *s) { return (s->consumed - s->durable) * s->channels * s->width >= FAR_BYTES; }
+
+static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {
     int64_t bytes = 0;
-    if (!s->resumable || !s->opened || s->closing || s->saving || s->consumed <= s->durable)
+    if (!s->resumable || !s->opened || s->closing || s->saving || s->consumed <= s->durable || now - s->saved_ms < least_ms)
         return;
     for (const struct session *other = s->all->first; other; other = other->next_session)
         bytes += other->saved_bytes;
     int64_t period = bytes * 1000 / BYTES_A_SECOND; /* for all snapshots together */
-    if (now - s->saved_ms >= (period > PERIOD_MS ? period : PERIOD_MS))
+    if (now - s->saved_ms >= period)
         session_save_begin(s);
+}
+
+void session_save_tick(struct session *s, int64_t now) { save_when_due(s, now, PERIOD_MS); }
+
+void session_save_far(struct session *s) {
+    if (far(s))
+        save_when_due(s, clock_ms(), 0);
 }
 
 /* There is no new snapshot. */
