@@ -6,9 +6,12 @@ import socket
 import threading
 import time
 
+SPARED_BYTES = 20000
+
 
 class Relay:
     """Listens at .endpoint, on a unix socket where target is a path and on 127.0.0.1 where it is a port. .cut() ends what is connected; cut_at_random cuts in a thread; .cuts counts connections that were cut.
+    .expect(): the next connection is a new client's, and is spared until the client has sent so much that its stream must be open.
     .hold() cuts, and takes no connection before .release()."""
 
     def __init__(self, directory, target, seed):
@@ -18,7 +21,8 @@ class Relay:
         self.cuts = 0
         self.pairs = {}  # socket -> the other side
         self.lock = threading.Lock()
-        self.stopped = self.held = False
+        self.stopped = self.held = self.expected = False
+        self.spared = {}  # client socket -> bytes that it still has to send
         self.listener = socket.socket(socket.AF_UNIX if self.path else socket.AF_INET)
         self.listener.bind(self.path or ("127.0.0.1", 0))
         self.listener.listen(64)
@@ -33,6 +37,7 @@ class Relay:
             if end is None:
                 continue
             self.pairs.pop(end, None)
+            self.spared.pop(end, None)
             try:
                 self.selector.unregister(end)
             except (KeyError, ValueError):
@@ -51,6 +56,9 @@ class Relay:
             client.close()
             return
         self.pairs[client], self.pairs[daemon] = daemon, client
+        if self.expected:
+            self.spared[client] = SPARED_BYTES
+            self.expected = False
         for s in (client, daemon):
             self.selector.register(s, selectors.EVENT_READ)
 
@@ -67,6 +75,8 @@ class Relay:
         try:
             data = s.recv(65536)
             if data:
+                if s in self.spared and (left := self.spared.pop(s) - len(data)) > 0:
+                    self.spared[s] = left
                 self.pairs[s].sendall(data)
                 return
         except OSError:
@@ -75,9 +85,13 @@ class Relay:
 
     def cut(self):
         with self.lock:
-            self.cuts += len(self.pairs) // 2
             for s in list(self.pairs):
-                self.drop(s)
+                if s in self.pairs and not {s, self.pairs[s]} & set(self.spared):
+                    self.cuts += 1
+                    self.drop(s)
+
+    def expect(self):
+        self.expected = True
 
     def hold(self):
         self.held = True

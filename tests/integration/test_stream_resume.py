@@ -37,6 +37,7 @@ def check_brrctl(d, relay, recording, model):
     through = {**d.env, "BRR_ENDPOINT": relay.endpoint}
     total = 0
     for options in (("--realtime", "20"), ("--realtime", "40", "--chunk-samples", "77")):
+        relay.expect()
         r = subprocess.run(command(d, recording, model, "--alarms", "--json", *options), env=through, capture_output=True, text=True, timeout=PATIENCE)
         assert r.returncode == 0, r.stderr
         end = json.loads(r.stdout.splitlines()[-1])
@@ -49,7 +50,8 @@ def check_brrctl(d, relay, recording, model):
 
 
 def check_no_resume(d, relay, recording, model):
-    r = subprocess.run(command(d, recording, model, "--realtime", "1", "--no-resume"), env={**d.env, "BRR_ENDPOINT": relay.endpoint},
+    relay.expect()
+    r = subprocess.run(command(d, recording, model, "--realtime", "10", "--no-resume"), env={**d.env, "BRR_ENDPOINT": relay.endpoint},
                        capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 4 and "connection" in r.stderr and not os.path.exists(f"{d.dir}/f.tsv"), (r.returncode, r.stderr)
 
@@ -58,10 +60,12 @@ def check_examples(d, relay, recording, model):
     direct, through = d.env, {**d.env, "BRR_ENDPOINT": relay.endpoint}
     python = [sys.executable, f"{SOURCE}/client/examples/stream.py", recording, model, "8"]  # small chunks: long enough for some cuts
     want = subprocess.run(python, env=direct, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    relay.expect()
     got = subprocess.run(python, env=through, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert got.returncode == 0 and got.stdout == want.stdout and want.stdout and not want.stderr, (got.stderr, got.stdout, want.stdout)
     assert "was lost" in got.stderr, got.stderr
     labels, rate, rows = load_example().read_edf(recording)
+    relay.expect()
     program = subprocess.Popen([os.path.join(os.path.dirname(BIN), "examples", "example_stream"), model, str(rate), ",".join(labels)], env=through,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     frames = b"".join(row.tobytes() for row in rows)  # rows; turned into frames below
