@@ -206,6 +206,14 @@ struct brr_event {
     double confidence;  /* 0..1 */
 };
 
+/* Burst suppression of the minute that ends before sample `end` (256 Hz); values refer to the seconds that had samples. */
+struct brr_suppression {
+    int64_t end;
+    double observed_s, ratio, bursts_per_minute; /* ratio: share that was suppressed, 0..1 */
+    int channels;
+    const float *channel_ratio, *channel_bursts_per_minute; /* (channels) of the model's montage */
+};
+
 /* One message of the daemon. Pointers are valid until the next brr_stream_next or brr_stream_close. */
 struct brr_message {
     int kind;    /* enum brr_message_kind */
@@ -226,11 +234,15 @@ struct brr_message {
     struct { /* SUMMARY */
         int64_t source_samples, windows, gaps, duplicate_samples;
         double seizure_s;
+        double observed_s, suppressed_s; /* looked at for burst suppression; suppressed */
+        int64_t bursts;
     } summary;
     struct { /* RECONNECTED: for people; the messages go on as if nothing had happened */
         int64_t away_ms;
         int anew; /* 1: the daemon had nothing of the session yet, and all samples are sent again */
     } reconnected;
+    const struct brr_suppression *suppression; /* RESULT: one for each second that became final */
+    int n_suppression;
 };
 
 struct brr_stream_counts {

@@ -101,6 +101,26 @@ static int take_events(struct inbox *b, Brr__V1__Event *const *events, size_t n,
     return 0;
 }
 
+static int take_suppression(struct inbox *b, const Brr__V1__Result *r, struct brr_message *ret, struct brr_error *err) {
+    free(b->suppression);
+    if (!(b->suppression = calloc(r->n_suppression + 1, sizeof *b->suppression)))
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for burst suppression");
+    for (size_t i = 0; i < r->n_suppression; i++) {
+        const Brr__V1__Suppression *m = r->suppression[i];
+        bool both = m->n_channel_ratio == m->n_channel_bursts_per_minute && m->n_channel_ratio <= INT_MAX;
+        b->suppression[i] = (struct brr_suppression){.end = m->end_sample,
+                                                     .observed_s = m->observed_s,
+                                                     .ratio = (double)m->ratio,
+                                                     .bursts_per_minute = (double)m->bursts_per_minute,
+                                                     .channels = both ? (int)m->n_channel_ratio : 0,
+                                                     .channel_ratio = m->channel_ratio,
+                                                     .channel_bursts_per_minute = m->channel_bursts_per_minute};
+    }
+    ret->suppression = b->suppression;
+    ret->n_suppression = (int)r->n_suppression;
+    return 0;
+}
+
 static int give_result(struct inbox *b, const Brr__V1__Result *r, struct brr_message *ret, struct brr_error *err) {
     ret->kind = BRR_RESULT;
     ret->seq = r->result_seq;
@@ -108,7 +128,8 @@ static int give_result(struct inbox *b, const Brr__V1__Result *r, struct brr_mes
     ret->samples = r->samples;
     ret->gap = r->gap;
     ret->probabilities = r->probabilities.len ? (const float *)(const void *)r->probabilities.data : NULL;
-    return take_events(b, r->events, r->n_events, ret, err);
+    int rc = take_suppression(b, r, ret, err);
+    return rc ? rc : take_events(b, r->events, r->n_events, ret, err);
 }
 
 static int give_summary(struct inbox *b, const Brr__V1__Summary *m, struct brr_message *ret, struct brr_error *err) {
@@ -119,6 +140,9 @@ static int give_summary(struct inbox *b, const Brr__V1__Summary *m, struct brr_m
     ret->summary.gaps = m->gaps;
     ret->summary.duplicate_samples = m->duplicate_samples;
     ret->summary.seizure_s = m->seizure_seconds;
+    ret->summary.observed_s = m->observed_seconds;
+    ret->summary.suppressed_s = m->suppressed_seconds;
+    ret->summary.bursts = m->bursts;
     return take_events(b, m->events, m->n_events, ret, err);
 }
 
@@ -172,5 +196,6 @@ void inbox_done(struct inbox *b) {
         b->first = (b->first + 1) % BRR_STREAM_IN_MESSAGES;
     }
     inbox_free_message(b->taken);
+    free(b->suppression);
     free(b->events);
 }

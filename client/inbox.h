@@ -17,8 +17,9 @@ struct inbox {
     int first, count;
     Brr__V1__ServerMessage *taken; /* given out last */
     struct brr_event *events;      /* of `taken` */
-    bool numbered;                 /* a session that can be resumed: results and alarms come once */
-    bool summed;                   /* the Summary has come */
+    struct brr_suppression *suppression;
+    bool numbered; /* a session that can be resumed: results and alarms come once */
+    bool summed;   /* the Summary has come */
     int64_t next_result_seq, next_alarm_seq, provisional_through;
     int64_t unseen_bytes; /* of results since the owner last set it to 0 */
 };

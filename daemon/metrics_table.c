@@ -69,6 +69,8 @@ const struct metric_family metrics_families[] = {
     {"brrd_stream_result_lag_seconds", METRIC_HISTOGRAM, "Time from the newest chunk of a window to its result, live streams only.",
      "model", BUCKETS(lag_buckets)},
     {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Seizure events found in streams.", "model", NULL, 0},
+    {"brrd_stream_suppressed_seconds_total", METRIC_COUNTER, "Seconds of EEG in streams that were suppressed.", "model", NULL, 0},
+    {"brrd_stream_bursts_total", METRIC_COUNTER, "Bursts between suppressions in streams.", "model", NULL, 0},
     {"brrd_inference_windows_total", METRIC_COUNTER, "Windows of streams: done, or dropped because the client disconnected.",
      "model,result", NULL, 0},
     {"brrd_inference_compute_duration_seconds", METRIC_HISTOGRAM, "Duration of a batch of windows.", "model",

@@ -44,6 +44,8 @@ static const struct row {
     {"--out", TEXT, AT(output), "PATH", "same as --output", 0, 0},
     {"--probabilities", TEXT, AT(probabilities), "FILE", "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
     {"--probs", TEXT, AT(probabilities), "FILE", "same as --probabilities", 0, 0},
+    {"--suppression", TEXT, AT(suppression), "FILE.tsv",
+     "write burst suppression, once a second: of the recording and of each channel", 0, 0},
     {"--plot", TEXT, AT(plot), "FILE.svg", "draw a recording with probability and events, or the spikes of a network", 0, 0},
     {"--reference", TEXT, AT(reference), "TSV", "reference events; default: the labels beside the recording", 0, 0},
     {"--alarms", FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},

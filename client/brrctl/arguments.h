@@ -16,7 +16,7 @@ struct arguments {
     const char *name, *id_file, *endpoint;
     const char *tls_ca, *token_file, *tls_cert, *tls_key;
     const char *role, *until;
-    const char *csv, *model, *output, *probabilities, *plot;
+    const char *csv, *model, *output, *probabilities, *plot, *suppression;
     const char *config, *region, *credentials; /* S3 endpoint of a store */
     bool no_resume;
     bool path_style, anonymous, requester_pays;

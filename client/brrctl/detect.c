@@ -120,6 +120,9 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     item->n_events = d.n_events;
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;
+    item->suppressed_s = d.end.summary.suppressed_s;
+    item->bursts = d.end.summary.bursts;
+    item->largest_suppression = (double)d.suppression.largest;
     detection_done(&d);
 }
 

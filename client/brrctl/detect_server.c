@@ -129,7 +129,13 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
         f->capacity = capacity;
     }
     struct detect_item *item = &f->items[f->n];
-    *item = (struct detect_item){.done = true, .n_events = (int)m->events, .duration_s = m->duration_s, .seizure_s = m->seizure_s};
+    *item = (struct detect_item){.done = true,
+                                 .n_events = (int)m->events,
+                                 .duration_s = m->duration_s,
+                                 .seizure_s = m->seizure_s,
+                                 .suppressed_s = m->suppressed_s,
+                                 .bursts = m->bursts,
+                                 .largest_suppression = m->largest_suppression};
     if (!stays_below(m->recording))
         err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,
                 f->o->output);

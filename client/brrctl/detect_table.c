@@ -15,6 +15,9 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "duration_s", item->duration_s);
     json_put_i64(w, "events", item->n_events);
     json_put_f64(w, "seizure_s", item->seizure_s);
+    json_put_f64(w, "suppressed_s", item->suppressed_s);
+    json_put_i64(w, "bursts", item->bursts);
+    json_put_f64(w, "largest_suppression", item->largest_suppression);
     json_put_str(w, "error", item->err.code ? item->err.message : NULL);
     json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
     output_end(&out);

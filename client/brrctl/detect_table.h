@@ -10,6 +10,8 @@ struct detect_item {
     bool done;           /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
+    double suppressed_s, largest_suppression; /* burst suppression; highest ratio of a whole minute */
+    int64_t bursts;
     struct brr_error err; /* code 0 = fine */
 };
 /* Prints one JSON line. */

@@ -23,6 +23,8 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     str_copy(d->model_sha256, sizeof d->model_sha256, info->model_sha256);
     str_copy(d->note, sizeof d->note, info->note);
     str_copy(d->session, sizeof d->session, info->session_id);
+    if (d->config->want_suppression)
+        suppression_table_begin(&d->suppression, info);
     const char *const *labels;
     int n = playback_channels(d->playback, &labels);
     for (int i = 0; d->traces && i < info->n_used && d->n_shown < PLOT_CHANNELS_SHOWN; i++) {
@@ -86,6 +88,8 @@ static void on_message(void *ctx, const struct brr_message *m) {
     if (m->kind == BRR_RESULT) {
         keep_events(d, m);
         keep_probabilities(d, m);
+        if (!suppression_table_add(&d->suppression, m))
+            d->out_of_memory = true;
     } else if (m->kind == BRR_ALARM) {
         if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS)
             d->alarms_s[d->n_alarms++] = (double)m->alarm.sample / DETECTION_RATE_HZ;
@@ -143,13 +147,16 @@ int detection_open(struct detection *d, const char *path, const struct detection
         d->alarms_s = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms_s);
         if (config->want_plot) {
             d->probability = calloc(1, sizeof *d->probability);
+            d->suppression.trace = calloc(1, sizeof *d->suppression.trace);
             d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
         }
-        if (!d->alarms_s || (config->want_plot && (!d->probability || !d->traces)))
+        if (!d->alarms_s || (config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
             rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     }
-    if (!rc && d->probability)
+    if (!rc && d->probability) {
         plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
+        plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
+    }
     if (!rc && config->want_reference)
         rc = find_reference(d, err);
     if (rc)
@@ -176,6 +183,8 @@ void detection_done(struct detection *d) {
     free(d->alarms_s);
     free(d->probabilities);
     free(d->probability);
+    free(d->suppression.trace);
+    suppression_table_done(&d->suppression);
     free(d->traces);
     *d = (struct detection){0};
 }
@@ -271,6 +280,7 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
                                            .channels = channels,
                                            .n_channels = d->n_shown,
                                            .probability = d->probability,
+                                           .suppression = d->end.summary.suppressed_s > 0 ? d->suppression.trace : NULL,
                                            .on = d->on,
                                            .off = d->off,
                                            .detected = detected,

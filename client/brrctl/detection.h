@@ -3,6 +3,7 @@
 #ifndef BRR_CLIENT_BRRCTL_DETECTION_H
 #define BRR_CLIENT_BRRCTL_DETECTION_H
 #include "client/brrctl/playback.h"
+#include "client/brrctl/suppression.h"
 #include "data/labels.h"
 #include "report/plot.h"
 
@@ -11,6 +12,7 @@ enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 struct detection_config {
     struct playback_config playback;
     const char *reference;          /* TSV, or NULL: the file beside the recording */
+    bool want_suppression;          /* rows of the table of burst suppression */
     bool want_reference, want_plot; /* plot only for recordings that are complete */
     bool feed;                      /* still being written: a growing file, or "-", standard input */
     double idle_s;                  /* of a feed */
@@ -38,6 +40,7 @@ struct detection {
     struct labels reference;
     bool has_reference;
     struct plot_trace *probability, *traces;
+    struct suppression_table suppression;
     int shown[PLOT_MAX_CHANNELS], n_shown; /* rows that are plotted */
     struct brr_message end;                /* numbers of the summary; no pointers */
     bool out_of_memory;

@@ -7,7 +7,8 @@
 #include "client/brrctl/output.h"
 
 #define STREAM_TAKES                                                                                                               \
-    "--model --output --out --probabilities --probs --plot --reference --alarms --alarm-hop --realtime --chunk-samples "           \
+    "--model --output --out --probabilities --probs --suppression --plot --reference --alarms --alarm-hop --realtime "             \
+    "--chunk-samples "                                                                                                             \
     "--follow --idle-timeout --no-resume"
 
 #define BURST_TAKES                                                                                                                \

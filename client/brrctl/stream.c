@@ -177,6 +177,12 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "gaps", d->end.summary.gaps);
     json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
     json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
+    json_begin_object(w, "suppression");
+    json_put_f64(w, "observed_s", d->end.summary.observed_s);
+    json_put_f64(w, "suppressed_s", d->end.summary.suppressed_s);
+    json_put_i64(w, "bursts", d->end.summary.bursts);
+    json_put_f64(w, "largest_ratio", (double)d->suppression.largest);
+    json_end(w, '}');
     json_put_i64(w, "alarms", d->n_alarms);
     json_put_i64(w, "reconnects", playback_reconnects(d->playback));
     json_put_str(w, "ended", playback_ended(d->playback));
@@ -193,6 +199,9 @@ static void print_summary(const struct view *v, const char *output) {
     printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
+    if (d->end.summary.suppressed_s > 0)
+        printf("suppressed %.1f s of %.1f s, %lld bursts; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
+               d->end.summary.observed_s, (long long)d->end.summary.bursts, 100 * (double)d->suppression.largest);
     if (d->config->feed)
         printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));
@@ -207,6 +216,8 @@ static void print_summary(const struct view *v, const char *output) {
         printf("events     %s\n", output);
     if (v->o->probabilities)
         printf("trace      %s\n", v->o->probabilities);
+    if (v->o->suppression)
+        printf("minutes    %s\n", v->o->suppression);
     if (v->o->plot)
         printf("plot       %s\n", v->o->plot);
 }
@@ -227,6 +238,8 @@ static int write_files(const struct arguments *o, const struct detection *d, con
     int rc = o->output ? detection_write_events(d, events_path, err) : 0;
     if (!rc && o->probabilities)
         rc = detection_write_probabilities(d, o->probabilities, err);
+    if (!rc && o->suppression)
+        rc = suppression_table_write(&d->suppression, o->suppression, err);
     if (!rc && o->plot)
         rc = detection_write_plot(d, o->plot, err);
     return rc;
@@ -239,6 +252,8 @@ static int make_folders(const struct arguments *o, char *events_path, size_t siz
         rc = fsio_mkdirs_above(events_path, err);
     if (!rc && o->probabilities)
         rc = fsio_mkdirs_above(o->probabilities, err);
+    if (!rc && o->suppression)
+        rc = fsio_mkdirs_above(o->suppression, err);
     return !rc && o->plot ? fsio_mkdirs_above(o->plot, err) : rc;
 }
 
@@ -288,6 +303,7 @@ int cmd_stream(const struct arguments *o) {
                                       .reference = o->reference,
                                       .want_reference = !feed || o->reference,
                                       .want_plot = o->plot != NULL,
+                                      .want_suppression = o->suppression != NULL,
                                       .feed = feed,
                                       .idle_s = idle_s,
                                       .ctx = &view,
@@ -300,6 +316,8 @@ int cmd_stream(const struct arguments *o) {
         return usage("--plot writes SVG; expected a FILE.svg");
     if (o->probabilities && !str_ends(o->probabilities, ".npy") && !str_ends(o->probabilities, ".tsv"))
         return usage("--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings");
+    if (o->suppression && !str_ends(o->suppression, ".tsv"))
+        return usage("--suppression writes a table; expected a FILE.tsv");
     if (!o->model)
         return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
     if (feed && o->plot)

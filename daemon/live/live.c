@@ -29,14 +29,15 @@ struct live_stream {
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
     bool failed, finishing, summarised;
-    int64_t looked;                  /* the look in which it was found last */
-    double newest_s;                 /* when the newest chunk in the timeline was received */
-    struct live_report *result;      /* under construction: its events follow its probabilities */
-    int64_t next_result, next_alarm; /* numbers */
-    int64_t given;                   /* 256 Hz samples that results have covered */
-    int64_t alarm_hop;               /* 256 Hz samples, 0 = none */
-    struct quality *quality;         /* of the used channels */
-    float *scratch;                  /* used channels × samples of the newest chunk */
+    int64_t looked;                    /* the look in which it was found last */
+    double newest_s;                   /* when the newest chunk in the timeline was received */
+    struct live_report *result;        /* under construction: its events follow its probabilities */
+    int64_t next_result, next_alarm;   /* numbers */
+    struct suppression_totals counted; /* in metrics */
+    int64_t given;                     /* 256 Hz samples that results have covered */
+    int64_t alarm_hop;                 /* 256 Hz samples, 0 = none */
+    struct quality *quality;           /* of the used channels */
+    float *scratch;                    /* used channels × samples of the newest chunk */
     int64_t scratch_floats;
     struct live_stream *next;
 };
@@ -245,8 +246,39 @@ static int on_event(void *ctx, const struct event *event, struct err *err) {
     return 0;
 }
 
+static int on_suppression(void *ctx, const struct suppression_report *report, struct err *err) {
+    struct live_stream *s = ctx;
+    if (!s->result)
+        s->result = result_new(s, s->given, 0);
+    if (!s->result)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for burst suppression");
+    struct live_report *r = s->result;
+    size_t n = (size_t)r->n_suppression, channels = (size_t)report->channels;
+    struct live_suppression *more = realloc(r->suppression, (n + 1) * sizeof *more);
+    r->suppression = more ? more : r->suppression;
+    float *values = more ? realloc(r->channel_suppression, (n + 1) * 2 * channels * sizeof *values) : NULL;
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for burst suppression");
+    r->channel_suppression = values;
+    more[n] = (struct live_suppression){report->sample, report->observed, report->ratio, report->bursts_per_minute};
+    memcpy(values + 2 * n * channels, report->channel_ratio, channels * sizeof *values);
+    memcpy(values + (2 * n + 1) * channels, report->channel_bursts, channels * sizeof *values);
+    r->channels = report->channels;
+    r->n_suppression++;
+    return 0;
+}
+
+static void count_suppression(struct live_stream *s) {
+    struct suppression_totals now;
+    timeline_suppression(s->timeline, &now);
+    metric_add(s->model->suppressed, (double)(now.suppressed - s->counted.suppressed) / FRONTEND_RATE_HZ);
+    metric_add(s->model->bursts, (double)(now.bursts - s->counted.bursts));
+    s->counted = now;
+}
+
 static int on_settled(void *ctx, struct err *err) {
     (void)err;
+    count_suppression(ctx);
     flush_result(ctx);
     return 0;
 }
@@ -351,6 +383,7 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
                                  .event = on_event,
                                  .alarm = on_alarm,
                                  .provisional = on_provisional,
+                                 .suppression = on_suppression,
                                  .settled = on_settled};
     s->alarm_hop = pick_alarm_hop(l, s, &o->info.file);
     int rc = state ? load_numbers(s, state, err) : 0;
@@ -369,6 +402,7 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
         rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
     if (rc)
         return rc;
+    timeline_suppression(s->timeline, &s->counted);
     o->n_sources = timeline_sources(s->timeline, &sources);
     for (int i = 0; i < o->n_sources; i++)
         o->sources[i] = sources[i];
@@ -565,6 +599,7 @@ static void settle(struct live *l, struct live_stream *s) {
         if (r) {
             r->samples = timeline_samples(s->timeline);
             r->windows = timeline_windows(s->timeline);
+            timeline_suppression(s->timeline, &r->totals);
         }
         post(l, r);
     }

@@ -25,9 +25,15 @@ void live_report_free(struct live_report *r) {
     free(r->p);
     free(r->events);
     free(r->quality.channels);
+    free(r->suppression);
+    free(r->channel_suppression);
     free(r->opened);
     free(r->state);
     free(r);
+}
+
+static size_t channel_bytes(const struct live_report *r) {
+    return (size_t)r->n_suppression * 2 * (size_t)r->channels * sizeof *r->channel_suppression;
 }
 
 static void *copy_of(const void *data, size_t len) {
@@ -45,7 +51,10 @@ struct live_report *live_report_copy(const struct live_report *r) {
     copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
     copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);
     copy->quality.channels = copy_of(r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
-    if ((!r->p || copy->p) && (!r->n_events || copy->events) && (!r->quality.n || copy->quality.channels))
+    copy->suppression = copy_of(r->suppression, (size_t)r->n_suppression * sizeof *r->suppression);
+    copy->channel_suppression = copy_of(r->channel_suppression, channel_bytes(r));
+    if ((!r->p || copy->p) && (!r->n_events || copy->events) && (!r->quality.n || copy->quality.channels) &&
+        (!r->n_suppression || (copy->suppression && copy->channel_suppression)))
         return copy;
     live_report_free(copy);
     return NULL;
@@ -71,5 +80,6 @@ struct live_report *live_report_new(enum live_report_kind kind, struct live_stre
 
 int64_t live_report_bytes(const struct live_report *r) {
     return (int64_t)sizeof *r + (r->p ? r->samples * (int64_t)sizeof *r->p : 0) + r->n_events * (int64_t)sizeof *r->events +
-           r->quality.n * (int64_t)sizeof *r->quality.channels;
+           r->quality.n * (int64_t)sizeof *r->quality.channels + r->n_suppression * (int64_t)sizeof *r->suppression +
+           (int64_t)channel_bytes(r);
 }

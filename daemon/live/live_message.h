@@ -5,6 +5,7 @@
 #include "base/mailbox.h"
 #include "infer/detector.h"
 #include "infer/quality.h"
+#include "infer/suppression.h"
 #include "model/events.h"
 
 enum {
@@ -52,6 +53,11 @@ struct live_opened {
     int sources[FRONTEND_MAX_LABELS], n_sources;
     int64_t alarm_hop; /* 256 Hz samples, 0 = none */
 };
+/* Burst suppression of the minute that ends before `sample`. */
+struct live_suppression {
+    int64_t sample, observed; /* 256 Hz; samples of the minute that exist */
+    float ratio, bursts_per_minute;
+};
 struct live_report {
     struct message message; /* kind: enum live_report_kind */
     struct live_stream *stream;
@@ -64,9 +70,13 @@ struct live_report {
     float *p;               /* RESULT and PROVISIONAL: samples values; NULL in gaps and when they were not asked for */
     struct event *events;   /* RESULT: those that became final */
     int n_events;
-    struct quality_report quality; /* RESULT: of the source; channels as indices into live_open.labels */
-    double measured_rate_hz;       /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
-    char *state;                   /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
+    struct live_suppression *suppression; /* RESULT: of the seconds that became final */
+    float *channel_suppression;           /* (n_suppression, 2, channels): ratios, then bursts per minute, of each channel */
+    int n_suppression, channels;
+    struct suppression_totals totals; /* SUMMARY */
+    struct quality_report quality;    /* RESULT: of the source; channels as indices into live_open.labels */
+    double measured_rate_hz;          /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
+    char *state;                      /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
     size_t state_len;
     bool on;           /* ALARM at sample `first` */
     float probability; /* ALARM; PROVISIONAL: of its last sample */
@@ -77,7 +87,7 @@ struct live_report {
 };
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *stream); /* NULL when out of memory */
 void live_report_free(struct live_report *r);
-/* Bytes of its values, events and flaws, and of itself. */
+/* Bytes of its values, events, flaws and burst suppression, and of itself. */
 int64_t live_report_bytes(const struct live_report *r);
 /* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
 struct live_report *live_report_copy(const struct live_report *r);

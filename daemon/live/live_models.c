@@ -70,6 +70,8 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
     m->compute = series(s, "brrd_inference_compute_duration_seconds", name, NULL);
     m->batch = series(s, "brrd_inference_batch_windows", name, NULL);
     m->lag = series(s, "brrd_stream_result_lag_seconds", name, NULL);
+    m->suppressed = series(s, "brrd_stream_suppressed_seconds_total", name, NULL);
+    m->bursts = series(s, "brrd_stream_bursts_total", name, NULL);
     metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
     metric_observe(series(s, "brrd_model_load_duration_seconds", name, NULL), clock_s() - start_s);
     *ret = m;

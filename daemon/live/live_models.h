@@ -10,7 +10,7 @@ struct live_model {
     int64_t bytes, mtime_ns; /* of the file when it was loaded; another file under the same path is another detector */
     int pins, streams;       /* the owner's counts: orders to keep it, streams that use it */
     int64_t used;            /* turn of the newest use */
-    struct metric *windows, *dropped, *compute, *batch, *lag;
+    struct metric *windows, *dropped, *compute, *batch, *lag, *suppressed, *bursts;
 };
 
 struct live_models {

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Values of the channels with one second of burst suppression. */
+static size_t channel_bytes(int channels) { return 2 * (size_t)channels * sizeof(float); }
+
 const struct live_report *ring_next(const struct live_report *r) { return (const struct live_report *)r->message.next; }
 
 bool ring_add(struct ring *ring, const struct live_report *r) {
@@ -69,8 +72,8 @@ void ring_save(const struct ring *ring, struct str *out) {
         n++;
     pack_i64(out, n);
     for (const struct live_report *r = ring->first; r; r = ring_next(r)) {
-        const int64_t numbers[] = {r->message.kind, r->seq,     r->first,    r->samples,  r->gap,
-                                   r->on,           r->wall_ms, r->n_events, r->quality.n};
+        const int64_t numbers[] = {r->message.kind, r->seq,      r->first,     r->samples,       r->gap,     r->on,
+                                   r->wall_ms,      r->n_events, r->quality.n, r->n_suppression, r->channels};
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             pack_i64(out, numbers[i]);
         pack_f64(out, (double)r->probability);
@@ -79,6 +82,8 @@ void ring_save(const struct ring *ring, struct str *out) {
         pack_bytes(out, r->p, r->p ? (size_t)r->samples * sizeof *r->p : 0);
         pack_bytes(out, r->events, (size_t)r->n_events * sizeof *r->events);
         pack_bytes(out, r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
+        pack_bytes(out, r->suppression, (size_t)r->n_suppression * sizeof *r->suppression);
+        pack_bytes(out, r->channel_suppression, (size_t)r->n_suppression * channel_bytes(r->channels));
     }
 }
 
@@ -92,6 +97,12 @@ static bool load_items(struct unpack *in, int64_t n, size_t size, void **ret) {
     if (*ret)
         memcpy(*ret, items, len);
     return !len || *ret;
+}
+
+static bool load_suppression(struct unpack *in, struct live_report *r) {
+    return load_items(in, r->n_suppression, sizeof *r->suppression, (void **)&r->suppression) &&
+           load_items(in, r->n_suppression, channel_bytes(r->channels), (void **)&r->channel_suppression) &&
+           (!r->n_suppression || (r->suppression && r->channel_suppression));
 }
 
 bool ring_load(struct ring *ring, struct unpack *in) {
@@ -108,16 +119,20 @@ bool ring_load(struct ring *ring, struct unpack *in) {
         r.wall_ms = unpack_i64(in, 0, INT64_MAX);
         r.n_events = (int)unpack_i64(in, 0, INT32_MAX);
         r.quality.n = (int)unpack_i64(in, 0, FRONTEND_MAX_LABELS);
+        r.n_suppression = (int)unpack_i64(in, 0, INT32_MAX);
+        r.channels = (int)unpack_i64(in, r.n_suppression > 0, SUPPRESSION_MAX_CHANNELS);
         r.probability = (float)unpack_f64(in);
         r.quality.gap_fraction = unpack_f64(in);
         r.measured_rate_hz = unpack_f64(in);
         whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
                 load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) &&
                 load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
-                (r.quality.channels || !r.quality.n) && !in->failed && ring_add(ring, &r);
+                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && !in->failed && ring_add(ring, &r);
         free(r.p);
         free(r.events);
         free(r.quality.channels);
+        free(r.suppression);
+        free(r.channel_suppression);
         if (!whole)
             return false;
     }

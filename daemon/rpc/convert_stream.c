@@ -53,6 +53,25 @@ static void fill_quality(const struct live_report *r, struct stream_message *m) 
     m->result.quality = q;
 }
 
+/* One allocation: the list, then its messages; NULL when there is none, or no memory. */
+static Brr__V1__Suppression **suppression_list(const struct live_report *r) {
+    size_t n = (size_t)r->n_suppression, channels = (size_t)r->channels;
+    Brr__V1__Suppression **list = n ? calloc(n, sizeof *list + sizeof **list) : NULL;
+    Brr__V1__Suppression *out = list ? (Brr__V1__Suppression *)(void *)(list + n) : NULL;
+    for (size_t i = 0; out && i < n; i++) {
+        brr__v1__suppression__init(&out[i]);
+        out[i].end_sample = r->suppression[i].sample;
+        out[i].observed_s = (double)r->suppression[i].observed / FRONTEND_RATE_HZ;
+        out[i].ratio = r->suppression[i].ratio;
+        out[i].bursts_per_minute = r->suppression[i].bursts_per_minute;
+        out[i].channel_ratio = r->channel_suppression + 2 * i * channels;
+        out[i].channel_bursts_per_minute = r->channel_suppression + (2 * i + 1) * channels;
+        out[i].n_channel_ratio = out[i].n_channel_bursts_per_minute = channels;
+        list[i] = &out[i];
+    }
+    return list;
+}
+
 void stream_message(const struct live_report *r, struct stream_message *ret) {
     struct stream_message m = {.result = BRR__V1__RESULT__INIT,
                                .alarm = BRR__V1__ALARM__INIT,
@@ -66,6 +85,8 @@ void stream_message(const struct live_report *r, struct stream_message *ret) {
     m.events = stream_events(r->events, r->n_events);
     m.result.events = m.events.list;
     m.result.n_events = m.events.n;
+    m.result.suppression = suppression_list(r);
+    m.result.n_suppression = m.result.suppression ? (size_t)r->n_suppression : 0;
     m.alarm.on = r->on;
     m.alarm.probability = (double)r->probability;
     m.alarm.wall_time_ms = r->wall_ms;
@@ -76,4 +97,5 @@ void stream_message(const struct live_report *r, struct stream_message *ret) {
 void stream_message_done(struct stream_message *m) {
     stream_events_done(&m->events);
     free(m->channels);
+    free(m->result.suppression);
 }

@@ -56,6 +56,9 @@ static bool send_part(struct reading *r) {
     out.duration_s = r->row.duration_s;
     out.events = r->row.events;
     out.seizure_s = r->row.seizure_s;
+    out.suppressed_s = r->row.suppressed_s;
+    out.bursts = r->row.bursts;
+    out.largest_suppression = r->row.largest_suppression;
     out.tsv.data = (uint8_t *)r->tsv + r->at;
     out.tsv.len = n;
     r->at += n;

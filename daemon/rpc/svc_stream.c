@@ -181,6 +181,9 @@ static void on_summary(void *owner, const struct live_report *r) {
     s.n_events = events.n;
     s.events_total = counts.events_total;
     s.seizure_seconds = (double)counts.seizure_samples / FRONTEND_RATE_HZ;
+    s.observed_seconds = (double)r->totals.observed / FRONTEND_RATE_HZ;
+    s.suppressed_seconds = (double)r->totals.suppressed / FRONTEND_RATE_HZ;
+    s.bursts = r->totals.bursts;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_SUMMARY;
     m.summary = &s;
     send_ack(&c->ack_timer);

@@ -249,7 +249,7 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
         return rc;
     double probability = TOP + r->n_channels * channel_height(r) + (r->n_channels ? 14 : 0);
     double rows = probability + (r->probability ? PROBABILITY_HEIGHT + 14 : 0), y = rows;
-    double bottom = rows + ROW * (1 + r->has_reference + (r->n_alarms > 0)) + 2;
+    double bottom = rows + ROW * (1 + r->has_reference + (r->n_alarms > 0) + (r->suppression != NULL)) + 2;
     char label[128];
     str_format(label, sizeof label, "EEG recording of %.0f s: %d detected and %d true events", r->duration_s, r->n_detected,
                r->n_reference);
@@ -272,6 +272,13 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
     if (r->n_alarms) {
         draw_row(&g, y, "alarms");
         draw_alarms(&g, r, y);
+        y += ROW;
+    }
+    if (r->suppression) {
+        struct scale s = {y + BAR, BAR, y, y + BAR};
+        draw_row(&g, y, "suppression");
+        draw_envelope(&g, r->suppression, &s, "area", true);
+        draw_mean(&g, r->suppression, &s, "curve");
     }
     return svg_save(&g, path, err);
 }

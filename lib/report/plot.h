@@ -31,6 +31,7 @@ struct plot_recording {
     const struct plot_trace *const *channels; /* EEG in µV, top to bottom; may be none */
     int n_channels;
     const struct plot_trace *probability; /* NULL = none */
+    const struct plot_trace *suppression; /* ratio of burst suppression, 0..1; NULL = no row */
     double on, off;                       /* thresholds; 0 = not drawn */
     const struct plot_span *detected, *reference;
     int n_detected, n_reference;

@@ -24,8 +24,8 @@ enum { BATCH = 8, WAIT_MS = 20 };
 /* What came of one entry of the manifest. */
 struct outcome {
     bool done;
-    double duration_s, seizure_s;
-    int64_t events;
+    double duration_s, seizure_s, suppressed_s, largest_suppression;
+    int64_t events, bursts;
     char *error; /* malloc'd; of the manifest's bad entries it stands there */
 };
 
@@ -41,12 +41,12 @@ struct detect {
     struct timeline *timeline;   /* of it */
     struct label_run *runs;
     int64_t n_runs, capacity;
-    double seizure_s;
+    double seizure_s, largest_suppression;
     struct detect_list *list;
     char list_path[DETECT_LIST_PATH];
     struct task_progress progress;
     int64_t done, failed, events; /* of all that ended */
-    double hours, seizure_sum_s;
+    double hours, seizure_sum_s, suppressed_sum_s;
 };
 
 static void detect_close(void *task) {
@@ -127,6 +127,7 @@ static void count(struct detect *d, const struct outcome *o) {
     d->events += o->events;
     d->hours += o->duration_s / 3600;
     d->seizure_sum_s += o->seizure_s;
+    d->suppressed_sum_s += o->suppressed_s;
 }
 
 /* What an earlier attempt did stands, if recording and model are still the same and the file is there. */
@@ -141,7 +142,13 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
         strcmp(row->model, detector_info(d->detector)->sha256) != 0 ||
         detect_events_path(d->env.directory, row->recording, path, sizeof path, NULL) || !fsio_exists(path))
         return 0;
-    *o = (struct outcome){.done = true, .duration_s = row->duration_s, .seizure_s = row->seizure_s, .events = row->events};
+    *o = (struct outcome){.done = true,
+                          .duration_s = row->duration_s,
+                          .seizure_s = row->seizure_s,
+                          .suppressed_s = row->suppressed_s,
+                          .largest_suppression = row->largest_suppression,
+                          .events = row->events,
+                          .bursts = row->bursts};
     count(d, o);
     return 0;
 }
@@ -204,6 +211,15 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
 
 /* ---- the work ---- */
 
+/* The highest ratio of a whole minute. */
+static int keep_suppression(void *ctx, const struct suppression_report *report, struct err *err) {
+    struct detect *d = ctx;
+    (void)err;
+    if (report->observed == SUPPRESSION_WINDOW_S * FRONTEND_RATE_HZ && (double)report->ratio > d->largest_suppression)
+        d->largest_suppression = (double)report->ratio;
+    return 0;
+}
+
 static int keep_event(void *ctx, const struct event *event, struct err *err) {
     struct detect *d = ctx;
     if (d->n_runs == d->capacity) {
@@ -260,7 +276,12 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
     const struct outcome *o = &d->outcomes[i];
     const char *error = o->error ? o->error : entry->error;
-    *row = (struct detect_row){.duration_s = o->duration_s, .seizure_s = o->seizure_s, .events = o->events};
+    *row = (struct detect_row){.duration_s = o->duration_s,
+                               .seizure_s = o->seizure_s,
+                               .suppressed_s = o->suppressed_s,
+                               .largest_suppression = o->largest_suppression,
+                               .events = o->events,
+                               .bursts = o->bursts};
     str_copy(row->recording, sizeof row->recording, entry->relative_path);
     str_copy(row->error, sizeof row->error, o->done ? "" : error ? error : "not done");
     str_copy(row->model, sizeof row->model, detector_info(d->detector)->sha256);
@@ -273,13 +294,23 @@ static void row_of(void *ctx, int64_t i, struct detect_row *ret) { describe(ctx,
 static int finish_recording(struct detect *d, struct err *err) {
     int64_t i = d->queue[d->at];
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
+    struct suppression_totals suppression;
     struct recording_info info;
     struct detect_row row;
     recording_info(entry->recording, &info);
     int rc = write_events(d, entry, info.duration_s, err);
     if (rc)
         return rc;
-    d->outcomes[i] = (struct outcome){.done = true, .duration_s = info.duration_s, .seizure_s = d->seizure_s, .events = d->n_runs};
+    timeline_suppression(d->timeline, &suppression);
+    d->outcomes[i] = (struct outcome){.done = true,
+                                      .duration_s = info.duration_s,
+                                      .seizure_s = d->seizure_s,
+                                      .suppressed_s = (double)suppression.suppressed / FRONTEND_RATE_HZ,
+                                      .largest_suppression = d->largest_suppression,
+                                      .events = d->n_runs,
+                                      .bursts = suppression.bursts};
+    timeline_free(d->timeline);
+    d->timeline = NULL;
     describe(d, i, &row);
     count(d, &d->outcomes[i]);
     d->at++;
@@ -321,7 +352,7 @@ static int run_windows(struct detect *d, struct err *err) {
     int64_t windows = 0;
     int rc;
     if (!d->timeline) {
-        const struct timeline_sink sink = {.ctx = d, .event = keep_event};
+        const struct timeline_sink sink = {.ctx = d, .event = keep_event, .suppression = keep_suppression};
         struct recording *rec = manifest_entry(d->manifest, d->queue[d->at])->recording;
         if (!loader_wait(d->loader, d->at, WAIT_MS))
             return 0; /* still being fetched or decoded */
@@ -329,6 +360,7 @@ static int run_windows(struct detect *d, struct err *err) {
             return give_up(d, &why, err);
         d->n_runs = 0;
         d->seizure_s = 0;
+        d->largest_suppression = 0;
         if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &(struct timeline_options){0}, &sink, &d->timeline,
                                       err)))
             return rc;
@@ -338,8 +370,6 @@ static int run_windows(struct detect *d, struct err *err) {
         rc = timeline_status(d->timeline, err);
     if (rc || !timeline_done(d->timeline))
         return rc;
-    timeline_free(d->timeline);
-    d->timeline = NULL;
     return finish_recording(d, err);
 }
 
@@ -372,6 +402,7 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "hours", d->hours);
     json_put_i64(w, "events", d->events);
     json_put_f64(w, "seizure_s", d->seizure_sum_s);
+    json_put_f64(w, "suppressed_s", d->suppressed_sum_s);
     json_end(w, '}');
 }
 

@@ -30,6 +30,9 @@ static void put_row(const struct detect_row *row, struct str *out) {
         json_put_f64(&w, "duration_s", row->duration_s);
         json_put_i64(&w, "events", row->events);
         json_put_f64(&w, "seizure_s", row->seizure_s);
+        json_put_f64(&w, "suppressed_s", row->suppressed_s);
+        json_put_i64(&w, "bursts", row->bursts);
+        json_put_f64(&w, "largest_suppression", row->largest_suppression);
         json_put_str(&w, "key", row->key);
         json_put_str(&w, "model", row->model);
     }
@@ -44,6 +47,9 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
     const char *recording = json_str(json_get(json, "recording"), "");
     *ret = (struct detect_row){.duration_s = json_f64(json_get(json, "duration_s"), 0),
                                .seizure_s = json_f64(json_get(json, "seizure_s"), 0),
+                               .suppressed_s = json_f64(json_get(json, "suppressed_s"), 0),
+                               .largest_suppression = json_f64(json_get(json, "largest_suppression"), 0),
+                               .bursts = json_i64(json_get(json, "bursts"), 0),
                                .events = json_i64(json_get(json, "events"), 0)};
     str_copy(ret->error, sizeof ret->error, json_str(json_get(json, "error"), ""));
     bool fits = *recording && str_copy(ret->recording, sizeof ret->recording, recording) &&

@@ -17,7 +17,8 @@ struct detect_row {
     char error[800];                  /* "" = done */
     char key[65], model[65];          /* the inputs of its events: recording_key, SHA-256 of the model file */
     double duration_s, seizure_s;
-    int64_t events;
+    double suppressed_s, largest_suppression; /* burst suppression: seconds; highest ratio of a whole minute */
+    int64_t events, bursts;
 };
 
 /* Parses a line without its end; DATA_LOSS for an invalid line. */

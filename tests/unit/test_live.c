@@ -242,7 +242,7 @@ static void chunks_of_any_size_and_overlaps_give_the_same_trace(void **state) {
 
 /* Results and alarms of a stream as bytes, in order; counts the events and alarms. */
 static int collect(struct bench *b, struct str *out) {
-    int found = 0, alarms = 0;
+    int found = 0, alarms = 0, seconds_of_suppression = 0;
     for (struct live_report *r; (r = next(b)); live_report_free(r)) {
         if (r->message.kind != LIVE_RESULT && r->message.kind != LIVE_ALARM)
             continue;
@@ -261,12 +261,21 @@ static int collect(struct bench *b, struct str *out) {
             pack_i64(out, r->quality.channels[i].channel);
             pack_i64(out, r->quality.channels[i].flaws);
         }
+        for (int i = 0; i < r->n_suppression; i++) {
+            pack_i64(out, r->suppression[i].sample);
+            pack_i64(out, r->suppression[i].observed);
+            pack_f64(out, (double)r->suppression[i].ratio);
+            pack_f64(out, (double)r->suppression[i].bursts_per_minute);
+        }
+        pack_bytes(out, r->channel_suppression, (size_t)r->n_suppression * 2 * (size_t)r->channels * sizeof(float));
+        seconds_of_suppression += r->n_suppression;
         for (int i = 0; i < r->n_events; i++) {
             pack_i64(out, r->events[i].first);
             pack_i64(out, r->events[i].end);
             pack_f64(out, (double)r->events[i].confidence);
         }
     }
+    assert_true(seconds_of_suppression > SAMPLES / RATE / 2);
     return found < alarms ? found : alarms;
 }
 
