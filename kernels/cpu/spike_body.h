@@ -3,6 +3,9 @@
 #ifndef BRR_KERNELS_CPU_SPIKE_BODY_H
 #define BRR_KERNELS_CPU_SPIKE_BODY_H
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "kernels/cpu/spike_job.h"
 
@@ -229,11 +232,24 @@ INLINE int32_t run_block(const struct spike_net *net, uint32_t first, uint32_t t
     return any;
 }
 
+/* A bit for each neuron of the block that fires. */
+INLINE uint64_t fired_bits(const struct block *b) {
+    uint64_t bits = 0;
+#if defined(__AVX2__)
+    for (int i = 0; i < SPIKE_BLOCK; i += 8) {
+        __m256 lanes = _mm256_loadu_ps((const float *)(const void *)&b->fires[i]);
+        bits |= (uint64_t)(uint32_t)_mm256_movemask_ps(lanes) << i;
+    }
+#else
+    for (int i = 0; i < SPIKE_BLOCK; i++)
+        bits |= (uint64_t)(b->fires[i] & 1) << i;
+#endif
+    return bits;
+}
+
 INLINE uint32_t list_fired(const struct spike_tick_args *a, uint32_t first, const struct block *b, uint32_t at) {
-    for (uint32_t i = 0; i < SPIKE_BLOCK; i++) {
-        if (!b->fires[i])
-            continue;
-        uint32_t id = first + i;
+    for (uint64_t bits = fired_bits(b); bits; bits &= bits - 1) {
+        uint32_t i = (uint32_t)__builtin_ctzll(bits), id = first + i;
         if (a->net.flags[id] & SPIKE_MP_DRIVEN)
             a->net.psp[id] = spike_psp_of(b->x[i]);
         a->after.ids[at] = id;
