@@ -7,7 +7,7 @@
 #include "data/recording.h"
 
 /* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
-enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64 };
+enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64, SLACK = 8 };
 
 /* What happens in order: windows to be run, and marks that take effect when all windows before them are done. */
 enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
@@ -226,7 +226,7 @@ static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
     int64_t wanted = t->rows_now - t->rows_first + n;
     if (wanted <= t->rows_capacity)
         return 0;
-    int64_t capacity = wanted + t->window;
+    int64_t capacity = wanted + t->window / SLACK; /* little: there are many streams, and a large block grows without a copy */
     uint16_t *rows = realloc(t->rows, (size_t)(capacity * t->channels) * sizeof *rows);
     if (!rows)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)capacity);
@@ -579,7 +579,7 @@ static int load_rows(struct timeline *t, struct unpack *in, struct err *err) {
     unpack_require(in, n <= (int64_t)(in->left / sizeof *t->rows) / t->channels);
     if (in->failed)
         return 0;
-    t->rows_capacity = n + t->window;
+    t->rows_capacity = n + t->window / SLACK;
     t->rows = calloc((size_t)(t->rows_capacity * t->channels), sizeof *t->rows);
     if (!t->rows)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)t->rows_capacity);
