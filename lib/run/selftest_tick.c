@@ -95,7 +95,7 @@ static int check_membranes(const struct trial *t, struct burst *b, struct err *e
     float v[NEURONS];
     int rc = burst_membranes(b, v, err);
     for (int i = 0; !rc && i < NEURONS; i++)
-        if (memcmp(&v[i], &t->c->net.v[i], sizeof v[i]) != 0)
+        if (v[i] != t->c->net.v[i]) /* one that is no number differs too */
             rc = err_set(err, ERR_INTERNAL,
                          "the burst tick is wrong: the membrane of neuron %d is %.9g after %d ticks, expected %.9g", i,
                          (double)v[i], TICKS, (double)t->c->net.v[i]);
