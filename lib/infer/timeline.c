@@ -41,9 +41,9 @@ struct timeline {
 
     struct item items[QUEUE_SIZE];
     int n_items, n_waiting;
-    bool stalled;         /* rows are here whose windows wait for room in the queue */
-    float *sum, *scratch; /* record trace under construction: sums over [emitted, emitted + 2·window) */
-    int32_t *count;
+    bool stalled;        /* rows are here whose windows wait for room in the queue */
+    float *sum;          /* record trace under construction: sums over [emitted, emitted + 2·window) */
+    uint16_t *count;     /* of windows in each sum */
     int64_t emitted;     /* samples before this were given out */
     int64_t segment_out; /* first sample of the segment that is being given out */
     int64_t windows;
@@ -81,10 +81,10 @@ static int emit_until(struct timeline *t, int64_t end, struct err *err) {
     if (n <= 0)
         return 0;
     for (int64_t i = 0; i < n; i++)
-        t->scratch[i] = t->sum[i] / (float)t->count[i];
-    int rc = give_out(t, t->emitted, t->scratch, n, err);
+        t->sum[i] /= t->count[i];
+    int rc = give_out(t, t->emitted, t->sum, n, err);
     if (!rc)
-        rc = events_push(t->events, t->scratch, n, err);
+        rc = events_push(t->events, t->sum, n, err);
     int64_t rest = 2 * t->window - n;
     memmove(t->sum, t->sum + n, (size_t)rest * sizeof *t->sum);
     memmove(t->count, t->count + n, (size_t)rest * sizeof *t->count);
@@ -94,18 +94,19 @@ static int emit_until(struct timeline *t, int64_t end, struct err *err) {
     return rc ? rc : t->status;
 }
 
-/* [emitted, end) lies between two segments. */
+/* [emitted, end) lies between two segments: all sums are 0. */
 static int give_gap(struct timeline *t, int64_t end, struct err *err) {
     int rc = 0;
     if (t->sink.gap)
         return end > t->emitted ? t->sink.gap(t->sink.ctx, t->emitted, end - t->emitted, err) : 0;
     for (int64_t i = 0; i < 2 * t->window; i++)
-        t->scratch[i] = NAN;
+        t->sum[i] = NAN;
     for (int64_t at = t->emitted; !rc && at < end;) {
         int64_t n = end - at < 2 * t->window ? end - at : 2 * t->window;
-        rc = give_out(t, at, t->scratch, n, err);
+        rc = give_out(t, at, t->sum, n, err);
         at += n;
     }
+    memset(t->sum, 0, (size_t)(2 * t->window) * sizeof *t->sum);
     return rc;
 }
 
@@ -273,10 +274,9 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->alarm = t->alarm_start;
     t->events = events_new(events, on_event, t);
     t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
-    t->scratch = calloc((size_t)(2 * t->window), sizeof *t->scratch);
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
     int rc = 0;
-    if (!t->events || !t->sum || !t->scratch || !t->count)
+    if (!t->events || !t->sum || !t->count)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window)))
         rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
@@ -330,7 +330,6 @@ void timeline_free(struct timeline *t) {
     suppression_free(t->suppression);
     free(t->rows);
     free(t->sum);
-    free(t->scratch);
     free(t->count);
     free(t);
 }
@@ -452,7 +451,7 @@ static int complete_alarm(struct timeline *t, const struct item *item, const flo
 
 static int complete_record(struct timeline *t, const struct item *item, const float *p, struct err *err) {
     float *sum = t->sum + (item->start - t->emitted);
-    int32_t *count = t->count + (item->start - t->emitted);
+    uint16_t *count = t->count + (item->start - t->emitted);
     for (int64_t i = 0; i < item->valid; i++) {
         sum[i] += p[i];
         count[i]++;
