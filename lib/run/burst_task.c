@@ -1,12 +1,10 @@
 /* The burst task: ticks of one network, in slices short enough for live windows. A checkpoint is checkpoints/tick-N.safetensors:
  * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
@@ -16,9 +14,10 @@
 #include "run/burst_output.h"
 #include "run/estimate.h"
 #include "run/jobfile.h"
+#include "run/series.h"
 #include "run/task.h"
 
-enum { PATH_SIZE = 4096, MAX_FOUND = 1024, MOST_SLICE = 1 << 16 };
+enum { MOST_SLICE = 1 << 16 };
 #define SLICE_S  0.005
 #define REPORT_S 0.1
 
@@ -92,42 +91,7 @@ static int check_memory(const struct burst_task *t, struct err *err) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */
 
-static int path_of(const struct burst_task *t, int64_t tick, char path[PATH_SIZE], struct err *err) {
-    bool ok = str_format(path, PATH_SIZE, "%s/checkpoints/tick-%012lld.safetensors", t->env.directory, (long long)tick);
-    return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
-}
-
-/* Ticks of this job that have a file, newest first. */
-static int list(const struct burst_task *t, int64_t ticks[MAX_FOUND]) {
-    char dir[PATH_SIZE];
-    DIR *d = str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
-    int n = 0;
-    for (struct dirent *e; d && n < MAX_FOUND && (e = readdir(d));) {
-        char digits[32];
-        int64_t tick;
-        if (!str_starts(e->d_name, "tick-") || !str_ends(e->d_name, ".safetensors") || strlen(e->d_name) > 40)
-            continue;
-        str_format(digits, sizeof digits, "%.*s", (int)(strlen(e->d_name) - strlen("tick-.safetensors")), e->d_name + 5);
-        if (!str_to_i64(digits, &tick))
-            continue;
-        int at = n++;
-        for (; at > 0 && ticks[at - 1] < tick; at--)
-            ticks[at] = ticks[at - 1];
-        ticks[at] = tick;
-    }
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static void retire(const struct burst_task *t) {
-    int64_t ticks[MAX_FOUND];
-    char path[PATH_SIZE];
-    int n = list(t, ticks);
-    for (int i = (int)t->job->checkpoint.keep; i < n; i++)
-        if (!path_of(t, ticks[i], path, NULL))
-            unlink(path);
-}
+static struct series series_of(const struct burst_task *t) { return (struct series){t->env.directory, "tick", 12}; }
 
 /* The files first, then the state with the places where they are to be cut. */
 static int save_state(struct burst_task *t, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
@@ -156,10 +120,11 @@ static int save_state(struct burst_task *t, const char *path, char sha256[DIGEST
 static int task_checkpoint(void *task, struct err *err) {
     struct burst_task *t = task;
     double start = clock_s();
+    const struct series series = series_of(t);
     struct task_checkpoint c = {.step = t->output.ticks, .metric = NAN, .last = true};
     t->wall_s += start - t->began_s;
     t->began_s = start;
-    int rc = path_of(t, c.step, c.path, err);
+    int rc = series_path(&series, c.step, c.path, err);
     if (!rc)
         rc = fsio_mkdirs_above(c.path, err);
     if (!rc)
@@ -173,7 +138,7 @@ static int task_checkpoint(void *task, struct err *err) {
     t->saved_s = clock_s();
     if (t->env.checkpoint)
         t->env.checkpoint(t->env.ctx, &c);
-    retire(t);
+    series_retire(&series, t->job->checkpoint.keep);
     return 0;
 }
 
@@ -205,12 +170,13 @@ static int restore_from(struct burst_task *t, const char *path, struct err *err)
 
 /* The newest checkpoint that can be used; without one the job begins anew. */
 static int restore(struct burst_task *t, struct err *err) {
-    int64_t ticks[MAX_FOUND];
-    char path[PATH_SIZE];
-    int n = list(t, ticks);
+    int64_t ticks[SERIES_MOST];
+    char path[SERIES_PATH];
+    const struct series series = series_of(t);
+    int n = series_list(&series, ticks);
     for (int i = 0; i < n; i++) {
         struct err why = {0};
-        int rc = path_of(t, ticks[i], path, err);
+        int rc = series_path(&series, ticks[i], path, err);
         if (rc)
             return rc;
         if (!restore_from(t, path, &why)) {

@@ -1,54 +1,18 @@
 /* Checkpoints of a geodesic task: checkpoints/step-N.safetensors, models and training state in one file, so that it is either whole
  * or not there. The newest checkpoint.keep are kept. */
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "run/geodesic_task.h"
+#include "run/series.h"
 
-enum { PATH_SIZE = 4096, MAX_FOUND = 1024, MAX_COUNTERS = 4096 };
+enum { MAX_COUNTERS = 4096 };
 
-static int path_of(const struct geodesic_task *t, int64_t step, char path[PATH_SIZE], struct err *err) {
-    bool ok = str_format(path, PATH_SIZE, "%s/checkpoints/step-%08lld.safetensors", t->env.directory, (long long)step);
-    return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
-}
-
-/* Steps that have a file, newest first. */
-static int list(const struct geodesic_task *t, int64_t steps[MAX_FOUND]) {
-    char dir[PATH_SIZE];
-    DIR *d = str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
-    int n = 0;
-    for (struct dirent *e; d && n < MAX_FOUND && (e = readdir(d));) {
-        char digits[32];
-        int64_t step;
-        if (!str_starts(e->d_name, "step-") || !str_ends(e->d_name, ".safetensors") || strlen(e->d_name) > 40)
-            continue;
-        str_format(digits, sizeof digits, "%.*s", (int)(strlen(e->d_name) - strlen("step-.safetensors")), e->d_name + 5);
-        if (!str_to_i64(digits, &step))
-            continue;
-        int at = n++;
-        for (; at > 0 && steps[at - 1] < step; at--)
-            steps[at] = steps[at - 1];
-        steps[at] = step;
-    }
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static void retire(const struct geodesic_task *t) {
-    int64_t steps[MAX_FOUND];
-    char path[PATH_SIZE];
-    int n = list(t, steps);
-    for (int i = (int)t->job->checkpoint.keep; i < n; i++)
-        if (!path_of(t, steps[i], path, NULL))
-            unlink(path);
-}
+static struct series series_of(const struct geodesic_task *t) { return (struct series){t->env.directory, "step", 8}; }
 
 /* What must be the same for a checkpoint to be gone on from. */
 static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
@@ -100,7 +64,8 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
     double start = clock_s();
     struct geodesic_file file;
     struct str counters;
-    char dir[PATH_SIZE];
+    char dir[SERIES_PATH];
+    const struct series series = series_of(t);
     struct task_checkpoint c = {.metric = NAN, .last = true};
     c.step = t->phase * geodesic_fit_steps(t->fit) + geodesic_fit_at(t->fit);
     c.epoch = c.step / geodesic_fit_epoch_steps(t->fit);
@@ -108,7 +73,7 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
     t->begun_s = start;
     int rc = geodesic_fit_save(t->fit, &t->state, err);
     if (!rc)
-        rc = path_of(t, c.step, c.path, err);
+        rc = series_path(&series, c.step, c.path, err);
     if (!rc)
         rc = fsio_join(dir, sizeof dir, t->env.directory, directory, err);
     if (!rc)
@@ -128,7 +93,7 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
     t->saved_s = clock_s();
     if (t->env.checkpoint)
         t->env.checkpoint(t->env.ctx, &c);
-    retire(t);
+    series_retire(&series, t->job->checkpoint.keep);
     return 0;
 }
 
@@ -174,13 +139,14 @@ static int load(struct geodesic_task *t, const char *path, struct err *err) {
 }
 
 int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err) {
-    int64_t steps[MAX_FOUND];
-    char path[PATH_SIZE];
-    int n = list(t, steps);
+    int64_t steps[SERIES_MOST];
+    char path[SERIES_PATH];
+    const struct series series = series_of(t);
+    int n = series_list(&series, steps);
     *ret_found = false;
     for (int i = 0; i < n; i++) {
         struct err why = {0};
-        int rc = path_of(t, steps[i], path, err);
+        int rc = series_path(&series, steps[i], path, err);
         if (rc)
             return rc;
         int phase = phase_of(t, path, &why);
