@@ -59,9 +59,11 @@ class Hostile:
             return detail
         raise AssertionError(f"{[m[:80] for m in sent]} was not refused")
 
+    def answers(self, *sent):
+        return [self.pb.ServerMessage.FromString(m) for m in self.raw(iter(sent), timeout=PATIENCE)]
+
     def summary(self, *sent):
-        answers = [self.pb.ServerMessage.FromString(m) for m in self.raw(iter(sent), timeout=PATIENCE)]
-        return answers[-1].summary
+        return self.answers(*sent)[-1].summary
 
 
 def break_every_rule(h):
@@ -79,10 +81,12 @@ def break_every_rule(h):
     h.refused(*invalid, h.open(), h.chunk(0, h.x, samples=17))
     h.refused(*invalid, h.open(), h.chunk(-5, h.x))
     h.refused(*invalid, h.open(), h.chunk(1 << 60, h.x))
-    for value in (numpy.nan, numpy.inf):
+    for value in (numpy.nan, numpy.inf):  # held, and said of their channel alone
         bad = h.x.copy()
         bad[3, 5] = value
-        h.refused(*invalid, h.open(), h.chunk(0, bad), then=threading.Event())
+        answers = h.answers(h.open(), h.chunk(0, bad))
+        missing = {i for m in answers if m.HasField("result") for i in m.result.quality.missing}
+        assert answers[-1].summary.source_samples == bad.shape[1] and missing == {3}, (missing, answers)
     h.refused("OUT_OF_RANGE", "GAP_TOO_LARGE", h.open(), h.gap(0, 25 * 3600 * 256))
     h.refused("OUT_OF_RANGE", "GAP_TOO_LARGE", h.open(), h.chunk(25 * 3600 * 256, h.x))
     h.refused("RESOURCE_EXHAUSTED", "", h.open(), b"\x12" + bytes(5 << 20))  # by the transport, which knows no reasons
