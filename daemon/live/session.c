@@ -342,6 +342,7 @@ static void pass_on(struct session *s, struct live_report *r) {
 
 static void on_opened(struct session *s, const struct live_report *r) {
     s->opened = true;
+    s->newest_ms = clock_ms();
     s->info = live_opened_copy(r->opened);
     struct err err;
     if (r->opened && !s->info) {
@@ -439,7 +440,7 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
     if (s->stalled_ms && now - s->stalled_ms >= limit)
         return err_set(err, ERR_ABORTED, "the client has read no answer for %lld s (limits.session_idle); open a new stream",
                        (long long)seconds);
-    return !s->over && !s->waiting && now - s->newest_ms >= limit &&
+    return s->opened && !s->over && !s->waiting && now - s->newest_ms >= limit &&
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 

@@ -219,6 +219,20 @@ static void an_idle_session_gives_its_place_back_before_its_owner_closes_it(void
                       "idle") == 1);
 }
 
+static void a_session_whose_model_is_loading_is_not_idle(void **state) {
+    struct bench *b = *state;
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0);
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    wait_idle(); /* the time counts from now on */
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1);
+}
+
 static void a_session_whose_samples_wait_is_not_idle(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
@@ -294,6 +308,7 @@ int main(void) {
         SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
         SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),
         IMPATIENT_TEST(an_idle_session_gives_its_place_back_before_its_owner_closes_it),
+        IMPATIENT_TEST(a_session_whose_model_is_loading_is_not_idle),
         IMPATIENT_TEST(a_session_whose_samples_wait_is_not_idle),
         IMPATIENT_TEST(a_client_that_reads_nothing_loses_its_session),
         SESSION_TEST(a_failure_is_told_once_and_may_close_the_session),
