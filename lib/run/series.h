@@ -1,5 +1,5 @@
-/* series: the checkpoints of a task that are one file each: DIRECTORY/checkpoints/WORD-NUMBER.safetensors, numbered by step or tick.
- * A file is either whole or not there (safetensors_save). One thread per folder. */
+/* series: the checkpoints of a task that are one file each: DIRECTORY/checkpoints/WORD-NUMBER.safetensors, numbered by step or
+ * tick. A file is either whole or not there (safetensors_save). One thread per folder. */
 #ifndef BRR_RUN_SERIES_H
 #define BRR_RUN_SERIES_H
 #include <stdint.h>
