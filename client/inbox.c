@@ -9,7 +9,7 @@ static bool float_bytes(const ProtobufCBinaryData *b, int64_t samples) {
     return !b->len || (samples >= 0 && b->len == (size_t)samples * sizeof(float));
 }
 
-/* Whether sizes and counts of a message agree; the library relies on it. */
+/* True if sizes and counts of a message agree; the library relies on it. */
 static bool sound(const Brr__V1__ServerMessage *m) {
     switch (m->kind_case) {
     case BRR__V1__SERVER_MESSAGE__KIND_RESULT:
@@ -40,7 +40,7 @@ Brr__V1__ServerMessage *inbox_unpack(const uint8_t *data, size_t len) {
 
 bool inbox_full(const struct inbox *b) { return b->count == BRR_STREAM_IN_MESSAGES; }
 
-/* Whether a message is new; its number is then the newest. */
+/* True if a message is new; its number is then the newest. */
 static bool is_new(struct inbox *b, const Brr__V1__ServerMessage *m) {
     int64_t end;
     switch (m->kind_case) {

@@ -66,7 +66,7 @@ static void go_away(struct link *l, int64_t retry_after_ms) {
     l->state = LINK_AWAY;
 }
 
-/* Whether the same session may answer at another attempt: what the transport says, a daemon that stops, or that asks to wait. */
+/* True if the same session may answer at another attempt: what the transport says, a daemon that stops, or that asks to wait. */
 static bool passing(const struct brr_error *e) { return !*e->reason || !strcmp(e->reason, "DRAINING") || e->retry_after_ms > 0; }
 
 static void on_end(struct link *l) {

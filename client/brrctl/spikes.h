@@ -11,7 +11,7 @@ struct spikes {
     struct spikefile npy;
     struct fsio_writer text;
 };
-/* Whether the name ends in .npy or .tsv. */
+/* True if the name ends in .npy or .tsv. */
 bool spikes_is_name(const char *path);
 /* path NULL: no file; the other functions then do nothing. */
 int spikes_open(struct spikes *s, const char *path, struct err *err);

@@ -46,7 +46,7 @@ void network_done(struct network *n) {
     burst_free(n->burst);
 }
 
-/* Those whose readers have left. */
+/* Releases the observers whose readers have left. */
 static void prune(struct network *n) {
     int kept = 0;
     for (int i = 0; i < n->n_observers; i++) {

@@ -54,7 +54,7 @@ void observer_release(struct observer *o) {
     free(o);
 }
 
-/* Whether the reader must be woken: with the lock. */
+/* True if the reader must be woken. The lock is held. */
 static bool tell(struct observer *o) {
     bool wake = !o->told && !o->left;
     o->told = true;

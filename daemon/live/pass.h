@@ -16,7 +16,7 @@ struct pass {
 int pass_make(const char *principal, struct pass *ret, struct err *err);
 /* 128 random bits in hex. */
 int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err);
-/* Whether a caller with this token and principal holds the pass. The comparison of digests takes the same time for all. */
+/* True if a caller with this token and principal holds the pass. The comparison of digests takes the same time for all. */
 bool pass_fits(const struct pass *pass, const char *token, const char *principal);
 
 #endif

@@ -105,7 +105,7 @@ void session_save_begin(struct session *s) {
     s->saved_ms = clock_ms();
 }
 
-/* Whether a client holds so many samples for the sake of a crash that it may soon hold no more: a replay at full speed. */
+/* True if a client holds so many samples for the sake of a crash that it may soon hold no more: a replay at full speed. */
 static bool far(const struct session *s) { return (s->consumed - s->durable) * s->channels * s->width >= FAR_BYTES; }
 
 static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {

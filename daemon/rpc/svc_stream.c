@@ -263,7 +263,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .want_probabilities = in->want_probabilities};
 }
 
-/* Whether streams are taken at all; else the call is refused. */
+/* True if streams are taken at all; else the call is refused. */
 static bool takes_streams(struct stream_call *c) {
     struct services *services = services_of(c->call);
     const struct device_verdict *bad = device_watch_verdict(services->watch);

@@ -52,7 +52,7 @@ int geodesic_phases(const struct geodesic_config *config);
 int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err);
 
 bool geodesic_task_is_last(const struct geodesic_task *t);
-/* Whether the models as they stand are to be scored: the end of the folds' training, or a quarter of a selection's. */
+/* True if the models as they stand are to be scored: the end of the folds' training, or a quarter of a selection's. */
 bool geodesic_task_is_marked(const struct geodesic_task *t);
 /* The spectra of model g of the phase. */
 geodesic_members geodesic_task_members(const struct geodesic_task *t, int g);
