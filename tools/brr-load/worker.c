@@ -25,7 +25,7 @@ struct run {
     struct session *sessions;
     brr_loop *loop;
     brr_client **clients;
-    int64_t n_clients, chunk_samples, over;
+    int64_t n_clients, chunk_samples, begun, over;
     float *uv;
 };
 
@@ -199,7 +199,7 @@ static void push(struct run *r, struct session *s) {
 static double push_due(struct run *r) {
     double next = INFINITY, now = clock_s();
     r->over = 0;
-    for (int64_t i = 0; i < r->w->n; i++) {
+    for (int64_t i = 0; i < r->begun; i++) {
         struct session *s = &r->sessions[i];
         if (!s->over && s->due_s <= now)
             push(r, s);
@@ -209,17 +209,34 @@ static double push_due(struct run *r) {
     return next;
 }
 
-static int run_all(struct run *r) {
-    int rc = 0;
-    for (int64_t i = 0; i < r->w->n && !rc; i++) {
-        rc = open_session(r, i);
+/* Opens the sessions whose time has come; the time of the next one. */
+static int open_due(struct run *r, double start_s, double *next) {
+    const struct plan *p = r->w->plan;
+    *next = INFINITY;
+    for (; r->begun < r->w->n; r->begun++) {
+        double due_s = start_s + p->ramp_s * (double)(r->w->first + r->begun) / (double)p->sessions;
+        if (due_s > clock_s()) {
+            *next = due_s;
+            return 0;
+        }
+        int rc = open_session(r, r->begun);
+        if (rc)
+            return rc;
         brr_loop_run(r->loop, 0);
     }
-    double next = 0;
+    return 0;
+}
+
+static int run_all(struct run *r) {
+    double next = 0, opening = 0, start_s = clock_s();
+    int rc = 0;
     while (!rc && r->over < r->w->n) {
         double now = clock_s();
+        if (now >= opening && (rc = open_due(r, start_s, &opening)))
+            break;
         if (now >= next || isinf(next))
             next = push_due(r);
+        next = opening < next ? opening : next;
         double wait_ms = isinf(next) ? 20 : (next - clock_s()) * 1000;
         brr_loop_run(r->loop, wait_ms <= 0 ? 0 : wait_ms > 20 ? 20 : (int64_t)ceil(wait_ms));
         next = r->w->outcome.opened < r->w->n ? 0 : next; /* one that has just opened may be due earlier */
