@@ -1,16 +1,19 @@
-/* dnn: convolutions of one batch row on oneDNN, channel-last, in F32 or bf16 (accumulated in F32): a bounded cache of primitives
- * and of packed weights, and calls that walk the batch. Rows run one at a time, so that a row's result never depends on the others.
- * A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
+/* dnn: convolutions of batch rows on oneDNN, channel-last, in F32 or bf16 (accumulated in F32). A row, or a piece of one, is a call
+ * of oneDNN's own, so that a row's result never depends on the others; where oneDNN would leave threads idle, pieces run side by
+ * side. A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
 #ifndef BRR_KERNELS_CPU_DNN_H
 #define BRR_KERNELS_CPU_DNN_H
 #include "kernels/cpu/cpu.h"
 
-/* Compared as bytes: zero it first. Stride 1. */
+/* A convolution of stride 1. */
 struct conv_key {
     int backward_weights, relu, bias, bf16;
-    int64_t t, ci, co, k, pad;
+    int alone; /* it runs on one thread, and others beside it */
+    int64_t t, ci, co, k, pad, pad_right;
 };
-struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad);
+struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad); /* padded alike on both sides */
+bool conv_key_equal(const struct conv_key *a, const struct conv_key *b);
+int64_t conv_key_outputs(const struct conv_key *key);
 
 /* Activations of `batch` rows. A logical row of t tokens × c channels lies as t·split memory rows of c/split channels, ld apart. */
 struct dnn_rows {

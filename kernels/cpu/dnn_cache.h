@@ -1,0 +1,38 @@
+/* dnn_cache: oneDNN's convolutions for the walks of kernels/cpu/dnn.h: primitives and packed copies of weights, both bounded in
+ * number; the one unused for longest is replaced. A primitive runs on one lane at a time or, made with `alone`, on several lanes at
+ * once, each on its own thread. Internal to kernels/cpu. One stream, one thread, except where noted. */
+#ifndef BRR_KERNELS_CPU_DNN_CACHE_H
+#define BRR_KERNELS_CPU_DNN_CACHE_H
+#include "kernels/cpu/dnn.h"
+
+struct conv_prim;
+/* A packed copy of somebody's weights. */
+struct packed {
+    const void *source;
+    const struct conv_prim *prim;
+    void (*lay)(const struct dnn_forward *call, float *plain);
+    uint64_t version, last_use;
+    void *data;
+    size_t bytes;
+};
+
+int dnn_cache_lanes(const struct dnn_cache *c); /* threads of the device when the cache was made */
+/* True if F32 convolutions of this processor gain from being cut into pieces that run side by side: oneDNN's AVX2 code gives narrow
+ * layers one thread only, and refuses long rows, which then run in SSE4.1. */
+bool dnn_cuts(void);
+
+/* The primitive of a key, from the cache or made now. */
+int conv_prim_find(struct dnn_cache *c, const struct conv_key *key, struct conv_prim **ret, struct err *err);
+size_t conv_prim_packed_bytes(const struct conv_prim *p);     /* of its weights, or of their gradient */
+size_t conv_prim_scratchpad_bytes(const struct conv_prim *p); /* of one lane */
+/* Operands: src, weights (packed; the gradient), dst, scratchpad, bias (may be NULL). Thread of the lane. */
+int conv_prim_run(struct dnn_cache *c, struct conv_prim *p, int lane, const void *const operands[5], struct err *err);
+/* plain → packed for a forward primitive, packed → plain for one of a gradient; plain: (O,I,K). */
+int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, const void *from, void *to, struct err *err);
+
+/* The slot of packed weights of a call for one of its primitives, with room for them; *ret_fresh if they are those of its version.
+ */
+int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct dnn_forward *call, struct packed **ret, bool *ret_fresh,
+                struct err *err);
+
+#endif
