@@ -51,10 +51,13 @@ struct device {
     int64_t live_bytes, allocations;
     uint64_t epochs; /* allocated so far */
     bool lost;
+    void (*yield)(void *ctx); /* device_yield_to; NULL on devices that schedule by priority */
+    void *yield_ctx;
 };
 
 struct stream {
     struct device *device;
+    enum stream_priority priority;
     void *state;
     uint64_t epoch; /* changed by stream_new_epoch when working memory moves */
     bool recording;

@@ -159,6 +159,7 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", dev->info.name);
     s->device = dev;
+    s->priority = priority;
     stream_new_epoch(s);
     int rc = dev->backend->stream_open(s, priority, err);
     if (rc) {
@@ -174,6 +175,11 @@ void stream_close(struct stream *s) {
         return;
     s->device->backend->stream_close(s);
     free(s);
+}
+
+void device_yield_to(struct device *dev, void (*fn)(void *ctx), void *ctx) {
+    dev->yield = dev->info.is_async ? NULL : fn;
+    dev->yield_ctx = ctx;
 }
 
 struct device *stream_device(const struct stream *s) {

@@ -112,9 +112,15 @@ void device_free_host(struct device *dev, void *data);
 /* Bytes and number of allocations made through this device so far (tests prove that steps allocate nothing). */
 void device_alloc_stats(const struct device *dev, int64_t *ret_live_bytes, int64_t *ret_allocations);
 
+/* STREAM_HIGH: its work runs before that of normal streams. A device that runs ops at once (the CPU) leaves it to device_yield_to.
+ */
 enum stream_priority { STREAM_NORMAL, STREAM_HIGH };
 /* Open a stream on the thread that will use it. On the CPU that thread and its pool then flush subnormal floats. */
 int stream_open(struct device *dev, enum stream_priority priority, struct stream **ret, struct err *err);
+/* Before each op of a normal stream the CPU calls fn(ctx) on the thread of that op, so that work of high priority waits for one op
+ * only, never for a whole pass. fn may run ops on other streams; those of normal ones call it again. fn NULL: no more calls. Other
+ * devices never call it. */
+void device_yield_to(struct device *dev, void (*fn)(void *ctx), void *ctx);
 void stream_close(struct stream *s);
 struct device *stream_device(const struct stream *s);
 /* Copies are ordered with the ops of the stream; host memory must stay valid until stream_sync. */

@@ -20,7 +20,9 @@
 enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
 enum { MAX_RESULT = 1 << 20 };
 enum { PACED_REPORTS = 5 }; /* the first ones tell little */
-#define MOST_SHARE_S 1.0    /* of networks between two steps of a job */
+#define MOST_SHARE_S   1.0  /* of networks between two steps of a job */
+#define LENT_SHARE     9.0  /* a step lends live windows so many times what it has used itself, */
+#define LENT_AT_ONCE_S 1.0  /* and this much before */
 enum { TURN_BATCHES = 64 }; /* of streams, before a step of the job; with LIVE_MAX_BATCH windows each, 256 */
 
 /* A copy of the job for the thread. */
@@ -57,6 +59,8 @@ struct worker {
     const struct jobfile *job; /* running */
     int64_t start_ms;          /* of the attempt */
     int paced;                 /* reports of progress that told how long it will take */
+    bool lends;                /* the job's step runs: live windows may run between its ops */
+    double step_s, lent_s;     /* when it began; how much of it live windows took */
 };
 
 void worker_report_free(struct worker_report *r) {
@@ -121,6 +125,8 @@ static void serve_streams(struct worker *w) {
  */
 static void serve(struct worker *w, double step_s) {
     double begun = clock_s();
+    bool lends = w->lends;
+    w->lends = false; /* inside a step, what runs here yields to nobody */
     serve_streams(w);
     double now = clock_s(), end = now + fmin(fmax(step_s, now - begun), MOST_SHARE_S);
     while (networks_step(w->networks) && clock_s() < end) {
@@ -129,6 +135,20 @@ static void serve(struct worker *w, double step_s) {
         for (int batches = 0; batches < TURN_BATCHES && live_step_realtime(w->live); batches++)
             atomic_fetch_add(&w->beats, 1);
     }
+    w->lends = lends;
+}
+
+/* Between two ops of the job's step: the orders that came in, and live windows until none waits or the job has lent its share. */
+static void on_yield(void *ctx) {
+    struct worker *w = ctx;
+    if (!w->lends)
+        return;
+    double begun = clock_s(), own = begun - w->step_s - w->lent_s, until = begun + LENT_SHARE * own + LENT_AT_ONCE_S - w->lent_s;
+    w->lends = false;
+    for (take_orders(w); clock_s() < until && live_step_realtime(w->live); take_orders(w))
+        atomic_fetch_add(&w->beats, 1);
+    w->lent_s += clock_s() - begun;
+    w->lends = true;
 }
 
 /* Once per attempt, when its pace is known: that it will not end before its limit. */
@@ -234,8 +254,12 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
         serve(w, step_s);
         double begun = clock_s();
+        w->lends = true;
+        w->step_s = begun;
+        w->lent_s = 0;
         rc = work->step(task, &status, err);
-        step_s = clock_s() - begun;
+        w->lends = false;
+        step_s = clock_s() - begun - w->lent_s;
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
         if (limit > 0 && status == TASK_MORE && now - start_ms >= limit - margin)
@@ -389,6 +413,8 @@ static void *worker_main(void *arg) {
     int rc = device_open(w->config.device, w->config.threads, &w->device, &w->start_err);
     if (!rc)
         device_describe(w->device, &w->info);
+    if (!rc)
+        device_yield_to(w->device, on_yield, w);
     if (!w->config.memory_limit_bytes)
         w->config.memory_limit_bytes = w->info.total_bytes * 9 / 10;
     if (!rc && !(w->live = live_new(w->device, w->live_reports, w->config.metrics, w->config.memory_limit_bytes))) {

@@ -13,6 +13,7 @@
 #include "store/digest.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
+#define ENDED_WAITS_S 30.0
 
 struct live_stream {
     void *owner;
@@ -609,11 +610,12 @@ static bool wants(struct live_stream *s, const struct live_model *m, bool realti
     return s->model == m && s->open.realtime == realtime && runnable(s);
 }
 
-/* When the samples were received that this stream has not been served for; INFINITY when nothing waits. */
+/* When the samples were received that this stream has not been served for; INFINITY when nothing waits. The last windows of a
+ * recording that has ended fall due together and can wait for those of others. */
 static double waiting_since(struct live_stream *s) {
     struct err err;
     if (timeline_ready(s->timeline, &err))
-        return s->newest_s;
+        return s->newest_s + (s->finishing ? ENDED_WAITS_S : 0);
     for (const struct message *m = s->first; m; m = m->next)
         if (m->kind == LIVE_CHUNK)
             return ((const struct live_order *)m)->received_s;
@@ -692,7 +694,7 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
             fail(who[i], &err);
         else
             settle(l, who[i]);
-        if (realtime && !rc)
+        if (realtime && !rc && !who[i]->finishing)
             metric_observe(m->lag, end_s - who[i]->newest_s);
     }
     requeue(l, who[0]); /* it was served first, and with all of the batch where it had so many */

@@ -80,6 +80,8 @@ class Daemon:
             job = self.job(job_id)
             if condition(job):
                 return job
+            if job["state"] in ("succeeded", "failed", "cancelled"):
+                break
             time.sleep(0.05)
         raise AssertionError(f"{job_id} never got there: {job}\n{self.read_log()}")
 
