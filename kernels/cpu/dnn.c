@@ -5,19 +5,6 @@
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
-#include "kernels/cpu/dnn_cache.h"
-
-struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad) {
-    return (struct conv_key){.t = t, .ci = ci, .co = co, .k = k, .pad = pad, .pad_right = pad};
-}
-
-bool conv_key_equal(const struct conv_key *a, const struct conv_key *b) {
-    return a->backward_weights == b->backward_weights && a->relu == b->relu && a->bias == b->bias && a->bf16 == b->bf16 &&
-           a->alone == b->alone && a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad &&
-           a->pad_right == b->pad_right;
-}
-
-int64_t conv_key_outputs(const struct conv_key *key) { return key->t + key->pad + key->pad_right - key->k + 1; }
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -131,6 +118,7 @@ static struct span y_span(const struct walk *w, const struct piece *p) {
 static int plan(struct walk *w, struct err *err) {
     bool cut = !w->whole.bf16 && dnn_cuts();
     int threads = dnn_cache_lanes(w->cache), rc = 0;
+    const struct packed weights = {.source = w->call->source, .lay = w->call->lay, .version = w->call->version};
     w->pieces = cut ? (conv_key_outputs(&w->whole) + PIECE - 1) / PIECE : 1;
     w->lanes = cut && w->call->batch * w->pieces >= threads ? threads : 1;
     w->whole.alone = w->lanes > 1;
@@ -144,7 +132,7 @@ static int plan(struct walk *w, struct err *err) {
         w->n_kinds++;
         rc = conv_prim_find(w->cache, &p.key, &w->kinds[k].prim, err);
         if (!rc)
-            rc = packed_find(w->cache, w->kinds[k].prim, w->call, &w->kinds[k].packed, &w->kinds[k].fresh, err);
+            rc = packed_find(w->cache, w->kinds[k].prim, &weights, &w->kinds[k].packed, &w->kinds[k].fresh, err);
         if (rc)
             return rc;
         w->pad_bytes = larger(w->pad_bytes, round_up(conv_prim_scratchpad_bytes(w->kinds[k].prim)));

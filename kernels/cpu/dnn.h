@@ -3,17 +3,7 @@
  * side. A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
 #ifndef BRR_KERNELS_CPU_DNN_H
 #define BRR_KERNELS_CPU_DNN_H
-#include "kernels/cpu/cpu.h"
-
-/* A convolution of stride 1. */
-struct conv_key {
-    int backward_weights, relu, bias, bf16;
-    int alone; /* it runs on one thread, and others beside it */
-    int64_t t, ci, co, k, pad, pad_right;
-};
-struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad); /* padded alike on both sides */
-bool conv_key_equal(const struct conv_key *a, const struct conv_key *b);
-int64_t conv_key_outputs(const struct conv_key *key);
+#include "kernels/cpu/dnn_cache.h"
 
 /* Activations of `batch` rows. A logical row of t tokens × c channels lies as t·split memory rows of c/split channels, ld apart. */
 struct dnn_rows {
@@ -31,7 +21,7 @@ struct dnn_forward {
     bool accumulate;    /* y += */
     const void *source; /* weights in the (O,I,K) order of the key, unless `lay` */
     uint64_t version;   /* 0: pack at each call; else keep the packed copy of `source` until another version */
-    void (*lay)(const struct dnn_forward *call, float *plain); /* writes co·ci·k weights in (O,I,K) order from `source` */
+    dnn_lay *lay;       /* NULL: `source` is in that order */
 };
 int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *err);
 

@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad) {
+    return (struct conv_key){.t = t, .ci = ci, .co = co, .k = k, .pad = pad, .pad_right = pad};
+}
+
+bool conv_key_equal(const struct conv_key *a, const struct conv_key *b) {
+    return a->backward_weights == b->backward_weights && a->relu == b->relu && a->bias == b->bias && a->bf16 == b->bf16 &&
+           a->alone == b->alone && a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad &&
+           a->pad_right == b->pad_right;
+}
+
+int64_t conv_key_outputs(const struct conv_key *key) { return key->t + key->pad + key->pad_right - key->k + 1; }
+
 enum { CACHE_MAX = 512 };
 
 enum { OPERANDS = 5 };
@@ -254,11 +266,11 @@ int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, const void *from
     return fail(st, "packing weights", err);
 }
 
-int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct dnn_forward *call, struct packed **ret, bool *ret_fresh,
+int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct packed *weights, struct packed **ret, bool *ret_fresh,
                 struct err *err) {
     struct packed *slot = NULL, *oldest = &c->packed[0];
     for (int i = 0; i < c->n_packed && !slot; i++) {
-        if (c->packed[i].source == call->source && c->packed[i].prim == p)
+        if (c->packed[i].source == weights->source && c->packed[i].prim == p)
             slot = &c->packed[i];
         else if (c->packed[i].last_use < oldest->last_use)
             oldest = &c->packed[i];
@@ -267,8 +279,8 @@ int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct dnn_forwa
         slot = c->n_packed < CACHE_MAX ? &c->packed[c->n_packed++] : oldest;
     slot->last_use = c->clock;
     *ret = slot;
-    *ret_fresh = slot->source == call->source && slot->prim == p && slot->lay == call->lay && call->version &&
-                 slot->version == call->version;
+    *ret_fresh = slot->source == weights->source && slot->prim == p && slot->lay == weights->lay && weights->version &&
+                 slot->version == weights->version;
     if (*ret_fresh)
         return 0;
     if (slot->bytes < p->packed_bytes) {
@@ -278,7 +290,7 @@ int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct dnn_forwa
         if (!slot->data)
             return err_set(err, ERR_EXHAUSTED, "oneDNN: out of memory packing weights");
     }
-    *slot = (struct packed){call->source, p, call->lay, call->version, c->clock, slot->data, slot->bytes};
+    *slot = (struct packed){weights->source, p, weights->lay, weights->version, c->clock, slot->data, slot->bytes};
     return 0;
 }
 

@@ -3,14 +3,27 @@
  * once, each on its own thread. Internal to kernels/cpu. One stream, one thread, except where noted. */
 #ifndef BRR_KERNELS_CPU_DNN_CACHE_H
 #define BRR_KERNELS_CPU_DNN_CACHE_H
-#include "kernels/cpu/dnn.h"
+#include "kernels/cpu/cpu.h"
+
+/* A convolution of stride 1. */
+struct conv_key {
+    int backward_weights, relu, bias, bf16;
+    int alone; /* it runs on one thread, and others beside it */
+    int64_t t, ci, co, k, pad, pad_right;
+};
+struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad); /* padded alike on both sides */
+bool conv_key_equal(const struct conv_key *a, const struct conv_key *b);
+int64_t conv_key_outputs(const struct conv_key *key);
 
 struct conv_prim;
+struct dnn_forward;
+/* Writes co·ci·k weights in (O,I,K) order from the source of the call. */
+typedef void dnn_lay(const struct dnn_forward *call, float *plain);
 /* A packed copy of somebody's weights. */
 struct packed {
     const void *source;
     const struct conv_prim *prim;
-    void (*lay)(const struct dnn_forward *call, float *plain);
+    dnn_lay *lay;
     uint64_t version, last_use;
     void *data;
     size_t bytes;
@@ -30,9 +43,9 @@ int conv_prim_run(struct dnn_cache *c, struct conv_prim *p, int lane, const void
 /* plain → packed for a forward primitive, packed → plain for one of a gradient; plain: (O,I,K). */
 int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, const void *from, void *to, struct err *err);
 
-/* The slot of packed weights of a call for one of its primitives, with room for them; *ret_fresh if they are those of its version.
- */
-int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct dnn_forward *call, struct packed **ret, bool *ret_fresh,
+/* The slot of packed weights for the primitive and the source and lay of `weights`, with room for them; *ret_fresh if they are
+ * those of its version, which is not 0. */
+int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct packed *weights, struct packed **ret, bool *ret_fresh,
                 struct err *err);
 
 #endif
