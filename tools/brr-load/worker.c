@@ -238,8 +238,9 @@ static int run_all(struct run *r) {
             next = push_due(r);
         next = opening < next ? opening : next;
         double wait_ms = isinf(next) ? 20 : (next - clock_s()) * 1000;
+        int64_t opened = r->w->outcome.opened;
         brr_loop_run(r->loop, wait_ms <= 0 ? 0 : wait_ms > 20 ? 20 : (int64_t)ceil(wait_ms));
-        next = r->w->outcome.opened < r->w->n ? 0 : next; /* one that has just opened may be due earlier */
+        next = r->w->outcome.opened > opened ? 0 : next; /* one that has just opened may be due earlier */
     }
     return rc;
 }
