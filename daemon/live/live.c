@@ -740,6 +740,7 @@ struct live *live_new(struct device *device, struct mailbox *reports, struct met
         free(l);
         return NULL;
     }
+    l->models.stream = l->stream;
     return l;
 }
 

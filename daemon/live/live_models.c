@@ -58,6 +58,8 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
     struct detector *detector = NULL;
     if (!rc)
         rc = detector_open(s->device, path, LIVE_MAX_BATCH, s->memory_limit_bytes, &detector, err);
+    if (!rc && (rc = detector_spread(detector, s->stream, s->memory_limit_bytes, err)))
+        detector_close(detector);
     if (rc)
         return rc;
     m->detector = detector;

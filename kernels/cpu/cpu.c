@@ -135,7 +135,7 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
     (void)priority; /* ops run on the calling thread: its priority is the caller's affair */
     struct cpu_stream *cs = calloc(1, sizeof *cs);
     if (cs)
-        cs->dnn = dnn_cache_new();
+        cs->dnn = dnn_cache_new(s->device->info.threads);
     if (!cs || !cs->dnn) {
         free(cs);
         return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");

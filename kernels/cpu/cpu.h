@@ -29,7 +29,7 @@ static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state;
  * allocate nothing. NULL (with *err) when memory is short. */
 void *cpu_scratch(struct stream *s, size_t bytes, struct err *err);
 
-struct dnn_cache *dnn_cache_new(void);
+struct dnn_cache *dnn_cache_new(int threads);
 void dnn_cache_free(struct dnn_cache *cache);
 
 /* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. */

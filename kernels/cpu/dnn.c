@@ -1,10 +1,10 @@
 /* The walk of convolutions over batch rows, and over the pieces of a row. */
 #include "kernels/cpu/dnn.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/bf16.h"
+#include "kernels/lanes.h"
 
 static size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -178,37 +178,6 @@ static int run_piece(const struct walk *w, int64_t unit, int lane, struct err *e
     return rc;
 }
 
-/* Units of work in order on one lane, which uses all threads, or side by side on as many lanes as there are threads. */
-struct units {
-    int (*run)(const void *ctx, int64_t unit, int lane, struct err *err);
-    const void *ctx;
-    int64_t first, n;
-    int lanes;
-};
-
-static int run_units(const struct units *u, struct err *err) {
-    int rc = 0;
-    if (u->lanes == 1) {
-        for (int64_t i = 0; i < u->n && !rc; i++)
-            rc = u->run(u->ctx, u->first + i, 0, err);
-        return rc;
-    }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(u->lanes)
-    for (int64_t i = 0; i < u->n; i++) {
-        struct err own = {0};
-        int failed = u->run(u->ctx, u->first + i, omp_get_thread_num(), &own);
-        if (failed) {
-#pragma omp critical(brr_dnn_units)
-            {
-                rc = failed;
-                if (err)
-                    *err = own;
-            }
-        }
-    }
-    return rc;
-}
-
 static int run_forward(const void *ctx, int64_t unit, int lane, struct err *err) { return run_piece(ctx, unit, lane, err); }
 
 int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *err) {
@@ -228,9 +197,9 @@ int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *er
         memcpy(scratch + plain + (size_t)(i * co / repeat) * 4, call->bias, (size_t)(co / repeat) * 4);
     w.bias = biases ? (const void *)(scratch + plain) : call->bias;
     w.scratch = scratch + plain + biases;
-    const struct units units = {run_forward, &w, 0, call->batch * w.pieces, w.lanes};
+    const struct lanes_work units = {run_forward, &w, 0, call->batch * w.pieces, w.lanes};
     rc = pack(&w, (float *)(void *)scratch, err);
-    return rc ? rc : run_units(&units, err);
+    return rc ? rc : lanes_run(&units, err);
 }
 
 /* ---- gradients of weights ---- */
@@ -307,8 +276,8 @@ int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struc
     w.scratch = scratch + plain;
     for (int64_t first = 0; first < call->batch && !rc; first += w.slots) {
         int64_t n = call->batch - first < w.slots ? call->batch - first : w.slots;
-        const struct units units = {run_row, &w, first, n, w.slots};
-        rc = run_units(&units, err);
+        const struct lanes_work units = {run_row, &w, first, n, w.slots};
+        rc = lanes_run(&units, err);
         for (int64_t row = first; row < first + n && !rc; row++)
             rc = add_gradient(&w, row, (float *)(void *)scratch, err);
     }

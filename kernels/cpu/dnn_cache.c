@@ -56,11 +56,11 @@ static int fail(dnnl_status_t status, const char *what, struct err *err) {
                    (int)status);
 }
 
-struct dnn_cache *dnn_cache_new(void) {
+struct dnn_cache *dnn_cache_new(int threads) {
     struct dnn_cache *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->lanes = omp_get_max_threads();
+    c->lanes = threads;
     if (dnnl_engine_create(&c->engine, dnnl_cpu, 0) == dnnl_success &&
         dnnl_stream_create(&c->stream, c->engine, dnnl_stream_in_order) == dnnl_success)
         return c;

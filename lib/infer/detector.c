@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "base/str.h"
+#include "infer/lanes.h"
 #include "infer/timeline.h"
 #include "kernels/op.h"
 #include "nn/ckpt.h"
@@ -16,9 +18,11 @@ struct detector {
     bool owns_net;
     char path[4096];
     int max_batch;
-    float *x_host, *p_host;  /* batch × window × channels; batch × window */
-    void *x, *logits, *p;    /* device */
-    struct timeline **batch; /* whose window each row is */
+    float *x_host, *p_host;    /* batch × window × channels; batch × window */
+    void *x, *logits, *p;      /* device */
+    struct timeline **batch;   /* whose window each row is */
+    struct infer_lanes *lanes; /* NULL: none */
+    int n_lanes;
 };
 
 static int take_buffers(struct detector *d, struct err *err) {
@@ -124,6 +128,7 @@ void detector_close(struct detector *d) {
     device_free(d->device, d->x);
     device_free(d->device, d->logits);
     device_free(d->device, d->p);
+    infer_lanes_close(d->lanes);
     if (d->owns_net)
         seizure_free(d->net);
     free(d->batch);
@@ -165,6 +170,44 @@ int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
     return infer(d, s, 1, err);
 }
 
+/* True if lanes compute the same bits, for windows of noise. */
+static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct stream *s, int rows) {
+    const struct seizure_config *c = &d->info.file.model;
+    size_t n = (size_t)rows * (size_t)c->window;
+    float *p = malloc(n * sizeof *p);
+    struct rng rng;
+    rng_init(&rng, 1, RNG_SYNTH, 0);
+    for (size_t i = 0; i < n * (size_t)c->in_channels; i++)
+        d->x_host[i] = (float)rng_normal(&rng);
+    bool agree =
+        p && !infer(d, s, rows, NULL) && !infer_lanes_run(lanes, d->x_host, p, rows, NULL) && !memcmp(p, d->p_host, n * sizeof *p);
+    free(p);
+    return agree;
+}
+
+int detector_spread(struct detector *d, struct stream *s, int64_t memory_limit_bytes, struct err *err) {
+    const struct seizure_config *c = &d->info.file.model;
+    struct device_info info;
+    struct infer_lanes *lanes = NULL;
+    device_describe(d->device, &info);
+    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes)
+        return 0;
+    int64_t bytes = infer_lanes_bytes(c, info.threads);
+    if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
+        return 0;
+    int rc = infer_lanes_open(d->path, c, info.threads, &lanes, err);
+    if (rc)
+        return rc;
+    if (!lanes_agree(d, lanes, s, info.threads)) {
+        infer_lanes_close(lanes);
+        return 0;
+    }
+    d->lanes = lanes;
+    d->n_lanes = info.threads;
+    d->info.memory_bytes += bytes;
+    return 0;
+}
+
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err) {
     int64_t total = 0;
@@ -173,7 +216,8 @@ int detector_run(struct detector *d, struct stream *s, struct timeline *const *t
         int rows = gather(d, timelines, n, room), rc = 0;
         if (!rows)
             break;
-        if ((rc = infer(d, s, rows, err)))
+        rc = d->lanes && rows >= d->n_lanes ? infer_lanes_run(d->lanes, d->x_host, d->p_host, rows, err) : infer(d, s, rows, err);
+        if (rc)
             return rc;
         for (int i = 0; i < rows; i++) {
             struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */

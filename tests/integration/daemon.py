@@ -21,6 +21,13 @@ MINI = [
 ]
 
 
+def sanitizers():
+    """A library built with a sanitizer asks the same of the program that links it."""
+    with open(f"{os.environ['BRR_BUILD_DIR']}/CMakeCache.txt", encoding="utf-8") as f:
+        kinds = [line.strip().partition("=")[2] for line in f if line.startswith("BRR_SANITIZE:")]
+    return [f"-fsanitize={kind}" for kind in kinds if kind]
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -7,6 +7,7 @@ import sys
 import numpy
 
 
+from daemon import sanitizers
 from stream_fixture import load_example, streaming_daemon, trace
 
 BUILD = os.environ["BRR_BUILD_DIR"]
@@ -16,13 +17,6 @@ def run(*command, env=None, stdin=None):
     r = subprocess.run(command, env=env, stdin=stdin, capture_output=True, text=True, timeout=120)
     assert r.returncode == 0, f"{' '.join(command)}: {r.stderr or r.stdout}"
     return r.stdout
-
-
-def sanitizers():
-    """A library built with a sanitizer asks the same of the program that links it."""
-    with open(f"{BUILD}/CMakeCache.txt", encoding="utf-8") as f:
-        kinds = [line.strip().partition("=")[2] for line in f if line.startswith("BRR_SANITIZE:")]
-    return [f"-fsanitize={kind}" for kind in kinds if kind]
 
 
 def build_example(prefix):

@@ -192,12 +192,10 @@ static void send(struct timeline *t, int k, int64_t at, int64_t n) {
     assert_int_equal(timeline_push(t, uv, n, NULL), 0);
 }
 
-static void batched_and_interleaved_streams_equal_each_alone(void **state) {
-    struct model *f = *state;
+static void check_batches(struct model *f, struct detector *batched) {
     static struct trace alone[STREAMS], together[STREAMS];
-    struct detector *single = NULL, *batched = NULL;
+    struct detector *single = NULL;
     assert_int_equal(detector_open(f->dev, f->path, 1, 0, &single, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &batched, NULL), 0);
     for (int k = 0; k < STREAMS; k++) { /* offline: everything at once, one window per batch */
         struct timeline *t = open_stream(single, &alone[k]);
         send(t, k, 0, N);
@@ -238,7 +236,38 @@ static void batched_and_interleaved_streams_equal_each_alone(void **state) {
     assert_int_equal(total + ran, windows);
     assert_true(memcmp(alone[0].p, alone[1].p, N * sizeof(float)) != 0);
     detector_close(single);
+}
+
+static void batched_and_interleaved_streams_equal_each_alone(void **state) {
+    struct model *f = *state;
+    struct detector *batched = NULL;
+    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &batched, NULL), 0);
+    check_batches(f, batched);
     detector_close(batched);
+}
+
+static void windows_side_by_side_equal_each_alone(void **state) {
+    struct model *f = *state;
+    for (int threads = 2; threads <= 4; threads++) {
+        struct device *dev = NULL;
+        struct stream *s = NULL;
+        struct detector *spread = NULL;
+        struct device_info info;
+        assert_int_equal(device_open("cpu", threads, &dev, NULL), 0);
+        assert_int_equal(stream_open(dev, STREAM_NORMAL, &s, NULL), 0);
+        assert_int_equal(detector_open(dev, f->path, 4, 0, &spread, NULL), 0);
+        int64_t bytes = detector_info(spread)->memory_bytes;
+        assert_int_equal(detector_spread(spread, s, bytes + 1000, NULL), 0); /* there is no room for them */
+        assert_int_equal(detector_info(spread)->memory_bytes, bytes);
+        assert_int_equal(detector_spread(spread, s, 0, NULL), 0);
+        device_describe(dev, &info);
+        if (!strstr(info.description, "avx512")) /* there oneDNN chooses by the number of threads */
+            assert_true(detector_info(spread)->memory_bytes > bytes);
+        check_batches(f, spread);
+        detector_close(spread);
+        stream_close(s);
+        device_close(dev);
+    }
 }
 
 static void a_wrapped_net_gives_what_its_file_gives(void **state) {
@@ -268,6 +297,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_file_that_claims_more_than_it_holds_costs_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(windows_side_by_side_equal_each_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_wrapped_net_gives_what_its_file_gives, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,30 @@
+#include "kernels/lanes.h"
+
+#include <omp.h>
+
+int lanes_run(const struct lanes_work *work, struct err *err) {
+    int rc = 0;
+    if (work->lanes == 1) {
+        for (int64_t i = 0; i < work->n && !rc; i++)
+            rc = work->run(work->ctx, work->first + i, 0, err);
+        return rc;
+    }
+#pragma omp parallel num_threads(work->lanes)
+    {
+        omp_set_num_threads(1); /* of what is inside; libraries ask for it too */
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < work->n; i++) {
+            struct err own = {0};
+            int failed = work->run(work->ctx, work->first + i, omp_get_thread_num(), &own);
+            if (failed) {
+#pragma omp critical(brr_lanes)
+                {
+                    rc = failed;
+                    if (err)
+                        *err = own;
+                }
+            }
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* infer/lanes: windows of a batch side by side on the CPU, each computed by one thread with a network of its own (kernels/lanes.h).
+ * For a device that serves streams beside sockets and clients. One thread at a time, always the same one. */
+#ifndef BRR_INFER_LANES_H
+#define BRR_INFER_LANES_H
+#include "infer/modelfile.h"
+
+struct infer_lanes;
+/* n lanes, each with the weights of the model file; reads it again. */
+int infer_lanes_open(const char *checkpoint, const struct seizure_config *model, int n, struct infer_lanes **ret, struct err *err);
+void infer_lanes_close(struct infer_lanes *l); /* NULL is fine */
+int64_t infer_lanes_bytes(const struct seizure_config *model, int n);
+/* Probabilities p (rows,T) of the windows x (rows,T,C). */
+int infer_lanes_run(struct infer_lanes *l, const float *x, float *p, int rows, struct err *err);
+
+#endif
