@@ -682,7 +682,8 @@ static void put_part(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (in && rc) {
         fail(call, &err);
     } else if (in) {
-        memcpy(u->part, in->data.data, in->data.len);
+        if (in->data.len)
+            memcpy(u->part, in->data.data, in->data.len);
         u->part_len = in->data.len;
         rpc_hold(call);
         offload_start(&u->work, write_part, on_written);
