@@ -112,8 +112,7 @@ void device_free_host(struct device *dev, void *data);
 /* Bytes and number of allocations made through this device so far (tests prove that steps allocate nothing). */
 void device_alloc_stats(const struct device *dev, int64_t *ret_live_bytes, int64_t *ret_allocations);
 
-/* STREAM_HIGH: its work runs before that of normal streams. A device that runs ops at once (the CPU) leaves it to device_yield_to.
- */
+/* The work of a STREAM_HIGH stream runs before that of normal streams; on the CPU device_yield_to gives it the chance. */
 enum stream_priority { STREAM_NORMAL, STREAM_HIGH };
 /* Open a stream on the thread that will use it. On the CPU that thread and its pool then flush subnormal floats. */
 int stream_open(struct device *dev, enum stream_priority priority, struct stream **ret, struct err *err);

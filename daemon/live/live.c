@@ -13,7 +13,7 @@
 #include "store/digest.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
-#define ENDED_WAITS_S 30.0
+#define ENDED_WAITS_S 30.0 /* how much later the last windows of an ended recording are due */
 
 struct live_stream {
     void *owner;

@@ -15,7 +15,7 @@ struct live_model {
 
 struct live_models {
     struct device *device;
-    struct stream *stream;
+    struct stream *stream;      /* that the detectors run on */
     struct metrics *metrics;    /* may be NULL */
     int64_t memory_limit_bytes; /* of one model; 0 = no limit */
     struct live_model items[LIVE_MAX_MODELS];

@@ -77,8 +77,8 @@ void session_post_due(struct session *s); /* what could not be posted before */
 void session_count(struct session *s, const char *family, const char *second, double n);
 void session_count_end(struct session *s, const char *reason); /* once */
 
-/* True if no more results may come because those that are kept, and may never have reached the client, would be too many. A client
- * that does not say what it has, or cannot any more, loses the oldest instead. */
+/* True if the kept results fill the ring and the session takes no more of them: its connection is gone, or its client acknowledges
+ * results (Seen) and is behind. For a client that never does, or that has sent its last sample, the oldest are dropped instead. */
 bool session_is_full(const struct session *s);
 /* The worker may produce as much again as the owner has passed on. */
 void session_give_credit(struct session *s);

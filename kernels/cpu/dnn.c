@@ -54,7 +54,7 @@ static void add_rows_bf16(const struct span *s, char *to, const char *from, int6
 
 /* ---- pieces and lanes ---- */
 
-enum { PIECE = 480, MAX_KINDS = 4 };
+enum { PIECE = 480, MAX_KINDS = 4 }; /* PIECE: the most outputs of one */
 
 /* Outputs [first, first + n) of a row, made of the inputs from `input` on by the convolution of `key`. */
 struct piece {
@@ -142,7 +142,7 @@ static int plan(struct walk *w, struct err *err) {
     return rc;
 }
 
-/* Weights that changed since they were packed; `plain` is scratch for those that are laid anew. */
+/* Packs the weights that have changed since they were packed last; `plain` is scratch for weights that `lay` writes. */
 static int pack(struct walk *w, float *plain, struct err *err) {
     const void *from = w->call->lay ? plain : w->call->source;
     bool laid = !w->call->lay;
@@ -158,7 +158,8 @@ static int pack(struct walk *w, float *plain, struct err *err) {
     return rc;
 }
 
-static int run_piece(const struct walk *w, int64_t unit, int lane, struct err *err) {
+static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {
+    const struct walk *w = ctx;
     const struct dnn_forward *call = w->call;
     int64_t row = unit / w->pieces;
     struct piece p = piece_of(&w->whole, w->pieces, unit % w->pieces);
@@ -178,8 +179,6 @@ static int run_piece(const struct walk *w, int64_t unit, int lane, struct err *e
     return rc;
 }
 
-static int run_forward(const void *ctx, int64_t unit, int lane, struct err *err) { return run_piece(ctx, unit, lane, err); }
-
 int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *err) {
     int64_t repeat = call->bias_repeat > 1 ? call->bias_repeat : 1, co = call->key.co;
     struct walk w = {.call = call, .cache = cpu_stream(s)->dnn, .whole = call->key, .bias = call->bias};
@@ -197,7 +196,7 @@ int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *er
         memcpy(scratch + plain + (size_t)(i * co / repeat) * 4, call->bias, (size_t)(co / repeat) * 4);
     w.bias = biases ? (const void *)(scratch + plain) : call->bias;
     w.scratch = scratch + plain + biases;
-    const struct lanes_work units = {run_forward, &w, 0, call->batch * w.pieces, w.lanes};
+    const struct lanes_work units = {run_piece, &w, 0, call->batch * w.pieces, w.lanes};
     rc = pack(&w, (float *)(void *)scratch, err);
     return rc ? rc : lanes_run(&units, err);
 }
@@ -219,7 +218,8 @@ static size_t slot_bytes(const struct gradient_walk *w) { return w->pad_bytes + 
 
 static char *slot_of(const struct gradient_walk *w, int64_t row) { return w->scratch + (size_t)(row % w->slots) * slot_bytes(w); }
 
-static int run_gradient(const struct gradient_walk *w, int64_t row, int lane, struct err *err) {
+static int run_gradient(const void *ctx, int64_t row, int lane, struct err *err) {
+    const struct gradient_walk *w = ctx;
     const struct dnn_gradient *call = w->call;
     const struct conv_key *key = &call->key;
     struct span x = span_of(&call->x, key->t, key->ci, key), dy = span_of(&call->dy, w->outs, key->co, key);
@@ -233,8 +233,6 @@ static int run_gradient(const struct gradient_walk *w, int64_t row, int lane, st
     const void *operands[5] = {x.dense ? from : dense_x, packed, dy.dense ? grad : dense_dy, pad, NULL};
     return conv_prim_run(w->cache, w->prim, lane, operands, err);
 }
-
-static int run_row(const void *ctx, int64_t row, int lane, struct err *err) { return run_gradient(ctx, row, lane, err); }
 
 /* dw += the gradient of a row. */
 static int add_gradient(const struct gradient_walk *w, int64_t row, float *plain, struct err *err) {
@@ -276,7 +274,7 @@ int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struc
     w.scratch = scratch + plain;
     for (int64_t first = 0; first < call->batch && !rc; first += w.slots) {
         int64_t n = call->batch - first < w.slots ? call->batch - first : w.slots;
-        const struct lanes_work units = {run_row, &w, first, n, w.slots};
+        const struct lanes_work units = {run_gradient, &w, first, n, w.slots};
         rc = lanes_run(&units, err);
         for (int64_t row = first; row < first + n && !rc; row++)
             rc = add_gradient(&w, row, (float *)(void *)scratch, err);

@@ -11,7 +11,7 @@ int lanes_run(const struct lanes_work *work, struct err *err) {
     }
 #pragma omp parallel num_threads(work->lanes)
     {
-        omp_set_num_threads(1); /* of what is inside; libraries ask for it too */
+        omp_set_num_threads(1); /* for regions inside a unit; oneDNN reads this number too */
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < work->n; i++) {
             struct err own = {0};
