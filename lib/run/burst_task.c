@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
 #include "infer/netfile.h"
 #include "run/burst_network.h"
@@ -91,10 +90,11 @@ static int check_memory(const struct burst_task *t, struct err *err) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */
 
-static struct series series_of(const struct burst_task *t) { return (struct series){t->env.directory, "tick", 12}; }
+static struct series series_of(const struct burst_task *t) { return (struct series){&t->env, "tick", 12}; }
 
 /* The files first, then the state with the places where they are to be cut. */
-static int save_state(struct burst_task *t, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+static int save_state(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct burst_task *t = task;
     struct burst_state state = {0};
     struct json_writer w;
     struct str note;
@@ -119,31 +119,20 @@ static int save_state(struct burst_task *t, const char *path, char sha256[DIGEST
 
 static int task_checkpoint(void *task, struct err *err) {
     struct burst_task *t = task;
-    double start = clock_s();
     const struct series series = series_of(t);
     struct task_checkpoint c = {.step = t->output.ticks, .metric = NAN, .last = true};
-    t->wall_s += start - t->began_s;
-    t->began_s = start;
-    int rc = series_path(&series, c.step, c.path, err);
+    double now = clock_s();
+    t->wall_s += now - t->began_s;
+    t->began_s = now;
+    int rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, t, err);
     if (!rc)
-        rc = fsio_mkdirs_above(c.path, err);
-    if (!rc)
-        rc = save_state(t, c.path, c.sha256, err);
-    if (!rc)
-        rc = fsio_size(c.path, &c.bytes, NULL, err);
-    if (rc)
-        return err_wrap(err, "the checkpoint of tick %lld could not be written; earlier checkpoints are unchanged",
-                        (long long)c.step);
-    c.write_s = clock_s() - start;
-    t->saved_s = clock_s();
-    if (t->env.checkpoint)
-        t->env.checkpoint(t->env.ctx, &c);
-    series_retire(&series, t->job->checkpoint.keep);
-    return 0;
+        t->saved_s = clock_s();
+    return rc;
 }
 
 /* Into the network and the output, whole or not at all. */
-static int restore_from(struct burst_task *t, const char *path, struct err *err) {
+static int restore_from(void *task, const char *path, struct err *err) {
+    struct burst_task *t = task;
     struct burst_state state = {0};
     struct json *note = NULL;
     char *text = NULL;
@@ -170,22 +159,12 @@ static int restore_from(struct burst_task *t, const char *path, struct err *err)
 
 /* The newest checkpoint that can be used; without one the job begins anew. */
 static int restore(struct burst_task *t, struct err *err) {
-    int64_t ticks[SERIES_MOST];
-    char path[SERIES_PATH];
     const struct series series = series_of(t);
-    int n = series_list(&series, ticks);
-    for (int i = 0; i < n; i++) {
-        struct err why = {0};
-        int rc = series_path(&series, ticks[i], path, err);
-        if (rc)
-            return rc;
-        if (!restore_from(t, path, &why)) {
-            task_log(&t->env, TASK_INFO, "resuming from %s", path);
-            return 0;
-        }
-        task_log(&t->env, TASK_WARN, "the checkpoint %s is not used: %s", path, why.message);
-    }
-    return burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), NULL, err);
+    bool found;
+    int rc = series_restore(&series, restore_from, t, &found, err);
+    if (!rc && !found)
+        rc = burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), NULL, err);
+    return rc;
 }
 
 static void task_close(void *task) {

@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
 #include "run/geodesic_task.h"
 #include "run/series.h"
 
 enum { MAX_COUNTERS = 4096 };
 
-static struct series series_of(const struct geodesic_task *t) { return (struct series){t->env.directory, "step", 8}; }
+static struct series series_of(const struct geodesic_task *t) { return (struct series){&t->env, "step", 8}; }
 
 /* What must be the same for a checkpoint to be gone on from. */
 static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
@@ -59,42 +58,33 @@ void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret
     }
 }
 
-int geodesic_task_save(struct geodesic_task *t, struct err *err) {
-    static const char directory[] = "checkpoints";
-    double start = clock_s();
+static int write_file(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct geodesic_task *t = task;
     struct geodesic_file file;
     struct str counters;
-    char dir[SERIES_PATH];
-    const struct series series = series_of(t);
-    struct task_checkpoint c = {.metric = NAN, .last = true};
-    c.step = t->phase * geodesic_fit_steps(t->fit) + geodesic_fit_at(t->fit);
-    c.epoch = c.step / geodesic_fit_epoch_steps(t->fit);
-    *t->wall_s += start - t->begun_s;
-    t->begun_s = start;
     int rc = geodesic_fit_save(t->fit, &t->state, err);
-    if (!rc)
-        rc = series_path(&series, c.step, c.path, err);
-    if (!rc)
-        rc = fsio_join(dir, sizeof dir, t->env.directory, directory, err);
-    if (!rc)
-        rc = fsio_mkdirs(dir, err);
     geodesic_task_file(t, &file);
     str_init(&counters, MAX_COUNTERS);
     counters_text(t, &counters);
     const struct geodesic_file_state state = {&t->state, t->figures, t->n_figures, str_cstr(&counters)};
     if (!rc)
-        rc = geodesic_file_write(c.path, &file, &state, c.sha256, err);
+        rc = geodesic_file_write(path, &file, &state, sha256, err);
     str_done(&counters);
+    return rc;
+}
+
+int geodesic_task_save(struct geodesic_task *t, struct err *err) {
+    const struct series series = series_of(t);
+    struct task_checkpoint c = {.metric = NAN, .last = true};
+    double now = clock_s();
+    c.step = t->phase * geodesic_fit_steps(t->fit) + geodesic_fit_at(t->fit);
+    c.epoch = c.step / geodesic_fit_epoch_steps(t->fit);
+    *t->wall_s += now - t->begun_s;
+    t->begun_s = now;
+    int rc = series_write(&series, &c, t->job->checkpoint.keep, write_file, t, err);
     if (!rc)
-        rc = fsio_size(c.path, &c.bytes, NULL, err);
-    if (rc)
-        return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched", (long long)c.step);
-    c.write_s = clock_s() - start;
-    t->saved_s = clock_s();
-    if (t->env.checkpoint)
-        t->env.checkpoint(t->env.ctx, &c);
-    series_retire(&series, t->job->checkpoint.keep);
-    return 0;
+        t->saved_s = clock_s();
+    return rc;
 }
 
 /* ---- restoring ------------------------------------------------------------------------------------------------- */
@@ -114,7 +104,7 @@ static int phase_of(const struct geodesic_task *t, const char *path, struct err 
     return phase < t->phases ? phase : -1;
 }
 
-static int load(struct geodesic_task *t, const char *path, struct err *err) {
+static int load_phase(struct geodesic_task *t, const char *path, struct err *err) {
     char *text = NULL;
     struct json *counters = NULL;
     int rc = geodesic_task_begin_phase(t, err);
@@ -138,29 +128,18 @@ static int load(struct geodesic_task *t, const char *path, struct err *err) {
     return rc;
 }
 
-int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err) {
-    int64_t steps[SERIES_MOST];
-    char path[SERIES_PATH];
-    const struct series series = series_of(t);
-    int n = series_list(&series, steps);
-    *ret_found = false;
-    for (int i = 0; i < n; i++) {
-        struct err why = {0};
-        int rc = series_path(&series, steps[i], path, err);
-        if (rc)
-            return rc;
-        int phase = phase_of(t, path, &why);
-        if (phase >= 0) {
-            t->phase = phase;
-            rc = load(t, path, &why);
-        }
-        if (phase >= 0 && !rc) {
-            task_log(&t->env, TASK_INFO, "going on from %s", path);
-            *ret_found = true;
-            return 0;
-        }
-        task_log(&t->env, TASK_WARN, "the checkpoint %s is not used: %s", path, why.message);
+static int restore_from(void *task, const char *path, struct err *err) {
+    struct geodesic_task *t = task;
+    int phase = phase_of(t, path, err), rc;
+    if (phase < 0)
+        return ERR_INVALID;
+    t->phase = phase;
+    if ((rc = load_phase(t, path, err)))
         t->phase = 0;
-    }
-    return 0;
+    return rc;
+}
+
+int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err) {
+    const struct series series = series_of(t);
+    return series_restore(&series, restore_from, t, ret_found, err);
 }

@@ -5,19 +5,24 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-enum { SERIES_PATH = 4096, SERIES_MOST = 1024 };
+#include "run/task.h"
+#include "store/digest.h"
 
 struct series {
-    const char *directory, *word; /* of the task; "step", "tick" */
-    int digits;                   /* at least so many */
+    const struct task_env *env; /* its directory */
+    const char *word;           /* "step", "tick" */
+    int digits;                 /* at least so many */
 };
 
-/* RANGE: the path is too long. */
-int series_path(const struct series *s, int64_t number, char path[SERIES_PATH], struct err *err);
-/* Numbers that have a file, greatest first; returns how many. */
-int series_list(const struct series *s, int64_t numbers[SERIES_MOST]);
-/* Removes all but the greatest `keep`. */
-void series_retire(const struct series *s, int64_t keep);
+/* Has `write` make the file of c->step, completes *c, tells the owner of the task, and removes all but the `keep` greatest
+ * numbers. On an error the files before are unchanged. */
+int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep,
+                 int (*write)(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err), void *task,
+                 struct err *err);
+
+/* Offers the files to `restore`, greatest number first, until it takes one; a file that it refuses is named in the job's log with
+ * the reason. *ret_found: one was taken. RANGE: the path is too long. */
+int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
+                   bool *ret_found, struct err *err);
 
 #endif

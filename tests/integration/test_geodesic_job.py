@@ -61,7 +61,7 @@ def check_resume(tmp, csv, name, *more):
     cut = drive(f"{tmp}/{name}-cut", *sets, "stop_after=7")
     assert cut.returncode == 0, cut.stderr
     rest = drive(f"{tmp}/{name}-cut", *sets)
-    assert rest.returncode == 0 and "going on from" in rest.stderr, rest.stderr
+    assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
     assert digest(f"{tmp}/{name}") == digest(f"{tmp}/{name}-cut")
     a, b = result_of(whole.stdout), result_of(rest.stdout)
     assert (a["mean_rmse"], a["per_fold"]) == (b["mean_rmse"], b["per_fold"]), (a, b)
