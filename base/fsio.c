@@ -178,6 +178,13 @@ int fsio_write_atomic(const char *path, const void *data, size_t len, struct err
     return fsio_writer_commit(&w, err);
 }
 
+int fsio_write_text(const char *path, const struct str *text, struct err *err) {
+    if (!str_ok(text))
+        return err_set(err, ERR_EXHAUSTED, "%s is not written: its text needs more than %zu bytes, or memory ran out", path,
+                       text->max);
+    return fsio_write_atomic(path, str_cstr(text), text->len, err);
+}
+
 int fsio_rename(const char *from, const char *to, struct err *err) {
     if (rename(from, to) < 0)
         return err_errno(err, errno, "cannot put %s in place", to);

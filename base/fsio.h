@@ -19,6 +19,9 @@ uint64_t fsio_stamp(const char *path);
 /* Replaces a file atomically and durably: writes PATH.tmp-PID-N, fsync, rename, fsync of the directory. On failure the
  * old file is unchanged and the temporary file is removed. */
 int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);
+/* The same with a text. EXHAUSTED when the text did not fit its string (str_ok): nothing is written then. */
+struct str;
+int fsio_write_text(const char *path, const struct str *text, struct err *err);
 
 /* The same in steps, for large files. After open: write, then exactly one of commit and abort, also after an error. */
 struct fsio_writer {

@@ -3,20 +3,12 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/philox.h"
+
 struct rng_block rng_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index) {
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = stream;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return (struct rng_block){{c0, c1, c2, c3}};
+    struct rng_block block;
+    philox(seed, stream, step, index, block.v);
+    return block;
 }
 
 void rng_init(struct rng *rng, uint64_t seed, uint32_t stream, uint32_t step) {

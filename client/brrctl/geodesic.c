@@ -15,11 +15,6 @@
 
 enum { METRIC_POINTS = 61, MAX_CSV = 1 << 30 };
 
-static int write_csv(const char *path, struct str *out, struct err *err) {
-    return str_ok(out) ? fsio_write_atomic(path, out->data, out->len, err)
-                       : err_set(err, ERR_EXHAUSTED, "%s would be larger than %d bytes", path, MAX_CSV);
-}
-
 /* wavelength, mean over sources, spread, and each source's answer. */
 static void prediction_text(const struct geodesic_file *f, const struct geodesic_model *m, const double *each, struct str *out) {
     const struct spectra *s = &f->spectra;
@@ -140,7 +135,7 @@ int cmd_geodesic(const struct arguments *o) {
     str_init(&out, MAX_CSV);
     rc = predicts ? predict(o, &file, &out, &err) : metric(&file, &out, &err);
     if (!rc)
-        rc = write_csv(o->csv, &out, &err);
+        rc = fsio_write_text(o->csv, &out, &err);
     if (!rc)
         report(o, &file);
     str_done(&out);

@@ -52,5 +52,5 @@ bool suppression_table_add(struct suppression_table *t, const struct brr_message
 }
 
 int suppression_table_write(const struct suppression_table *t, const char *path, struct err *err) {
-    return fsio_write_atomic(path, str_cstr(&t->text), t->text.len, err);
+    return fsio_write_text(path, &t->text, err);
 }

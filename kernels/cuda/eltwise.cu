@@ -1,4 +1,5 @@
 /* eltwise: element-wise ops, dropout (the same Philox numbers as base/rng.c) and the sigmoid. */
+#include "base/philox.h"
 #include "kernels/cuda/cuda.cuh"
 
 enum { THREADS = 256 };
@@ -77,20 +78,9 @@ struct dropout_job {
 };
 
 static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {
-    uint64_t index = n / 4;
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = j.step, c3 = j.rng_stream;
-    uint32_t k0 = (uint32_t)j.seed, k1 = (uint32_t)(j.seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    uint32_t lane = (uint32_t)(n % 4), bits = lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3;
+    uint32_t c[4];
+    philox(j.seed, j.rng_stream, j.step, n / 4, c);
+    uint32_t lane = (uint32_t)(n % 4), bits = lane == 0 ? c[0] : lane == 1 ? c[1] : lane == 2 ? c[2] : c[3];
     return (float)(bits >> 8) * 0x1p-24f;
 }
 

@@ -144,8 +144,7 @@ void labels_format_csv_bi(const struct label_run *runs, size_t n_runs, const str
 }
 
 static int write_text(const char *path, struct str *text, struct err *err) {
-    int rc = str_ok(text) ? fsio_write_atomic(path, str_cstr(text), text->len, err)
-                          : err_set(err, ERR_EXHAUSTED, "%s: the events do not fit %zu bytes", path, text->max);
+    int rc = fsio_write_text(path, text, err);
     str_done(text);
     return rc;
 }

@@ -29,8 +29,7 @@ void svg_open(struct svg *g, double width, double height, const char *label) {
 
 int svg_save(struct svg *g, const char *path, struct err *err) {
     str_puts(&g->out, "</svg>\n");
-    int rc = str_ok(&g->out) ? fsio_write_atomic(path, g->out.data, g->out.len, err)
-                             : err_set(err, ERR_EXHAUSTED, "%s: the picture is larger than %d bytes", path, SVG_MAX_BYTES);
+    int rc = fsio_write_text(path, &g->out, err);
     str_done(&g->out);
     return rc;
 }

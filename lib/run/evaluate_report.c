@@ -245,12 +245,12 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     json_end(&w, ']');
     json_end(&w, '}');
     str_puts(&out, "\n");
-    if (!str_ok(&out) || !str_ok(&table))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the report");
+    if (!str_ok(&scores))
+        rc = err_set(err, ERR_EXHAUSTED, "%s: the scores take more than %d bytes", path, REPORT_BYTES);
     if (!rc)
-        rc = fsio_write_atomic(path, str_cstr(&out), out.len, err);
+        rc = fsio_write_text(path, &out, err);
     if (!rc)
-        rc = fsio_write_atomic(table_path, str_cstr(&table), table.len, err);
+        rc = fsio_write_text(table_path, &table, err);
     str_done(&out);
     str_done(&scores);
     str_done(&table);

@@ -150,8 +150,7 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
     json_end(&w, '}');
     str_puts(&out, "\n");
     if (!rc)
-        rc = str_ok(&out) ? fsio_write_atomic(path, out.data, out.len, err)
-                          : err_set(err, ERR_EXHAUSTED, "%s would be larger than %d bytes", path, MAX_REPORT);
+        rc = fsio_write_text(path, &out, err);
     str_done(&out);
     return rc;
 }
@@ -175,8 +174,7 @@ static int write_csv(const struct geodesic_task *t, struct err *err) {
         str_puts(&out, "\n");
     }
     if (!rc)
-        rc = str_ok(&out) ? fsio_write_atomic(path, out.data, out.len, err)
-                          : err_set(err, ERR_EXHAUSTED, "%s would be larger than %d bytes", path, MAX_REPORT);
+        rc = fsio_write_text(path, &out, err);
     str_done(&out);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "unit/temp_dir.h"
 
 #include "base/fsio.h"
+#include "base/str.h"
 
 static void assert_holds(const char *path, const char *want) {
     struct err err = {0};
@@ -191,6 +192,23 @@ static void a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up(void 
     longer[5000] = '\0';
     assert_int_equal(fsio_write_atomic(longer, "x", 1, &err), ERR_RANGE);
     free(longer);
+}
+
+static void a_text_that_was_cut_is_not_written(void **state) {
+    const char *path = in_dir(state, "a");
+    struct err err = {0};
+    struct str text;
+    put_file(path, "old", 3);
+    str_init(&text, 8);
+    str_puts(&text, "12345678");
+    assert_int_equal(fsio_write_text(path, &text, &err), 0);
+    assert_holds(path, "12345678");
+    str_puts(&text, "9");
+    assert_int_equal(fsio_write_text(path, &text, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, "8 bytes"));
+    assert_holds(path, "12345678");
+    str_done(&text);
 }
 
 static void killing_a_writer_leaves_the_old_file_whole(void **state) {
@@ -512,6 +530,7 @@ int main(void) {
         in_temp_dir(a_rename_replaces_and_a_missing_source_is_named),
         cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
         in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
+        in_temp_dir(a_text_that_was_cut_is_not_written),
         in_temp_dir(killing_a_writer_leaves_the_old_file_whole),
         in_temp_dir(only_temporaries_are_removed_at_any_depth),
         in_temp_dir(directories_are_made_with_their_parents_once),
