@@ -2,6 +2,7 @@
 """Real EEG end to end: a detector that has learned on synthetic EEG goes on learning on minutes of CHB-MIT, then tells a seizure it
 never saw from what came before it and from awake EEG of another patient. A smoke test of the whole path on real files, not a claim of
 accuracy. From scratch the same three recordings (two seizures, one sleeper) are too few: most seeds find whatever is not sleep.
+One training on so little differs from the next by chance, as do instruction sets by their rounding: three are judged by their median.
 Skips where the recordings are not at hand (BRR_EEG_DIR)."""
 import json
 import os
@@ -17,9 +18,10 @@ EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg
 SEIZURES = {"chb01_03_2986-3036": (10, 50, 50), "chb01_04_1457-1494": (10, 37, 37)}
 COMMON = ["data.montage=bipolar-18", "data.validation_fraction=0", "data.window_s=8", "data.bandpass_hz=[0.5,25]",
           "training.loss.kind=bce", "events.threshold=fixed"]
-SYNTHETIC = ["data.hop_s=4", "training.max_steps=200"]
+SYNTHETIC = ["data.hop_s=4", "training.max_steps=400"]
 # Few windows of sleep for each of those at a seizure's onset: the seconds before it are all that is known of being awake.
 REAL = ["data.unlabeled=background", "data.hop_s=1", "data.balance.none=0.2", "training.max_steps=60", "training.learning_rate=1e-3"]
+SEEDS = (1, 2, 3)
 RATE = 256
 
 
@@ -72,13 +74,14 @@ def main():
         d = Daemon(tmp).start()
         first = train(d, *SYNTHETIC, f"data.source=file://{tmp}/synthetic")
         show(d, tmp, "synthetic EEG alone", first)
-        model = train(d, *REAL, f"model.init_from={first}", f"data.source=file://{tmp}/train")
-        before, ictal, other = show(d, tmp, "then three recordings", model)
+        models = [train(d, *REAL, f"training.seed={seed}", f"model.init_from={first}", f"data.source=file://{tmp}/train") for seed in SEEDS]
+        shown = np.array([show(d, tmp, f"then three recordings, seed {seed}", model) for seed, model in zip(SEEDS, models)])
         for name in ("chb01_18_gap_D", "chb02_16_gap_D"):
-            p = trace(d, tmp, name, model)
+            p = trace(d, tmp, name, models[0])
             print(f"{name}: before {mean(p, 0, 10):.3f}, gap {np.isnan(p[10 * RATE : 20 * RATE]).mean():.0%} NaN, seizure {mean(p, 20, 30):.3f}")
-        assert ictal > before, "the unseen seizure must stand out from what came before it"
-        assert ictal >= other + 0.4, "the unseen seizure must stand out from awake EEG of another patient"
+        above_before, above_other = np.median(shown[:, 1] - shown[:, 0]), np.median(shown[:, 1] - shown[:, 2])
+        assert above_before > 0, f"the unseen seizure must stand out from what came before it: median {above_before:.3f}"
+        assert above_other >= 0.4, f"the unseen seizure must stand out from awake EEG of another patient: median {above_other:.3f}"
         assert d.stop() == 0
     return 0
 

@@ -174,6 +174,8 @@ static inline void drawn_free(struct drawn *d) {
 }
 static inline bool drawn_chance(struct drawn *d, double p) { return rng_uniform(&d->rng) < p; }
 
+/* What some of its neurons have; kernels leave out what no neuron has. */
+enum { DRAWN_CHANCES = 1, DRAWN_LIMITS = 2, DRAWN_DIVISION = 4, DRAWN_EVERYTHING = 7 };
 enum drawn_form { DRAWN_PACKED, DRAWN_WIDE, DRAWN_HEAVY }; /* one p a row; p of its own for each synapse; sums beyond 32 bits */
 
 static inline void draw_neurons(struct drawn *d, int64_t n) {
@@ -230,7 +232,18 @@ static inline void draw_synapses(struct drawn *d, int64_t s, enum drawn_form for
     a->type = type;
 }
 
-static inline void drawn_init(struct drawn *d, uint64_t seed, int64_t n, int64_t s, enum drawn_form form) {
+static inline void drop_traits(struct drawn *d, unsigned traits) {
+    for (int64_t i = 0; i < d->arrays.neurons; i++) {
+        if (!(traits & DRAWN_CHANCES))
+            ((float *)(uintptr_t)d->arrays.excitability)[i] = 1;
+        if (!(traits & DRAWN_LIMITS))
+            ((uint16_t *)(uintptr_t)d->arrays.fire_limit)[i] = SPIKE_UNLIMITED;
+    }
+    for (int i = 0; !(traits & DRAWN_DIVISION) && i < d->arrays.n_areas; i++)
+        d->areas[i].psp_divide = false;
+}
+
+static inline void drawn_init(struct drawn *d, uint64_t seed, int64_t n, int64_t s, enum drawn_form form, unsigned traits) {
     *d = (struct drawn){.areas = {{.name = "plain", .power = 600.25f},
                                   {.name = "divides", .psp_divide = true},
                                   {.name = "driven", .mp_driven_psp = true, .power = -1.5f},
@@ -240,6 +253,7 @@ static inline void drawn_init(struct drawn *d, uint64_t seed, int64_t n, int64_t
     draw_synapses(d, s, form);
     d->arrays.areas = d->areas;
     d->arrays.n_areas = 4;
+    drop_traits(d, traits);
 }
 
 /* Injections of a tick, the same for whoever asks: fractions, some cancelling to 0, some twice for a neuron. */

@@ -90,7 +90,17 @@ static void expect_same(const struct trace *a, const struct trace *b, const stru
                      p->device, p->isa, p->threads, p->parts, (long long)i, (double)b->v[i], (double)a->v[i]);
 }
 
-static void compare_places(uint64_t seed, enum drawn_form form, bool every_tick) {
+static void expect_features(const struct spike_net *net, enum drawn_form form, unsigned traits, bool every_tick) {
+    unsigned features = (traits & DRAWN_CHANCES ? SPIKE_PROBABILISTIC : 0u) | (traits & DRAWN_LIMITS ? SPIKE_LIMITED : 0u) |
+                        (every_tick ? SPIKE_EVERY_TICK : 0u);
+    assert_true(net->wide == (form == DRAWN_WIDE));
+    assert_true(net->wide_sums == (form == DRAWN_HEAVY));
+    assert_true((net->divisor != NULL) == ((traits & DRAWN_DIVISION) != 0));
+    assert_int_equal(net->features, features);
+}
+
+/* Returns how many neurons fired in all. */
+static int64_t compare_places(uint64_t seed, enum drawn_form form, unsigned traits, bool every_tick) {
     const struct place places[] = {{"cpu", "scalar", 1, 1},
                                    {"cpu", "scalar", 2, 2},
                                    {"cpu", "avx2", 1, 3},
@@ -101,15 +111,14 @@ static void compare_places(uint64_t seed, enum drawn_form form, bool every_tick)
     struct drawn d;
     struct trace first, other;
     struct engine e;
-    drawn_init(&d, seed, neurons, neurons * FAN_OUT, form);
+    drawn_init(&d, seed, neurons, neurons * FAN_OUT, form, traits);
     trace_init(&first);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         struct trace *t = i ? &other : &first;
         if (i)
             trace_init(t);
         open_at(&e, &places[i], &d, every_tick);
-        assert_true(burst_connectome(e.b)->net.wide == (form == DRAWN_WIDE));
-        assert_true(burst_connectome(e.b)->net.wide_sums == (form == DRAWN_HEAVY));
+        expect_features(&burst_connectome(e.b)->net, form, traits, every_tick);
         run(e.b, seed, t, 0, ticks);
         engine_close(&e);
         if (i) {
@@ -117,31 +126,50 @@ static void compare_places(uint64_t seed, enum drawn_form form, bool every_tick)
             trace_done(t);
         }
     }
-    if (first.fired < ticks * neurons / 200 || first.fired > ticks * neurons / 2)
-        fail_msg("seed %llu: %lld neurons fired in %lld ticks of %lld neurons: too few or too many to show anything",
-                 (unsigned long long)seed, (long long)first.fired, (long long)ticks, (long long)neurons);
     trace_done(&first);
     drawn_free(&d);
+    return first.fired;
+}
+
+static void compare_whole(uint64_t seed, enum drawn_form form, bool every_tick) {
+    int64_t fired = compare_places(seed, form, DRAWN_EVERYTHING, every_tick);
+    if (fired < ticks * neurons / 200 || fired > ticks * neurons / 2)
+        fail_msg("seed %llu: %lld neurons fired in %lld ticks of %lld neurons: too few or too many to show anything",
+                 (unsigned long long)seed, (long long)fired, (long long)ticks, (long long)neurons);
 }
 
 static void every_device_and_instruction_set_gives_the_same_bits(void **state) {
     (void)state;
     uint64_t seed = test_seed() << 8;
     for (int i = 0; i < SEEDS; i++)
-        compare_places(seed + (uint64_t)i, i % 2 ? DRAWN_WIDE : DRAWN_PACKED, false);
+        compare_whole(seed + (uint64_t)i, i % 2 ? DRAWN_WIDE : DRAWN_PACKED, false);
 }
 
 static void so_it_does_when_leaks_run_in_every_tick(void **state) {
     (void)state;
-    compare_places(test_seed() << 8 | 17, DRAWN_PACKED, true);
+    compare_whole(test_seed() << 8 | 17, DRAWN_PACKED, true);
 }
 
 static void so_it_does_where_sums_need_64_bits(void **state) {
     (void)state;
     int64_t n = neurons;
     neurons = n < 2000 ? 2000 : n; /* 80 % of 30 synapses each end at neuron 0 */
-    compare_places(test_seed() << 8 | 18, DRAWN_HEAVY, false);
+    compare_whole(test_seed() << 8 | 18, DRAWN_HEAVY, false);
     neurons = n;
+}
+
+/* The kernels leave out what no neuron has. */
+static void so_does_every_mix_of_features(void **state) {
+    (void)state;
+    int64_t n = neurons, t = ticks;
+    uint64_t seed = test_seed() << 8 | 32;
+    neurons = n < 1000 ? n : 1000;
+    ticks = t < 30 ? t : 30;
+    for (unsigned traits = 0; traits <= DRAWN_EVERYTHING; traits++)
+        for (int i = 0; i < 4; i++)
+            assert_true(compare_places(seed++, i & 1 ? DRAWN_WIDE : DRAWN_PACKED, traits, i & 2) > 0);
+    neurons = n;
+    ticks = t;
 }
 
 static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
@@ -152,7 +180,7 @@ static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
     struct trace whole, cut;
     struct engine e;
     struct drawn d;
-    drawn_init(&d, seed, neurons, neurons * FAN_OUT, DRAWN_PACKED);
+    drawn_init(&d, seed, neurons, neurons * FAN_OUT, DRAWN_PACKED, DRAWN_EVERYTHING);
     trace_init(&whole);
     trace_init(&cut);
     open_at(&e, &from, &d, false);
@@ -185,6 +213,7 @@ int main(void) {
         cmocka_unit_test(every_device_and_instruction_set_gives_the_same_bits),
         cmocka_unit_test(so_it_does_when_leaks_run_in_every_tick),
         cmocka_unit_test(so_it_does_where_sums_need_64_bits),
+        cmocka_unit_test(so_does_every_mix_of_features),
         cmocka_unit_test(a_restored_snapshot_goes_on_as_if_nothing_had_been),
     };
     return cmocka_run_group_tests(tests, read_size, NULL);
