@@ -32,7 +32,7 @@ enum err_code {
 #undef ERR_ENUM
 };
 
-/* Whether a write failed because its volume was full. A job that fails to write to a cache may wait until others free room. */
+/* A failed write says here if its volume was full. A job that cannot write to a full cache may wait until other jobs free room. */
 enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE };
 
 struct err {

@@ -34,7 +34,7 @@ int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err);
 int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err);
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
-/* Whether a name is that of such a temporary. */
+/* True if the file name is that of a temporary file of fsio_writer. */
 bool fsio_is_temporary(const char *name);
 /* Removes the temporaries that killed processes left below dir. Nobody may be writing files below dir meanwhile. A missing dir is
  * success. */

@@ -161,9 +161,10 @@ BRR_API int brr_log_next(brr_rpc *logs, int64_t timeout_ms, int64_t *ret_time_ms
 
 /* Cuts. A session outlives its connection, and a restart of the daemon, for the daemon's limits.resume_ttl. The library keeps every
  * sample that the daemon does not have durably yet, connects again by itself with growing, random pauses (0.1 to 5 s), sends again
- * from where the daemon asks, and drops results and alarms that it has already: the messages are those of an undisturbed run. What
- * was pushed meanwhile is queued; a full buffer is BRR_AGAIN, never a loss. The stream ends with an error when the daemon stays
- * away for resume_ms (UNAVAILABLE), has forgotten the session (ABORTED, SESSION_EXPIRED), or serves another model by now (ABORTED).
+ * from where the daemon asks, and drops results and alarms that it has already: the messages are those of an undisturbed run.
+ * Samples pushed meanwhile are queued; a full buffer is BRR_AGAIN, never a loss. The stream ends with an error when the daemon
+ * stays away for resume_ms (UNAVAILABLE), has forgotten the session (ABORTED, SESSION_EXPIRED), or serves another model by now
+ * (ABORTED).
  */
 
 /* Limits of a stream's queues inside the library: bytes of samples where there is no resume, messages that wait to be taken. */
@@ -239,7 +240,7 @@ struct brr_message {
     } summary;
     struct { /* RECONNECTED: for people; the messages go on as if nothing had happened */
         int64_t away_ms;
-        int anew; /* 1: the daemon had nothing of the session yet, and all samples are sent again */
+        int anew; /* 1: the daemon has no sample of the session, so all samples are sent again */
     } reconnected;
     const struct brr_suppression *suppression; /* RESULT: one for each second that became final */
     int n_suppression;

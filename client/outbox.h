@@ -27,7 +27,7 @@ struct outbox {
 bool outbox_add(struct outbox *o, const ProtobufCMessage *message, int64_t end);
 /* The message `unsent` has been sent. */
 void outbox_sent(struct outbox *o);
-/* Drops what was sent and lies before `through`. */
+/* Drops sent samples before `through`. */
 void outbox_durable(struct outbox *o, int64_t through);
 /* Continues with the first message that holds samples from `from` on. False: some of them are no longer here. */
 bool outbox_rewind(struct outbox *o, int64_t from);

@@ -33,7 +33,7 @@ enum spike_flag {
     SPIKE_MP_DRIVEN = 4,   /* p of its synapses is its membrane when it fired, rounded half to even and clamped to 0..255 */
     SPIKE_DIVIDES = 8,     /* each of its synapses delivers s·w·p/k, k its divisor, rounded half to even */
 };
-/* What any neuron of the network has; kernels leave out what none has. */
+/* Features that at least one neuron of the network uses; the kernels skip the others. */
 enum spike_feature {
     SPIKE_PROBABILISTIC = 1, /* an excitability below 0.999 */
     SPIKE_LIMITED = 2,       /* a fire limit */
@@ -59,7 +59,7 @@ struct spike_counts {
     uint32_t fired;  /* in it */
     uint32_t candidates;
 };
-/* Who fired in a tick, ascending, with the p of their synapses. Room for all neurons. */
+/* Neurons that fired in a tick, ascending, with the p of their synapses. Room for all neurons. */
 struct spike_fired {
     uint32_t *ids;
     uint8_t *psp;
@@ -101,7 +101,8 @@ SPIKE_RULE uint32_t spike_hash(uint32_t id, uint32_t tick) {
     return (w >> 22) ^ w;
 }
 
-/* Whether a neuron that may fire does: −1 with a chance of its excitability, always from 0.999 on, never at 0 or below; else 0. */
+/* −1 if a neuron that may fire does fire, else 0. The probability is its excitability: always from 0.999 on, never at 0 or below.
+ */
 SPIKE_RULE int32_t spike_lucky(float excitability, uint32_t id, uint32_t tick) {
     float drawn = (float)spike_hash(id, tick) * 0x1p-32f;
     return -(int32_t)(excitability >= 0.999f) | (-(int32_t)(excitability > 0.0f) & -(int32_t)(drawn < excitability));
@@ -141,8 +142,8 @@ SPIKE_RULE uint8_t spike_psp_of(float x) {
     return (uint8_t)(int32_t)__builtin_rintf(clamped);
 }
 
-/* What a synapse delivers: weight·2^f·p, divided by k where k > 1. Exact: the quotient of integers below 2^37 and 2^32 in double
- * is a half only where the true one is, and rounds to the side where it lies. */
+/* The units that a synapse delivers: weight·2^f·p, divided by k if k > 1. Exact: the quotient of integers below 2^37 and 2^32 in
+ * double is a half only where the true one is, and rounds to the side where it lies. */
 SPIKE_RULE int64_t spike_divided(int64_t units, uint32_t k) { return (int64_t)__builtin_rint((double)units / (double)k); }
 
 #endif

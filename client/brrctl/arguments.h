@@ -36,7 +36,7 @@ bool arguments_parse(int argc, char **argv, const char *takes, struct arguments 
 void arguments_done(struct arguments *a);
 /* Returns the name of an option that was given but is neither in `takes` nor common to all commands, or NULL. */
 const char *arguments_beyond(const struct arguments *a, const char *takes);
-/* Whether the word is an option whose value is the next word. */
+/* True if the word is an option that takes the next word as its value. */
 bool arguments_takes_value(const char *word);
 /* Calls visit for each option of `takes` and for the common options; value is "" for a flag. */
 typedef void arguments_visit_fn(void *ctx, const char *name, const char *value, const char *help);

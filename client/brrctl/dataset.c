@@ -320,7 +320,7 @@ static void print_sources(const struct survey *s) {
     printf("\nrates     ");
     for (int i = 0; i < s->n_rates; i++)
         printf(" %g Hz %lld", s->rates[i], (long long)s->rate_counts[i]);
-    printf("\nmontage    %lld direct, %lld through the inverse of a bipolar one, %lld interpolated; %lld with gaps, %lld mended "
+    printf("\nmontage    %lld direct, %lld through the inverse of a bipolar one, %lld interpolated; %lld with gaps, %lld corrected "
            "headers\n",
            (long long)(s->usable - s->inverse - s->interpolated), (long long)s->inverse, (long long)s->interpolated,
            (long long)s->discontinuous, (long long)s->repaired);

@@ -1,5 +1,5 @@
-/* submission: turns a job file that a client sent into the record of a new job. What the file names (recordings, models, stores) is
- * resolved once, when the job is submitted: the record keeps the files that were meant then. Loop thread. */
+/* submission: turns a job file that a client sent into the record of a new job. References to
+ * recordings, models and stores are resolved once, on submission; the record keeps the resolved files. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SUBMISSION_H
 #define BRR_DAEMON_JOBS_SUBMISSION_H
 #include "daemon/jobs/job.h"
@@ -13,7 +13,7 @@ struct submission {
     int n_overrides;
 };
 
-/* What the references in a job file mean. */
+/* How references in a job file are resolved. */
 struct submission_rules {
     const struct places *places; /* borrowed */
     /* The file of a model REF (models/models.h); path has 4096 bytes. */

@@ -52,7 +52,7 @@ struct worker;
 int worker_start(const struct worker_config *config, struct worker **ret, struct err *err);
 /* Stops a running task as for shutdown and joins the thread. */
 void worker_stop(struct worker *w);
-/* Starts a job; PRECONDITION while another job runs. The worker copies what it needs of `job`. */
+/* Starts a job; PRECONDITION while another job runs. The worker copies the parts of `job` that it needs. */
 int worker_run(struct worker *w, const struct job *job, struct err *err);
 /* Asks the running task to end soon; it writes a checkpoint first, except for a cancel. */
 void worker_interrupt(struct worker *w, enum worker_stop why);

@@ -11,10 +11,10 @@ struct keeper;
  * durable. */
 struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
                           void *ctx);
-void keeper_free(struct keeper *k); /* only when the loop has ended; what is queued is not written. NULL is fine */
+void keeper_free(struct keeper *k); /* only after the loop has ended; queued snapshots are not written. NULL is fine */
 /* At start: every session with a snapshot goes on from it; corrupt ones are logged, counted and moved aside. Reads on the loop. */
 int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, struct err *err);
-/* What sessions ask for: ctx of session_keeper is the keeper. */
+/* Returns the callbacks that the sessions need; their ctx is the keeper. */
 struct session_keeper keeper_for_sessions(struct keeper *k);
 
 #endif

@@ -352,7 +352,8 @@ static int load_numbers(struct live_stream *s, struct unpack *in, struct err *er
     if (in->failed)
         return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
     if (strcmp(sha256, detector_info(s->model->detector)->sha256) != 0)
-        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is of another model than %s is now", s->checkpoint);
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream was made with another version of the model %s",
+                       s->checkpoint);
     return 0;
 }
 

@@ -2,8 +2,8 @@
  * worker carries them out between the steps of its job and answers with reports. A detector is loaded on first use and shared by
  * all streams of the same checkpoint. Every order of a stream after OPEN names it; CLOSE is the last one and is answered by CLOSED,
  * the last report. Bounded: the owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES
- * does not run again until its owner has released some of them. What a result or an alarm of a stream contains, and its number, is
- * a function of the samples alone.
+ * does not run again until its owner has released some of them. The contents and the number of a result or
+ * an alarm depend on the samples alone.
  * Thread: live_stream_new, _free, _owner, _abandon and _release belong to the owner's thread; live_new, _free, _order, _step,
  * _waiting to the device worker's. */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
@@ -15,7 +15,7 @@ struct live;
 
 enum live_format { LIVE_F32_UV, LIVE_I16 };
 
-/* What a stream is; live_stream_new copies it. */
+/* Parameters of a stream; live_stream_new copies them. */
 struct live_open {
     const char *checkpoint; /* model file */
     const char *model;      /* its name in metrics, bounded in number */
@@ -31,7 +31,7 @@ struct live_open {
 struct live_stream *live_stream_new(const struct live_open *open, void *owner);
 void live_stream_free(struct live_stream *s); /* before OPEN was posted, or after CLOSED */
 void *live_stream_owner(const struct live_stream *s);
-const struct live_open *live_stream_open(const struct live_stream *s); /* what it was made with; any thread */
+const struct live_open *live_stream_open(const struct live_stream *s); /* its parameters; any thread */
 /* Its client is gone: what waits is dropped and counted as soon as the worker looks. CLOSE must follow. */
 void live_stream_abandon(struct live_stream *s);
 /* Reports of `bytes` in all (live_report.bytes) have left the owner. True when the stream had no credit and has some now: the

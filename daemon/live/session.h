@@ -51,8 +51,8 @@ int sessions_of_model(const struct sessions *all, const char *model); /* open on
 /* The session that this token of this principal opens, also one that has ended within resume_ttl_ms; NULL: there is none. */
 struct session *sessions_find(struct sessions *all, const char *token, const char *principal);
 
-/* What a session tells its owner, on the loop. After failed or summary only session_close may follow. The place of a session that
- * failed or expired is free at once, also when its owner closes it much later. */
+/* Callbacks of a session to its owner, on the loop thread. After failed or summary only session_close may follow. The place of a
+ * session that failed or expired is free at once, also when its owner closes it much later. */
 struct session_sink {
     void (*opened)(void *owner, const struct live_opened *o);
     void (*result)(void *owner, const struct live_report *r); /* record trace */
@@ -81,7 +81,7 @@ void session_close(struct session *s, const char *reason);
  * the owner. */
 void session_leave(struct session *s);
 
-/* What a client that comes back has of the session. */
+/* State that a client presents when it resumes a session. */
 struct session_return {
     const char *token;
     const struct session_sink *sink;
@@ -96,7 +96,7 @@ int session_check(const struct session *s, const struct live_open *open, struct 
 /* The client has the results and alarms before these numbers. */
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm);
 const char *session_token(const struct session *s);   /* empty unless resumable */
-int64_t session_epoch(const struct session *s);       /* changes where the state of a stream starts anew; Unix time in ms */
+int64_t session_epoch(const struct session *s);       /* changes when the state of the stream is reset; Unix time in ms */
 int64_t session_next_result(const struct session *s); /* number of the first result that its owner will get from now on */
 const char *session_id(const struct session *s);
 const char *session_model(const struct session *s); /* its name in metrics */

@@ -20,7 +20,7 @@ struct session {
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
     struct ring kept;
-    bool heard_seen; /* the client says what it has */
+    bool heard_seen; /* the client sends Seen */
     int64_t next_result;
     struct live_report *summary, *failure; /* the last word */
     char failure_reason[32];
@@ -61,7 +61,7 @@ struct session {
 struct sessions {
     struct sessions_config config;
     struct session *first;
-    int count;             /* of sessions that the device worker knows */
+    int count;             /* of sessions on the device worker */
     int64_t waiting_bytes; /* samples of all that wait for it */
     int64_t frozen_ms;     /* since when no more samples are read because the daemon stops; 0: they are */
 };

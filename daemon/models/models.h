@@ -14,7 +14,7 @@ typedef struct uv_loop_s uv_loop_t;
 /* Fetches occupy threads that the loop needs for other work, so only a few run at a time; up to MODELS_MAX fetches can wait. */
 enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_FETCHES = 2 };
 
-/* What a REF means as far as records tell: no file is looked at. */
+/* A REF resolved from the job records; no file is opened. */
 struct model_ref {
     char path[LIVE_PATH], spare[LIVE_PATH]; /* of the file; where else it may be, or "" */
     char name[LIVE_NAME];                   /* the bounded name its metrics go under */
@@ -30,7 +30,7 @@ struct models_config {
     void *post_ctx;
     uv_loop_t *loop;
     const struct places *places; /* borrowed */
-    /* What "job:…" means: fills path, spare and absent. */
+    /* Resolves "job:…": fills path, spare and absent. */
     int (*job_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
     void *ctx;
 };
@@ -42,10 +42,10 @@ int models_new(const struct models_config *config, struct models **ret, struct e
 void models_stop(struct models *m);
 void models_free(struct models *m);
 
-/* The meaning of a REF by the records alone: no file is read. NOT_FOUND and DENIED list what was tried. */
+/* Resolves a REF from the records alone; no file is read. NOT_FOUND and DENIED list the paths that were tried. */
 int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err);
-/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list what was tried. Any thread;
- * blocks on the volume. */
+/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list the paths that were tried. Any
+ * thread; blocks on the volume. */
 int model_ref_find(struct model_ref *r, struct err *err);
 /* Both, for callers that may block. */
 int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err);

@@ -1,6 +1,6 @@
 /* offload: file work of a call on libuv's thread pool, so that the loop never waits for a disk. Embedded as the first member of a
  * call's state (rpc_state); the state lives until the work has come back, also when the client is gone before. One piece of work at
- * a time. Loop thread, but for `run`. */
+ * a time. Loop thread, except for `run`. */
 #ifndef BRR_DAEMON_RPC_OFFLOAD_H
 #define BRR_DAEMON_RPC_OFFLOAD_H
 #include <stdatomic.h>

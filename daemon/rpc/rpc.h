@@ -44,7 +44,7 @@ struct rpc_config {
     struct auth *auth;         /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
-    int max_calls;           /* open at a time; further ones are refused as OVERLOADED, but for grpc.health */
+    int max_calls;           /* open at a time; further ones are refused as OVERLOADED, except grpc.health */
     size_t max_unsent_bytes; /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
     void *ctx;               /* rpc_context() of every call */
     /* A handler works for this caller until it is told NULL; may be NULL. */
@@ -66,7 +66,7 @@ int rpc_server_port(const struct rpc_server *server);      /* TCP port bound, 0 
 
 void *rpc_context(const struct rpc_call *call);
 struct arena *rpc_arena(struct rpc_call *call);
-/* Who calls; known from the first message on. */
+/* The authenticated caller; known from the first message on. */
 const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);
 void rpc_set_state(struct rpc_call *call, void *state);

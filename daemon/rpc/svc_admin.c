@@ -172,14 +172,14 @@ static void check_parts(struct doctor *d) {
     }
 }
 
-/* Nothing about a device that tells nothing: a CPU. */
+/* A device without health data, such as a CPU, adds no line. */
 static void check_health(struct doctor *d) {
     char text[400];
     device_watch_describe(&d->health, text, sizeof text);
     if (d->bad)
         found(d, "device health", false, arena_printf(&d->arena, "takes no new work: %s (%s)", d->bad->why, text), d->bad->fix);
     else if (d->health.told)
-        found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "its driver tells nothing of it"), "");
+        found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
 }
 
 /* What the device computes. */

@@ -407,7 +407,7 @@ static void pin_found(struct offload *work) {
     if (!one_found(&p->one))
         return;
     if (!p->one.recorded) {
-        err_set(&work->err, ERR_PRECONDITION, "%s was written by no job; only jobs' checkpoints are pruned and need a pin",
+        err_set(&work->err, ERR_PRECONDITION, "%s was not written by a job; only jobs' checkpoints are pruned and need a pin",
                 p->one.ref);
         fail(work->call, &work->err);
         return;

@@ -1,4 +1,4 @@
-/* brr.v1.Sessions: who streams, what comes of it, and the end of a session by others than its client. */
+/* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>

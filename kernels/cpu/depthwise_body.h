@@ -16,7 +16,7 @@ enum {
 
 static int64_t row_length(const struct depthwise_job *j, int64_t row) { return j->lengths ? j->lengths[row] : j->length; }
 
-/* Whether tokens t and u (which may lie outside the row: the carried state) belong to one segment. */
+/* True if tokens t and u belong to one segment. They may lie outside the row, in the carried state. */
 static bool same_segment(const struct depthwise_job *j, int64_t row, int64_t t, int64_t u) {
     if (!j->resets)
         return true;

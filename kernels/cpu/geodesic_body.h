@@ -151,7 +151,7 @@ static void add_outer(const float *a, int m, const float *b, int n, int rows, fl
 
 static int all_rows(const struct mlp_tile *t) { return t->tangent ? 2 * t->rows : t->rows; }
 
-/* What goes into the first tanh, a panel from column j; `in` inputs. */
+/* Pre-activations of the first hidden layer, for the panel of columns from j; `in` inputs. */
 INLINE void first_sums(struct mlp_shape n, const struct mlp_packed *p, struct mlp_tile *t, int j, const int in) {
     float *h = t->h1 + (int64_t)j * all_rows(t);
     vf bias[VN], w[MLP_MAX_INPUTS][VN];

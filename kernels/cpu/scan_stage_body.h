@@ -31,7 +31,7 @@ INLINE int64_t time_of(const struct scan_job *j, const struct block *k, int64_t 
 INLINE int64_t row_of(const struct scan_job *j, const struct block *k, int64_t step) {
     return k->row * j->length + time_of(j, k, step);
 }
-/* Whether a new segment begins at this step: its own mark, or in reverse the mark of the token after it. */
+/* True if a new segment begins at this step: by its own mark, or in reverse by the mark of the token after it. */
 static bool starts_anew(const struct scan_job *j, const struct block *k, int64_t step) {
     if (!j->resets)
         return false;
@@ -211,7 +211,7 @@ INLINE void stage_channels(const struct scan_job *j, const struct block *k, int6
     }
 }
 
-/* Constant rules, so that the compiler drops what is not asked for. */
+/* Constant rules, so that the compiler drops unused branches. */
 INLINE void stage_channels_typed(const struct scan_job *j, const struct block *k, int64_t step, const struct stage *t,
                                  const bool bf16) {
     struct step_rule rule = step_rule(j);

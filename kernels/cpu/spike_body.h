@@ -59,7 +59,7 @@ INLINE void deliver_packed(int32_t *sums, const spike_packed *y, int64_t n, cons
         add_32(&sums[spike_packed_target(y[i])], spike_packed_weight(y[i]) * factor);
 }
 
-/* Every other case, CHUNK synapses at a time: first what they deliver, in vectors, then the additions. */
+/* Every other case, CHUNK synapses at a time: first their units, in vectors, then the additions. */
 INLINE void deliver_any(const struct spike_net *net, uint32_t source, uint8_t psp, int64_t first, int64_t end) {
     bool own = net->wide && !(net->flags[source] & SPIKE_MP_DRIVEN);
     uint32_t k = net->divisor && net->flags[source] & SPIKE_DIVIDES ? net->divisor[source] : 1;
@@ -126,7 +126,7 @@ static uint64_t deliver_part(const struct spike_tick_args *a, int part) {
 
 /* ---- neurons --------------------------------------------------------------------------------------------------- */
 
-/* One block: inputs, who has one, the membranes that fired, who did. */
+/* One block: inputs, a mask of neurons that have one, membranes that fired, a mask of neurons that fired. */
 struct block {
     float input[SPIKE_BLOCK], x[SPIKE_BLOCK];
     int32_t may[SPIKE_BLOCK], keeps[SPIKE_BLOCK], lucky[SPIKE_BLOCK], fires[SPIKE_BLOCK];
@@ -176,7 +176,7 @@ INLINE void draw_block(const struct spike_net *net, uint32_t first, uint32_t tic
         b->lucky[i] = spike_lucky(excitability[i], first + i, tick);
 }
 
-/* Who of the block may change: candidates that are alive. Membranes that do not accumulate begin at 0. */
+/* Marks the candidates of the block that are alive. Membranes that do not accumulate begin at 0. */
 INLINE void begin_block(const struct spike_net *net, uint32_t first, bool all, struct block *b) {
     const uint8_t *flags = net->flags + first;
     float *v = net->v + first;

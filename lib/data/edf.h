@@ -2,7 +2,7 @@
  *
  * Header faults met in real recordings are repaired in memory and listed as repairs; what cannot be trusted is an error with the
  * reason. Samples are read and decoded on demand to planar microvolt: memory is the caller's window, never the file. After opening
- * an edf is immutable: any number of threads may read it (but for edf_feed). A file is kept open and read with its length at
+ * an edf is immutable: any number of threads may read it (except edf_feed). A file is kept open and read with its length at
  * opening: one that grows later is not followed, and one that another process cuts short is the error DATA_LOSS ("changed while it
  * was read").
  *

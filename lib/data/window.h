@@ -20,7 +20,7 @@ struct window_span {
 struct recording;
 struct mirror; /* store/mirror.h */
 
-/* What a cached recording holds. Pointers live as long as the recording. */
+/* Contents of a cached recording. Pointers are valid as long as the recording. */
 struct recording_info {
     int channels;
     int64_t samples;                    /* length of file time in 256 Hz samples, gaps included */

@@ -26,10 +26,10 @@ struct builder {
     char edf_path[4096]; /* of edf: the request's, or where the mirror has the whole file */
     struct edf *edf;
     const struct edf_info *info;
-    bool head;  /* edf is no more than the head */
-    bool taken; /* from the mirror */
-    int mends;  /* of its head, when it was first looked at */
-    bool again; /* the head was damaged: all that it said is to be asked anew */
+    bool head;     /* edf is no more than the head */
+    bool taken;    /* from the mirror */
+    int refetched; /* of its head, when it was first looked at */
+    bool again;    /* the head was damaged: all that it said is to be asked anew */
     struct labels labels;
     char key[DIGEST_HEX_SIZE];
     struct frontend *frontend;
@@ -267,9 +267,9 @@ static int take_whole(struct builder *b, struct err *err) {
     else if (!b->taken && !(rc = mirror_take(r->mirror, r->edf_path, b->edf_path, err))) {
         struct mirror_file file;
         b->taken = true;
-        b->again = !mirror_stat(r->mirror, r->edf_path, &file, NULL) && file.mends != b->mends;
+        b->again = !mirror_stat(r->mirror, r->edf_path, &file, NULL) && file.refetched != b->refetched;
         if (b->again)
-            rc = err_set(err, ERR_DATA_LOSS, "its head arrived damaged again and again; mistrust the way");
+            rc = err_set(err, ERR_DATA_LOSS, "its header arrived corrupt several times; check the network path");
     }
     return rc;
 }
@@ -297,7 +297,7 @@ static int open_head(struct builder *b, struct err *err) {
     int rc = mirror_stat(r->mirror, r->edf_path, &file, err);
     if (rc)
         return rc;
-    b->mends = file.mends;
+    b->refetched = file.refetched;
     if (!edf_open_head(r->edf_path, file.bytes, &b->edf, &enough, NULL) && enough) {
         b->head = true;
         return 0;

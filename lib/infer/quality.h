@@ -1,4 +1,4 @@
-/* quality: what is wrong with the raw signal of a stream: channels that are flat, clipped, missing or noisy, and samples that were
+/* quality: defects in the raw signal of a stream: channels that are flat, clipped, missing or noisy, and samples that were
  * lost. It is judged for each second of the source and gathered for the samples of a result, so that what is said of a result is a
  * function of the samples alone, however they were cut into pushes. One thread. */
 #ifndef BRR_INFER_QUALITY_H
@@ -30,8 +30,8 @@ struct quality;
 /* limit_uv: where the source clips; infinite when unknown. NULL when out of memory. */
 struct quality *quality_new(int channels, double rate_hz, double limit_uv);
 void quality_free(struct quality *q);
-/* The next n samples of all channels, uv[c][0..n). What is no finite number becomes the channel's last finite one (0 before the
- * first). EXHAUSTED when out of memory. */
+/* Takes the next n samples of all channels, uv[c][0..n), and replaces NaN and infinite samples by the channel's last finite one (0
+ * before the first). EXHAUSTED when out of memory. */
 int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err);
 int quality_gap(struct quality *q, int64_t missing, struct err *err);
 /* Gathers the whole seconds in [first, end) at 256 Hz and forgets all before `end`; zeros when there is none. Calls come in order.

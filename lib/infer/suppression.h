@@ -52,7 +52,7 @@ struct suppression_sink {
     /* A suppression [first, end) of the recording, in order, when it ends: at the first activity, or where data end. */
     int (*segment)(void *ctx, int64_t first, int64_t end, struct err *err);
 };
-/* Since the beginning; what is still undecided is not in it. */
+/* Since the beginning, without the samples that are still undecided. */
 struct suppression_totals {
     int64_t observed, suppressed, bursts; /* of the recording; observed and suppressed in samples */
 };
@@ -62,12 +62,12 @@ struct suppression;
 int suppression_new(int channels, const struct suppression_sink *sink, struct suppression **ret, struct err *err);
 void suppression_free(struct suppression *s);
 /* n rows of `channels` binary16 values, the first at sample `first`. Samples left out since the last push are a gap: a suppression
- * ends there, and the estimates begin anew behind it. INVALID when `first` lies before the end of the last push. */
+ * ends there, and the estimates are reset behind it. INVALID when `first` lies before the end of the last push. */
 int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err);
 /* Gives out the reports up to `sample` that are ready. All up to the newest sample less SUPPRESSION_LATEST are, and all after
  * suppression_finish. */
 int suppression_give(struct suppression *s, int64_t sample, struct err *err);
-/* Data end here for now: decides what is pending; further pushes may follow and begin as after a gap. */
+/* Data end here for now: decides the pending samples; further pushes may follow and begin as after a gap. */
 int suppression_finish(struct suppression *s, struct err *err);
 void suppression_totals(const struct suppression *s, struct suppression_totals *ret);
 

@@ -1,5 +1,5 @@
 /* burst: a network of spiking neurons that ticks, on any device of kernels/device.h, with the same bits on all of them. Owns the
- * connectome and the state; works on a stream whose owner it shares: one thread at a time. What happens in a tick: kernels/spike.h.
+ * connectome and the state; works on a stream whose owner it shares: one thread at a time. kernels/spike.h has the rule of a tick.
  *
  * Ticks count from 1. Injections are staged for a tick to come. Changes of weights, parameters and areas, and deletions, act from
  * the next tick on. A network keeps the fraction bits it was built with while every neuron's inputs fit; a change that breaks this
@@ -58,10 +58,11 @@ enum burst_field {
 /* By the name of the file format; INVALID lists the names. */
 int burst_field_of(const char *name, enum burst_field *ret, struct err *err);
 int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err);
-/* It receives, holds and fires nothing any more; what it fired in the newest tick is not delivered. */
+/* The neuron no longer receives, holds or fires anything, and its spike of the newest tick is not delivered. */
 int burst_delete_neuron(struct burst *b, uint32_t id, struct err *err);
 
-/* Of all synapses from source to target: weight, psp 0..255, type 0 or 1; -1 keeps what is there. NOT_FOUND without a synapse. */
+/* Of all synapses from source to target: weight, psp 0..255, type 0 or 1; -1 keeps the present value. NOT_FOUND without a synapse.
+ */
 struct burst_synapse {
     uint32_t source, target;
     int weight, psp, type;

@@ -83,13 +83,13 @@ uint32_t connectome_find(const struct connectome *c, uint32_t source, uint32_t t
 /* New weight (0..255 with its sign) and p of synapse i. Where p differs from the rest of a packed row, all rows become wide;
  * EXHAUSTED leaves everything as it was. The caller scales afterwards. */
 int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight, uint8_t psp, struct err *err);
-/* Takes synapse i out of its row. The divisor k of a source stays what it was. */
+/* Takes synapse i out of its row. The divisor k of a source stays the same. */
 void connectome_drop(struct connectome *c, uint32_t source, uint32_t i);
 
-/* Whether the net's sums hold every input with the fraction it has; where they do not, the largest fraction that does, and wide
- * sums where none does. Returns whether anything changed. */
+/* Makes sure that the sums of the net hold every possible input: if they do not, takes the largest number of fraction bits with
+ * which they do, or 64-bit sums if there is none. Returns true if anything changed. */
 bool connectome_scale(struct connectome *c);
-/* What kernels may leave out, again after neurons have changed. */
+/* Sets net.features (enum spike_feature) again after neurons have changed. */
 void connectome_scan_features(struct connectome *c);
 /* An area's flags to its neurons, and the bounds of their targets, after areas have changed. */
 int connectome_apply_area(struct connectome *c, int area, struct err *err);

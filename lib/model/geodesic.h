@@ -46,7 +46,7 @@ int geodesic_lengths(const struct geodesic_paths *p, double *ret_s, struct err *
 /* Positions c(t), 0 ≤ t ≤ 1, by inverting the length. `s` from geodesic_lengths; within 1e-12 of the quadrature's own inverse. */
 int geodesic_positions(const struct geodesic_paths *p, const double *s, double t, double *ret_c, struct err *err);
 
-/* What a transport returned: value = A(1) − A(0) of each path. */
+/* Results of a transport: value = A(1) − A(0) of each path. */
 struct geodesic_transport {
     double *value; /* out */
     double *start; /* out, unless NULL: v(0) */

@@ -1,5 +1,5 @@
-/* interpolate: curves through a few points by classical rules, for many curves over the same abscissas at once. What a model of
- * spectra is measured against. Plain functions, any thread. */
+/* interpolate: curves through a few points by classical rules, for many curves over the same abscissas at once: the
+ * baselines of the geodesic models. Plain functions, any thread. */
 #ifndef BRR_MODEL_INTERPOLATE_H
 #define BRR_MODEL_INTERPOLATE_H
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #include "run/burst_kind.h"
 #include "store/digest.h"
 
-/* What a job begins with. Owned by the struct, but for what burst_network_start has taken. */
+/* Network and input of a burst job. The struct owns both until burst_network_start takes them. */
 struct burst_network {
     struct connectome *net;
     struct burst_state state; /* of a snapshot; neurons 0: none */

@@ -138,7 +138,7 @@ static int restore_from(void *task, const char *path, struct err *err) {
     char *text = NULL;
     int rc = netfile_load_state(path, &state, &text, err);
     if (!rc && !text)
-        rc = err_set(err, ERR_INVALID, "%s was written by no job", path);
+        rc = err_set(err, ERR_INVALID, "%s was not written by a job", path);
     if (!rc)
         rc = json_parse(text, strlen(text), path, &note, err);
     if (!rc && strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0)

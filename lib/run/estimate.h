@@ -38,7 +38,7 @@ struct estimate_config {
     int n_files;
     void *ctx;
     void (*fact)(void *ctx, const char *key, const char *value); /* a further line for people; copied */
-    void (*notice)(void *ctx, const char *text);                 /* what they should know; copied */
+    void (*notice)(void *ctx, const char *text);                 /* a note for people; copied */
 };
 
 /* The file of this key, or NULL: not named, or not at hand. */
@@ -47,13 +47,13 @@ void estimate_fact(const struct estimate_config *config, const char *key, const 
     __attribute__((format(printf, 3, 4)));
 /* CANCELLED once *stop is set. */
 int estimate_stopped(const struct estimate_config *config, struct err *err);
-/* The recordings below data_root as the job would find them for this model, and the lines on them. What the cache volume knows of
- * them is taken from there, and what is new is stored there for the job (data/manifest.h). Bad files become a line; errors are
- * those of manifest_open. */
+/* The recordings below data_root as the job would find them for this model, and the lines on them. Known
+ * recordings are read from the cache volume, and new ones are stored there for the job (data/manifest.h). Bad files become a line;
+ * errors are those of manifest_open. */
 struct manifest;
 int estimate_manifest(const struct estimate_config *config, const struct modelfile *file, struct manifest **ret, struct err *err);
 
-/* What the kinds put into their rows. */
+/* The estimates of the kinds. */
 int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);
 int estimate_evaluate(const struct estimate_config *config, struct estimate *ret, struct err *err);
 int estimate_detect(const struct estimate_config *config, struct estimate *ret, struct err *err);

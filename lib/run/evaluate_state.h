@@ -1,5 +1,5 @@
-/* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate) and what it writes (evaluate_report). Internal to
- * lib/run. */
+/* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate) and its output files (evaluate_report). Internal
+ * to lib/run. */
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
 #include "run/evaluate_kind.h"

@@ -98,7 +98,7 @@ static int phase_of(const struct geodesic_task *t, const char *path, struct err 
     if (text && json_parse(text, strlen(text), path, &counters, NULL) == 0 && is_of_this_job(t, counters))
         phase = (int)json_i64(json_get(counters, "phase"), -1);
     if (!rc && (phase < 0 || phase >= t->phases))
-        err_set(err, ERR_INVALID, "%s is of another job", path);
+        err_set(err, ERR_INVALID, "%s belongs to another job", path);
     json_free(counters);
     safetensors_close(st);
     return phase < t->phases ? phase : -1;

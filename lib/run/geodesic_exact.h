@@ -1,4 +1,4 @@
-/* geodesic_exact: a trained geodesic model and what it says, computed in double precision by plain loops: no device, no kernels, so
+/* geodesic_exact: predictions of a trained geodesic model, computed in double precision by plain loops: no device, no kernels, so
  * that the client can answer from a model file. geodesic_predict and geodesic_metric (geodesic_fit.h) give the same on a device in
  * single precision. Plain functions, any thread. */
 #ifndef BRR_RUN_GEODESIC_EXACT_H

@@ -5,7 +5,7 @@
 #include "run/geodesic_fit.h"
 #include "store/safetensors.h"
 
-/* What is written, borrowed; what was read, owned. */
+/* Contents of a model file: borrowed when written, owned when read. */
 struct geodesic_file {
     enum geodesic_head head;
     double floor;
@@ -26,7 +26,7 @@ struct geodesic_file_state {
 /* Atomic and durable. */
 int geodesic_file_write(const char *path, const struct geodesic_file *file, const struct geodesic_file_state *state,
                         char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
-/* INVALID names what is missing or of another shape. */
+/* INVALID names the tensor or key that is missing or has another shape. */
 int geodesic_file_read(const char *path, struct geodesic_file *ret, struct err *err);
 void geodesic_file_done(struct geodesic_file *file);
 /* The training's part: fit's arrays filled (its sizes are checked), figures copied, the counters' text malloc'd for the caller. */

@@ -14,7 +14,7 @@
 
 enum { GEODESIC_MARKS = 4 };
 
-/* What a fold came to. */
+/* Result of a fold. */
 struct geodesic_fold {
     struct spectrum_score all, near; /* the mean over sources, and the nearest source alone */
     double *predicted, *spread;      /* (width) each: mean and standard deviation over sources */
@@ -41,8 +41,8 @@ struct geodesic_task {
     struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
 };
 
-/* What the phases of a job train, known before a task is open. Selection: models of all spectra but two, in the order of the pairs
- * h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
+/* The models that each phase of a job trains; known before a task is open. Selection: models of all spectra but two, in the order
+ * of the pairs h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
 int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last);
 geodesic_members geodesic_phase_members(int folds, bool last, int g);
 /* decay: of the phase; -1: that of the job (the last phase). */

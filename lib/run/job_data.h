@@ -1,4 +1,4 @@
-/* job_data: the keys data.* that kinds of job share, and what they mean. A kind names the tables that it has a use for and calls
+/* job_data: the keys data.* that kinds of job share, and their meaning. A kind names the tables that it has a use for and calls
  * job_data_read from its config function. Any thread. */
 #ifndef BRR_RUN_JOB_DATA_H
 #define BRR_RUN_JOB_DATA_H

@@ -44,7 +44,7 @@ void jobfile_notices(const struct jobfile *job, void (*visit)(void *ctx, const c
 /* For the kind's config function: a text for jobfile_notices, which the job keeps. */
 void jobfile_note(struct jobfile *job, const char *text);
 
-/* A value of the kind's OPTION_MODEL and OPTION_PATH rows; what is not given is left out. */
+/* A value of the kind's OPTION_MODEL and OPTION_PATH rows; keys that the job file does not set are left out. */
 struct jobfile_ref {
     const char *key, *value;
     enum option_type type;

@@ -13,7 +13,7 @@
 
 struct jobfile;
 
-/* Whether the kind reads recordings. If so, its rows hold data.source (job_data.h). */
+/* The recordings that the kind reads. If it reads any, its rows hold data.source (job_data.h). */
 enum kind_recordings {
     KIND_NO_RECORDINGS,
     KIND_RECORDINGS,        /* data.source is a folder */

@@ -15,7 +15,7 @@
 
 enum { TASK_MAX_FIGURES = 6 };
 
-/* What a task tells about itself; fixed size, copied whole. NaN = unknown. */
+/* Progress of a task; fixed size, copied whole. NaN = unknown. */
 struct task_progress {
     char phase[24]; /* "cache" "train" "validate" "evaluate" "detect" */
     int64_t step, steps, epoch, epochs;
@@ -76,7 +76,7 @@ struct task_env {
 
 enum task_status { TASK_MORE, TASK_DONE };
 
-/* What a kind does: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the driving thread. */
+/* The functions of a kind: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the driving thread. */
 struct task_work {
     /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left.
      * job->config is the kind's configuration; job outlives the task. */
@@ -89,7 +89,7 @@ struct task_work {
     /* The result object of a finished task, one JSON object. */
     void (*result)(void *task, struct json_writer *w, const char *key);
     void (*close)(void *task); /* NULL is fine */
-    /* What such a job would need and take (estimate.h). Any thread; opens the device for itself. NULL: nothing is known. */
+    /* Estimates memory and time of such a job (estimate.h). Any thread; opens a device of its own. NULL: no estimate. */
     int (*estimate)(const struct estimate_config *config, struct estimate *ret, struct err *err);
     bool estimates_time; /* estimate measures how long the job takes: its time limit is checked when it is submitted */
 };
@@ -98,7 +98,7 @@ struct task_work {
 extern const struct task_work *const task_works[];
 const struct task_work *task_work_of(const struct task_kind *kind);
 
-/* ---- for tasks: what they tell their owner, and what they open ---- */
+/* ---- for tasks: reports to their owner, and the files they open ---- */
 
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -115,7 +115,7 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err);
 
-/* Whether a model is named by the URL of an object, and the file of one named by URL or path. */
+/* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
 /* The detector of such a model, for at most `batch` windows at once; named in the log. EXHAUSTED when it needs more than

@@ -352,7 +352,7 @@ static int announce_restored(struct train *t, struct err *err) {
     struct err why;
     int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
     if (rc) {
-        task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation chooses anew",
+        task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation selects a new one",
                  (long long)t->at.best.step, why.message);
         best_init(&t->at.best);
     } else if (best.step) {

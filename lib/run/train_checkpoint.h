@@ -10,7 +10,7 @@
 int train_checkpoint_save(struct train *t, struct err *err);
 /* Loads the newest usable pair into network, optimizer and counters; announces the best model and the newest one again, and removes
  * the files that a kill left behind. *ret_found is false when there is no usable pair; the weights are undefined then. Errors that
- * say nothing about the files, such as no memory, are returned: the training must not begin anew because of them. */
+ * say nothing about the files, such as no memory, are returned: the training must not restart from step 0 because of them. */
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err);
 
 #endif

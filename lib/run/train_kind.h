@@ -35,7 +35,7 @@ struct train_config {
     } written;
 };
 
-/* What training.precision means on this device. */
+/* The data type that training.precision selects on this device. */
 enum dtype train_precision(const struct train_config *config, const struct device_info *device);
 
 #endif

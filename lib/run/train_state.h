@@ -15,7 +15,7 @@
 
 enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
 
-/* What a validation found. */
+/* Result of a validation. */
 struct validation_result {
     struct best_value value; /* of training.early_stopping.metric */
     double event_f1, auroc, loss, false_alarms_per_24h;

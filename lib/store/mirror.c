@@ -20,7 +20,7 @@ enum { THREADS = 16, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 struct file {
     struct cached_object object; /* its key is the mirror's */
     bool recording, pinned;
-    atomic_int mends;
+    atomic_int refetched;
 };
 
 struct mirror {
@@ -394,7 +394,7 @@ int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *re
     if (!f)
         return ERR_NOT_FOUND;
     ret->bytes = f->object.bytes;
-    ret->mends = atomic_load(&f->mends);
+    ret->refetched = atomic_load(&f->refetched);
     str_copy(ret->version, sizeof ret->version, f->object.cache_key);
     return 0;
 }
@@ -439,7 +439,7 @@ static int check_head(struct mirror *m, struct file *f, const char *path, struct
     if (!rc) {
         if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) &&
             memcmp(buf, buf + n, n) != 0 && !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
-            atomic_fetch_add(&f->mends, 1);
+            atomic_fetch_add(&f->refetched, 1);
         cache_unpin(m->config.cache, key);
     }
     free(buf);

@@ -44,7 +44,7 @@ const char *mirror_directory(const struct mirror *m);
 struct mirror_file {
     int64_t bytes;                 /* size of the whole file */
     char version[DIGEST_HEX_SIZE]; /* differs between stores, keys, tags and sizes */
-    int mends;                     /* how often its head was found corrupt and fetched again since opening */
+    int refetched;                 /* how often its head was found corrupt and fetched again since opening */
 };
 int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
 /* Returns the path of the whole file in ret_path (CACHE_PATH_SIZE bytes), fetched if the cache does not have it, and pinned until

@@ -201,7 +201,7 @@ int s3_head(const struct s3 *s3, const char *name, const struct store_watch *wat
         *call = (struct s3_call){.method = "GET", .key = name, .length = 1, .short_ok = true, .buf = &byte, .cap = 1};
         struct err why = {0};
         int reason = s3_call_run(s3->client, call, watch, &why);
-        if (!reason) { /* and mended it: other credentials, another clock or region */
+        if (!reason) { /* and corrected the request: other credentials, another clock or region */
             rc = run_head(s3, name, watch, call, err);
         } else if (reason != ERR_UNAVAILABLE) {
             rc = reason;
@@ -299,9 +299,10 @@ static bool crowd_digest(const struct s3 *s3, const char *path, char text[33]) {
 }
 
 int s3_untrue(const char *object, const char *kind, const char *got, const char *want, struct err *err) {
-    return err_set(err, ERR_DATA_LOSS,
-                   "%s: what arrived has %s %s, the server promises %s, in each of 2 tries; mistrust the way, and who put it there",
-                   object, kind, got, want);
+    return err_set(
+        err, ERR_DATA_LOSS,
+        "%s: the received object has %s %s, the server promises %s, in each of 2 tries; check the network path and the upload",
+        object, kind, got, want);
 }
 
 int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err) {

@@ -421,7 +421,7 @@ static bool account(struct s3_client *c, bool ok, bool retry, bool slow_down) {
     return may;
 }
 
-/* Things that a corrected request mends at once: another clock, region or key. Each is tried once. */
+/* Corrects the request where its clock, region or key was wrong. Each correction is tried once. */
 static bool correct(struct s3_client *c, struct s3_call *call, const struct s3_error *e) {
     const struct fetch_headers *h = &call->fetch.answer;
     bool again = false;

@@ -17,7 +17,7 @@ static const struct option rows[] = {
     {"region", OPTION_STRING, S(c.region), "null", 0, 0, NULL, "of an S3 store; default AWS_REGION, else us-east-1"},
     {"path_style", OPTION_BOOL, S(c.path_style), "false", 0, 0, NULL, "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT"},
     {"anonymous", OPTION_BOOL, S(c.anonymous), "false", 0, 0, NULL, "unsigned requests, for public buckets"},
-    {"requester_pays", OPTION_BOOL, S(c.requester_pays), "false", 0, 0, NULL, "agree to pay for what is read"},
+    {"requester_pays", OPTION_BOOL, S(c.requester_pays), "false", 0, 0, NULL, "agree to pay for requests and transfers"},
     {"credentials", OPTION_STRING, S(c.credentials), "null", 0, 0, NULL,
      "env, file:PATH#profile or systemd:NAME; default env, then ~/.aws/credentials"},
     {"stall", OPTION_DURATION, S(stall_ms), "20s", 1000, 3600000, NULL, "a transfer without a byte for so long is begun again"},

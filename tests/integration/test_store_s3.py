@@ -175,7 +175,7 @@ class Sums(Store):
         self.get()
         os.remove(self.path("got"))
         self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
-        self.refused(f"what arrived has {name} ")
+        self.refused(f"the received object has {name} ")
         self.assertEqual(100 - self.s3.faults[0].times, 4, "two ranges, two tries")
         self.assertEqual(os.listdir(self.folder.name), [])
         self.s3.faults = []
@@ -208,7 +208,7 @@ class Sums(Store):
         self.get()
         os.remove(self.path("got"))
         self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
-        self.refused("what arrived has SHA-256 ")
+        self.refused("the received object has SHA-256 ")
 
 
 class Listing(Store):

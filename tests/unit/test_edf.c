@@ -193,7 +193,7 @@ static void junk_after_the_last_time_keeper_is_no_record(void **state) {
     done(&o);
 }
 
-static void advisory_header_fields_are_mended_and_reported(void **state) {
+static void advisory_header_fields_are_corrected_and_reported(void **state) {
     (void)state;
     struct opened o;
     struct written_file f = {.n_signals = 2,
@@ -681,7 +681,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(channels_without_a_range_are_unusable_but_the_file_opens),
         cmocka_unit_test(record_count_comes_from_the_file_size),
         cmocka_unit_test(junk_after_the_last_time_keeper_is_no_record),
-        cmocka_unit_test(advisory_header_fields_are_mended_and_reported),
+        cmocka_unit_test(advisory_header_fields_are_corrected_and_reported),
         cmocka_unit_test(record_durations_are_exact_rationals),
         cmocka_unit_test(discontinuous_files_keep_their_gaps),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),

@@ -309,7 +309,7 @@ static void a_head_that_is_not_how_the_file_begins_is_replaced(void **state) {
         assert_int_equal(mirror_take(s.mirror, tree, path, &err), 0);
         assert_file(state, "tree/1.edf", "head");
         assert_int_equal(mirror_stat(s.mirror, tree, &file, &err), 0);
-        assert_int_equal(file.mends, 1);
+        assert_int_equal(file.refetched, 1);
         mirror_drop(s.mirror, tree);
     }
     cache_stats(s.cache, &stats);

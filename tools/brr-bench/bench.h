@@ -13,8 +13,8 @@ struct bench_context {
     enum dtype dtype;
 };
 
-/* What one run cannot avoid: bytes to and from memory, exponentials, floating point operations. The floor is the slowest of
- * the three at the rates of bench_rates, and before and after it what travels between host and device. */
+/* Work that one run cannot avoid: bytes to and from memory, exponentials, floating point operations. The floor is the slowest of
+ * the three at the rates of bench_rates, plus the copies between host and device before and after it. */
 struct bench_work {
     double bytes, exponentials, flops;
     double flops_act; /* operations of convolutions and projections: at the bf16 rate when activations are bf16 */

@@ -1,4 +1,4 @@
-/* brr-load: what its files share: the plan of a run, one worker thread with its sessions, and what they measured. */
+/* brr-load: the types its files share: the plan of a run, one worker thread with its sessions, and their measurements. */
 #ifndef BRR_TOOLS_LOAD_H
 #define BRR_TOOLS_LOAD_H
 #include <pthread.h>

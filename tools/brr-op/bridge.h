@@ -39,7 +39,7 @@ struct bridge {
 double bridge_number(struct bridge *b, const char *key, double fallback);
 const char *bridge_text(struct bridge *b, const char *key, const char *fallback);
 bool bridge_flag(struct bridge *b, const char *key, bool fallback);
-/* Not an attribute this op knows: INVALID. Call when the op has asked for all of its own. */
+/* INVALID for an attribute that the op does not have. Call after the op has read all of its attributes. */
 int bridge_attributes_done(struct bridge *b);
 
 enum bridge_kind {

@@ -133,7 +133,7 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(const void *gpu, unsigned long lon
 int nvmlDeviceGetCurrentClocksThrottleReasons(const void *gpu, unsigned long long *ret) { return answer(gpu, "throttle", ret); }
 int nvmlDeviceGetRemappedRows(const void *gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
 int nvmlDeviceGetRemappedRows(const void *gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
-    *corrected = *uncorrected = 3; /* earlier ones, mended */
+    *corrected = *uncorrected = 3; /* earlier ones, corrected */
     int code = answer_unsigned(gpu, "rows_pending", pending);
     return code == SUCCESS ? answer_unsigned(gpu, "rows_failed", failed) : code;
 }
