@@ -17,7 +17,7 @@
 
 enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000, MAX_TEMPORARIES = 10000 };
 
-/* What fd holds up to its end; its size in stat is only a first guess (0 for pipes and /proc). */
+/* Reads fd to its end; its size in stat is only a first guess (0 for pipes and /proc). */
 static int read_all(int fd, const char *path, size_t max_bytes, struct str *out, struct err *err) {
     char block[64 * 1024];
     str_init(out, max_bytes);

@@ -12,7 +12,7 @@ struct brr_rpc {
     uint8_t *message; /* the one given out last */
 };
 
-/* What is left of a timeout that began at `start`; -1 stays -1. */
+/* Remaining time of a timeout that began at `start`; -1 stays -1. */
 static int64_t left(int64_t timeout_ms, int64_t start) {
     if (timeout_ms < 0)
         return -1;

@@ -29,7 +29,7 @@ struct brr_client {
     grpc_slice authorization; /* "Bearer TOKEN" */
 };
 
-/* What a completion is about; its address is the tag. */
+/* The subject of a completion; its address is the tag. */
 enum { TAG_START, TAG_SEND, TAG_CLOSE, TAG_RECEIVE, TAG_STATUS, TAGS };
 
 struct conn_tag {
@@ -377,7 +377,7 @@ static void read_detail(const struct conn_call *c, struct brr_error *err) {
     }
 }
 
-/* Whether a socket's rights, or those of its folder, keep this user out. */
+/* True if a socket's rights, or those of its folder, keep this user out. */
 static bool locked(const char *endpoint) {
     return str_starts(endpoint, "unix:") && access(endpoint + strlen("unix:"), W_OK) && errno == EACCES;
 }

@@ -25,7 +25,7 @@ struct http {
     int listener;
 };
 
-/* Whether new work is taken, and a line about it. */
+/* True if the daemon takes new work; `body` gets a line with the state. */
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
     bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);

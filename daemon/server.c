@@ -274,7 +274,7 @@ static void look_at_verdict(struct daemon *d) {
     sched_hold(d->services.sched, why);
 }
 
-/* What the worker says of its job, and the next job when it has ended. */
+/* Handles reports of the worker about its job, and starts the next job when it has ended. */
 static void take_reports(struct services *s) {
     for (struct worker_report *r; (r = worker_take(s->worker));) {
         sched_report(s->sched, r);
@@ -356,7 +356,7 @@ static void on_tick(uv_timer_t *timer) {
         stop_rpc_if_idle(d);
 }
 
-/* What calls of an earlier process left of networks and snapshots that were on their way. */
+/* Removes the files of unfinished networks and snapshots that an earlier process left. */
 static int clear_networks(const struct config *c, struct err *err) {
     char path[4096];
     int rc = fsio_join(path, sizeof path, c->cache, "networks", err);
@@ -503,7 +503,7 @@ static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
                                        .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
-/* What runs jobs: "cpu: AMD …" and "brrd 0.1.0 (1a2b3c), driver 580.1, grpc 1.51.1, …". */
+/* Device and software that run jobs: "cpu: AMD …" and "brrd 0.1.0 (1a2b3c), driver 580.1, grpc 1.51.1, …". */
 static void describe_build(struct daemon *d) {
     const struct services *s = &d->services;
     struct device_info info;

@@ -109,7 +109,7 @@ const char *arguments_nearest(const char *word, const void *names, int n, unsign
     return best;
 }
 
-/* Whether the list "--a --b" holds the name. */
+/* True if the list "--a --b" holds the name. */
 static bool listed(const char *list, char separator, const char *name) {
     size_t len = strlen(name);
     for (const char *at = list; len && (at = strstr(at, name)); at += len)

@@ -11,7 +11,7 @@
 #include "infer/spikefile.h"
 #include "report/raster.h"
 
-/* What the file holds, from a first reading. */
+/* Contents of the file, from a first reading. */
 struct extent {
     int64_t first, last, spikes, highest; /* ticks; the highest neuron */
 };

@@ -182,7 +182,7 @@ static int upload(brr_client *client, const struct fsio_map *file, const char *n
     return rc == BRR_END ? 0 : brrctl_fail_call(&err);
 }
 
-/* What is no model is not sent: the daemon would refuse it, and not by its name here. */
+/* Files that are no model are not sent: the daemon would refuse them, and could not name the local file. */
 static int check_model(const char *path, struct err *err) {
     struct safetensors *st = NULL;
     int rc = safetensors_open(path, &st, err);

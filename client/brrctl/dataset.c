@@ -85,7 +85,7 @@ static int no_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first
     return 0;
 }
 
-/* Whether the montage can be met, how, and at which rate. */
+/* Checks that the recording has the electrodes of the montage, and counts how they are derived, and the rate. */
 static int check_montage(struct survey *s, const struct edf_info *info, double *ret_rate, struct err *err) {
     const char *labels[FRONTEND_MAX_LABELS];
     int signals[FRONTEND_MAX_LABELS], n = 0;

@@ -80,7 +80,7 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
     return 0;
 }
 
-/* Whether the job is one whose end is worth waiting for. */
+/* True if the job is one whose end is worth waiting for. */
 static int check_kind(const struct arguments *o, const char *id) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
@@ -100,7 +100,7 @@ static int check_kind(const struct arguments *o, const char *id) {
 
 /* ---- its results ---- */
 
-/* Whether a path stays below the folder it is joined to. */
+/* True if a path stays below the folder it is joined to. */
 static bool stays_below(const char *path) {
     for (const char *part = path; *part; part += strcspn(part, "/"), part += *part == '/')
         if (*part == '/' || (part[0] == '.' && part[1] == '.' && (part[2] == '/' || !part[2])))
@@ -197,7 +197,7 @@ static int fetch(struct fetching *f, const char *id) {
     return code;
 }
 
-/* What the recordings' paths are relative to, as the job's result says, without a '/' at its end. */
+/* The folder that the paths of the recordings are relative to, from the job's result, without a '/' at its end. */
 static void read_source(const char *result, char *buf, size_t size) {
     struct json *json = NULL;
     if (!json_parse(result, strlen(result), "result", &json, NULL))

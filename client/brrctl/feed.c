@@ -48,7 +48,7 @@ static int check_size(const struct feed *f, struct err *err) {
     return 0;
 }
 
-/* Whether it ends here, with nothing to read at present. */
+/* True if it ends here, with nothing to read at present. */
 static bool over(struct feed *f) {
     int64_t now = clock_ms();
     if (!f->quiet_since_ms)
@@ -71,7 +71,7 @@ static size_t allowed(struct feed *f, size_t wanted) {
     return left <= 0 ? 0 : left < (int64_t)wanted ? (size_t)left : wanted;
 }
 
-/* What there is, at most `wanted` bytes; *ret 0 after a short wait, or at the end (f->ended). */
+/* Reads the bytes that are available, at most `wanted`; *ret 0 after a short wait, or at the end (f->ended). */
 static int take_bytes(struct feed *f, uint8_t *to, size_t wanted, size_t *ret, struct err *err) {
     struct pollfd p = {.fd = f->fd, .events = POLLIN};
     *ret = 0;

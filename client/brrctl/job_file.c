@@ -94,7 +94,7 @@ static void add_overrides(struct brrctl_job_file *f, size_t len, const struct ar
     arena_done(&arena);
 }
 
-/* What is no UTF-8 (a comment in Latin-1, a file of another kind) cannot be sent. */
+/* Text that is not UTF-8 (a comment in Latin-1, a file of another kind) cannot be sent. */
 static int check_text(const char *text, size_t len, const char *file, struct err *err) {
     int line = 1, step = 1;
     size_t at = 0;

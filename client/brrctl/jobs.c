@@ -148,7 +148,7 @@ struct watching {
     int exit;
 };
 
-/* What else is known: the running loss, the pace, the kind's own figures, how long it will take. */
+/* Further figures: the running loss, the pace, those of the kind, the remaining time. */
 static void put_figures(struct str *line, const Brr__V1__Progress *p) {
     char eta[32];
     if (!isnan(p->loss))
@@ -222,7 +222,7 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
     print_text("checkpoint", job->checkpoint);
 }
 
-/* What the daemon has to say about a job that runs, once. */
+/* Prints the warnings of the daemon about a running job, once. */
 static void show_note(struct watching *w, const Brr__V1__Job *job) {
     char note[sizeof w->note];
     str_copy(note, sizeof note, job->reason);

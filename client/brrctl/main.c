@@ -227,7 +227,7 @@ static int unknown_command(const char *word) {
     return EXIT_USAGE;
 }
 
-/* What was printed is part of what was done. */
+/* Printing is part of the work: a failed write to stdout is an error of the command. */
 static int done(int code) { return output_arrived() || code ? code : EXIT_FAILED; }
 
 /* Options before the command are moved behind it: "brrctl --json jobs" is "brrctl jobs --json". */

@@ -143,7 +143,7 @@ static void print_event(const struct arguments *o, const char *name, const char 
     }
 }
 
-/* What became of each event, by any overlap: found and missed references, false detections. */
+/* The outcome of each event, by any overlap: found and missed references, false detections. */
 static void print_events(const struct arguments *o, const struct pairs *p) {
     for (int i = 0; i < p->n; i++) {
         const struct score_recording *r = &p->items[i];

@@ -16,7 +16,7 @@
 
 enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 
-/* What is on the screen. */
+/* State of the screen. */
 struct view {
     struct detection *d;
     const struct arguments *o;

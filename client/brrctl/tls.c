@@ -136,7 +136,7 @@ struct hosts {
     char machine[256];
 };
 
-/* Those of --host; else localhost, 127.0.0.1 and this machine's name. */
+/* Host names of the certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
 static void choose_hosts(const struct arguments *o, struct hosts *ret) {
     *ret = (struct hosts){0};
     for (int i = 0; i < o->n_set && i < MAX_HOSTS; i++)

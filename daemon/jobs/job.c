@@ -85,7 +85,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     return 0;
 }
 
-/* Whether one of the assignments is to the same key. */
+/* True if one of the assignments is to the same key. */
 static bool assigned(const char *assignment, const char *const *more, int n) {
     size_t len = strcspn(assignment, "=") + 1;
     for (int i = 0; i < n; i++)

@@ -105,7 +105,7 @@ void ledger_checkpoint(struct ledger *l, struct job *job, const struct task_chec
     l->waiting++;
 }
 
-/* All that waits, or at least something, so that success means that the database can be written. */
+/* Writes all waiting records, or at least something, so that success means that the database can be written. */
 static int write_all(struct ledger *l, struct job *const *jobs, int count, struct err *err) {
     int64_t next = 0;
     int rc = 0;

@@ -379,7 +379,7 @@ static void recover(struct sched *s, struct job *job) {
 
 static bool is_fault(int rc) { return rc == ERR_INTERNAL || rc == ERR_UNAVAILABLE || rc == ERR_DATA_LOSS; }
 
-/* Whether the run ended because it was asked to. At a shutdown an error that is no fault, such as a full volume, is only logged:
+/* True if the run ended because it was asked to. At a shutdown an error that is no fault, such as a full volume, is only logged:
  * the job keeps its place in the queue, and its checkpoints before are valid. */
 static bool was_stopped(struct sched *s, const struct job *job, const struct worker_report *r) {
     char text[JOB_REASON_SIZE];

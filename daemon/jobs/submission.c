@@ -22,7 +22,7 @@ int submission_resolve(const struct submission_rules *rules, const struct jobfil
     return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
 
-/* What the job file calls a model or a file becomes the path it means now, as a further override; the URL of an object stays. */
+/* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
 static int pin_refs(const struct submission_rules *rules, struct job *job, const struct jobfile *file, struct err *err) {
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
     char path[4096], assignment[4200];

@@ -54,7 +54,7 @@ struct live {
 
 /* ---- reports ---- */
 
-/* What a report costs of its stream's credit; small ones are bounded by the orders they answer. */
+/* The share of its stream's credit that a report takes; small reports are bounded by the orders they answer. */
 static int64_t report_bytes(const struct live_report *r) {
     switch ((enum live_report_kind)r->message.kind) {
     case LIVE_RESULT:
@@ -138,7 +138,7 @@ bool live_stream_release(struct live_stream *s, int64_t bytes) {
     return before >= LIVE_CREDIT_BYTES && before - bytes < LIVE_CREDIT_BYTES;
 }
 
-/* Whether it may run: nothing ended it and its owner keeps up. */
+/* True if it may run: nothing ended it and its owner keeps up. */
 static bool runnable(const struct live_stream *s) {
     return s->timeline && !s->failed && !atomic_load(&s->gone) && atomic_load(&s->unreleased) < LIVE_CREDIT_BYTES;
 }

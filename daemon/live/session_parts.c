@@ -155,7 +155,7 @@ void session_deliver(const struct session *s, const struct live_report *r) {
         s->sink->result(s->owner, r);
 }
 
-/* What a connection hears first: Opened, and what it may lack. */
+/* First messages of a connection: Opened, then the results and alarms that the client may lack. */
 static void greet(struct session *s) {
     s->greeted = true;
     if (s->opened)

@@ -44,7 +44,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_bytes(out, saved->state, saved->state_len);
 }
 
-/* What session_request borrows while a session is made from a snapshot. */
+/* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
     struct session_request request;
     struct live_open open;

@@ -6,7 +6,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 
-/* Whether path is the directory or lies in it; both absolute. */
+/* True if path is the directory or lies in it; both absolute. */
 static bool within(const char *path, const char *dir) {
     size_t len = strlen(dir);
     return !strncmp(path, dir, len) && (len == 1 || path[len] == '/' || !path[len]);

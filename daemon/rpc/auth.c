@@ -251,7 +251,7 @@ bool auth_permits(const struct auth_caller *c, enum role needed, const char *met
 
 /* ---- records ---- */
 
-/* Whether this second has room for another line; then how many were left out before it. */
+/* True if this second has room for another line; then sets the number of lines left out before it. */
 static bool line_allowed(struct auth *a, long long *ret_unsaid) {
     int64_t second = clock_ms() / 1000;
     pthread_mutex_lock(&a->flood_lock);

@@ -33,7 +33,7 @@ static size_t list_flaw(const struct quality_report *from, enum quality_flaw fla
     return n;
 }
 
-/* Nothing where there is nothing to say. */
+/* Leaves the message out when all of its fields are at their defaults. */
 static void fill_quality(const struct live_report *r, struct stream_message *m) {
     const struct quality_report *from = &r->quality;
     Brr__V1__Quality *q = &m->quality;

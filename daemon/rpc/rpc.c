@@ -19,7 +19,7 @@
 
 enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000 };
 
-/* What a completion-queue event means. A tag is one outstanding operation of one call. */
+/* Kinds of completion-queue events. A tag is one outstanding operation of one call. */
 enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
 struct tag {
     enum tag_kind kind;
@@ -312,7 +312,7 @@ static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal
     rpc_refuse(c, refusal->err.code, &refusal->err, refusal->reason, 0);
 }
 
-/* Whether the caller is known and may call the method; else the call ends with the reason. */
+/* True if the caller is known and may call the method; else the call ends with the reason. */
 static bool admit(struct rpc_call *c) {
     struct auth *auth = c->server->config.auth;
     struct auth_request request = {.door = &c->door->who};
@@ -349,7 +349,7 @@ static bool still_admitted(struct rpc_call *c) {
     return false;
 }
 
-/* Whether this call is one too many. Health is answered always. */
+/* True if this call is one too many. Health is answered always. */
 static bool crowded(const struct rpc_call *c, struct err *err) {
     const struct rpc_server *s = c->server;
     if (s->n_calls <= s->config.max_calls || str_starts(c->method->path, "/grpc.health."))

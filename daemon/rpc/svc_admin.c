@@ -40,7 +40,7 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 enum { MAX_READINGS = 8 };
 
-/* What the device tells of itself; the message points into `h` and `room`. */
+/* The health data of the device; the message points into `h` and `room`. */
 struct health_message {
     struct device_health h;
     char condition[400];
@@ -157,7 +157,7 @@ static void check_directory(struct doctor *d, const char *name, const char *path
           "less than 1 GB is left: free some space on that volume");
 }
 
-/* What CUDA devices stand on. Without any of it a machine computes on its CPU, and that is no fault. */
+/* The driver and libraries that CUDA devices need. A machine without all of them computes on its CPU, which is no fault. */
 static void check_parts(struct doctor *d) {
     struct device_part parts[MAX_PARTS];
     int n = device_parts(parts, MAX_PARTS);
@@ -182,7 +182,7 @@ static void check_health(struct doctor *d) {
         found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
 }
 
-/* What the device computes. */
+/* Computes reference cases on the device. */
 static void check_kernels(struct doctor *d) {
     const char *fix = "do not use results of this device; report its description and the build with this line";
     struct selftest scan;

@@ -127,7 +127,7 @@ static void *one_new(struct rpc_call *call, size_t size, const char *ref, void (
     return o;
 }
 
-/* What was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. */
+/* The checkpoints that were found, as a message of the call's arena; NULL after the call was refused, or when it has ended. */
 static Brr__V1__Checkpoint *one_found(struct one *o) {
     struct rpc_call *call = o->work.call;
     Brr__V1__Checkpoint *m = NULL;

@@ -11,7 +11,7 @@
 static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
 
-/* What a model file says of itself. */
+/* The description in a model file. */
 static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name, const char *path, const struct modelfile *file) {
     Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
     const char *const *labels = NULL;

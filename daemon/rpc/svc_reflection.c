@@ -28,7 +28,7 @@ enum { SET_FILE = 1, ANY_NAME = 1, FILE_PACKAGE = 2, FILE_IMPORT = 3, FILE_MESSA
 enum { MESSAGE_FIELD = 2, MESSAGE_MESSAGE = 3, MESSAGE_ENUM = 4, MESSAGE_ONEOF = 8, ENUM_VALUE = 2, SERVICE_METHOD = 2 };
 enum kind { KIND_FILE, KIND_MESSAGE, KIND_ENUM, KIND_SERVICE, KIND_MEMBER, KIND_NONE };
 
-/* What may be named within what. */
+/* Which descriptors hold named descriptors of which kind, and in which field. */
 static const struct {
     enum kind in, is;
     uint32_t field;
@@ -102,7 +102,7 @@ static bool cut(struct bytes name, struct bytes prefix, struct bytes *rest) {
     return name.data[prefix.len] == '.' && rest->len;
 }
 
-/* What a dotted name stands for within a file, message, enum or service. */
+/* Resolves a dotted name within a file, message, enum or service. */
 static enum kind look_up(struct bytes in, enum kind kind, struct bytes name) {
     struct bytes value, rest;
     uint32_t field;

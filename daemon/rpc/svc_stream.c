@@ -249,7 +249,7 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
     return 0;
 }
 
-/* What in asks for, with the model file at path, under this name in metrics; borrows. */
+/* The parameters of the stream that `in` asks for, with the model file at path, under this name in metrics; borrows. */
 static struct live_open describe_open(const Brr__V1__Open *in, const char *path, const char *name) {
     return (struct live_open){.checkpoint = path,
                               .model = name,

@@ -171,7 +171,7 @@ static bool line_up(struct validate *v) {
     return true;
 }
 
-/* What Submit would say of the files that are named. */
+/* The errors that Submit would report for the named files. */
 static int resolve_named(struct validate *v, struct err *err) {
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
     int rc = 0;
@@ -226,7 +226,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     return 0;
 }
 
-/* Whether it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
+/* True if it is worth the device's time to find out; beside a job that runs it is not, and its memory may be scarce. */
 static bool limit_matters(const struct validate *v) {
     bool limited = v->job.limits.wall_clock_ms > 0 || v->default_wall_clock_ms > 0;
     return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->work.call)->sched);

@@ -206,7 +206,7 @@ int cpu_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct
 
 /* ---- op geodesic ----------------------------------------------------------------------------------------------- */
 
-/* What a thread works in. */
+/* Working memory of a thread. */
 struct worker {
     struct mlp_tile *metric, *head;
     struct geodesic_cells cells[BLOCK_WAVELENGTHS]; /* of the wavelengths that share the metric's tile */

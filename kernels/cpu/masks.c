@@ -43,7 +43,7 @@ int cpu_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err
     return 0;
 }
 
-/* Whether a run goes: one of samples on that is too short for opening, or one of samples off that closing fills. left, right: it
+/* True if a run goes: one of samples on that is too short for opening, or one of samples off that closing fills. left, right: it
  * touches the segment's ends, beyond which the kernel sees nothing. */
 static bool flips(bool on, int64_t length, int64_t kernel, bool left, bool right) {
     if (on)

@@ -129,7 +129,7 @@ int cpu_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, st
     return 0;
 }
 
-/* What the gradients of a row need; y is only read with a ReLU. */
+/* Inputs of the gradients of a row; y is only read with a ReLU. */
 struct gradient_row {
     const float *x, *dy, *y;
 };

@@ -14,7 +14,7 @@
 enum { PATH_SIZE = 4096 };
 static const double MAX_SECONDS = 1e10;
 
-/* What one source of labels is asked about. */
+/* Query to one source of labels. */
 struct request {
     const char *edf_path, *name; /* name: last part of the path */
     const struct edf *edf;       /* or NULL */
@@ -290,7 +290,7 @@ static int load_summary(struct request *q, bool *ret_found, struct err *err) {
 
 /* ---- EDF+ annotations ---- */
 
-/* Whether one of the words stands by itself in the text, letter case ignored. */
+/* True if one of the words stands by itself in the text, letter case ignored. */
 static bool has_word(const char *text, const char *const *words) {
     while (*text) {
         size_t len = 0;

@@ -1,4 +1,4 @@
-/* What a recording's path says about patient, split and where labels are; declared in labels.h and labels_path.h. */
+/* Patient, split and label files derived from a recording's path; declared in labels.h and labels_path.h. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

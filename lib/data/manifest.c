@@ -28,7 +28,7 @@ struct manifest {
     char hash[DIGEST_HEX_SIZE];
 };
 
-/* What the worker threads of manifest_open share. */
+/* State shared by the worker threads of manifest_open. */
 struct opening {
     const struct manifest_config *config;
     struct manifest *manifest;
@@ -122,13 +122,13 @@ static int identify_mirrored(const struct manifest_config *c, const char *path, 
     return 0;
 }
 
-/* What tells a changed file from an unchanged one. */
+/* The stamp that tells a changed file from an unchanged one. */
 static int identify(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
     int rc = c->mirror ? identify_mirrored(c, path, ret, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
     return rc ? rc : labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }
 
-/* What is known of one entry: from the index, or from its header and labels. Its samples are not read. */
+/* Fills one entry from the index, or from its header and labels. Its samples are not read. */
 static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err *err) {
     const struct manifest_config *c = o->config;
     struct manifest_entry *e = &o->manifest->entries[i];

@@ -174,7 +174,7 @@ static int assign_folders(const struct manifest *m, struct patients *p, struct e
     return 0;
 }
 
-/* Whether the folders alone say the split, so that nobody has to. */
+/* True if the folders alone say the split, so that nobody has to. */
 static bool has_folders(const struct manifest *m, const struct patients *p) {
     bool train = false, dev = false;
     for (int64_t i = 0; i < manifest_count(m); i++) {

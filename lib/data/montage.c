@@ -176,7 +176,7 @@ int montage_channels(const char *montage, const char *const **ret_names, int *re
 
 void montage_channels_free(const char *const *names) { free((void *)(uintptr_t)names); }
 
-/* What a montage is being made from: a row of weights over all labels for each of the 19 electrodes that can be had. */
+/* A montage under construction: a row of weights over all labels for each of the 19 electrodes that can be had. */
 struct resolver {
     const char *spec;
     const char *const *labels;

@@ -38,7 +38,7 @@ struct builder {
     int64_t end; /* 256 Hz samples written so far in file time */
 };
 
-/* What tells the source from every other one. */
+/* Writes the key of the source among all sources. */
 static int put_source(const struct window_build *r, struct json_writer *json, struct err *err) {
     char absolute[4096], *resolved;
     int64_t size, mtime_ns;
@@ -224,7 +224,7 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
     return 0;
 }
 
-/* What header, labels and montage say; seizures are the caller's to free. b->end must be known. */
+/* Reads header, labels and montage; seizures are the caller's to free. b->end must be known. */
 static int gather_facts(const struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
     struct window_span *seizures = NULL;
     int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
@@ -367,7 +367,7 @@ static int cache_path(const char *cache_dir, const char *key, char *ret_path, un
     return rc;
 }
 
-/* Whether a usable cache file of this key stands at path. */
+/* True if a usable cache file of this key stands at path. */
 static bool cached(const char *path, const char *key) {
     struct recording *rec;
     if (!fsio_exists(path) || recording_open(path, &rec, NULL))
@@ -526,7 +526,7 @@ static int survey(struct builder *b, struct choice *c, struct outline *o, struct
     return rc ? rc : outline(b, c, o, err);
 }
 
-/* What header and labels say. */
+/* Reads header and labels. */
 static int plan_from_source(struct builder *b, struct recording **ret, struct err *err) {
     struct choice c = {0};
     struct outline o = {0};

@@ -68,7 +68,7 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     return 0;
 }
 
-/* What a file claims to be is compared with what it holds and with the limit, before memory is taken for it. */
+/* Compares the header of a file with its contents and with the limit before allocation. */
 static int check_claims(const char *checkpoint, const struct seizure_config *model, const struct seizure_options *options,
                         int64_t limit_bytes, struct seizure_memory *ret, struct err *err) {
     struct param_set table;

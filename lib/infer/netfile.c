@@ -79,7 +79,7 @@ static int read_arrays(struct reader *r, const struct wanted *wanted, size_t n) 
         WANT(SYNAPSE, U8, "synapse.weight", a.weight), WANT(SYNAPSE, U8, "synapse.psp", a.psp),                                    \
         WANT(SYNAPSE, U8, "synapse.type", a.type)
 
-/* What a state has in a file. */
+/* Arrays of a state in a file. */
 struct state_arrays {
     const float *v, *potential;
     const uint16_t *countdown, *fire_count;

@@ -14,7 +14,7 @@ struct second {
     int64_t n, missing, at_limit, at_lowest, at_highest;
 };
 
-/* What is said of a second that is over: its number, the samples that were lost, then the flaws of each channel. */
+/* Record of a complete second: its number, the samples that were lost, then the flaws of each channel. */
 struct verdict {
     int64_t second, lost;
     uint8_t flaws[];

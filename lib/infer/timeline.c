@@ -9,7 +9,7 @@
 /* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
 enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64, SLACK = 8 };
 
-/* What happens in order: windows to be run, and marks that take effect when all windows before them are done. */
+/* Events in order: windows to be run, and marks that take effect when all windows before them are done. */
 enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
 struct item {
     enum item_kind kind;
@@ -336,7 +336,7 @@ void timeline_free(struct timeline *t) {
 
 int timeline_sources(const struct timeline *t, const int **ret_indices) { return frontend_sources(t->frontend, ret_indices); }
 
-/* Whether the source may go on. A refusal leaves everything as it is. */
+/* True if the source may go on. A refusal leaves everything as it is. */
 static int check_open(const struct timeline *t, struct err *err) {
     if (t->status)
         return timeline_status(t, err);

@@ -10,7 +10,7 @@ static void *copy_of(const void *from, size_t bytes) {
     return p && bytes ? memcpy(p, from, bytes) : p;
 }
 
-/* What the host has, once all of the device's arrays are fetched. */
+/* The state on the host, once all of the device's arrays are fetched. */
 static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     const struct spike_net *net = &b->c->net;
     size_t n = net->n, waiting = (size_t)(b->n_pending - b->head);

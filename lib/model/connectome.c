@@ -90,7 +90,7 @@ static int check_sizes(const struct connectome_arrays *a, int64_t max_bytes, str
     return 0;
 }
 
-/* What a float of an array may be. */
+/* Bounds of the floats of an array. */
 struct bounds {
     float low, high;
     const char *expected;

@@ -65,7 +65,7 @@ int geodesic_positions(const struct geodesic_paths *p, const double *s, double t
     return rc;
 }
 
-/* What the closed form works with: arrays of (nodes, n), and some of n. */
+/* Working memory of the closed form: arrays of (nodes, n), and some of n. */
 struct closed {
     const struct geodesic_paths *p;
     const struct geodesic_transport *t;

@@ -21,7 +21,7 @@
 
 enum { BATCH = 8, WAIT_MS = 20 };
 
-/* What came of one entry of the manifest. */
+/* Result of one entry of the manifest. */
 struct outcome {
     bool done;
     double duration_s, seizure_s, suppressed_s, largest_suppression;
@@ -130,7 +130,7 @@ static void count(struct detect *d, const struct outcome *o) {
     d->suppressed_sum_s += o->suppressed_s;
 }
 
-/* What an earlier attempt did stands, if recording and model are still the same and the file is there. */
+/* Results of an earlier attempt stay valid if recording and model are still the same and the file is there. */
 static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
     struct detect *d = ctx;
     char path[DETECT_LIST_PATH];
@@ -319,7 +319,7 @@ static int finish_recording(struct detect *d, struct err *err) {
     return rc;
 }
 
-/* Whether a fault is the recording's own: the others can be done without it. DATA_LOSS means that it is no longer what it was when
+/* True if a fault is the recording's own: the others can be done without it. DATA_LOSS means that it is no longer what it was when
  * the job began: another attempt looks at it anew. */
 static bool is_its_own(const struct detect *d, const struct err *why) {
     bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||

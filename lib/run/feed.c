@@ -74,7 +74,7 @@ static int open_resident(struct feed *f, struct stream *s, struct err *err) {
     return rc ? rc : resident_open(&c->recordings, s, &f->resident, err);
 }
 
-/* Whether recordings are to be resident; says why. */
+/* Decides if recordings are to be resident; logs the reason. */
 static int choose(struct feed *f, bool *ret, struct err *err) {
     const struct feed_config *c = &f->config;
     struct device_info info;

@@ -13,7 +13,7 @@ enum { MAX_COUNTERS = 4096 };
 
 static struct series series_of(const struct geodesic_task *t) { return (struct series){&t->env, "step", 8}; }
 
-/* What must be the same for a checkpoint to be gone on from. */
+/* The parameters that must be equal to resume from a checkpoint. */
 static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
     const struct geodesic_config *c = t->config;
     json_put_str(w, "spectra", t->spectra.sha256);

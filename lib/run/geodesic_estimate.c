@@ -1,4 +1,4 @@
-/* What a geodesic job would need: memory and seconds from its own models, set up and trained for some steps on the device. */
+/* Estimate of a geodesic job: memory and seconds from its own models, set up and trained for some steps on the device. */
 #include <math.h>
 
 #include "base/clock.h"

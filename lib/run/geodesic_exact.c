@@ -93,7 +93,7 @@ static void line_init(struct line *l, const struct geodesic_model *m, const stru
         }
 }
 
-/* What the path from knot `from` to the target adds to A (flow), or makes of it (decoder), normalised units. */
+/* The increment of A (flow), or the value of A (decoder), along the path from knot `from` to the target; normalised units. */
 static double carry(const struct line *l, const struct geodesic_model *m, int from, double wavelength) {
     const float *head = m->params + mlp_count(GEODESIC_METRIC);
     struct mlp_shape shape = geodesic_head_shape(m->head);

@@ -1,4 +1,4 @@
-/* What a trained model says: spectra at a concentration, and its metric. */
+/* Predictions of a trained model: spectra at a concentration, and its metric. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What a geodesic job leaves: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
+/* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

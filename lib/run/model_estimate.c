@@ -1,4 +1,4 @@
-/* What a job that runs a model over recordings would need: memory from the model's plan, and the manifest of the recordings. */
+/* Estimate of a job that runs a model over recordings: memory from the model's plan, and the manifest of the recordings. */
 #include "data/manifest.h"
 #include "run/estimate.h"
 #include "run/task.h"

@@ -1,4 +1,4 @@
-/* What every task needs of task.h, apart from task.c, which stands on the seizure detector. */
+/* The functions of task.h that every task needs, apart from task.c, which stands on the seizure detector. */
 #include <math.h>
 
 #include "run/task.h"

@@ -16,7 +16,7 @@ static const double tolerance = 1e-4;
 struct scan_case {
     float x[B * L * D], delta[B * L * H], a[H], b[B * L * N], c[B * L * N], skip[H], dy[B * L * D];
 };
-/* What a pass gives. */
+/* Results of a pass. */
 struct scan_result {
     double y[B * L * D], dx[B * L * D], ddelta[B * L * H], db[B * L * N], dc[B * L * N];
 };

@@ -39,7 +39,7 @@ static int draw(struct connectome **ret, struct err *err) {
     return wiring_make(&w, 0, ret, err);
 }
 
-/* What neuron i receives from outside in a tick: the same kick for a few neurons, in the first ticks. */
+/* The injection into neuron i in a tick: the same potential for a few neurons, in the first ticks. */
 static float kick(uint32_t i, uint32_t tick) { return tick <= 3 && i % (NEURONS / KICKED) == tick ? 50.5f : 0.0f; }
 
 static void deliver(struct trial *t) {

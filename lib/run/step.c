@@ -6,7 +6,8 @@
 
 #include "nn/replay.h"
 
-/* What travels, on both sides alike: there, `there` and the rows' lengths behind the struct; back, `back`. */
+/* Data copied to and from the device, laid out alike on both sides: there, `there` and the rows' lengths behind the struct; back,
+ * `back`. */
 struct travels {
     struct {
         double loss_sum, count, squares;

@@ -251,7 +251,7 @@ static int open_pair(const char *model, const char *state, struct safetensors **
     return 0;
 }
 
-/* Whether an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
+/* True if an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
 static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
 
 /* Does what remains of a save that was killed before or between its two renames; nothing when its files are not whole. */

@@ -1,4 +1,4 @@
-/* What a train job would need: memory from the plan, steps from the manifest of the recordings (their samples are not read),
+/* Estimate of a train job: memory from the plan, steps from the manifest of the recordings (their samples are not read),
  * seconds from a short measurement of the device. */
 #include "run/train_estimate.h"
 

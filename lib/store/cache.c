@@ -135,7 +135,7 @@ static void pin(struct cache *c, struct entry *e) {
     link_newest(c, e);
 }
 
-/* What the directory held before, to be put in order of last use. */
+/* Files that the directory held before, to be sorted by last use. */
 struct found {
     char key[DIGEST_HEX_SIZE];
     int64_t bytes, used_ns;

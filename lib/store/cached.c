@@ -27,7 +27,7 @@ bool cached_find(const struct cached_place *place, const struct cached_object *o
     return false;
 }
 
-/* Whether an error leaves something to go on from, and room to leave it. */
+/* True if an error leaves something to go on from, and room to leave it. */
 static bool worth_keeping(int rc) { return rc != ERR_ABORTED && rc != ERR_DATA_LOSS && rc != ERR_NOT_FOUND && rc != ERR_EXHAUSTED; }
 
 int cached_fetch(const struct cached_place *place, const struct cached_object *o, char path[CACHE_PATH_SIZE], struct err *err) {

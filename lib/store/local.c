@@ -52,7 +52,7 @@ static int open_object(struct store *store, const char *key, int *ret_fd, struct
     return rc;
 }
 
-/* What one directory holds. Names of directories end in '/', so that sorted names give keys in byte order. */
+/* Entries of one directory. Names of directories end in '/', so that sorted names give keys in byte order. */
 struct names {
     char **items;
     size_t count, cap;
@@ -110,7 +110,7 @@ struct listing {
     struct err *err;
 };
 
-/* Whether a directory ("a/b/") can hold keys that are wanted: not all before `after`, and not all outside the prefix. */
+/* True if a directory ("a/b/") can hold keys that are wanted: not all before `after`, and not all outside the prefix. */
 static bool worth_entering(const struct listing *l, const char *dir) {
     size_t n = strlen(dir), m = strlen(l->prefix);
     return !strncmp(dir, l->prefix, n < m ? n : m) && strncmp(dir, l->after, n) >= 0;

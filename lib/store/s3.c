@@ -45,7 +45,7 @@ struct listing {
     bool truncated;
 };
 
-/* What a key of the bucket is called in the store; NULL when the store cannot name it. */
+/* The name in the store of a key of the bucket; NULL when the store cannot name it. */
 static const char *listed_key(const struct s3 *s3, const char *name) {
     const char *key = name + strlen(s3->prefix);
     if (!str_starts(name, s3->prefix) || !*key || *key == '/' || str_ends(key, "/") || strstr(key, "//") || str_starts(key, "./") ||

@@ -60,7 +60,7 @@ static bool good_bucket(const char *name) {
            name[0] != '.' && name[0] != '-' && !strstr(name, "..");
 }
 
-/* Whether BUCKET.HOST cannot be: an address, or a name without a dot. */
+/* True if BUCKET.HOST cannot be: an address, or a name without a dot. */
 static bool plain_host(const char *host) {
     char name[512];
     struct in_addr address;
@@ -206,7 +206,7 @@ static int ready_credentials(struct s3_client *c, struct err *err) {
     return usable ? 0 : rc;
 }
 
-/* What one try is made of; strings in the call's memory. */
+/* The parts of one try; strings in the call's memory. */
 struct plan {
     struct s3_call *call;
     char date[SIGV4_DATE_SIZE], region[64], payload[DIGEST_HEX_SIZE];
@@ -370,7 +370,7 @@ static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t 
     return str_to_i64(copy, first) && str_to_i64(dash + 1, last) && str_to_i64(slash + 1, total);
 }
 
-/* Whether a 2xx answer is the whole of what was asked. Sets *ret_short for one that ended too early. */
+/* True if a 2xx answer is the whole of what was asked. Sets *ret_short for one that ended too early. */
 static int check_answer(struct s3_client *c, struct s3_call *call, bool *ret_short, struct err *err) {
     const struct fetch_request *f = &call->fetch;
     char object[300];

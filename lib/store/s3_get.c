@@ -31,7 +31,7 @@ static int64_t part_length(const struct download *d, int64_t part) {
     return left < S3_PART_BYTES ? left : S3_PART_BYTES;
 }
 
-/* Whether the bytes of a part in the file are those the journal noted. */
+/* True if the bytes of a part in the file are those the journal noted. */
 static bool part_holds(const struct download *d, int64_t part, char *block) {
     size_t len = (size_t)part_length(d, part), done = 0;
     while (done < len) {

@@ -14,7 +14,7 @@ static bool asks(const struct s3_call *call, const char *name) {
     return false;
 }
 
-/* What a request is for; a few words, whatever the server. */
+/* Purpose of a request; a few words, for any server. */
 static const char *op_of(const struct s3_call *call) {
     if (!strcmp(call->method, "GET"))
         return *call->key ? "get" : "list";

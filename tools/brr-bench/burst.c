@@ -17,7 +17,7 @@
 enum { FAN_OUT = 100, SETTLE = 50 };
 static const double SHARE = 0.01;
 
-/* What an average tick had to do, for the floor: of the case that ran last. */
+/* Work of an average tick of the newest case, for the floor. */
 static struct {
     double fired, events, candidates, ticks;
     int64_t bytes;

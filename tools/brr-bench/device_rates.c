@@ -1,4 +1,4 @@
-/* What a device with memory of its own can do at most, measured through the same calls that the cases use: a copy within its
+/* Peak rates of a device with memory of its own, measured through the same calls that the cases use: a copy within its
  * memory, one to it from pinned host memory, and square matrix products large enough to be limited by arithmetic alone.
  * Exponentials have no such call and count in no floor. */
 #include "base/clock.h"

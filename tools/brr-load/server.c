@@ -38,7 +38,7 @@ int server_ask(brr_client *client, struct server_use *ret, struct brr_error *err
     return 0;
 }
 
-/* Whether the socket's other end is the endpoint: its path, or its port. */
+/* True if the socket's other end is the endpoint: its path, or its port. */
 static bool leads_to(int fd, const char *endpoint) {
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;

@@ -167,7 +167,7 @@ static float burst_gain(struct renderer *r, int64_t at) {
     return low + (high - low) * smooth(fminf(in, out));
 }
 
-/* What remains of a suppressed EEG is the amplifier's noise, 0.7 µV root mean square. */
+/* A suppressed EEG is the amplifier's noise, 0.7 µV root mean square. */
 static void suppress(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
     for (int i = 0; i < RATE_HZ; i++) {
         float gain = burst_gain(r, r->at + i);
