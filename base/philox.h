@@ -10,7 +10,7 @@
 #define PHILOX_RULE static inline
 #endif
 
-/* Four random words in c. Key = seed; counter = (index low, index high, step, stream). */
+/* Writes four random words to c. Key = seed; counter = (index low, index high, step, stream). */
 PHILOX_RULE void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint32_t c[4]) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     c[0] = (uint32_t)index;

@@ -283,7 +283,7 @@ static void take_reports(struct services *s) {
     sched_turn(s->sched);
 }
 
-/* True if the models that serve are loaded and warm; the service manager hears READY when each is, or has failed. */
+/* Updates readiness from the state of the served models; sends READY once each of them is warm or has failed. */
 static void look_at_models(struct daemon *d) {
     struct services *s = &d->services;
     enum models_state now = models_state(s->models);

@@ -80,7 +80,7 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
     return 0;
 }
 
-/* True if the job is one whose end is worth waiting for. */
+/* Checks that the job is a detect job before its end is waited for. */
 static int check_kind(const struct arguments *o, const char *id) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Get", &brr__v1__job__descriptor, 0};
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;

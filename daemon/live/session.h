@@ -91,7 +91,7 @@ struct session_return {
 /* A new owner; the one before, if any, is told TAKEN_OVER and must forget the session. `opened` and what was kept follow at once,
  * or when the model is loaded. */
 void session_resume(struct session *s, const struct session_return *back);
-/* True if a stream opened like this could go on as this session. INVALID names what differs. */
+/* Checks that a stream with these parameters could continue this session. INVALID names the parameter that differs. */
 int session_check(const struct session *s, const struct live_open *open, struct err *err);
 /* The client has the results and alarms before these numbers. */
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm);

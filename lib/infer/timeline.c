@@ -336,7 +336,7 @@ void timeline_free(struct timeline *t) {
 
 int timeline_sources(const struct timeline *t, const int **ret_indices) { return frontend_sources(t->frontend, ret_indices); }
 
-/* True if the source may go on. A refusal leaves everything as it is. */
+/* Checks that the source may continue. On an error nothing changes. */
 static int check_open(const struct timeline *t, struct err *err) {
     if (t->status)
         return timeline_status(t, err);

@@ -61,8 +61,8 @@ int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, doubl
 /* The neuron no longer receives, holds or fires anything, and its spike of the newest tick is not delivered. */
 int burst_delete_neuron(struct burst *b, uint32_t id, struct err *err);
 
-/* Of all synapses from source to target: weight, psp 0..255, type 0 or 1; -1 keeps the present value. NOT_FOUND without a synapse.
- */
+/* New values for all synapses from source to target: weight and psp 0..255, type 0 or 1; -1 keeps the present value.
+ * burst_set_synapse: INVALID for other values, NOT_FOUND if there is no such synapse. */
 struct burst_synapse {
     uint32_t source, target;
     int weight, psp, type;

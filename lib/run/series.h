@@ -9,19 +9,20 @@
 #include "store/digest.h"
 
 struct series {
-    const struct task_env *env; /* its directory */
+    const struct task_env *env; /* of the task; borrowed */
     const char *word;           /* "step", "tick" */
     int digits;                 /* at least so many */
 };
 
-/* Has `write` make the file of c->step, completes *c, tells the owner of the task, and removes all but the `keep` greatest
- * numbers. On an error the files before are unchanged. */
+/* Calls `write` for the file of c->step, fills in path, sha256, bytes and write_s of *c, calls env->checkpoint, then removes all
+ * but the `keep` files of the greatest numbers. Errors of `write` and of the file system are returned; earlier files are unchanged
+ * then. */
 int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep,
                  int (*write)(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err), void *task,
                  struct err *err);
 
-/* Offers the files to `restore`, greatest number first, until it takes one; a file that it refuses is named in the job's log with
- * the reason. *ret_found: one was taken. RANGE: the path is too long. */
+/* Calls `restore` for each file, greatest number first, until it returns 0. A file for which it fails is named in the job's log
+ * with the error. *ret_found is true if one was restored. RANGE: the path is too long. */
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err);
 

@@ -370,7 +370,7 @@ static bool read_range(const char *text, int64_t *first, int64_t *last, int64_t 
     return str_to_i64(copy, first) && str_to_i64(dash + 1, last) && str_to_i64(slash + 1, total);
 }
 
-/* True if a 2xx answer is the whole of what was asked. Sets *ret_short for one that ended too early. */
+/* Checks that a 2xx response is complete. Sets *ret_short if it ended too early. */
 static int check_answer(struct s3_client *c, struct s3_call *call, bool *ret_short, struct err *err) {
     const struct fetch_request *f = &call->fetch;
     char object[300];

@@ -174,7 +174,7 @@ static inline void drawn_free(struct drawn *d) {
 }
 static inline bool drawn_chance(struct drawn *d, double p) { return rng_uniform(&d->rng) < p; }
 
-/* What some of its neurons have; kernels leave out what no neuron has. */
+/* Traits that some neurons of a drawn network have; drawn_init removes the others from all neurons. */
 enum { DRAWN_CHANCES = 1, DRAWN_LIMITS = 2, DRAWN_DIVISION = 4, DRAWN_EVERYTHING = 7 };
 enum drawn_form { DRAWN_PACKED, DRAWN_WIDE, DRAWN_HEAVY }; /* one p a row; p of its own for each synapse; sums beyond 32 bits */
 

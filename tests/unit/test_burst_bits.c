@@ -158,7 +158,7 @@ static void so_it_does_where_sums_need_64_bits(void **state) {
     neurons = n;
 }
 
-/* The kernels leave out what no neuron has. */
+/* The kernels are specialised for the features that a network uses. */
 static void so_does_every_mix_of_features(void **state) {
     (void)state;
     int64_t n = neurons, t = ticks;
