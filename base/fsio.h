@@ -16,11 +16,12 @@ int fsio_check_mode(const char *path, unsigned forbidden, struct err *err);
 /* A number that changes when the file at path is changed or replaced; 0 when there is none. */
 uint64_t fsio_stamp(const char *path);
 
+struct str;
+
 /* Replaces a file atomically and durably: writes PATH.tmp-PID-N, fsync, rename, fsync of the directory. On failure the
  * old file is unchanged and the temporary file is removed. */
 int fsio_write_atomic(const char *path, const void *data, size_t len, struct err *err);
 /* The same with a text. EXHAUSTED when the text did not fit its string (str_ok): nothing is written then. */
-struct str;
 int fsio_write_text(const char *path, const struct str *text, struct err *err);
 
 /* The same in steps, for large files. After open: write, then exactly one of commit and abort, also after an error. */
