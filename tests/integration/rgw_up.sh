@@ -32,6 +32,10 @@ mon data = $dir/mon
 [osd.0]
 osd data = $dir/osd
 osd objectstore = memstore
+# At its start the OSD would tell the monitor its place in the CRUSH map; that call is refused ("wrong fsid") and ends the OSD when it comes
+# before the OSD has the monitor's map. The place is set below instead.
+osd crush update on start = false
+osd class update on start = false
 memstore device bytes = ${4:-1073741824}
 [client.rgw.a]
 rgw data = $dir/rgw
@@ -59,6 +63,7 @@ again() {
     again 30 ceph_ mon stat
     osd=$(cat /proc/sys/kernel/random/uuid)
     again 3 ceph_ osd new "$osd"
+    again 3 ceph_ osd crush create-or-move osd.0 1.0 root=default host=local
     again 3 ceph-osd -c ceph.conf -i 0 --mkfs --osd-uuid "$osd"
     again 3 ceph-osd -c ceph.conf -i 0
     timeout 60 radosgw-admin -c ceph.conf user create --uid=brrd --display-name=brrd --access-key=BRRDACCESSKEY0000001 \
