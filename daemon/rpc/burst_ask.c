@@ -5,10 +5,6 @@
 
 enum { RETRY_MS = 1000 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
-void burst_fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
-
 static void on_done(struct network_order *o) {
     struct burst_ask *a = o->owner;
     a->order = o;
@@ -27,7 +23,7 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     a->work.working = false;
     network_order_free(o);
     err_set(&err, ERR_UNAVAILABLE, "too many orders wait for the device, or the daemon is stopping; try again later");
-    rpc_refuse(call, err.code, &err, "OVERLOADED", RETRY_MS);
+    rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
 }
 
 void burst_ask_done(struct burst_ask *a) {
@@ -37,7 +33,7 @@ void burst_ask_done(struct burst_ask *a) {
 
 bool burst_ask_good(const struct burst_ask *a) {
     if (a->work.call && a->order->err.code)
-        burst_fail(a->work.call, &a->order->err);
+        rpc_finish(a->work.call, &a->order->err);
     return a->work.call && !a->order->err.code;
 }
 
@@ -79,5 +75,5 @@ void burst_answer_network(const struct burst_ask *a) {
         return;
     }
     err_set(&err, ERR_EXHAUSTED, "out of memory describing a network");
-    burst_fail(call, &err);
+    rpc_finish(call, &err);
 }

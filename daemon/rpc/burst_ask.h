@@ -21,7 +21,6 @@ void burst_ask_done(struct burst_ask *a);
 /* Ends the call with the order's error, if it has one and somebody listens; false then, and when nobody does. */
 bool burst_ask_good(const struct burst_ask *a);
 
-void burst_fail(struct rpc_call *call, const struct err *err);
 /* In the call's arena; strings point into info. NULL when the arena is full. */
 Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info);
 /* Answers a call with the order's network. */

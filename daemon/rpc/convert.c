@@ -60,7 +60,7 @@ void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const Prot
         err_set(&err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
     else
         err_set(&err, ERR_INVALID, "the request is not a valid %s, or is too large", descriptor->name);
-    rpc_finish(call, err.code, &err);
+    rpc_finish(call, &err);
     return NULL;
 }
 
@@ -71,8 +71,12 @@ void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *de
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
     size_t len = protobuf_c_message_get_packed_size(message);
     uint8_t *bytes = malloc(len + 1);
-    if (!bytes)
+    if (!bytes) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "out of memory for an answer of %zu bytes", len);
+        rpc_finish(call, &err);
         return false;
+    }
     protobuf_c_message_pack(message, bytes);
     bool room = rpc_send(call, bytes, len);
     free(bytes);
@@ -81,7 +85,7 @@ bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
 
 void convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
     convert_send(call, message);
-    rpc_finish(call, 0, NULL);
+    rpc_finish(call, NULL);
 }
 
 /* The kind's own figures; false when out of memory. */

@@ -43,7 +43,7 @@ static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct health_watch *w = calloc(1, sizeof *w);
     if (!w) {
         err_set(&err, ERR_EXHAUSTED, "out of memory watching health");
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return;
     }
     w->call = call;

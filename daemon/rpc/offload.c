@@ -12,7 +12,7 @@ void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offloa
     struct err err;
     if (!o) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for a call");
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return NULL;
     }
     o->work.data = o;

@@ -309,7 +309,7 @@ static void collect_chain(const struct rpc_call *c, struct str *out) {
 static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal) {
     struct auth *auth = c->server->config.auth;
     auth_count_refusal(auth, &c->door->who, &c->caller, c->method ? c->method->path : "unknown", refusal);
-    rpc_refuse(c, refusal->err.code, &refusal->err, refusal->reason, 0);
+    rpc_refuse(c, &refusal->err, refusal->reason, 0);
 }
 
 /* True if the caller is known and may call the method; else the call ends with the reason. */
@@ -380,11 +380,11 @@ static void on_new(struct rpc_call *c, bool ok) {
         char *path = grpc_slice_to_c_string(c->details.method);
         err_set(&err, ERR_UNSUPPORTED, "%s is unsupported yet", path);
         gpr_free(path);
-        rpc_finish(c, err.code, &err);
+        rpc_finish(c, &err);
         return;
     }
     if (crowded(c, &err))
-        rpc_refuse(c, err.code, &err, "OVERLOADED", RETRY_MS);
+        rpc_refuse(c, &err, "OVERLOADED", RETRY_MS);
     else
         receive(c);
 }
@@ -410,7 +410,7 @@ static void on_message(struct rpc_call *c, bool ok) {
     } else if (len > c->method->max_message) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, c->method->max_message);
-        rpc_finish(c, err.code, &err);
+        rpc_finish(c, &err);
     } else {
         grpc_byte_buffer_reader reader;
         grpc_byte_buffer_reader_init(&reader, buffer);
@@ -604,7 +604,7 @@ static void relieve(struct rpc_server *s) {
             "clients have left %zu bytes of answers unread, more than limits.unread allows, and this call most, %zu; read faster",
             s->unsent, most->unsent);
         free_answers(most);
-        rpc_refuse(most, err.code, &err, "CLIENT_TOO_SLOW", 0);
+        rpc_refuse(most, &err, "CLIENT_TOO_SLOW", 0);
     }
 }
 
@@ -612,8 +612,12 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     if (!still_admitted(c))
         return false;
     struct answer *a = calloc(1, sizeof *a);
-    if (!a)
+    if (!a) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "out of memory for an answer");
+        rpc_finish(c, &err);
         return false;
+    }
     grpc_slice slice = grpc_slice_from_copied_buffer((const char *)data, len);
     a->buffer = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
@@ -633,16 +637,16 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
 
 void rpc_flush(struct rpc_call *c, void (*flushed)(struct rpc_call *call)) { c->flushed = flushed; }
 
-void rpc_finish(struct rpc_call *c, int code, const struct err *err) { rpc_refuse(c, code, err, NULL, 0); }
+void rpc_finish(struct rpc_call *c, const struct err *err) { rpc_refuse(c, err, NULL, 0); }
 
-void rpc_refuse(struct rpc_call *c, int code, const struct err *err, const char *reason, int64_t retry_after_ms) {
+void rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, int64_t retry_after_ms) {
     if (c->finishing || c->ended)
         return;
     c->finishing = true;
-    c->code = code;
-    if (code && err)
+    if (err && err->code)
         c->err = *err;
-    str_copy(c->reason, sizeof c->reason, reason ? reason : err_name(code));
+    c->code = c->err.code;
+    str_copy(c->reason, sizeof c->reason, reason ? reason : err_name(c->code));
     for (char *p = c->reason; *p; p++)
         *p = (char)toupper((unsigned char)*p);
     c->retry_after_ms = retry_after_ms;

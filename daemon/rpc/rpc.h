@@ -70,16 +70,17 @@ struct arena *rpc_arena(struct rpc_call *call);
 const struct auth_caller *rpc_caller(const struct rpc_call *call);
 void *rpc_state(const struct rpc_call *call);
 void rpc_set_state(struct rpc_call *call, void *state);
-/* Queue one answer. False when the queue is full afterwards: stop until `writable`. After the end it is dropped, and false. */
+/* Queues one answer. False when the queue is full afterwards: stop until `writable`. After the end it is dropped, and false.
+ * Without memory for it the call ends with an error. */
 bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 /* Calls `flushed` once, when the connection has taken every answer queued by then; not when the call ends before. A client stream
  * whose connection is lost looks half-closed at first: an answer that leaves afterwards proves that it is not. */
 void rpc_flush(struct rpc_call *call, void (*flushed)(struct rpc_call *call));
-/* End the call: 0, or an error whose text and code travel to the client. Queued answers leave first. */
-void rpc_finish(struct rpc_call *call, int code, const struct err *err);
+/* Ends the call: well when err is NULL or has no code, else with its code and text. Queued answers leave first. */
+void rpc_finish(struct rpc_call *call, const struct err *err);
 /* The same with a stable reason code for programs (brr.v1.ErrorDetail, in the trailing metadata brr-error-bin; NULL = the code's
  * name) and, when trying again may help, after which time. */
-void rpc_refuse(struct rpc_call *call, int code, const struct err *err, const char *reason, int64_t retry_after_ms);
+void rpc_refuse(struct rpc_call *call, const struct err *err, const char *reason, int64_t retry_after_ms);
 /* The client stream may go on: the next message is read only after the one before was consumed. message() consumes it by
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);

@@ -53,6 +53,8 @@ struct services {
     size_t n_libraries;
 };
 
+static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
 extern const struct rpc_method svc_jobs[];
 extern const size_t svc_jobs_count;
 extern const struct rpc_method svc_validate[];
@@ -73,6 +75,8 @@ extern const struct rpc_method svc_models[];
 extern const size_t svc_models_count;
 extern const struct rpc_method svc_checkpoints[];
 extern const size_t svc_checkpoints_count;
+extern const struct rpc_method svc_checkpoint_files[];
+extern const size_t svc_checkpoint_files_count;
 extern const struct rpc_method svc_burst[];
 extern const size_t svc_burst_count;
 extern const struct rpc_method svc_burst_files[];

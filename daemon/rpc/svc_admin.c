@@ -15,8 +15,6 @@
 
 enum { MAX_CHECKS = 16, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__version_request__descriptor, data, len))
         return;
@@ -261,7 +259,7 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (uv_queue_work(s->loop, &d->work, examine, examined)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "cannot start a thread for the doctor");
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         arena_done(&d->arena);
         free(d);
         return;

@@ -11,12 +11,10 @@
 enum { PART_FRAMES = 512, PART_IDS = 65536 };
 static const int64_t most_ticks = INT64_C(1000000000000);
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 static void fail_memory(struct rpc_call *call) {
     struct err err;
     err_set(&err, ERR_EXHAUSTED, "out of memory for a call to a network");
-    burst_fail(call, &err);
+    rpc_finish(call, &err);
 }
 
 /* Sends an order of a unary call; either may be NULL: out of memory, or refused before. */
@@ -97,7 +95,7 @@ static void inject(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!in)
         return;
     if (check_inject(in, &err)) {
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     struct network_order *o = network_order_new(NETWORK_INJECT, in->name);
@@ -156,7 +154,7 @@ static void patched(struct offload *work) {
     struct err err;
     if (work->call && o->failed >= 0) {
         name_change(o, &err);
-        burst_fail(work->call, &err);
+        rpc_finish(work->call, &err);
     } else if (burst_ask_good(a)) {
         Brr__V1__PatchResponse out = BRR__V1__PATCH_RESPONSE__INIT;
         out.changes = o->count;
@@ -193,7 +191,7 @@ static void patch(struct rpc_call *call, const uint8_t *data, size_t len) {
     }
     network_order_free(o);
     if (room)
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
     else
         fail_memory(call);
 }
@@ -241,7 +239,7 @@ static void step(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct err err;
     if (in && (in->ticks < 1 || in->ticks > most_ticks)) {
         err_set(&err, ERR_INVALID, "Step.ticks is %" PRId64 "; expected 1 to %" PRId64, in->ticks, most_ticks);
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
     } else if (in) {
         struct network_order *o = network_order_new(NETWORK_STEP, in->name);
         if (o) {
@@ -340,7 +338,7 @@ static void pump(struct observing *g) {
     while (!g->full && send_frames(g, &ended))
         continue;
     if (!g->full && ended && !g->frame)
-        rpc_finish(g->ask.work.call, 0, NULL);
+        rpc_finish(g->ask.work.call, NULL);
 }
 
 void svc_burst_observed(struct services *services) {
@@ -371,7 +369,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (in->queue_frames < 0 || in->queue_frames > OBSERVER_MOST_FRAMES) {
         err_set(&err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames, OBSERVER_MOST_FRAMES,
                 OBSERVER_FRAMES);
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);

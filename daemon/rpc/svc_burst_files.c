@@ -16,8 +16,6 @@
 
 enum { PART_BYTES = 1 << 20, PATH_SIZE = 4096, MOST_FILES = 8, RETRY_MS = 1000 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 /* State of all three calls. */
 struct file_call {
     struct burst_ask ask;
@@ -62,7 +60,7 @@ static struct file_call *file_call_new(struct rpc_call *call) {
                 stops ? "the daemon is stopping, and its networks end"
                       : "%d networks or snapshots are on their way; try again later",
                 s->network_files);
-        rpc_refuse(call, err.code, &err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
+        rpc_refuse(call, &err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
         return NULL;
     }
     struct file_call *f = offload_new(call, sizeof *f, drop_file);
@@ -174,7 +172,7 @@ static void on_read(struct offload *work) {
     if (!work->err.code && !(o = network_order_new(f->replace ? NETWORK_REPLACE : NETWORK_CREATE, f->name)))
         err_set(&work->err, ERR_EXHAUSTED, "out of memory for a network");
     if (work->err.code) {
-        burst_fail(work->call, &work->err);
+        rpc_finish(work->call, &work->err);
         return;
     }
     o->net = f->net;
@@ -194,7 +192,7 @@ static void finish_upload(struct file_call *f) {
         return;
     }
     err_set(&err, ERR_INVALID, "the network file ended after %lld of %lld bytes", (long long)f->at, (long long)f->bytes);
-    burst_fail(f->ask.work.call, &err);
+    rpc_finish(f->ask.work.call, &err);
 }
 
 static void on_written(struct offload *work) {
@@ -202,7 +200,7 @@ static void on_written(struct offload *work) {
     if (!work->call)
         return;
     if (work->err.code)
-        burst_fail(work->call, &work->err);
+        rpc_finish(work->call, &work->err);
     else if (f->half_closed)
         finish_upload(f);
     else
@@ -224,7 +222,7 @@ static void take_part(struct rpc_call *call, bool replace, const struct header *
     if (!rc && f->at + (int64_t)part->len > f->bytes)
         rc = err_set(&err, ERR_INVALID, "the network file is larger than the %lld bytes of the first message", (long long)f->bytes);
     if (rc) {
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     if (!part->len)
@@ -264,7 +262,7 @@ static void upload_half_close(struct rpc_call *call) {
     struct err err;
     if (!f || !f->named) {
         err_set(&err, ERR_INVALID, "the first message must hold the size of the network file");
-        burst_fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     f->half_closed = true;
@@ -309,7 +307,7 @@ static void send_part(struct offload *work) {
     if (!work->call)
         return;
     if (f->got <= 0) {
-        rpc_finish(work->call, work->err.code, &work->err);
+        rpc_finish(work->call, &work->err);
         return;
     }
     Brr__V1__SnapshotPart out = BRR__V1__SNAPSHOT_PART__INIT;
@@ -329,7 +327,7 @@ static void on_snapshot(struct offload *work) {
     if (!work->call)
         return;
     if (work->err.code)
-        burst_fail(work->call, &work->err);
+        rpc_finish(work->call, &work->err);
     else
         offload_start(work, read_part, send_part);
 }
@@ -363,7 +361,7 @@ static void snapshot(struct rpc_call *call, const uint8_t *data, size_t len) {
     }
     network_order_free(o);
     err_set(&err, ERR_EXHAUSTED, "out of memory for a snapshot");
-    burst_fail(call, &err);
+    rpc_finish(call, &err);
 }
 
 static void snapshot_writable(struct rpc_call *call) {

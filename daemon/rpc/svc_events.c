@@ -28,8 +28,6 @@ struct reading {
     char line[DETECT_LIST_LINE];
 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 /* The next row with its table; false when there is none. A table that cannot be read is the row's error. */
 static bool next_row(struct reading *r) {
     char path[DETECT_LIST_PATH], text[800];
@@ -103,7 +101,7 @@ static void on_row(struct offload *work) {
     if (!work->call)
         return;
     if (work->err.code || !r->any)
-        rpc_finish(work->call, work->err.code, &work->err);
+        rpc_finish(work->call, &work->err);
     else
         pump(r);
 }
@@ -137,7 +135,7 @@ static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
     else if (strcmp(job->kind, "detect") != 0)
         err_set(&err, ERR_PRECONDITION, "job %s is of kind %s; only detect jobs keep events for clients", job->id, job->kind);
     if (err.code) {
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return;
     }
     if (!(r = offload_new(call, sizeof *r, drop)))

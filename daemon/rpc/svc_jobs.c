@@ -7,8 +7,6 @@
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 /* A Watch call: the job it follows. */
 struct watch {
     struct rpc_call *call;
@@ -17,12 +15,10 @@ struct watch {
     struct watch *next;
 };
 
-static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
-
 static void fail_memory(struct rpc_call *call) {
     struct err err;
     err_set(&err, ERR_EXHAUSTED, "out of memory describing a job");
-    fail(call, &err);
+    rpc_finish(call, &err);
 }
 
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
@@ -56,7 +52,7 @@ static void submit_probed(struct rpc_call *call, void *message) {
     struct err err;
     if (!in->file) {
         err_set(&err, ERR_INVALID, "the Submit request has no job file");
-        fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     struct submission request = {.yaml = in->file->yaml,
@@ -65,7 +61,7 @@ static void submit_probed(struct rpc_call *call, void *message) {
                                  .overrides = (const char *const *)in->file->overrides,
                                  .n_overrides = (int)in->file->n_overrides};
     if (sched_submit(services_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
-        fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
@@ -86,7 +82,7 @@ static const struct job *find(struct rpc_call *call, const char *id) {
     struct err err;
     if (!job) {
         err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
-        fail(call, &err);
+        rpc_finish(call, &err);
     }
     return job;
 }
@@ -147,7 +143,7 @@ static void send_update(struct watch *w, const struct job *job) {
     out.final = job_is_over(job->state);
     w->stale = out.job && !convert_send(w->call, &out.base);
     if (out.final)
-        rpc_finish(w->call, 0, NULL);
+        rpc_finish(w->call, NULL);
     arena_done(&arena);
 }
 
@@ -201,7 +197,7 @@ static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!in)
         return;
     if (sched_cancel(services_of(call)->sched, in->id, &job, &err))
-        fail(call, &err);
+        rpc_finish(call, &err);
     else
         answer_job(call, job);
 }
@@ -213,7 +209,7 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!in)
         return;
     if (sched_resume(services_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
-        fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     answer_job(call, job);

@@ -26,8 +26,6 @@ struct follow {
     size_t len;
 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 /* "2026-01-01T00:00:00Z info text" as the job's log has it. */
 static bool send_line(struct follow *f, char *line) {
     Brr__V1__LogLine out = BRR__V1__LOG_LINE__INIT;
@@ -109,7 +107,7 @@ static void on_part(struct offload *work) {
             read_on(f);
     } else if (f->last) {
         uv_timer_stop(&f->timer);
-        rpc_finish(work->call, 0, NULL);
+        rpc_finish(work->call, NULL);
     }
 }
 
@@ -136,7 +134,7 @@ static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
         return;
     if (!job) {
         err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return;
     }
     struct follow *f = offload_new(call, sizeof *f, drop);

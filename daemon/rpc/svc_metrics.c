@@ -11,8 +11,6 @@
 
 enum { MAX_SAMPLES = 8192, DEFAULT_INTERVAL_MS = 1000, MIN_INTERVAL_MS = 100, MAX_INTERVAL_MS = 60000, SAMPLES_BYTES = 4 << 20 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 struct collect {
     struct arena *arena;
     const char *prefix;
@@ -55,7 +53,7 @@ static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!in)
         return;
     send_samples(call, in->prefix);
-    rpc_finish(call, 0, NULL);
+    rpc_finish(call, NULL);
 }
 
 struct metrics_watch {
@@ -84,7 +82,7 @@ static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
     else if (!(w = calloc(1, sizeof *w)))
         err_set(&err, ERR_EXHAUSTED, "out of memory watching metrics");
     if (!w) {
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return;
     }
     str_copy(w->prefix, sizeof w->prefix, in->prefix);

@@ -8,9 +8,6 @@
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-static void fail(struct rpc_call *call, const struct err *err) { rpc_finish(call, err->code, err); }
-
 /* The description in a model file. */
 static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name, const char *path, const struct modelfile *file) {
     Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
@@ -68,7 +65,7 @@ static void answer(struct rpc_call *call, const Brr__V1__ModelDescription *m) {
         return;
     }
     err_set(&err, ERR_EXHAUSTED, "out of memory describing a model");
-    fail(call, &err);
+    rpc_finish(call, &err);
 }
 
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -101,7 +98,7 @@ static void read_model(struct offload *work) {
 static void answer_description(struct offload *work) {
     struct description *d = (struct description *)work;
     if (work->call && work->err.code)
-        fail(work->call, &work->err);
+        rpc_finish(work->call, &work->err);
     else if (work->call)
         answer(work->call, describe(rpc_arena(work->call), d->name, d->ref.path, &d->file));
 }
@@ -117,7 +114,7 @@ static void describe_one(struct rpc_call *call, const uint8_t *data, size_t len)
     if (served && served->opened) {
         answer(call, describe_served(call, served));
     } else if (models_refer(services_of(call)->models, in->name, &ref, &err)) {
-        fail(call, &err);
+        rpc_finish(call, &err);
     } else if ((d = offload_new(call, sizeof *d, NULL))) {
         str_copy(d->name, sizeof d->name, in->name);
         d->ref = ref;
@@ -129,10 +126,12 @@ static void on_loaded(void *ctx, const struct live_opened *opened, const struct 
     struct rpc_call *call = ctx;
     const char *name = rpc_state(call);
     const struct served_model *served = name ? models_find(services_of(call)->models, name) : NULL;
+    struct err gone;
+    err_set(&gone, ERR_UNAVAILABLE, "model '%s' was unloaded while it was loading; load it again", name ? name : "");
     if (opened && served)
         answer(call, describe_served(call, served));
     else
-        rpc_finish(call, err ? err->code : ERR_INTERNAL, err);
+        rpc_finish(call, err && err->code ? err : &gone);
 }
 
 /* A served name from a REF: "job:train-1@best" → "train-1-best", "/a/b/net.safetensors" → "net". */
@@ -154,12 +153,12 @@ void svc_models_load(struct rpc_call *call, const char *name, const char *ref) {
     char *own = *name ? arena_strdup(rpc_arena(call), name) : name_of_ref(rpc_arena(call), ref);
     if (!own) {
         err_set(&err, ERR_EXHAUSTED, "out of memory loading a model");
-        fail(call, &err);
+        rpc_finish(call, &err);
         return;
     }
     rpc_set_state(call, own);
     if (models_serve(services_of(call)->models, own, ref, on_loaded, call, &err))
-        fail(call, &err);
+        rpc_finish(call, &err);
 }
 
 void svc_models_load_end(struct rpc_call *call) { models_forget(services_of(call)->models, call); }
@@ -178,7 +177,7 @@ static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
     const struct served_model *served = models_find(services_of(call)->models, in->name);
     Brr__V1__ModelDescription *m = served ? describe_served(call, served) : NULL;
     if (models_unserve(services_of(call)->models, in->name, &err))
-        fail(call, &err);
+        rpc_finish(call, &err);
     else
         answer(call, m);
 }

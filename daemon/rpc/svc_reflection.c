@@ -291,7 +291,7 @@ static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 static void writable(struct rpc_call *call) { rpc_release(call); }
-static void half_close(struct rpc_call *call) { rpc_finish(call, 0, NULL); }
+static void half_close(struct rpc_call *call) { rpc_finish(call, NULL); }
 
 const struct rpc_method svc_reflection[] = {
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close, writable,

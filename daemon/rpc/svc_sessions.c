@@ -11,8 +11,6 @@
 
 enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 /* Borrows from the session. */
 static void describe(const struct session *s, Brr__V1__SessionInfo *out) {
     struct session_state state;
@@ -78,7 +76,7 @@ static struct session *find(struct rpc_call *call, const char *id) {
     struct err err;
     if (!s) {
         err_set(&err, ERR_NOT_FOUND, "there is no open session '%.64s'; `brrctl sessions` lists them", id);
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
     }
     return s;
 }
@@ -169,7 +167,7 @@ static void on_ended(struct session_watch *w) {
         rpc_send(o->call, u.data, u.len);
         free(u.data);
     }
-    rpc_finish(o->call, 0, NULL);
+    rpc_finish(o->call, NULL);
 }
 
 static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -181,7 +179,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct view *o = calloc(1, sizeof *o);
     if (!o) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for an observer");
-        rpc_finish(call, err.code, &err);
+        rpc_finish(call, &err);
         return;
     }
     o->call = call;
@@ -228,7 +226,7 @@ static void close_session(struct rpc_call *call, const uint8_t *data, size_t len
     session_describe(s, &state);
     if (caller->role < ROLE_ADMIN && strcmp(caller->name, state.principal) != 0) {
         err_set(&err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
-        rpc_refuse(call, err.code, &err, "ROLE_TOO_SMALL", 0);
+        rpc_refuse(call, &err, "ROLE_TOO_SMALL", 0);
         return;
     }
     session_end(s, caller->name, in->reason);

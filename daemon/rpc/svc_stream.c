@@ -30,11 +30,9 @@ struct stream_call {
     const char *outcome; /* how it ended, for the metric */
 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 static void refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms) {
     c->outcome = "refused";
-    rpc_refuse(c->call, err->code, err, reason, retry_ms);
+    rpc_refuse(c->call, err, reason, retry_ms);
 }
 
 static void reply(struct stream_call *c, Brr__V1__ServerMessage *m) {
@@ -190,7 +188,7 @@ static void on_summary(void *owner, const struct live_report *r) {
     reply(c, &m);
     stream_events_done(&events);
     c->outcome = "done";
-    rpc_finish(c->call, 0, NULL);
+    rpc_finish(c->call, NULL);
 }
 
 static void on_draining(void *owner, int64_t retry_ms, const char *reason) {
@@ -210,7 +208,7 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
         reason = "MONTAGE_MISMATCH";
     if (reason && (!strcmp(reason, "DRAINING") || !strcmp(reason, "OVERLOADED"))) { /* the session stays as after a cut */
         send_ack(&c->ack_timer);
-        rpc_refuse(c->call, err->code, err, reason, OVERLOAD_RETRY_MS);
+        rpc_refuse(c->call, err, reason, OVERLOAD_RETRY_MS);
         return;
     }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
@@ -219,7 +217,7 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
                  : !strcmp(reason, "SESSION_EXPIRED") ? "idle"
                  : !strcmp(reason, "SESSION_CLOSED")  ? "closed"
                                                       : "failed";
-    rpc_refuse(c->call, err->code, err, reason, 0);
+    rpc_refuse(c->call, err, reason, 0);
 }
 
 static const struct session_sink sink = {.opened = on_opened,

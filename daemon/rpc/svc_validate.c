@@ -44,8 +44,6 @@ struct validate {
     struct err err;
 };
 
-static struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
-
 static void notice(void *ctx, const char *text) {
     struct validate *v = ctx;
     if (v->n_notices < MAX_NOTICES && (v->notices[v->n_notices] = arena_strdup(&v->arena, text)))
@@ -152,7 +150,7 @@ static void done(struct offload *work) {
     struct validate *v = (struct validate *)work;
     leave(v);
     if (work->call && work->err.code)
-        rpc_finish(work->call, work->err.code, &work->err);
+        rpc_finish(work->call, &work->err);
     else if (work->call)
         answer(v);
 }
@@ -244,13 +242,13 @@ static void validate_probed(struct rpc_call *call, void *message) {
     int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "the Validate request has no job file");
     v->limit_only = in->limit_only;
     if (rc) {
-        rpc_finish(call, rc, &err);
+        rpc_finish(call, &err);
     } else if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
         answer(v);
     } else if (!line_up(v)) {
         err_set(&err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
-        rpc_refuse(call, err.code, &err, "OVERLOADED", RETRY_MS);
+        rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
     }
 }
 

@@ -25,11 +25,11 @@ struct arena *rpc_arena(struct rpc_call *call) {
     return &call->arena;
 }
 
-void rpc_finish(struct rpc_call *call, int code, const struct err *err) {
-    if (call->finished || code != ERR_INVALID || !err || err->code != code || !err->message[0])
+void rpc_finish(struct rpc_call *call, const struct err *err) {
+    if (call->finished || !err || err->code != ERR_INVALID || !err->message[0])
         abort();
     call->finished = true;
-    call->code = code;
+    call->code = err->code;
 }
 
 bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len) {

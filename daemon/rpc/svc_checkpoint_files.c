@@ -1,0 +1,290 @@
+/* brr.v1.Checkpoints: calls that carry or read whole files (Verify, Get, Put). Files are read, hashed and made durable on libuv's
+ * thread pool; the loop only passes parts on. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/rpc/checkpoint_find.h"
+#include "daemon/rpc/convert.h"
+#include "store/digest.h"
+
+enum { PART_BYTES = 1 << 20 };
+static const int64_t max_upload_bytes = INT64_C(16) << 30;
+
+/* ---- Verify ---- */
+
+struct verify {
+    struct checkpoint_find one;
+    char sha256[DIGEST_HEX_SIZE];
+    struct err wrong; /* with the file */
+};
+
+/* On the pool. */
+static void read_whole(struct offload *work) {
+    struct verify *v = (struct verify *)work;
+    struct modelfile file;
+    checkpoint_find_file(work);
+    if (!work->err.code && !digest_file(v->one.file.path, v->sha256, &v->wrong))
+        modelfile_read(v->one.file.path, &file, &v->wrong);
+}
+
+static void answer_verify(struct offload *work) {
+    struct verify *v = (struct verify *)work;
+    Brr__V1__VerifyResponse out = BRR__V1__VERIFY_RESPONSE__INIT;
+    char text[800];
+    if (!(out.checkpoint = checkpoint_found(&v->one)))
+        return;
+    bool same = !*out.checkpoint->sha256 || !strcmp(out.checkpoint->sha256, v->sha256);
+    out.valid = !v->wrong.code && same;
+    if (v->wrong.code)
+        err_text(&v->wrong, text, sizeof text);
+    else
+        str_format(text, sizeof text, same ? "SHA-256 %s" : "SHA-256 is %s now and was %s when it was written", v->sha256,
+                   out.checkpoint->sha256);
+    out.message = text;
+    convert_answer(work->call, &out.base);
+}
+
+static void verify(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__CheckpointRef *in = convert_unpack(call, &brr__v1__checkpoint_ref__descriptor, data, len);
+    struct verify *v = in ? checkpoint_find_new(call, sizeof *v, in->ref, NULL) : NULL;
+    if (v)
+        offload_start(&v->one.work, read_whole, answer_verify);
+}
+
+/* ---- Get: parts as the client reads them ---- */
+
+struct download {
+    struct checkpoint_find one;
+    Brr__V1__Checkpoint *checkpoint; /* for the first part; NULL once sent */
+    uint8_t *part;
+    int fd;
+    ssize_t got; /* bytes of the last read, or a negative errno */
+    int64_t at;
+    bool full;
+};
+
+static void drop_download(struct offload *work) {
+    struct download *d = (struct download *)work;
+    if (d->fd >= 0)
+        close(d->fd);
+    free(d->part);
+    free(d);
+}
+
+/* On the pool. */
+static void open_file(struct offload *work) {
+    struct download *d = (struct download *)work;
+    checkpoint_find_file(work);
+    if (!work->err.code && (d->fd = open(d->one.file.path, O_RDONLY | O_CLOEXEC)) < 0)
+        err_errno(&work->err, errno, "cannot open %s", d->one.file.path);
+}
+
+/* On the pool. */
+static void read_part(struct offload *work) {
+    struct download *d = (struct download *)work;
+    d->got = pread(d->fd, d->part, PART_BYTES, d->at);
+    if (d->got < 0)
+        err_errno(&work->err, errno, "cannot read a checkpoint");
+}
+
+static void send_part(struct offload *work) {
+    struct download *d = (struct download *)work;
+    if (!work->call)
+        return;
+    if (d->got <= 0) {
+        rpc_finish(work->call, &work->err);
+        return;
+    }
+    Brr__V1__CheckpointPart out = BRR__V1__CHECKPOINT_PART__INIT;
+    out.checkpoint = d->checkpoint;
+    out.data = (ProtobufCBinaryData){(size_t)d->got, d->part};
+    d->checkpoint = NULL;
+    d->at += d->got;
+    d->full = !convert_send(work->call, &out.base);
+    if (!d->full)
+        offload_start(work, read_part, send_part);
+}
+
+static void send_found(struct offload *work) {
+    struct download *d = (struct download *)work;
+    if ((d->checkpoint = checkpoint_found(&d->one)))
+        offload_start(work, read_part, send_part);
+}
+
+static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__GetCheckpointRequest *in = convert_unpack(call, &brr__v1__get_checkpoint_request__descriptor, data, len);
+    struct download *d = in ? checkpoint_find_new(call, sizeof *d, in->ref, drop_download) : NULL;
+    struct err err;
+    if (!d)
+        return;
+    d->fd = -1;
+    if ((d->part = malloc(PART_BYTES))) {
+        offload_start(&d->one.work, open_file, send_found);
+        return;
+    }
+    err_set(&err, ERR_EXHAUSTED, "out of memory for a checkpoint");
+    rpc_finish(call, &err);
+}
+
+static void get_writable(struct rpc_call *call) {
+    struct download *d = rpc_state(call);
+    if (!d || !d->full)
+        return;
+    d->full = false;
+    offload_start(&d->one.work, read_part, send_part);
+}
+
+/* ---- Put ---- */
+
+struct upload {
+    struct offload work;
+    struct fsio_writer file;
+    struct digest *digest;
+    char name[128], path[LIVE_PATH], expected[DIGEST_HEX_SIZE], found[DIGEST_HEX_SIZE];
+    uint8_t *part; /* that the pool writes */
+    size_t part_len;
+    struct checkpoint_file about;
+    bool named, open, half_closed;
+};
+
+/* On the pool. */
+static void abort_upload(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    fsio_writer_abort(&u->file);
+    u->open = false;
+}
+
+static void aborted(struct offload *work) { (void)work; /* dropped once more */ }
+
+static void drop_upload(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    if (u->open) {
+        offload_start(work, abort_upload, aborted);
+        return;
+    }
+    if (u->digest)
+        digest_finish(u->digest, u->found);
+    free(u->part);
+    free(u);
+}
+
+static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
+    int rc = models_upload_path(services_of(u->work.call)->models, in->name, u->path, err);
+    if (!rc && *in->sha256 && !digest_is_hex(in->sha256))
+        rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is not a SHA-256 in lower-case hex", in->sha256);
+    if (rc)
+        return rc;
+    str_copy(u->name, sizeof u->name, in->name);
+    str_copy(u->expected, sizeof u->expected, in->sha256);
+    u->named = true;
+    return (u->digest = digest_new()) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for an upload");
+}
+
+/* On the pool. */
+static void write_part(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    if (!u->open && (fsio_mkdirs_above(u->path, &work->err) || fsio_writer_open(&u->file, u->path, &work->err)))
+        return;
+    u->open = true;
+    if (!fsio_writer_write(&u->file, u->part, u->part_len, &work->err))
+        digest_update(u->digest, u->part, u->part_len);
+}
+
+/* The file must be what was announced and a model before it gets its name. On the pool. */
+static void commit_upload(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    struct modelfile file;
+    bool hashed = digest_finish(u->digest, u->found);
+    u->digest = NULL;
+    if (!hashed)
+        err_set(&work->err, ERR_INTERNAL, "the upload's SHA-256 could not be computed");
+    else if (*u->expected && strcmp(u->expected, u->found))
+        err_set(&work->err, ERR_DATA_LOSS, "the upload's SHA-256 is %s; %s was announced; send it again", u->found, u->expected);
+    else if (!modelfile_read(u->file.tmp_path, &file, &work->err)) {
+        u->open = false;
+        if (!fsio_writer_commit(&u->file, &work->err))
+            checkpoint_file_read(&u->about, u->name, u->path, &work->err);
+    }
+}
+
+static void answer_upload(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    if (!work->call)
+        return;
+    Brr__V1__Checkpoint *m = work->err.code ? NULL : checkpoint_message_of_file(rpc_arena(work->call), &u->about);
+    if (!work->err.code && !m)
+        err_set(&work->err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
+    if (m)
+        m->sha256 = u->found;
+    if (m)
+        convert_answer(work->call, &m->base);
+    else
+        rpc_finish(work->call, &work->err);
+}
+
+static void on_written(struct offload *work) {
+    struct upload *u = (struct upload *)work;
+    free(u->part);
+    u->part = NULL;
+    if (!work->call)
+        return;
+    if (work->err.code)
+        rpc_finish(work->call, &work->err);
+    else if (u->half_closed)
+        offload_start(work, commit_upload, answer_upload);
+    else
+        rpc_release(work->call);
+}
+
+/* One part at a time: the next is read when this one is written. */
+static void put_part(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct upload *u = rpc_state(call);
+    struct arena arena;
+    struct err err;
+    int rc = 0;
+    if (!u && !(u = offload_new(call, sizeof *u, drop_upload)))
+        return;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    Brr__V1__PutCheckpointPart *in = convert_unpack_into(&arena, call, &brr__v1__put_checkpoint_part__descriptor, data, len);
+    if (in && !u->named)
+        rc = name_upload(u, in, &err);
+    if (in && !rc && u->file.written_bytes + (int64_t)in->data.len > max_upload_bytes)
+        rc = err_set(&err, ERR_EXHAUSTED, "the upload is larger than %lld bytes", (long long)max_upload_bytes);
+    if (in && !rc && !(u->part = malloc(in->data.len + 1)))
+        rc = err_set(&err, ERR_EXHAUSTED, "out of memory for an upload");
+    if (in && rc) {
+        rpc_finish(call, &err);
+    } else if (in) {
+        if (in->data.len)
+            memcpy(u->part, in->data.data, in->data.len);
+        u->part_len = in->data.len;
+        rpc_hold(call);
+        offload_start(&u->work, write_part, on_written);
+    }
+    arena_done(&arena);
+}
+
+static void put_half_close(struct rpc_call *call) {
+    struct upload *u = rpc_state(call);
+    struct err err;
+    if (!u || !u->named) {
+        err_set(&err, ERR_INVALID, "the first part of an upload must name the file");
+        rpc_finish(call, &err);
+        return;
+    }
+    u->half_closed = true;
+    if (!u->work.working)
+        offload_start(&u->work, commit_upload, answer_upload);
+}
+
+const struct rpc_method svc_checkpoint_files[] = {
+    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end, false},
+    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end, false},
+};
+const size_t svc_checkpoint_files_count = sizeof svc_checkpoint_files / sizeof *svc_checkpoint_files;
