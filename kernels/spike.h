@@ -90,7 +90,7 @@ struct spike_net {
     uint16_t *countdown, *fire_count;
     void *sums;        /* without input when a tick begins, and again when it ends */
     uint32_t *touched; /* CUDA: (n/32) bits of the neurons that synapses reached; 0 when a tick begins and ends */
-    uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than 0 */
+    uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than +0 */
 };
 enum { SPIKE_LONG_ROW = 4096 };
 

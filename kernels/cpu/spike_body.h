@@ -214,6 +214,13 @@ INLINE void advance_block(const struct spike_net *net, uint32_t first, unsigned 
     }
 }
 
+/* 0 for +0 alone: a membrane of −0 becomes +0 in the next tick. */
+INLINE int32_t bits_of(float v) {
+    int32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
 /* One block from its inputs on; returns whether any neuron of it fires. */
 INLINE int32_t run_block(const struct spike_net *net, uint32_t first, uint32_t tick, unsigned features, struct block *b) {
     const float *v = net->v + first;
@@ -224,7 +231,7 @@ INLINE int32_t run_block(const struct spike_net *net, uint32_t first, uint32_t t
     advance_block(net, first, features, b);
     for (int i = 0; i < SPIKE_BLOCK; i++) {
         any |= b->fires[i];
-        stale |= ~b->keeps[i] & -(int32_t)(v[i] != 0.0f);
+        stale |= ~b->keeps[i] & bits_of(v[i]);
         candidates -= b->may[i];
     }
     net->stale[first / SPIKE_BLOCK] = stale != 0;
