@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 #include "base/pages.h"
 #include "base/str.h"
+#include "base/subnormals.h"
 
 static const struct op_table cpu_ops = {.name = "cpu",
 #define CPU_ROW(op, args) .op = cpu_##op,
@@ -125,10 +123,8 @@ static void cpu_free(struct device *dev, void *data) {
 /* Subnormal floats cost a hundred times a normal one, and a trained network's gradients are full of them: flush them to zero on the
  * calling thread and its OpenMP team. */
 static void flush_subnormals(void) {
-#if defined(__SSE2__)
 #pragma omp parallel
-    _mm_setcsr(_mm_getcsr() | 0x8040u);
-#endif
+    (void)subnormals_flush();
 }
 
 static int cpu_stream_open(struct stream *s, enum stream_priority priority, struct err *err) {

@@ -1,10 +1,8 @@
 /* Ticks of a spiking network on the CPU: ranges of targets on the thread pool, each delivered to and advanced by one thread,
  * without atomics; then the fired neurons of the ranges joined in order. */
 #include <string.h>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
+#include "base/subnormals.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/spike_job.h"
 
@@ -15,25 +13,6 @@ static const struct spike_kernels *kernels_here(void) {
     if (!strcmp(isa, spike_kernels_avx512.isa))
         return &spike_kernels_avx512;
     return strcmp(isa, spike_kernels_avx2.isa) ? &spike_kernels_base : &spike_kernels_avx2;
-}
-
-/* Membranes keep their subnormal values, so that a leak gives the same bits on every device; threads of a stream flush them. */
-static unsigned keep_subnormals(void) {
-#if defined(__SSE2__)
-    unsigned was = _mm_getcsr();
-    _mm_setcsr(was & ~0x8040U);
-    return was;
-#else
-    return 0;
-#endif
-}
-
-static void restore_subnormals(unsigned was) {
-#if defined(__SSE2__)
-    _mm_setcsr(was);
-#else
-    (void)was;
-#endif
 }
 
 /* The ranges' lists, each at its range's first neuron, one behind the other. */
@@ -66,9 +45,9 @@ int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
 #pragma omp parallel for num_threads(team_for(a, cpu_stream(s)->threads)) schedule(dynamic)
     for (int i = 0; i < n; i++) {
-        unsigned was = keep_subnormals();
+        unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
         kernels->part(a, i, &parts[i]);
-        restore_subnormals(was);
+        subnormals_restore(was);
     }
     join(a, parts);
     return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/subnormals.h"
 #include "model/burst_parts.h"
 
 int burst_field_of(const char *name, enum burst_field *ret, struct err *err) {
@@ -83,11 +84,9 @@ static int put_flag(struct burst *b, uint32_t id, uint8_t flag, bool on, struct 
     return rc;
 }
 
-int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err) {
+static int set_field(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err) {
     struct spike_net *net = &b->c->net;
-    int rc = check_id(b, "neuron", id, err);
-    if (!rc)
-        rc = check_value(field, value, err);
+    int rc = check_value(field, value, err);
     if (rc)
         return rc;
     b->unsettled = true;
@@ -114,6 +113,15 @@ int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, doubl
         rc = put_flag(b, id, SPIKE_ACCUMULATES, value > 0, err);
         return rc ? rc : burst_device_stale(b, err);
     }
+}
+
+int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err) {
+    int rc = check_id(b, "neuron", id, err);
+    unsigned was = subnormals_keep(); /* the calling thread may flush them */
+    if (!rc)
+        rc = set_field(b, id, field, value, err);
+    subnormals_restore(was);
+    return rc;
 }
 
 int burst_delete_neuron(struct burst *b, uint32_t id, struct err *err) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/pages.h"
+#include "base/subnormals.h"
 #include "model/connectome_rows.h"
 
 enum { ALIGNMENT = 64 };
@@ -207,7 +208,7 @@ static void put_synapses(struct connectome *c, const struct connectome_arrays *a
     }
 }
 
-int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
+static int build(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
     struct connectome *c = NULL;
     if (!arrays->threshold)
         return err_set(err, ERR_INVALID, "neuron.threshold is missing");
@@ -241,6 +242,13 @@ int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, st
     }
     *ret = c;
     return 0;
+}
+
+int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
+    unsigned was = subnormals_keep(); /* a threshold_limit of 1e-40 is one on every thread */
+    int rc = build(arrays, max_bytes, ret, err);
+    subnormals_restore(was);
+    return rc;
 }
 
 /* ---- back to arrays -------------------------------------------------------------------------------------------- */

@@ -222,6 +222,45 @@ static void a_leak_keeps_subnormal_membranes(void **state) {
     small_end(&s);
 }
 
+/* −5 · (1 − 1) is −0. */
+static void a_membrane_of_minus_zero_that_does_not_accumulate_is_zero_in_the_next_tick(void **state) {
+    (void)state;
+    struct small s;
+    const uint32_t after[] = {1U << 31, 0};
+    small_init(&s, 1);
+    s.accumulate[0] = 0;
+    s.leak[0] = 1;
+    small_start(&s);
+    small_inject(&s, 0, -5);
+    for (int i = 0; i < 2; i++) {
+        float v[1];
+        small_step(&s, 1);
+        ok(burst_membranes(s.e.b, v, &err));
+        assert_memory_equal(v, &after[i], sizeof after[i]);
+    }
+    small_end(&s);
+}
+
+/* Also on a thread that flushes such numbers, as this one does. */
+static void a_subnormal_threshold_limit_is_a_limit(void **state) {
+    (void)state;
+    for (int patched = 0; patched < 2; patched++) {
+        struct small s;
+        small_init(&s, 1);
+        s.threshold_limit[0] = patched ? 0 : 1e-40f;
+        small_start(&s);
+        if (patched)
+            ok(burst_set_neuron(s.e.b, 0, BURST_THRESHOLD_LIMIT, 1e-40, &err));
+        uint32_t bits;
+        memcpy(&bits, &burst_connectome(s.e.b)->net.threshold_limit[0], sizeof bits);
+        assert_int_equal(bits, 71362); /* 1e-40 in units of 2^-149 */
+        small_inject(&s, 0, 2);
+        small_step(&s, 1);
+        assert_int_equal(s.n_fired, 0);
+        small_end(&s);
+    }
+}
+
 static void a_refractory_neuron_rests_between_spikes(void **state) {
     (void)state;
     const char *const trains[] = {"111111", "1_1_1_", "1__1__"};
@@ -717,6 +756,8 @@ int main(void) {
         cmocka_unit_test(a_membrane_without_input_is_frozen),
         cmocka_unit_test(with_every_tick_leaks_and_countdowns_run_without_input),
         cmocka_unit_test(a_leak_keeps_subnormal_membranes),
+        cmocka_unit_test(a_membrane_of_minus_zero_that_does_not_accumulate_is_zero_in_the_next_tick),
+        cmocka_unit_test(a_subnormal_threshold_limit_is_a_limit),
         cmocka_unit_test(a_refractory_neuron_rests_between_spikes),
         cmocka_unit_test(input_during_the_refractory_time_is_lost),
         cmocka_unit_test(a_snooze_follows_the_last_spike_of_a_limit),
