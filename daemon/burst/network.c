@@ -72,7 +72,7 @@ int network_describe(struct network *n, struct network_order *o, struct err *err
                              .observers = n->n_observers,
                              .n_areas = c->n_areas,
                              .n_named = named,
-                             .every_tick = n->options.every_tick};
+                             .every_tick = burst_every_tick(n->burst)};
     if (!(i.areas = malloc((size_t)named * sizeof *i.areas)))
         return err_set(err, ERR_EXHAUSTED, "out of memory describing network %s", n->name);
     str_copy(i.name, sizeof i.name, n->name);

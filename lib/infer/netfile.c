@@ -10,7 +10,8 @@
 #include "store/safetensors.h"
 
 enum { MOST_ARRAYS = 40 };
-static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_KEY[] = "brr.note";
+static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_KEY[] = "brr.note",
+                  EVERY_TICK_KEY[] = "brr.every_tick";
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
@@ -182,13 +183,16 @@ static int read_number(struct reader *r, const char *key, uint64_t most, uint64_
 static int copy_state(struct reader *r, const struct state_arrays *a, struct burst_state *ret) {
     size_t n = (size_t)r->length[STATE], fired = (size_t)r->length[FIRED], pending = (size_t)r->length[PENDING];
     struct burst_state s = {.neurons = (uint32_t)n, .fired = (uint32_t)fired, .n_pending = (int64_t)pending};
-    uint64_t fraction = 0;
-    int rc = read_number(r, "brr.tick", UINT64_MAX / 2, &s.tick);
+    uint64_t fraction = 0, every_tick = 0;
+    int rc = read_number(r, "brr.tick", BURST_MOST_TICK, &s.tick);
     if (!rc)
         rc = read_number(r, "brr.fraction_bits", SPIKE_MOST_FRACTION, &fraction);
+    if (!rc && safetensors_metadata(r->file, EVERY_TICK_KEY))
+        rc = read_number(r, EVERY_TICK_KEY, 1, &every_tick);
     if (rc)
         return rc;
     s.fraction_bits = (int)fraction;
+    s.every_tick = every_tick;
     s.v = copy_of(a->v, n * sizeof *s.v);
     s.countdown = copy_of(a->countdown, n * sizeof *s.countdown);
     s.fire_count = copy_of(a->fire_count, n * sizeof *s.fire_count);
@@ -349,7 +353,7 @@ int netfile_load_state(const char *path, struct burst_state *ret, char **ret_not
 
 struct writer {
     struct safetensors_entry entries[MOST_ARRAYS];
-    struct safetensors_pair metadata[4];
+    struct safetensors_pair metadata[5];
     struct safetensors_content content;
     char tick[32], fraction[16];
     uint64_t *pending_ticks;
@@ -416,6 +420,8 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
     str_format(w->fraction, sizeof w->fraction, "%d", s->fraction_bits);
     add_metadata(w, "brr.tick", w->tick);
     add_metadata(w, "brr.fraction_bits", w->fraction);
+    if (s->every_tick)
+        add_metadata(w, EVERY_TICK_KEY, "1");
     return 0;
 }
 

@@ -54,6 +54,7 @@ void burst_free(struct burst *b) {
 
 const struct connectome *burst_connectome(const struct burst *b) { return b->c; }
 uint64_t burst_tick(const struct burst *b) { return b->tick; }
+bool burst_every_tick(const struct burst *b) { return b->options.every_tick; }
 int64_t burst_pending(const struct burst *b) { return b->n_pending - b->head; }
 
 int64_t burst_bytes(const struct burst *b) {
@@ -214,7 +215,9 @@ int burst_settle(struct burst *b, struct err *err) {
         return 0;
     connectome_scan_features(b->c);
     connectome_scale(b->c);
-    if (b->c->net.wide_sums != b->net.wide_sums)
+    if (b->c->net.wide != b->net.wide) /* there was no memory for them when they changed */
+        rc = burst_device_rows(b, err);
+    if (!rc && b->c->net.wide_sums != b->net.wide_sums)
         rc = burst_device_sums(b, err);
     if (!rc)
         rc = burst_device_fired_get(b, b->ids, &fired, err);

@@ -24,6 +24,7 @@ void burst_free(struct burst *b); /* NULL is fine */
 
 const struct connectome *burst_connectome(const struct burst *b); /* its parameters; the state is on the device */
 uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
+bool burst_every_tick(const struct burst *b);                     /* of its options, or of a state that it took */
 int64_t burst_bytes(const struct burst *b);                       /* host and device memory of network and state */
 
 /* All or none of them. INVALID: a neuron that is not there, a potential that is not finite or 2^40 and more in size; RANGE: a tick
@@ -75,8 +76,8 @@ int burst_set_area(struct burst *b, int index, const struct connectome_area *are
 /* ---- state ----------------------------------------------------------------------------------------------------- */
 
 int burst_save(struct burst *b, struct burst_state *ret, struct err *err);
-/* Into a network of the same arrays; it goes on exactly as the one that was saved. Checked as a stranger's file: INVALID names the
- * array and the index, and nothing has changed. */
+/* Into a network of the same arrays; it goes on exactly as the one that was saved, but that options.every_tick stays. Checked as a
+ * stranger's file: INVALID names the array and the index, and nothing has changed. */
 int burst_restore(struct burst *b, const struct burst_state *state, struct err *err);
 
 #endif

@@ -156,11 +156,15 @@ static int find(struct burst *b, uint32_t source, uint32_t target, uint32_t ret[
 
 int burst_set_synapse(struct burst *b, const struct burst_synapse *y, struct err *err) {
     uint32_t at[2];
-    bool wide = b->c->net.wide;
     if (y->weight < -1 || y->weight > 255 || y->psp < -1 || y->psp > 255 || y->type < -1 || y->type > 1)
         return err_set(err, ERR_INVALID, "weight %d, psp %d, type %d; expected 0 to 255, 0 to 255, 0 or 1, or -1 to keep one",
                        y->weight, y->psp, y->type);
     int rc = find(b, y->source, y->target, at, err);
+    for (uint32_t i = at[0]; !rc && y->type < 0 && y->weight > 0 && i < at[0] + at[1]; i++)
+        if (connectome_at(b->c, y->source, i).weight == 0)
+            rc = err_set(err, ERR_INVALID,
+                         "a synapse from neuron %u to neuron %u has weight 0 and thus no type to keep; send its type", y->source,
+                         y->target);
     for (uint32_t i = at[0]; !rc && i < at[0] + at[1]; i++) {
         struct connectome_synapse was = connectome_at(b->c, y->source, i);
         int weight = y->weight < 0 ? abs(was.weight) : y->weight, type = y->type < 0 ? was.weight < 0 : y->type;
@@ -169,8 +173,6 @@ int burst_set_synapse(struct burst *b, const struct burst_synapse *y, struct err
     if (rc)
         return rc;
     b->unsettled = true;
-    if (b->c->net.wide != wide)
-        return burst_device_rows(b, err);
     rc = burst_device_row(b, y->source, err);
     bool follows = b->c->net.flags[y->source] & SPIKE_MP_DRIVEN; /* then its p is the device's */
     return rc || follows ? rc : burst_device_neuron(b, b->c->net.psp, y->source, err);

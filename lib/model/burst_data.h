@@ -2,6 +2,7 @@
  * Plain data for programs that read and write files of networks without running one; the engine is model/burst.h. Any thread. */
 #ifndef BRR_MODEL_BURST_DATA_H
 #define BRR_MODEL_BURST_DATA_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Potential for a neuron in a tick; several for one neuron and tick add up. */
@@ -11,6 +12,7 @@ struct burst_injection {
     float potential;
 };
 enum { BURST_MOST_POTENTIAL_LOG2 = 40 };
+#define BURST_MOST_TICK (UINT64_MAX / 4) /* that a state may have: later ticks stay signed 64-bit numbers */
 
 /* One tick. */
 struct burst_frame {
@@ -25,11 +27,12 @@ struct burst_frame {
 struct burst_state {
     uint64_t tick;
     int fraction_bits;
+    bool every_tick; /* burst_options */
     uint32_t neurons, fired;
     float *v;
     uint16_t *countdown, *fire_count;
-    uint8_t *psp, *alive;
-    uint32_t *divisor; /* NULL where no source divides */
+    uint8_t *psp, *alive; /* psp counts for sources that are mp_driven_psp */
+    uint32_t *divisor;    /* NULL where no source divides and none has lost a synapse */
     uint32_t *fired_ids;
     struct burst_injection *pending;
     int64_t n_pending;

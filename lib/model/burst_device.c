@@ -4,7 +4,7 @@
 
 #include "model/burst_parts.h"
 
-enum { SMALLEST_PART = 8192 };
+enum { SMALLEST_PART = 8192, MOST_PARTS = 32 }; /* more parts than that cost more in cuts than they gain */
 
 /* ---- ranges of targets ----------------------------------------------------------------------------------------- */
 
@@ -29,6 +29,7 @@ static int cut_rows(struct burst *b, struct err *err) {
     int64_t blocks = burst_padded(b) / SPIKE_BLOCK;
     int parts = b->options.parts > 0                     ? b->options.parts
                 : b->net.n < (uint32_t)SMALLEST_PART * 2 ? 1
+                : b->threads > MOST_PARTS                ? MOST_PARTS
                 : b->threads > 1                         ? b->threads
                                                          : 1;
     parts = parts > blocks ? (int)blocks : parts;
@@ -98,6 +99,8 @@ static size_t synapse_bytes(const struct burst *b) { return b->c->net.wide ? siz
 int burst_device_row(struct burst *b, uint32_t source, struct err *err) {
     const struct spike_net *host = &b->c->net;
     size_t each = synapse_bytes(b), at = (size_t)host->row[source] * each;
+    if (b->net.wide != host->wide)
+        return burst_device_rows(b, err);
     if (!b->remote) {
         if (b->net.parts > 1)
             cut_row(b, source);

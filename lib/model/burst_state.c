@@ -19,14 +19,18 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     state->fire_count = copy_of(net->fire_count, n * sizeof *net->fire_count);
     state->psp = copy_of(net->psp, n);
     state->alive = copy_of(net->flags, n);
-    state->divisor = net->divisor ? copy_of(net->divisor, n * sizeof *net->divisor) : NULL;
+    bool counts = net->divisor || connectome_has_lost(b->c);
+    state->divisor = counts ? calloc(n, sizeof *state->divisor) : NULL;
     state->fired_ids = malloc((n + 1) * sizeof *state->fired_ids);
     state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
     if (!state->v || !state->countdown || !state->fire_count || !state->psp || !state->alive || !state->fired_ids ||
-        !state->pending || (net->divisor && !state->divisor))
+        !state->pending || (counts && !state->divisor))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", net->n);
-    for (size_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         state->alive[i] &= SPIKE_ALIVE;
+        if (counts)
+            state->divisor[i] = net->divisor ? net->divisor[i] : connectome_built(b->c, i);
+    }
     state->n_pending = (int64_t)waiting;
     return burst_device_fired_get(b, state->fired_ids, &state->fired, err);
 }
@@ -36,6 +40,7 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     struct burst_state state = {0};
     int rc = burst_settle(b, err);
     state.tick = b->tick;
+    state.every_tick = b->options.every_tick;
     state.fraction_bits = net->fraction_bits;
     state.neurons = net->n;
     if (!rc)
@@ -58,6 +63,8 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
 
 static int check(const struct burst *b, const struct burst_state *state, struct err *err) {
     const struct connectome *c = b->c;
+    if (state->tick > BURST_MOST_TICK)
+        return err_set(err, ERR_INVALID, "the state is of tick %llu; expected at most 2^62", (unsigned long long)state->tick);
     if (state->neurons != c->net.n)
         return err_set(err, ERR_INVALID, "the state is of %u neurons; expected the %u of the network", state->neurons, c->net.n);
     if (state->fraction_bits < 0 || state->fraction_bits > c->net.fraction_bits)
@@ -79,6 +86,8 @@ static int check(const struct burst *b, const struct burst_state *state, struct 
         if (i && state->fired_ids[i] <= state->fired_ids[i - 1])
             return err_set(err, ERR_INVALID, "state.fired[%u] is %u after %u; expected ascending neurons", i, state->fired_ids[i],
                            state->fired_ids[i - 1]);
+        if (!state->alive[state->fired_ids[i]])
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u, which state.alive says is deleted", i, state->fired_ids[i]);
     }
     if (state->n_pending > b->options.max_pending)
         return err_set(err, ERR_EXHAUSTED, "%lld injections wait in the state; at most %lld may", (long long)state->n_pending,
@@ -93,11 +102,20 @@ static void put(struct burst *b, const struct burst_state *state) {
     memcpy(net->v, state->v, n * sizeof *net->v);
     memcpy(net->countdown, state->countdown, n * sizeof *net->countdown);
     memcpy(net->fire_count, state->fire_count, n * sizeof *net->fire_count);
-    memcpy(net->psp, state->psp, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        net->psp[i] = net->flags[i] & SPIKE_MP_DRIVEN ? state->psp[i] : net->psp[i];
         net->flags[i] = (uint8_t)((net->flags[i] & ~SPIKE_ALIVE) | state->alive[i]);
+    }
     if (net->divisor && state->divisor)
         memcpy(net->divisor, state->divisor, n * sizeof *net->divisor);
+}
+
+/* Divisors that no row of the network tells. */
+static bool needs_divisors(const struct connectome *c, const struct burst_state *state) {
+    for (uint32_t i = 0; state->divisor && i < state->neurons; i++)
+        if (state->divisor[i] != connectome_built(c, i))
+            return true;
+    return false;
 }
 
 int burst_restore(struct burst *b, const struct burst_state *state, struct err *err) {
@@ -108,9 +126,16 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     struct burst_injection *pending = NULL;
     if (!rc && !(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending);
-    if (rc)
+    if (!rc && needs_divisors(b->c, state))
+        rc = connectome_make_divisors(b->c, err);
+    if (rc) {
+        free(pending);
         return rc;
+    }
     put(b, state);
+    b->options.every_tick |= state->every_tick;
+    net->features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
+    b->net.features = net->features;
     free(b->pending);
     b->pending = pending;
     b->head = 0;

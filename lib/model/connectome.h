@@ -85,6 +85,11 @@ uint32_t connectome_find(const struct connectome *c, uint32_t source, uint32_t t
 int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight, uint8_t psp, struct err *err);
 /* Takes synapse i out of its row. The divisor k of a source stays the same. */
 void connectome_drop(struct connectome *c, uint32_t source, uint32_t i);
+/* How many synapses neuron i was built with, whether any neuron has lost some since, and the divisors that keep such numbers where
+ * no area divides. */
+uint32_t connectome_built(const struct connectome *c, uint32_t i);
+bool connectome_has_lost(const struct connectome *c);
+int connectome_make_divisors(struct connectome *c, struct err *err);
 
 /* Makes sure that the sums of the net hold every possible input: if they do not, takes the largest number of fraction bits with
  * which they do, or 64-bit sums if there is none. Returns true if anything changed. */

@@ -167,19 +167,32 @@ void connectome_scan_features(struct connectome *c) {
     c->net.features = features;
 }
 
-static int make_divisors(struct connectome *c, struct err *err) {
-    bool any = false;
-    for (int i = 0; i < c->n_areas; i++)
-        any |= c->areas[i].psp_divide;
-    if (!any || c->net.divisor)
+uint32_t connectome_built(const struct connectome *c, uint32_t i) { return (uint32_t)(c->net.row[i + 1] - c->net.row[i]); }
+
+bool connectome_has_lost(const struct connectome *c) {
+    for (uint32_t i = 0; i < c->net.n; i++)
+        if (c->net.live[i] != connectome_built(c, i))
+            return true;
+    return false;
+}
+
+int connectome_make_divisors(struct connectome *c, struct err *err) {
+    if (c->net.divisor)
         return 0;
     size_t bytes = ((size_t)c->net.n + SPIKE_BLOCK) * sizeof *c->net.divisor;
     if (!(c->net.divisor = pages_alloc(bytes)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the divisors of %u neurons", c->net.n);
     memset(c->net.divisor, 0, bytes);
     for (uint32_t i = 0; i < c->net.n; i++)
-        c->net.divisor[i] = (uint32_t)(c->net.row[i + 1] - c->net.row[i]);
+        c->net.divisor[i] = connectome_built(c, i);
     return 0;
+}
+
+static int divide_where_areas_do(struct connectome *c, struct err *err) {
+    bool any = false;
+    for (int i = 0; i < c->n_areas; i++)
+        any |= c->areas[i].psp_divide;
+    return any ? connectome_make_divisors(c, err) : 0;
 }
 
 static uint8_t flags_of(const struct connectome *c, uint32_t i) {
@@ -202,11 +215,11 @@ int connectome_finish(struct connectome *c, struct err *err) {
     connectome_scale(c);
     connectome_scan_features(c);
     c->bytes = connectome_bytes(c->net.n, c->capacity, c->net.wide);
-    return make_divisors(c, err);
+    return divide_where_areas_do(c, err);
 }
 
 int connectome_apply_area(struct connectome *c, int area, struct err *err) {
-    int rc = make_divisors(c, err);
+    int rc = divide_where_areas_do(c, err);
     for (uint32_t i = 0; !rc && i < c->net.n; i++) {
         if (c->area[i] != (uint32_t)area)
             continue;
