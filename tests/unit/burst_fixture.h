@@ -189,7 +189,7 @@ static inline void draw_neurons(struct drawn *d, int64_t n) {
         threshold[i] = (float)(50 + 450 * rng_uniform(&d->rng));
         v[i] = drawn_chance(d, 0.5) ? 0 : (float)(100 * rng_uniform(&d->rng) - 50);
         limit[i] = drawn_chance(d, 0.1) ? threshold[i] * 20 : 0;
-        leak[i] = drawn_chance(d, 0.2) ? 0 : (float)rng_uniform(&d->rng);
+        leak[i] = drawn_chance(d, 0.2) ? 0 : drawn_chance(d, 0.1) ? 1 : (float)rng_uniform(&d->rng);
         excitability[i] = drawn_chance(d, 0.5) ? 1 : (float)rng_uniform(&d->rng);
         refractory[i] = (uint16_t)rng_below(&d->rng, 4);
         fire_limit[i] = drawn_chance(d, 0.3) ? (uint16_t)(1 + rng_below(&d->rng, 4)) : drawn_chance(d, 0.5) ? 0 : 65535;

@@ -394,6 +394,43 @@ static void excitability_is_the_chance_to_fire(void **state) {
     }
 }
 
+/* Units are whole where a neuron may receive 2^30 and more: there 1/2 is a tie. Sources 0 and 1 have k = 2, source 2 is that
+ * neuron's. */
+static void shares_of_a_half_are_rounded_to_even(void **state) {
+    (void)state;
+    enum { HEAVY = 20000, SYNAPSES = HEAVY + 4 };
+    static uint32_t src[SYNAPSES], dst[SYNAPSES];
+    static uint8_t weight[SYNAPSES], psp[SYNAPSES], type[SYNAPSES];
+    const float expected[] = {0, 2, 0, -2}; /* 1/2, 3/2, -1/2, -3/2 */
+    struct small s;
+    small_init(&s, 8);
+    for (int i = 3; i < 8; i++)
+        s.threshold[i] = 1e9f;
+    s.area[2] = 1;
+    s.areas[0].psp_divide = true;
+    for (int i = 0; i < SYNAPSES; i++) {
+        src[i] = i < 2 ? 0 : i < 4 ? 1 : 2;
+        dst[i] = i < 4 ? 3 + (uint32_t)i : 7;
+        weight[i] = i >= 4 ? 255 : i % 2 ? 3 : 1;
+        psp[i] = i < 4 ? 1 : 255;
+        type[i] = i == 2 || i == 3;
+    }
+    s.arrays.src = src;
+    s.arrays.dst = dst;
+    s.arrays.weight = weight;
+    s.arrays.psp = psp;
+    s.arrays.type = type;
+    s.arrays.synapses = SYNAPSES;
+    small_start(&s);
+    assert_int_equal(burst_connectome(s.e.b)->net.fraction_bits, 0);
+    kick(&s, 0);
+    kick(&s, 1);
+    small_step(&s, 2);
+    for (int i = 0; i < 4; i++)
+        assert_true(small_v(&s, 3 + i) == expected[i]);
+    small_end(&s);
+}
+
 static void a_dividing_area_shares_its_output_among_its_synapses(void **state) {
     (void)state;
     for (int divides = 0; divides < 2; divides++) {
@@ -681,6 +718,24 @@ static void a_synapse_takes_a_new_weight_sign_and_psp(void **state) {
     small_end(&s);
 }
 
+static void a_synapse_of_weight_0_has_no_type_to_keep(void **state) {
+    (void)state;
+    struct small s;
+    small_init(&s, 2);
+    s.threshold[1] = 1e9f;
+    small_join(&s, 0, 1, -3, 1);
+    small_start(&s);
+    const struct burst_synapse silent = {0, 1, 0, -1, -1}, louder = {0, 1, 5, -1, -1}, again = {0, 1, 5, -1, 1};
+    ok(burst_set_synapse(s.e.b, &silent, &err));
+    assert_int_equal(burst_set_synapse(s.e.b, &louder, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "send its type"));
+    ok(burst_set_synapse(s.e.b, &again, &err));
+    kick(&s, 0);
+    small_step(&s, 2);
+    assert_true(small_v(&s, 1) == -5);
+    small_end(&s);
+}
+
 static void an_injection_arrives_at_its_tick(void **state) {
     (void)state;
     struct small s;
@@ -768,6 +823,7 @@ int main(void) {
         cmocka_unit_test(excitability_is_the_chance_to_fire),
         cmocka_unit_test(a_dividing_area_shares_its_output_among_its_synapses),
         cmocka_unit_test(shares_are_rounded_half_to_even_in_the_networks_units),
+        cmocka_unit_test(shares_of_a_half_are_rounded_to_even),
         cmocka_unit_test(a_driven_source_delivers_its_membrane),
         cmocka_unit_test(a_weight_of_0_delivers_0_and_the_largest_65025),
         cmocka_unit_test(ten_thousand_full_inputs_do_not_wrap),
@@ -778,6 +834,7 @@ int main(void) {
         cmocka_unit_test(what_is_deleted_stops_with_the_next_tick),
         cmocka_unit_test(changes_act_in_the_next_tick),
         cmocka_unit_test(a_synapse_takes_a_new_weight_sign_and_psp),
+        cmocka_unit_test(a_synapse_of_weight_0_has_no_type_to_keep),
         cmocka_unit_test(an_injection_arrives_at_its_tick),
         cmocka_unit_test(wrong_injections_are_refused_as_a_whole),
         cmocka_unit_test(changes_that_make_no_sense_are_refused),

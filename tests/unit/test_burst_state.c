@@ -1,0 +1,103 @@
+/* States of the burst engine: what a snapshot keeps, and what it is not trusted with. */
+#include "unit/burst_fixture.h"
+
+/* Another engine of the same arrays, as it goes on from *state. */
+static void restored(struct small *s, const struct small *from, const struct burst_state *state) {
+    *s = (struct small){.arrays = from->arrays};
+    engine_open(&s->e, fixture_device(), 1);
+    small_start(s);
+    ok(burst_restore(s->e.b, state, &err));
+}
+
+static void a_state_keeps_the_option_every_tick(void **state) {
+    (void)state;
+    struct small s, again;
+    struct burst_state saved;
+    small_init(&s, 1);
+    s.leak[0] = 0.5f;
+    s.v[0] = 0.5f;
+    engine_load(&s.e, &s.arrays, &(struct burst_options){.every_tick = true});
+    ok(burst_save(s.e.b, &saved, &err));
+    restored(&again, &s, &saved);
+    assert_true(burst_every_tick(again.e.b));
+    small_step(&again, 2);
+    assert_true(small_v(&again, 0) == 0.125f);
+    burst_state_done(&saved);
+    small_end(&again);
+    small_end(&s);
+}
+
+/* k counts the synapses that a source was built with: also where its area begins to divide only after some are gone. */
+static void a_state_keeps_the_divisors_of_sources_that_have_lost_synapses(void **state) {
+    (void)state;
+    const struct connectome_area divides = {.psp_divide = true};
+    struct small s, again;
+    struct burst_state saved;
+    small_init(&s, 3);
+    s.threshold[1] = s.threshold[2] = 1e6f;
+    small_join(&s, 0, 1, 10, 10);
+    small_join(&s, 0, 2, 10, 10);
+    small_start(&s);
+    ok(burst_delete_synapse(s.e.b, 0, 2, &err));
+    ok(burst_save(s.e.b, &saved, &err));
+    s.arrays.synapses = 1; /* as the network is written */
+    restored(&again, &s, &saved);
+    ok(burst_set_area(again.e.b, 0, &divides, &err));
+    small_inject(&again, 0, 1);
+    small_step(&again, 2);
+    assert_true(small_v(&again, 1) == 50);
+    burst_state_done(&saved);
+    small_end(&again);
+    small_end(&s);
+}
+
+/* The bounds of sums count the psp of the synapses. */
+static void a_state_cannot_change_the_psp_of_synapses(void **state) {
+    (void)state;
+    struct small s, again;
+    struct burst_state saved;
+    small_init(&s, 2);
+    s.threshold[1] = 1e6f;
+    small_join(&s, 0, 1, 255, 1);
+    small_start(&s);
+    small_inject(&s, 0, 1);
+    small_step(&s, 1);
+    ok(burst_save(s.e.b, &saved, &err));
+    saved.psp[0] = 255;
+    restored(&again, &s, &saved);
+    small_step(&again, 1);
+    assert_true(small_v(&again, 1) == 255);
+    burst_state_done(&saved);
+    small_end(&again);
+    small_end(&s);
+}
+
+static void a_state_in_which_a_deleted_neuron_fires_is_refused(void **state) {
+    (void)state;
+    struct small s;
+    struct burst_state saved;
+    small_init(&s, 2);
+    small_start(&s);
+    small_inject(&s, 1, 1);
+    small_step(&s, 1);
+    ok(burst_save(s.e.b, &saved, &err));
+    saved.alive[1] = 0;
+    assert_int_equal(burst_restore(s.e.b, &saved, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "state.fired[0] is 1"));
+    saved.alive[1] = 1;
+    saved.tick = UINT64_MAX / 2;
+    assert_int_equal(burst_restore(s.e.b, &saved, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "expected at most 2^62"));
+    burst_state_done(&saved);
+    small_end(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_keeps_the_option_every_tick),
+        cmocka_unit_test(a_state_keeps_the_divisors_of_sources_that_have_lost_synapses),
+        cmocka_unit_test(a_state_cannot_change_the_psp_of_synapses),
+        cmocka_unit_test(a_state_in_which_a_deleted_neuron_fires_is_refused),
+    };
+    return cmocka_run_group_tests_name("burst_state", tests, NULL, NULL);
+}
