@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "seed.h"
+#include "skip.h"
 #include "unit/burst_fixture.h"
 
 enum { SEEDS = 3, FAN_OUT = 30, MOST_INJECTIONS = 1 << 16 };
@@ -208,12 +209,21 @@ static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
     drawn_free(&d);
 }
 
+/* A processor without AVX-512 runs the AVX2 kernels in its place. */
+static void avx512_is_among_them(void **state) {
+    (void)state;
+    setenv("BRR_ISA", "avx512", 1);
+    if (strcmp(device_isa(), "avx512") != 0)
+        skip_because("this CPU has no AVX-512");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_device_and_instruction_set_gives_the_same_bits),
         cmocka_unit_test(so_it_does_when_leaks_run_in_every_tick),
         cmocka_unit_test(so_it_does_where_sums_need_64_bits),
         cmocka_unit_test(so_does_every_mix_of_features),
+        cmocka_unit_test(avx512_is_among_them),
         cmocka_unit_test(a_restored_snapshot_goes_on_as_if_nothing_had_been),
     };
     return cmocka_run_group_tests(tests, read_size, NULL);
