@@ -15,6 +15,10 @@ from daemon import BIN, PATIENCE, SOURCE, make_corpus
 from stream_fixture import streaming_daemon
 
 
+BIPOLAR = [p.encode() for p in ("Fp1-F7 F7-T3 T3-T5 T5-O1 Fp2-F8 F8-T4 T4-T6 T6-O2 Fp1-F3 F3-C3 C3-P3 P3-O1 Fp2-F4 F4-C4 C4-P4 P4-O2 Fz-Cz Cz-Pz "
+                               "Pz-O1").split()]
+
+
 def lines(d, *args, code=0):
     got, out, err = d.ctl(*args, "--json")
     assert got == code, (args, got, out, err)
@@ -190,6 +194,44 @@ def check_checkpoints(d, job):
     assert code == 1 and job in err
 
 
+def check_odd_labels(d, recording):
+    """Cut recordings, seizures outside of them and misspelt ones are listed; a recording without labels counts nowhere."""
+    folder = f"{d.dir}/outside"
+    os.makedirs(folder)
+    with open(recording, "rb") as f:
+        data = f.read()
+    for name in ("a", "b"):
+        with open(f"{folder}/{name}_eeg.edf", "wb") as f:
+            f.write(data[:300000])
+    with open(f"{folder}/c_eeg.edf", "wb") as f:  # a bipolar recording without labels
+        f.write(data[:256] + b"".join(p.ljust(16) for p in BIPOLAR) + data[256 + 16 * len(BIPOLAR):])
+    with open(f"{folder}/a_events.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\n5000\t10\tsz\n-5\t3\tsz\n1\t2\tsiezure\n1\t2\tbckg\n2\t1\tsz\n")
+    found = lines(d, "dataset", folder, code=1)[0]
+    assert found["usable"] == 1 and found["inverse_montage"] == 0 and found["other_event_types"] == {"siezure": 1}, found
+    assert found["splits"]["all"]["seizures"] == 1 and found["repaired"] == 1 and len(found["problems"]) == 4, found
+    assert len(found["notes"]) == 1 and found["notes"][0].startswith("a_eeg.edf: file ends early"), found
+    for text in ("a_events.tsv:2: seizure from 5000 s to 5010 s, the recording ends at", "a_events.tsv:3: seizure from -5 s"):
+        assert sum(p.startswith(text) for p in found["problems"]) == 1, (text, found)
+    assert any(p.startswith("c_eeg.edf: no labels") for p in found["problems"]), found
+    code, out, err = d.ctl("dataset", folder)
+    assert code == 1 and "1 direct" in out and "siezure 1" in out and "file ends early" in out, (out, err)
+
+
+def check_cut(d, recording, model):
+    """The header's corrections are said, by stream and by detect."""
+    cut = f"{d.dir}/cut_eeg.edf"
+    with open(recording, "rb") as f, open(cut, "wb") as out:
+        out.write(f.read()[:300000])
+    code, out, err = d.ctl("stream", cut, "--model", model, "--json")
+    assert code == 0 and "cut_eeg.edf: file ends early" in err and "file ends early" in json.loads(out.splitlines()[-1])["note"], (out, err)
+    code, out, err = d.ctl("detect", cut, "--model", model, "--out", f"{d.dir}/cut", "--json")
+    assert code == 0 and "cut_eeg.edf: file ends early" in err and "file ends early" in json.loads(out)["note"], (out, err)
+    with open(cut, "rb") as f:
+        r = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--json"], stdin=f, env=d.env, capture_output=True, text=True)
+    assert r.returncode == 0 and not r.stderr and json.loads(r.stdout.splitlines()[-1])["note"] == "", r
+
+
 def check_offline(d, recording):
     out = f"{d.dir}/w.safetensors"
     said = lines(d, "windows", recording, "--window", "16", "--hop", "8", "--out", out)[0]
@@ -216,6 +258,7 @@ def check_offline(d, recording):
             os.remove(f"{d.dir}/odd/sub-01/{name}")
     problems = lines(d, "dataset", f"{d.dir}/odd", code=1)[0]["problems"]
     assert len(problems) == 2 and any("broken.edf" in p for p in problems) and any("label" in p for p in problems), problems
+    check_odd_labels(d, recording)
     counted = lines(d, "dataset", f"{d.dir}/eeg", "--window", "16", "--hop", "8")[0]["splits"]["all"]["windows"]
     need = lines(d, "validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set", "data.window_s=16", "--set",
                  "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8")[0]
@@ -261,6 +304,7 @@ def main():
         check_sight(d)
         check_jobs(d, job)
         check_terminal(d, recording, model)
+        check_cut(d, recording, model)
         check_output(d)
         check_locked_out(d)
         check_scores(d)
