@@ -179,7 +179,7 @@ def check_refusals(d, tmp):
     assert "network.weights" in refused(d, "network.weights=[5]")
     assert "not a file that the daemon can read" in refused(d, f"network.file={folder}/none.safetensors")
     code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "network.neurons=4000000000")
-    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12, (out, err)
+    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12 and json.loads(out)["fits"] is False, (out, err)
 
 
 def check_cancel(d):
