@@ -274,6 +274,8 @@ int burst_run(const struct arguments *o) {
         bool kept = !rc && o->keep;
         if (rc)
             code = brrctl_fail_call(&err);
+        if (rc == BRR_CANCELLED && interrupt_seen())
+            code = interrupt_exit();
         if (!kept && brr_network_destroy(r.client, network.name, &late)) {
             fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network.name);
             code = code ? code : brrctl_fail_call(&late);
@@ -332,7 +334,7 @@ int burst_step(const struct arguments *o) {
         report(&r, r.network);
     if (!rc && r.ticks < o->ticks) {
         fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, o->ticks);
-        code = EXIT_FAILED;
+        code = interrupt_exit();
     }
     done(&r);
     return code;

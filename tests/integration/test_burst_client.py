@@ -236,8 +236,18 @@ def check_interrupt(d, case):
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     err = child.communicate(timeout=PATIENCE)[1]
-    assert child.returncode == 1 and "interrupted after" in err, (child.returncode, err)
+    assert child.returncode == 130 and "interrupted after" in err, (child.returncode, err)
     assert not networks(d) and not [f for f in os.listdir(d.dir) if f.startswith("half")], os.listdir(d.dir)
+    told(d, "create", case.path, "--name", "half")
+    child = subprocess.Popen([f"{BIN}/brrctl", "burst", "step", "half", "--ticks", "1000000000"], env=d.env, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+    while networks(d)["half"]["tick"] == 0:
+        assert time.time() < deadline and child.poll() is None
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    err = child.communicate(timeout=PATIENCE)[1]
+    assert child.returncode == 130 and "interrupted after" in err, (child.returncode, err)
+    told(d, "destroy", "half")
 
 
 def check_refusals(d, case):
