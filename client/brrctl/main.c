@@ -186,6 +186,7 @@ static int print_help(const struct command *c) {
     return 0;
 }
 
+static bool is_version(const char *word) { return !strcmp(word, "--version"); }
 static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
 static bool asks_help(int argc, char **argv) {
@@ -233,7 +234,7 @@ static int done(int code) { return output_arrived() || code ? code : EXIT_FAILED
 /* Options before the command are moved behind it: "brrctl --json jobs" is "brrctl jobs --json". */
 static bool command_first(int argc, char **argv) {
     int at = 1;
-    while (at < argc && argv[at][0] == '-' && !is_help(argv[at]))
+    while (at < argc && argv[at][0] == '-' && !is_help(argv[at]) && !is_version(argv[at]))
         at += arguments_takes_value(argv[at]) ? 2 : 1;
     if (at >= argc || at == 1)
         return at < argc;
@@ -254,7 +255,7 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return done(0);
     }
-    const char *name = help ? argv[2] : argv[1];
+    const char *name = help ? argv[2] : is_version(argv[1]) ? "version" : argv[1];
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name);

@@ -128,6 +128,11 @@ int cmd_windows(const struct arguments *o) {
     char dir[4096];
     struct recording *rec = NULL;
     struct err err;
+    int channels;
+    if (o->montage && montage_channels(o->montage, NULL, &channels, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     if (!str_format(dir, sizeof dir, "%s/brrctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") || !mkdtemp(dir)) {
         fputs("brrctl: cannot make a temporary folder; set TMPDIR to one that can be written\n", stderr);
         return EXIT_FAILED;

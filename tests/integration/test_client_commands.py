@@ -36,10 +36,16 @@ def check_usage(d):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
     for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
-                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"]):
+                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
+                 ["dataset", d.dir, "--montage", "bipolar18"], ["windows", "x", "--montage", "bipolar18"], ["submit", "x", "--set", "data.source"],
+                 ["burst", "generate", "ring", "--out", "x", "--synapses", "9999999999"], ["jobs", "--endpoint", "foo"],
+                 ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "tomorrow"],
+                 ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "2020-01-01"]):
         code, out, err = d.ctl(*args)
-        assert code == 2 and "expected" in err and len(err.splitlines()) == 1 and not out, (args, code, err)
-    for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"]):
+        assert code == 2 and "expected" in err and "e+" not in err and len(err.splitlines()) == 1 and not out, (args, code, err)
+    for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"],
+                 ["tls", "token", d.dir, "--name", "x"], ["tls", "token", d.dir, "--role", "read"], ["tls", "client", d.dir],
+                 ["geodesic", "predict", "x", "--csv", "y"]):
         code, out, err = d.ctl(*args)
         assert code == 2 and err and not out, (args, code, err)
     code, out, err = d.ctl("job", "nobody")
@@ -50,6 +56,9 @@ def check_usage(d):
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
     assert code == 4 and "no daemon answers" in err
+    code, out, err = d.ctl("version", "--endpoint", "nohost.invalid:7443")
+    assert code == 4 and err == "brrctl: cannot find the host nohost.invalid\n", err
+    assert lines(d, "--version")[0]["version"] == lines(d, "version")[0]["version"]
     assert d.ctl("completion", "bash", "--json")[0] == 2
     keys = {k["key"]: k for k in lines(d, "keys")}
     assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
@@ -133,6 +142,10 @@ def check_scores(d):
     overlap = json.loads(out)["pooled"]["any_overlap"]
     assert code == 0 and "1 of 2" in err and (overlap["tp"], overlap["ref"]) == (1, 2), (out, err)
     assert d.ctl("score", reference, f"{d.dir}/score/none")[0] == 3
+    code, out, err = d.ctl("score", reference, f"{d.dir}/eeg")
+    assert code == 1 and "2 of 2" in err and "any_overlap" in out, (code, err)
+    code, out, err = d.ctl("score", f"{reference}/a_events.tsv", f"{SOURCE}/README.md")
+    assert code == 1 and "README.md" in err and "any_overlap" in out, (code, err)
     code, _, err = d.ctl("score", reference, f"{reference}/a_events.tsv")
     assert code == 1 and "two folders" in err, err
 
@@ -151,7 +164,7 @@ def check_locked_out(d):
         os.chmod(d.socket, 0o600)
     assert r.returncode == 1 and "may use" in r.stderr and d.socket in r.stderr, r
     code, _, err = d.ctl("jobs", "--endpoint", "http://127.0.0.1:80")
-    assert code == 1 and "expected unix:" in err
+    assert code == 2 and "expected unix:" in err
 
 
 def check_models(d, model):
@@ -264,6 +277,7 @@ def check_offline(d, recording):
                  "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8")[0]
     assert need["kind"] == "train" and need["recordings"] == 2 and need["memory_bytes"] > 0 and need["parameters"] > 0
     assert need["windows_per_epoch"] <= sum(counted.values())
+    assert need["fits"] is True
     code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
     assert code == 1 and "data.hop_s" in err
 
