@@ -174,7 +174,7 @@ def check_refusals(d, tmp):
     (folder / "bad.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\tx\t5\n")
     assert "bad.tsv:3" in refused(d, f"input.file={folder}/bad.tsv")
     (folder / "far.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\t1000\t5\n")
-    assert "injection 1 is for neuron 1000" in refused(d, f"input.file={folder}/far.tsv")
+    assert "far.tsv:3: neuron 1000; expected 0 to 999" in refused(d, f"input.file={folder}/far.tsv")
     assert "network.synapses" in refused(d, "network.neurons=10")
     assert "network.weights" in refused(d, "network.weights=[5]")
     assert "not a file that the daemon can read" in refused(d, f"network.file={folder}/none.safetensors")
