@@ -127,6 +127,12 @@ void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx) {
                 visit(ctx, rows[i].name, rows[i].value, rows[i].help);
 }
 
+void arguments_choices(arguments_visit_fn *visit, void *ctx) {
+    for (int i = 0; i < N_ROWS; i++)
+        if (rows[i].kind == CHOICE)
+            visit(ctx, rows[i].name, rows[i].value, rows[i].help);
+}
+
 static const struct row *find_row(const char *word, size_t len, const char *takes) {
     for (int i = 0; i < N_ROWS; i++)
         if (strlen(rows[i].name) == len && !strncmp(rows[i].name, word, len) && accepted(takes, i))

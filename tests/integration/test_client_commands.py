@@ -67,11 +67,15 @@ def check_usage(d):
     assert own == {k for k, row in keys.items() if "detect" in row["kinds"]} and "training.seed" not in own, own
     code, out, err = d.ctl("keys", "nothing")
     assert code == 2 and "expected train, evaluate" in err and not out, err
+    for verb in ("ls", "check"):
+        code, out, err = d.ctl("store", verb, f"file://{d.dir}/none/")
+        assert code == 3 and f"{d.dir}/none" in err and not out, (code, out, err)
+    assert d.ctl("store", "ls", f"file://{d.dir}/")[0] == 0
     for shell in ("bash", "zsh", "fish"):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
-            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("completion z", "zsh"), ("keys ev", "evaluate"),
+            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("tls token x --role st", "stream"), ("burst generate ri", "ring"), ("dataset x --labels b", "bids-tsv"), ("completion z", "zsh"), ("keys ev", "evaluate"),
                                    ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
                 asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD={len(words.split())}; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
