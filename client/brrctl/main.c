@@ -50,7 +50,7 @@ static const struct command commands[] = {
     {"sessions", "[list|observe|close] [ID]", "", "list open streams, follow one live, or end one", cmd_sessions, 0, 2,
      "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
      "  close ID     end it for its client; for whoever opened it, and the role admin\n"
-     "example: brrctl sessions observe 6f1c2a…"},
+     "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b"},
     {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
      "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"

@@ -208,12 +208,14 @@ static void print_summary(const struct view *v, const char *output) {
     char from[32], to[32];
     output_clear();
     double took = clock_s() - v->start_s;
-    printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
+    printf("%d event%s, %.1f s of seizure in %.1f s; %lld window%s, %lld gap%s; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
-           (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
+           d->end.summary.windows == 1 ? "" : "s", (long long)d->end.summary.gaps, d->end.summary.gaps == 1 ? "" : "s", took,
+           took > 0 ? d->duration_s / took : 0);
     if (d->end.summary.suppressed_s > 0)
-        printf("suppressed %.1f s of %.1f s, %lld bursts; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
-               d->end.summary.observed_s, (long long)d->end.summary.bursts, 100 * (double)d->suppression.largest);
+        printf("suppressed %.1f s of %.1f s, %lld burst%s; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
+               d->end.summary.observed_s, (long long)d->end.summary.bursts, d->end.summary.bursts == 1 ? "" : "s",
+               100 * (double)d->suppression.largest);
     if (d->config->feed)
         printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));

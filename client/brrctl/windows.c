@@ -90,9 +90,9 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         output_end(&out);
         return;
     }
-    printf("%s: %.1f s in %d segment%s, %lld windows of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
-           info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->channels,
-           (long long)t->window, *info->note ? "; " : "", info->note);
+    printf("%s: %.1f s in %d segment%s, %lld window%s of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
+           info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->total == 1 ? "" : "s",
+           t->channels, (long long)t->window, *info->note ? "; " : "", info->note);
     if (o->output)
         printf("%lld written to %s\n", (long long)t->n, o->output);
 }
