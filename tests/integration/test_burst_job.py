@@ -61,13 +61,14 @@ def check_simulator(d, tmp, seed):
     arrays, areas = draw_network(rng, 200, 15)
     injections = draw_injections(rng, 200, ticks)
     write_network(folder / "net.safetensors", arrays, areas)
-    (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
+    (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections) + f"{ticks + 9}\t0\t1\n")
     simulator, expected = Simulator(arrays, areas, False), []
     for tick in range(1, ticks + 1):
         expected += simulator.step([(i, p) for t, i, p in injections if t == tick])
     sets = [f"network.file={folder}/net.safetensors", f"input.file={folder}/in.tsv", "input.random=0", f"ticks={ticks}", f"output.membranes_every={ticks}"]
     code, end, err = d.submit(*sets, "output.fired=tsv", file=CONFIG)
     assert code == 0, (end, err)
+    assert f"1 of {len(injections) + 1} injections are for ticks after the last one ({ticks})" in d.ctl("logs", end["job"])[1]
     lines = pathlib.Path(end["result"]["files"]["fired"]).read_text(encoding="utf-8").splitlines()
     assert lines[0] == "tick\tid" and [tuple(map(int, x.split("\t"))) for x in lines[1:]] == expected and len(expected) > ticks, lines[:3]
     v = np.load(end["result"]["files"]["membranes"])
