@@ -79,8 +79,9 @@ struct brr_connect_options {
     const char *token_file; /* BRR_TOKEN_FILE: file with one token, readable by its owner alone; its text is sent with every call */
 };
 /* brr_connect with options; options may be NULL. brr_connect itself takes all but the endpoint from the environment. Also NOT_FOUND
- * and DENIED for files that are missing or open to other users; INVALID for a token that would travel to another machine without
- * TLS. */
+ * and DENIED for files that are missing or open to other users; PRECONDITION for files without certificate or token and for
+ * a key that does not belong to the certificate; INVALID for options that do not go together, such as a token that would travel to
+ * another machine without TLS. */
 BRR_API int brr_connect_with(const struct brr_connect_options *options, brr_client **ret, struct brr_error *err);
 /* Takes NULL. */
 BRR_API void brr_disconnect(brr_client *client);

@@ -5,7 +5,7 @@ file(GLOB brr_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/*.c)
 add_library(brr SHARED ${brr_sources})
 target_include_directories(brr PRIVATE ${CMAKE_SOURCE_DIR}/lib PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 target_compile_definitions(brr PRIVATE BRR_LIBRARY_VERSION="${PROJECT_VERSION}")
-target_link_libraries(brr PRIVATE brr_base brr_proto PkgConfig::GRPC)
+target_link_libraries(brr PRIVATE brr_base brr_trust brr_proto PkgConfig::GRPC)
 target_link_options(brr PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/libbrr.map -Wl,--as-needed)
 set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${PROJECT_VERSION}
                                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/libbrr.map)

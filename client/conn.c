@@ -382,6 +382,8 @@ static bool locked(const char *endpoint) {
     return str_starts(endpoint, "unix:") && access(endpoint + strlen("unix:"), W_OK) && errno == EACCES;
 }
 
+static const char no_address[] = "DNS resolution failed"; /* gRPC's words for a host without an address */
+
 /* Why no connection came about, in words that help. `text` is the transport's. */
 static int no_connection(const struct conn_call *c, const char *text, struct brr_error *err) {
     const bool handshake = strstr(text, "handshake failed") != NULL;
@@ -410,6 +412,8 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
         return conn_error(err, BRR_UNAVAILABLE,
                           "the server at %s closed the connection at once; if it is a daemon with TLS, pass its CA with --tls-ca",
                           c->endpoint);
+    if (strstr(text, no_address))
+        return conn_error(err, BRR_UNAVAILABLE, "cannot find the host %.*s", (int)strcspn(c->endpoint, ":"), c->endpoint);
     return conn_error(err, BRR_UNAVAILABLE,
                       "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
 }
@@ -422,11 +426,12 @@ int conn_call_status(const struct conn_call *c, struct brr_error *err) {
     conn_error(err, code, "%s", *text ? text : err_name(code));
     read_detail(c, err);
     if (code == BRR_UNAVAILABLE && !*err->reason) { /* not the daemon's word but the transport's */
-        if (strstr(text, "failed to connect"))
+        if (strstr(text, "failed to connect") || strstr(text, no_address))
             code = no_connection(c, text, err);
         else
             conn_error(err, code, "the connection to the daemon at %s was lost", c->endpoint);
-        str_copy(err->cause, sizeof err->cause, strstr(err->message, "no daemon") || code == BRR_DENIED ? "" : text);
+        str_copy(err->cause, sizeof err->cause,
+                 strstr(err->message, "no daemon") || strstr(text, no_address) || code == BRR_DENIED ? "" : text);
     } else if (code == BRR_DEADLINE && !*err->reason) {
         conn_error(err, code, "the daemon at %s gave no answer in time", c->endpoint);
     }

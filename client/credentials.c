@@ -7,6 +7,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "trust/certificate.h"
 
 enum { PEM_MAX = 1 << 20, TOKEN_MAX = 4096, SECRET_FORBIDDEN = 0077 };
 
@@ -46,7 +47,7 @@ static int read_token(const char *path, char **ret, struct err *err) {
         str_format(bearer, size, "Bearer %s", begin);
     wipe(text);
     if (!fine)
-        return err_set(err, ERR_INVALID, "%s contains no token; expected one word of printable characters", path);
+        return err_set(err, ERR_PRECONDITION, "%s contains no token; expected one word of printable characters", path);
     if (!bearer)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a token");
     *ret = bearer;
@@ -56,6 +57,17 @@ static int read_token(const char *path, char **ret, struct err *err) {
 static bool this_machine(const char *endpoint) {
     return str_starts(endpoint, "unix:") || str_starts(endpoint, "127.") || str_starts(endpoint, "localhost:") ||
            str_starts(endpoint, "[::1]:");
+}
+
+/* An expired certificate passes: the daemon says so, with the reason. */
+static int check_pair(const char *cert, const char *key, const struct credentials *c, struct err *err) {
+    int64_t until_ms;
+    int rc = certificate_check_pair(c->certificate, c->key, &until_ms, err);
+    if (rc == ERR_PRECONDITION)
+        return err_set(err, rc, "--tls-key %s does not belong to --tls-cert %s", key, cert);
+    if (rc)
+        err_wrap(err, "--tls-cert %s and --tls-key %s cannot be used", cert, key);
+    return rc ? (err->code = ERR_PRECONDITION) : 0; /* a fault of a file, not of the options */
 }
 
 int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct err *err) {
@@ -76,11 +88,13 @@ int credentials_read(const struct brr_connect_options *o, const char *endpoint, 
     if (!rc && ca)
         rc = read_text(ca, 0, &c.ca, err);
     if (!rc && !strstr(c.ca ? c.ca : "", "-----BEGIN ") && ca)
-        rc = err_set(err, ERR_INVALID, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
+        rc = err_set(err, ERR_PRECONDITION, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
     if (!rc && cert)
         rc = read_text(cert, 0, &c.certificate, err);
     if (!rc && key)
         rc = read_text(key, SECRET_FORBIDDEN, &c.key, err);
+    if (!rc && cert && key)
+        rc = check_pair(cert, key, &c, err);
     if (!rc && token)
         rc = read_token(token, &c.bearer, err);
     if (rc) {

@@ -12,7 +12,7 @@ struct credentials {
 
 /* Reads what the options name for this endpoint; a unix socket needs no TLS. Errors: a file that is missing or, with a key or token
  * in it, open to other users (DENIED); a key without certificate; a token that would travel in the clear to another machine
- * (INVALID). */
+ * (INVALID); a file without certificate or token, a key that does not belong to the certificate (PRECONDITION). */
 int credentials_read(const struct brr_connect_options *options, const char *endpoint, struct credentials *ret, struct err *err);
 /* Overwrites the secrets before they are freed. */
 void credentials_done(struct credentials *c);

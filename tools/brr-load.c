@@ -250,15 +250,24 @@ static void print_json(const struct plan *p, struct outcome *o, const struct wat
     str_done(&text);
 }
 
+/* "-" where nothing was measured. */
+static void print_times(const char *name, struct times *t, const char *end) {
+    double p50 = times_quantile(t, 0.5), p99 = times_quantile(t, 0.99);
+    if (isnan(p50))
+        printf("%sp50 -, p99 -%s", name, end);
+    else
+        printf("%sp50 %.1f ms, p99 %.1f ms%s", name, p50, p99, end);
+}
+
 static void print_text(const struct plan *p, struct outcome *o, const struct watch *w, double seconds) {
     printf("sessions    %lld of %lld finished in %.1f s, %lld failed, %lld cuts, %lld reconnects\n", (long long)o->finished,
            (long long)p->sessions, seconds, (long long)o->failed, (long long)w->cuts, (long long)o->reconnects);
     printf("samples     %lld sent, %lld lost; %lld results, %lld missing; %lld events, %lld alarms\n", (long long)o->samples_sent,
            (long long)o->samples_lost, (long long)o->results, (long long)o->results_missing, (long long)o->events,
            (long long)o->alarms);
-    printf("ack         p50 %.1f ms, p99 %.1f ms\n", times_quantile(&o->ack, 0.5), times_quantile(&o->ack, 0.99));
-    printf("result lag  p50 %.1f ms, p99 %.1f ms; alarm trace p50 %.1f ms, p99 %.1f ms\n", times_quantile(&o->result_lag, 0.5),
-           times_quantile(&o->result_lag, 0.99), times_quantile(&o->alarm_lag, 0.5), times_quantile(&o->alarm_lag, 0.99));
+    print_times("ack         ", &o->ack, "\n");
+    print_times("result lag  ", &o->result_lag, "; ");
+    print_times("alarm trace ", &o->alarm_lag, "\n");
     printf("daemon      %.1f MiB resident (%.1f before), %.1f s of CPU\n", w->most.rss_bytes / 1048576,
            w->first.rss_bytes / 1048576, w->last.cpu_s - w->first.cpu_s);
 }

@@ -29,7 +29,7 @@ FLOORS = {
     "daemon/jobs": LIB + ["daemon/db", "daemon/live", "daemon/burst", "daemon/models"],
     "daemon/rpc": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/live", "daemon/burst", "daemon/models", "daemon/jobs", "proto"],
     "daemon": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/live", "daemon/burst", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
-    "client": ["base", "proto"],
+    "client": ["base", "lib/trust", "proto"],
     "client/brrctl": ["client", "base", "lib/store", "lib/data", "lib/infer", "lib/report", "lib/run", "lib/model", "lib/trust", "proto"],
     "client/examples": ["client"],
 }

@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-enum kind { FLAG, TEXT, CHOICE, NUMBER, INTEGER, LIST };
+enum kind { FLAG, TEXT, CHOICE, NUMBER, INTEGER, LIST, ASSIGNMENT };
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct row {
@@ -30,7 +30,7 @@ static const struct row {
     {"--path-style", FLAG, AT(path_style), "", "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT", 0, 0},
     {"--requester-pays", FLAG, AT(requester_pays), "", "agree to pay for requests and transfers", 0, 0},
     {"--stall", INTEGER, AT(stall_s), "S", "restart a transfer after this many seconds without data, default 20", 1, 3600},
-    {"--set", LIST, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--set", ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
     {"--name", TEXT, AT(name), "NAME", "name of the job, upload, token or client", 0, 0},
     {"--watch", FLAG, AT(watch), "", "keep showing changes; Ctrl-C detaches", 0, 0},
     {"--id-file", TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
@@ -127,6 +127,12 @@ void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx) {
                 visit(ctx, rows[i].name, rows[i].value, rows[i].help);
 }
 
+void arguments_choices(arguments_visit_fn *visit, void *ctx) {
+    for (int i = 0; i < N_ROWS; i++)
+        if (rows[i].kind == CHOICE)
+            visit(ctx, rows[i].name, rows[i].value, rows[i].help);
+}
+
 static const struct row *find_row(const char *word, size_t len, const char *takes) {
     for (int i = 0; i < N_ROWS; i++)
         if (strlen(rows[i].name) == len && !strncmp(rows[i].name, word, len) && accepted(takes, i))
@@ -165,14 +171,25 @@ static bool store_number(const struct row *r, const char *value, void *field) {
     if (r->kind == INTEGER)
         f = (double)i;
     if (!ok || f < r->min || f > r->max) {
-        fprintf(stderr, "brrctl: %s is '%s'; expected %s from %g to %g\n", r->name, value,
-                r->kind == INTEGER ? "a whole number" : "a number", r->min, r->max);
+        if (r->kind == INTEGER)
+            fprintf(stderr, "brrctl: %s is '%s'; expected a whole number from %.0f to %.0f\n", r->name, value, r->min, r->max);
+        else
+            fprintf(stderr, "brrctl: %s is '%s'; expected a number from %g to %g\n", r->name, value, r->min, r->max);
         return false;
     }
     if (r->kind == INTEGER)
         *(int64_t *)field = i;
     else
         *(double *)field = f;
+    return true;
+}
+
+static bool append(struct arguments *a, const struct row *r, const char *value) {
+    if (a->n_set == ARGUMENTS_MAX_SET) {
+        fprintf(stderr, "brrctl: %d is the maximum number of %s options\n", ARGUMENTS_MAX_SET, r->name);
+        return false;
+    }
+    a->set[a->n_set++] = value;
     return true;
 }
 
@@ -193,13 +210,14 @@ static bool store(struct arguments *a, const struct row *r, const char *value) {
     case TEXT:
         *(const char **)field = value;
         return true;
-    case LIST:
-        if (a->n_set == ARGUMENTS_MAX_SET) {
-            fprintf(stderr, "brrctl: %d is the maximum number of %s options\n", ARGUMENTS_MAX_SET, r->name);
+    case ASSIGNMENT:
+        if (!strchr(value, '=') || *value == '=') {
+            fprintf(stderr, "brrctl: %s is '%s'; expected KEY=VALUE\n", r->name, value);
             return false;
         }
-        a->set[a->n_set++] = value;
-        return true;
+        return append(a, r, value);
+    case LIST:
+        return append(a, r, value);
     case NUMBER:
     case INTEGER:
         break;

@@ -41,6 +41,8 @@ bool arguments_takes_value(const char *word);
 /* Calls visit for each option of `takes` and for the common options; value is "" for a flag. */
 typedef void arguments_visit_fn(void *ctx, const char *name, const char *value, const char *help);
 void arguments_each(const char *takes, arguments_visit_fn *visit, void *ctx);
+/* The same for the options with a fixed choice of values, of all commands; value is "read|stream|…". */
+void arguments_choices(arguments_visit_fn *visit, void *ctx);
 /* Returns the name among n that is nearest to `word`, or NULL when none is near; stride: bytes between the name pointers. */
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride);
 

@@ -35,7 +35,10 @@ struct burst_table {
     struct burst_injection *list;
     int64_t n;
 };
-int burst_send_injections(brr_client *client, const char *network, const struct burst_table *table, int64_t *ret_pending,
-                          struct brr_error *err);
+/* Sends the table to the network; an injection for a neuron that it does not have is an error before anything is sent. */
+int burst_send_injections(brr_client *client, const struct brr_network *network, const struct burst_table *table,
+                          int64_t *ret_pending, struct brr_error *err);
+/* The network of this name, from the daemon's list. */
+int burst_find(brr_client *client, const char *name, struct brr_network *ret, struct brr_error *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/spikes.h"
+#include "infer/spikefile.h"
 
 /* ---- networks -------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +94,22 @@ int burst_list(const struct arguments *o) {
     return code;
 }
 
+int burst_find(brr_client *client, const char *name, struct brr_network *ret, struct brr_error *err) {
+    struct brr_network *list = NULL;
+    size_t n = 0, i = 0;
+    char text[160];
+    int rc = brr_network_list(client, &list, &n, err);
+    while (i < n && strcmp(list[i].name, name) != 0)
+        i++;
+    if (!rc && i < n)
+        *ret = list[i];
+    brr_free(list);
+    if (rc || i < n)
+        return rc;
+    str_format(text, sizeof text, "there is no network '%.64s'; `brrctl burst list` shows them", name);
+    return brrctl_set_error(err, BRR_NOT_FOUND, text);
+}
+
 int burst_destroy(const struct arguments *o) {
     struct brr_error err;
     int code = 0;
@@ -114,8 +131,11 @@ int burst_destroy(const struct arguments *o) {
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 
-int burst_send_injections(brr_client *client, const char *network, const struct burst_table *table, int64_t *ret_pending,
-                          struct brr_error *err) {
+int burst_send_injections(brr_client *client, const struct brr_network *network, const struct burst_table *table,
+                          int64_t *ret_pending, struct brr_error *err) {
+    struct err bad = {0};
+    if (spikefile_check_injections(table->path, table->list, table->n, network->neurons, &bad))
+        return brrctl_keep_error(err, &bad);
     int64_t most = table->n < BRR_NETWORK_MOST_INJECTIONS ? table->n : BRR_NETWORK_MOST_INJECTIONS;
     struct brr_injection *part = calloc((size_t)most + 1, sizeof *part);
     int rc = part ? 0 : brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for injections");
@@ -124,7 +144,7 @@ int burst_send_injections(brr_client *client, const char *network, const struct 
         for (int64_t i = 0; i < n; i++)
             part[i] =
                 (struct brr_injection){(int64_t)table->list[at + i].tick, table->list[at + i].id, table->list[at + i].potential};
-        rc = brr_network_inject(client, network, part, (size_t)n, ret_pending, err);
+        rc = brr_network_inject(client, network->name, part, (size_t)n, ret_pending, err);
         if (rc) {
             char message[sizeof err->message];
             str_format(message, sizeof message, "%s, rows from %" PRId64 " on: %s", table->path, at + 1, err->message);
@@ -137,6 +157,7 @@ int burst_send_injections(brr_client *client, const char *network, const struct 
 
 int burst_inject(const struct arguments *o) {
     struct burst_table table = {.path = o->args[2]};
+    struct brr_network network;
     struct brr_error err;
     struct err bad = {0};
     int64_t pending = 0;
@@ -144,7 +165,8 @@ int burst_inject(const struct arguments *o) {
     if (spikefile_read_injections(table.path, &table.list, &table.n, &bad))
         return brrctl_fail(&bad);
     brr_client *client = brrctl_connect(o, &code);
-    if (client && burst_send_injections(client, o->args[1], &table, &pending, &err))
+    if (client &&
+        (burst_find(client, o->args[1], &network, &err) || burst_send_injections(client, &network, &table, &pending, &err)))
         code = brrctl_fail_call(&err);
     if (client && !code && o->json) {
         struct output out;
@@ -154,7 +176,7 @@ int burst_inject(const struct arguments *o) {
         json_put_i64(w, "pending", pending);
         output_end(&out);
     } else if (client && !code) {
-        printf("%" PRId64 " injections sent to %s, where %" PRId64 " wait now\n", table.n, o->args[1], pending);
+        printf("%" PRId64 " injection%s sent to %s; %" PRId64 " waiting\n", table.n, table.n == 1 ? "" : "s", o->args[1], pending);
     }
     free(table.list);
     brr_disconnect(client);

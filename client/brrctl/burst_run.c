@@ -35,6 +35,14 @@ struct run {
     size_t room;
 };
 
+/* The network must live as long as r. */
+static void take_network(struct run *r, const struct brr_network *network) {
+    r->network = network->name;
+    r->device = network->device;
+    r->neurons = network->neurons;
+    r->first_tick = network->tick + 1;
+}
+
 /* ---- ticks ----------------------------------------------------------------------------------------------------- */
 
 /* The spikes of one tick, to the file and the plot. */
@@ -234,9 +242,21 @@ static int read_files(struct run *r, struct burst_table *table, struct err *err)
     return !rc && o->inject ? spikefile_read_injections(o->inject, &table->list, &table->n, err) : rc;
 }
 
+/* Injections that no tick receives. */
+static void note_late(const struct run *r, const struct burst_table *table) {
+    int64_t last = r->first_tick + r->o->ticks - 1, late = 0;
+    for (int64_t i = 0; i < table->n; i++)
+        late += (int64_t)table->list[i].tick > last;
+    if (late)
+        fprintf(stderr, "brrctl: note: %" PRId64 " of %" PRId64 " injections are for ticks after the last one (%" PRId64 ")\n",
+                late, table->n, last);
+}
+
 /* Everything between the network's creation and its end. */
-static int run_network(struct run *r, const struct burst_table *table, struct brr_error *err) {
-    int rc = table->n ? burst_send_injections(r->client, r->network, table, NULL, err) : 0;
+static int run_network(struct run *r, const struct brr_network *network, const struct burst_table *table, struct brr_error *err) {
+    int rc = table->n ? burst_send_injections(r->client, network, table, NULL, err) : 0;
+    if (!rc && !r->o->keep)
+        note_late(r, table);
     if (!rc)
         rc = open_outputs(r, err);
     if (!rc)
@@ -266,14 +286,13 @@ int burst_run(const struct arguments *o) {
     else
         r.client = brrctl_connect(o, &code);
     if (r.client && burst_open(o, r.client, o->args[1], o->keep, &network, &code)) {
-        r.network = network.name;
-        r.device = network.device;
-        r.neurons = network.neurons;
-        r.first_tick = network.tick + 1;
-        int rc = run_network(&r, &table, &err);
+        take_network(&r, &network);
+        int rc = run_network(&r, &network, &table, &err);
         bool kept = !rc && o->keep;
         if (rc)
             code = brrctl_fail_call(&err);
+        if (rc == BRR_CANCELLED && interrupt_seen())
+            code = interrupt_exit();
         if (!kept && brr_network_destroy(r.client, network.name, &late)) {
             fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network.name);
             code = code ? code : brrctl_fail_call(&late);
@@ -288,27 +307,6 @@ int burst_run(const struct arguments *o) {
 
 /* ---- step ------------------------------------------------------------------------------------------------------ */
 
-/* Size and device of the network, for the report. */
-static int find_network(struct run *r, struct brr_network *ret, struct brr_error *err) {
-    struct brr_network *list = NULL;
-    size_t n = 0;
-    int rc = brr_network_list(r->client, &list, &n, err);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(list[i].name, r->network)) {
-            *ret = list[i];
-            r->neurons = ret->neurons;
-            r->device = ret->device;
-            r->first_tick = ret->tick + 1;
-        }
-    brr_free(list);
-    if (!rc && !r->neurons) {
-        char text[160];
-        str_format(text, sizeof text, "there is no network '%s'; `brrctl burst list` shows them", r->network);
-        rc = brrctl_set_error(err, BRR_NOT_FOUND, text);
-    }
-    return rc;
-}
-
 int burst_step(const struct arguments *o) {
     struct run r = {.o = o, .network = o->args[1]};
     struct brr_network network;
@@ -319,9 +317,11 @@ int burst_step(const struct arguments *o) {
     interrupt_catch();
     if (!(r.client = brrctl_connect(o, &code)))
         return code;
-    int rc = find_network(&r, &network, &err);
-    if (!rc)
+    int rc = burst_find(r.client, r.network, &network, &err);
+    if (!rc) {
+        take_network(&r, &network);
         rc = open_outputs(&r, &err);
+    }
     if (!rc)
         rc = run_ticks(&r, &err);
     if (!rc)
@@ -332,7 +332,7 @@ int burst_step(const struct arguments *o) {
         report(&r, r.network);
     if (!rc && r.ticks < o->ticks) {
         fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, o->ticks);
-        code = EXIT_FAILED;
+        code = interrupt_exit();
     }
     done(&r);
     return code;

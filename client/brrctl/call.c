@@ -43,8 +43,10 @@ int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *e
 brr_client *brrctl_connect(const struct arguments *o, int *ret_exit) {
     brr_client *client = NULL;
     struct brr_error err;
-    if (brrctl_open(o, &client, &err))
+    if (brrctl_open(o, &client, &err)) {
         *ret_exit = brrctl_fail_call(&err);
+        *ret_exit = err.code == BRR_INVALID ? EXIT_USAGE : *ret_exit; /* of the options; faults of files have other codes */
+    }
     return client;
 }
 

@@ -6,10 +6,26 @@
 #include "client/brrctl/brrctl.h"
 #include "run/jobfile.h"
 
+#define NETWORKS "random ring layered" /* that `burst generate` draws */
+
 static void print_name(void *ctx, const char *name, const char *value, const char *help) {
     (void)value;
     (void)help;
     fprintf(ctx, " %s", name);
+}
+
+/* "read|stream" as "read stream". */
+static void print_choices(const char *value) {
+    for (; *value; value++)
+        putchar(*value == '|' ? ' ' : *value);
+}
+
+static void print_bash_values(void *ctx, const char *name, const char *value, const char *help) {
+    (void)ctx;
+    (void)help;
+    printf("    %s) values=\"", name);
+    print_choices(value);
+    puts("\" ;;");
 }
 
 /* The verbs that a command's first word is one of ("ls|get|put [FILE] URL"), with spaces between them. */
@@ -49,7 +65,7 @@ static void print_bash(void) {
     const struct command *c = brrctl_commands(&n);
     puts("# bash completion of brrctl: brrctl completion bash > /etc/bash_completion.d/brrctl\n"
          "_brrctl() {\n"
-         "    local word=${COMP_WORDS[COMP_CWORD]} options= words=");
+         "    local word=${COMP_WORDS[COMP_CWORD]} options= words= values=");
     fputs("    local commands=\"", stdout);
     for (int i = 0; i < n; i++)
         printf("%s ", c[i].name);
@@ -66,8 +82,16 @@ static void print_bash(void) {
         puts("\" ;;");
     }
     puts("    esac\n"
+         "    case ${COMP_WORDS[COMP_CWORD-1]} in");
+    arguments_choices(print_bash_values, NULL);
+    puts("    esac\n"
+         "    if [ \"$COMP_CWORD\" -eq 3 ] && [ \"${COMP_WORDS[*]:1:2}\" = \"burst generate\" ]; then\n"
+         "        values=\"" NETWORKS "\"\n"
+         "    fi\n"
          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "        COMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n"
+         "    elif [ -n \"$values\" ]; then\n"
+         "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
          "    elif [ \"${COMP_WORDS[COMP_CWORD-1]}\" = --set ]; then\n"
          "        COMPREPLY=($(compgen -W \"$keys\" -- \"$word\"))\n"
          "        compopt -o nospace 2>/dev/null\n"
@@ -103,6 +127,10 @@ static void print_fish_option(void *ctx, const char *name, const char *value, co
         fputs(" -f -a '", stdout);
         print_keys();
         putchar('\'');
+    } else if (strchr(value, '|')) {
+        fputs(" -f -a '", stdout);
+        print_choices(value);
+        putchar('\'');
     }
     fputs(" -d ", stdout);
     print_quoted(help);
@@ -122,6 +150,8 @@ static void print_fish(void) {
         puts("'");
         arguments_each(c[i].takes, print_fish_option, (void *)(uintptr_t)c[i].name);
     }
+    puts("complete -c brrctl -n 'test (count (commandline -opc)) -eq 3; and __fish_seen_subcommand_from generate' -f -a '" NETWORKS
+         "'");
 }
 
 int cmd_completion(const struct arguments *o) {

@@ -1,9 +1,11 @@
 /* dataset DIR: what a folder of recordings holds, from headers and label files alone; nothing is filtered or cached, so that a
  * corpus of thousands takes seconds. Window counts are those that training finds. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -15,7 +17,7 @@
 #include "data/manifest.h"
 #include "data/sampler.h"
 
-enum { MAX_PROBLEMS = 100000, SHOWN_PROBLEMS = 20, SPLITS = 4, SOURCES = LABELS_EDF_ANNOTATIONS + 1 };
+enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_EDF_ANNOTATIONS + 1 };
 static const double fill_gap_s = 2;
 static const char *const split_names[SPLITS] = {"", "train", "dev", "eval"};
 
@@ -27,6 +29,11 @@ struct sum {
     int64_t n_patients;
 };
 
+struct lines {
+    char **text;
+    int n;
+};
+
 struct survey {
     const struct arguments *o;
     struct frontend_config frontend;
@@ -36,22 +43,36 @@ struct survey {
     double rates[16];
     int64_t rate_counts[16];
     int n_rates;
-    char **problems;
-    int n_problems;
+    struct lines problems, notes; /* a note is no error */
+    struct {
+        char name[LABELS_CODE_SIZE];
+        int64_t count;
+    } types[MAX_TYPES]; /* event types that are neither seizure nor background */
+    int n_types;
     bool terminal;
 };
 
-static void problem(struct survey *s, const char *path, const char *text) {
+__attribute__((format(printf, 2, 3))) static void add_line(struct lines *l, const char *fmt, ...) {
     char *line = NULL;
-    if (s->n_problems == MAX_PROBLEMS || asprintf(&line, "%s: %s", path, text) < 0)
+    va_list args;
+    va_start(args, fmt);
+    int len = l->n < MAX_LINES ? vasprintf(&line, fmt, args) : -1;
+    va_end(args);
+    if (len < 0)
         return;
-    char **more = realloc(s->problems, sizeof *more * (size_t)(s->n_problems + 1));
+    char **more = realloc(l->text, sizeof *more * (size_t)(l->n + 1));
     if (!more) {
         free(line);
         return;
     }
-    s->problems = more;
-    s->problems[s->n_problems++] = line;
+    l->text = more;
+    l->text[l->n++] = line;
+}
+
+static void lines_done(struct lines *l) {
+    for (int i = 0; i < l->n; i++)
+        free(l->text[i]);
+    free(l->text);
 }
 
 /* True when the patient is new in this split. */
@@ -85,8 +106,14 @@ static int no_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first
     return 0;
 }
 
-/* Checks that the recording has the electrodes of the montage, and counts how they are derived, and the rate. */
-static int check_montage(struct survey *s, const struct edf_info *info, double *ret_rate, struct err *err) {
+/* How a recording meets the montage. */
+struct use {
+    double rate_hz;
+    bool inverse, interpolated;
+};
+
+/* Checks that the recording has the electrodes of the montage, at one rate. */
+static int check_montage(const struct survey *s, const struct edf_info *info, struct use *ret, struct err *err) {
     const char *labels[FRONTEND_MAX_LABELS];
     int signals[FRONTEND_MAX_LABELS], n = 0;
     const int *used;
@@ -103,13 +130,12 @@ static int check_montage(struct survey *s, const struct edf_info *info, double *
     if (rc)
         return rc;
     int count = frontend_sources(f, &used);
-    *ret_rate = info->signals[signals[used[0]]].rate_hz;
+    double rate = info->signals[signals[used[0]]].rate_hz;
     for (int c = 1; c < count && !rc; c++)
-        if (info->signals[signals[used[c]]].rate_hz != *ret_rate)
-            rc = err_set(err, ERR_PRECONDITION, "the montage's channels differ in rate (%g and %g Hz)", *ret_rate,
+        if (info->signals[signals[used[c]]].rate_hz != rate)
+            rc = err_set(err, ERR_PRECONDITION, "the montage's channels differ in rate (%g and %g Hz)", rate,
                          info->signals[signals[used[c]]].rate_hz);
-    s->inverse += !rc && report.inverse_montage;
-    s->interpolated += !rc && report.interpolated > 0;
+    *ret = (struct use){rate, report.inverse_montage, report.interpolated > 0};
     frontend_free(f);
     return rc;
 }
@@ -153,12 +179,11 @@ static int count_recording(struct survey *s, struct sum *sum, const struct edf_i
     if (!rc)
         r.n_segments = grid_segments(info, segments);
     for (size_t i = 0; !rc && i < labels->n_runs; i++) {
-        double end_s = labels->runs[i].end_s < info->duration_s ? labels->runs[i].end_s : info->duration_s;
-        if (end_s <= labels->runs[i].onset_s)
+        double onset_s = fmax(labels->runs[i].onset_s, 0), end_s = fmin(labels->runs[i].end_s, info->duration_s);
+        if (end_s <= onset_s)
             continue;
-        seizures[r.n_seizures++] =
-            (struct window_span){llround(labels->runs[i].onset_s * FRONTEND_RATE_HZ), llround(end_s * FRONTEND_RATE_HZ)};
-        sum->seizure_s += end_s - labels->runs[i].onset_s;
+        seizures[r.n_seizures++] = (struct window_span){llround(onset_s * FRONTEND_RATE_HZ), llround(end_s * FRONTEND_RATE_HZ)};
+        sum->seizure_s += end_s - onset_s;
     }
     sum->seizures += r.n_seizures;
     if (!rc)
@@ -166,6 +191,62 @@ static int count_recording(struct survey *s, struct sum *sum, const struct edf_i
     free(segments);
     free(seizures);
     return rc;
+}
+
+/* ---- its labels ---- */
+
+static void note_type(struct survey *s, const char *type) {
+    int i = 0;
+    while (i < s->n_types && strcmp(s->types[i].name, type) != 0)
+        i++;
+    if (i == MAX_TYPES)
+        return;
+    if (i == s->n_types)
+        str_copy(s->types[s->n_types++].name, sizeof s->types[i].name, type);
+    s->types[i].count++;
+}
+
+/* Lists a seizure outside the recording. line: of its row, 0 = unknown. */
+static void check_span(struct survey *s, const char *file, int line, double onset_s, double end_s, double recording_s) {
+    char at[16] = "";
+    if (line)
+        str_format(at, sizeof at, ":%d", line);
+    if (onset_s < 0)
+        add_line(&s->problems, "%s%s: seizure from %g s to %g s, the recording begins at 0 s", file, at, onset_s, end_s);
+    else if (onset_s >= recording_s)
+        add_line(&s->problems, "%s%s: seizure from %g s to %g s, the recording ends at %g s", file, at, onset_s, end_s,
+                 recording_s);
+}
+
+/* Rows of an events file: seizures outside the recording, and types that are neither seizure nor background. */
+static int check_events(struct survey *s, const char *path, const char *relative, double recording_s, struct err *err) {
+    char events_path[8192], name[4096];
+    struct events_file file;
+    int rc = labels_events_path(path, events_path, sizeof events_path, err);
+    if (!rc)
+        rc = labels_events_path(relative, name, sizeof name, err);
+    if (!rc)
+        rc = events_read_tsv(events_path, &file, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < file.n_rows; i++) {
+        const struct event_row *row = &file.rows[i];
+        if (labels_is_seizure(row->type))
+            check_span(s, name, row->line, row->onset_s, row->onset_s + row->duration_s, recording_s);
+        else if (strncasecmp(row->type, "bckg", 4) != 0 && strcasecmp(row->type, "background") != 0)
+            note_type(s, row->type);
+    }
+    events_done(&file);
+    return 0;
+}
+
+static int check_labels(struct survey *s, const char *path, const char *relative, const struct edf_info *info,
+                        const struct labels *labels, struct err *err) {
+    if (labels->source == LABELS_BIDS_TSV)
+        return check_events(s, path, relative, info->duration_s, err);
+    for (size_t i = 0; i < labels->n_runs; i++)
+        check_span(s, relative, 0, labels->runs[i].onset_s, labels->runs[i].end_s, info->duration_s);
+    return 0;
 }
 
 static int split_of(const char *relative) {
@@ -190,23 +271,27 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     struct labels labels = {0};
     struct sum *sum = &s->splits[split_of(relative)];
     char patient[512];
-    double rate = 0;
-    int rc = check_montage(s, info, &rate, err);
+    struct use use = {0};
+    int rc = check_montage(s, info, &use, err);
     if (!rc && (rc = survey_labels(s, path, edf, &labels, err)))
         s->unlabelled += labels.source == LABELS_NONE;
     else if (!rc && labels.source == LABELS_NONE && !strcmp(s->o->unlabeled, "skip"))
         s->unlabelled++;
     else if (!rc && !(rc = labels_patient(relative, patient, sizeof patient, err)) &&
-             !(rc = count_recording(s, sum, info, &labels, err))) {
+             !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
         s->usable++;
+        s->inverse += use.inverse;
+        s->interpolated += use.interpolated;
         s->unlabelled += labels.source == LABELS_NONE;
         s->sources[labels.source]++;
         s->repaired += info->n_repairs > 0;
+        for (int i = 0; i < info->n_repairs; i++)
+            add_line(&s->notes, "%s: %s", relative, info->repairs[i]);
         s->discontinuous += info->n_segments > 1;
         sum->recordings++;
         sum->seconds += info->duration_s;
         note_patient(sum, patient);
-        note_rate(s, rate);
+        note_rate(s, use.rate_hz);
     }
     labels_done(&labels);
     return rc;
@@ -226,7 +311,7 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
     s->files++;
     if (edf_open(path, &edf, &why) || survey_open(s, path, relative, edf, &why)) {
         char text[800];
-        problem(s, relative, err_text(&why, text, sizeof text));
+        add_line(&s->problems, "%s: %s", relative, err_text(&why, text, sizeof text));
     }
     edf_close(edf);
     if (s->terminal && s->files % 16 == 0) {
@@ -242,14 +327,13 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
 static void check_overlap(struct survey *s) {
     for (int a = 1; a < SPLITS; a++)
         for (int b = a + 1; b < SPLITS; b++) {
-            char *copy = strdup(str_cstr(&s->splits[a].patients)), *rest = NULL, text[256];
+            char *copy = strdup(str_cstr(&s->splits[a].patients)), *rest = NULL;
             for (char *p = copy ? strtok_r(copy, "\n", &rest) : NULL; p; p = strtok_r(NULL, "\n", &rest)) {
                 char key[520];
                 str_format(key, sizeof key, "\n%.500s\n", p);
                 if (!strstr(str_cstr(&s->splits[b].patients), key))
                     continue;
-                str_format(text, sizeof text, "in both %s and %s", split_names[a], split_names[b]);
-                problem(s, p, text);
+                add_line(&s->problems, "%s: in both %s and %s", p, split_names[a], split_names[b]);
             }
             free(copy);
         }
@@ -268,6 +352,13 @@ static void put_sum(struct json_writer *w, const char *key, const struct sum *su
     json_put_i64(w, "full", sum->windows[WINDOW_FULL]);
     json_end(w, '}');
     json_end(w, '}');
+}
+
+static void put_lines(struct json_writer *w, const char *key, const struct lines *l) {
+    json_begin_array(w, key);
+    for (int i = 0; i < l->n; i++)
+        json_put_str(w, NULL, l->text[i]);
+    json_end(w, ']');
 }
 
 static void print_json(const struct survey *s) {
@@ -292,10 +383,12 @@ static void print_json(const struct survey *s) {
         if (s->splits[i].recordings)
             put_sum(w, i ? split_names[i] : "all", &s->splits[i]);
     json_end(w, '}');
-    json_begin_array(w, "problems");
-    for (int i = 0; i < s->n_problems; i++)
-        json_put_str(w, NULL, s->problems[i]);
-    json_end(w, ']');
+    json_begin_object(w, "other_event_types");
+    for (int i = 0; i < s->n_types; i++)
+        json_put_i64(w, s->types[i].name, s->types[i].count);
+    json_end(w, '}');
+    put_lines(w, "notes", &s->notes);
+    put_lines(w, "problems", &s->problems);
     output_end(&out);
 }
 
@@ -326,6 +419,25 @@ static void print_sources(const struct survey *s) {
            (long long)s->discontinuous, (long long)s->repaired);
 }
 
+/* A misspelt seizure is found here. */
+static void print_types(const struct survey *s) {
+    if (s->n_types)
+        printf("%-10s not counted as seizures:", "events");
+    for (int i = 0; i < s->n_types; i++)
+        printf("%s %s %lld", i ? "," : "", s->types[i].name, (long long)s->types[i].count);
+    if (s->n_types)
+        putchar('\n');
+}
+
+static void print_lines(const char *title, const struct lines *l) {
+    if (l->n)
+        printf("%-10s %d\n", title, l->n);
+    for (int i = 0; i < l->n && i < SHOWN_LINES; i++)
+        printf("  %s\n", l->text[i]);
+    if (l->n > SHOWN_LINES)
+        printf("  and %d more; --json lists all\n", l->n - SHOWN_LINES);
+}
+
 static void print_text(const struct survey *s) {
     output_clear();
     printf("%s: %lld recording%s, %lld usable with %s\n", s->o->args[0], (long long)s->files, s->files == 1 ? "" : "s",
@@ -344,12 +456,9 @@ static void print_text(const struct survey *s) {
     }
     if (s->usable)
         print_sources(s);
-    if (s->n_problems)
-        printf("problems   %d\n", s->n_problems);
-    for (int i = 0; i < s->n_problems && i < SHOWN_PROBLEMS; i++)
-        printf("  %s\n", s->problems[i]);
-    if (s->n_problems > SHOWN_PROBLEMS)
-        printf("  and %d more; --json lists all\n", s->n_problems - SHOWN_PROBLEMS);
+    print_types(s);
+    print_lines("notes", &s->notes);
+    print_lines("problems", &s->problems);
 }
 
 int cmd_dataset(const struct arguments *o) {
@@ -362,9 +471,11 @@ int cmd_dataset(const struct arguments *o) {
                        .hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ),
                        .terminal = output_redraws(stderr) && !o->json};
     struct err err;
-    int channels;
-    if (montage_channels(s.frontend.montage, NULL, &channels, &err))
-        return brrctl_fail(&err);
+    int channels, code;
+    if (montage_channels(s.frontend.montage, NULL, &channels, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     for (int i = 0; i < SPLITS; i++)
         str_init(&s.splits[i].patients, 64 << 20);
     int rc = fsio_walk(o->args[0], visit, &s, &err);
@@ -379,8 +490,8 @@ int cmd_dataset(const struct arguments *o) {
     }
     for (int i = 0; i < SPLITS; i++)
         str_done(&s.splits[i].patients);
-    for (int i = 0; i < s.n_problems; i++)
-        free(s.problems[i]);
-    free(s.problems);
-    return rc ? brrctl_fail(&err) : s.n_problems ? EXIT_FAILED : 0;
+    code = rc ? brrctl_fail(&err) : s.problems.n ? EXIT_FAILED : 0;
+    lines_done(&s.problems);
+    lines_done(&s.notes);
+    return code;
 }

@@ -117,6 +117,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         detection_write_events(&d, item->output, &err);
     if (err.code)
         brrctl_keep_error(&item->err, &err);
+    item->note = detection_repairs(&d);
     item->n_events = d.n_events;
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;
@@ -169,6 +170,7 @@ static int finish(const struct batch *b) {
     output_clear();
     if (!b->o->json)
         detect_table_print(b->items, b->n);
+    detect_table_notes(b->items, b->n);
     for (int i = 0; i < b->n; i++)
         if (hopeless(&b->items[i].err))
             return brrctl_fail_call(&b->items[i].err);
@@ -213,6 +215,7 @@ int cmd_detect(const struct arguments *o) {
     for (int i = 0; i < b.n; i++) {
         free(b.items[i].path);
         free(b.items[i].output);
+        free(b.items[i].note);
     }
     free(b.items);
     return code;

@@ -18,6 +18,7 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "suppressed_s", item->suppressed_s);
     json_put_i64(w, "bursts", item->bursts);
     json_put_f64(w, "largest_suppression", item->largest_suppression);
+    json_put_str(w, "note", item->note ? item->note : "");
     json_put_str(w, "error", item->err.code ? item->err.message : NULL);
     json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
     output_end(&out);
@@ -51,8 +52,19 @@ void detect_table_print(const struct detect_item *items, int n) {
         seizure_s += x->seizure_s;
         events += x->n_events;
     }
-    printf("%d recordings, %.2f hours, %d events, %.1f s of seizure", done, hours, events, seizure_s);
+    printf("%d recording%s, %.2f hours, %d event%s, %.1f s of seizure", done, done == 1 ? "" : "s", hours, events,
+           events == 1 ? "" : "s", seizure_s);
     if (failed)
         printf("; %d failed", failed);
     putchar('\n');
+}
+
+void detect_table_notes(const struct detect_item *items, int n) {
+    enum { SHOWN = 20 };
+    int notes = 0;
+    for (int i = 0; i < n; i++)
+        if (items[i].note && notes++ < SHOWN)
+            fprintf(stderr, "brrctl: note: %s: %s\n", items[i].path, items[i].note);
+    if (notes > SHOWN)
+        fprintf(stderr, "brrctl: note: and %d more recordings with corrected headers; --json shows all\n", notes - SHOWN);
 }

@@ -189,6 +189,17 @@ void detection_done(struct detection *d) {
     *d = (struct detection){0};
 }
 
+char *detection_repairs(const struct detection *d) {
+    const struct edf_info *info = edf_info(playback_edf(d->playback));
+    struct str text;
+    str_init(&text, 1 << 20);
+    for (int i = 0; i < info->n_repairs; i++)
+        str_printf(&text, "%s%s", i ? "; " : "", info->repairs[i]);
+    char *copy = info->n_repairs ? strdup(str_cstr(&text)) : NULL;
+    str_done(&text);
+    return copy;
+}
+
 int detection_match(const struct detection *d, double onset_s, double end_s) {
     for (size_t i = 0; i < d->reference.n_runs; i++)
         if (d->reference.runs[i].onset_s < end_s && d->reference.runs[i].end_s > onset_s)

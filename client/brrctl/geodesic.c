@@ -40,9 +40,11 @@ static void prediction_text(const struct geodesic_file *f, const struct geodesic
 
 static int predict(const struct arguments *o, const struct geodesic_file *f, struct str *out, struct err *err) {
     struct geodesic_model model;
-    if (isnan(o->at))
-        return err_set(err, ERR_INVALID, "predict needs --at, a concentration in the unit of the model's table (%g to %g)",
-                       f->spectra.concentrations[0], f->spectra.concentrations[f->spectra.n - 1]);
+    double low = f->spectra.concentrations[0], high = f->spectra.concentrations[f->spectra.n - 1];
+    if (o->at < low || o->at > high)
+        fprintf(stderr,
+                "brrctl: note: --at %g is outside of the measured concentrations (%g to %g): the spectrum is an extrapolation\n",
+                o->at, low, high);
     geodesic_file_model(f, geodesic_file_best(f), &model);
     double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
     int rc = each ? geodesic_exact_predict(&model, &f->spectra, o->at, each, err)
@@ -127,6 +129,10 @@ int cmd_geodesic(const struct arguments *o) {
     }
     if (!o->csv) {
         fprintf(stderr, "brrctl: geodesic %s needs --csv FILE\n", o->args[0]);
+        return EXIT_USAGE;
+    }
+    if (predicts && isnan(o->at)) {
+        fputs("brrctl: geodesic predict needs --at C: a concentration, in the unit of the model's table\n", stderr);
         return EXIT_USAGE;
     }
     int rc = open_model(o, o->args[1], &file);

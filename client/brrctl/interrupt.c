@@ -14,3 +14,4 @@ void interrupt_catch(void) {
 }
 
 bool interrupt_seen(void) { return seen != 0; }
+int interrupt_exit(void) { return 128 + (int)seen; }

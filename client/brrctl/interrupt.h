@@ -6,5 +6,7 @@
 
 void interrupt_catch(void);
 bool interrupt_seen(void);
+/* The exit code of a shell for the signal that was seen: 130 after Ctrl-C. */
+int interrupt_exit(void);
 
 #endif

@@ -50,7 +50,7 @@ static const struct command commands[] = {
     {"sessions", "[list|observe|close] [ID]", "", "list open streams, follow one live, or end one", cmd_sessions, 0, 2,
      "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
      "  close ID     end it for its client; for whoever opened it, and the role admin\n"
-     "example: brrctl sessions observe 6f1c2a…"},
+     "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b"},
     {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
      "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
@@ -186,6 +186,7 @@ static int print_help(const struct command *c) {
     return 0;
 }
 
+static bool is_version(const char *word) { return !strcmp(word, "--version"); }
 static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
 static bool asks_help(int argc, char **argv) {
@@ -233,7 +234,7 @@ static int done(int code) { return output_arrived() || code ? code : EXIT_FAILED
 /* Options before the command are moved behind it: "brrctl --json jobs" is "brrctl jobs --json". */
 static bool command_first(int argc, char **argv) {
     int at = 1;
-    while (at < argc && argv[at][0] == '-' && !is_help(argv[at]))
+    while (at < argc && argv[at][0] == '-' && !is_help(argv[at]) && !is_version(argv[at]))
         at += arguments_takes_value(argv[at]) ? 2 : 1;
     if (at >= argc || at == 1)
         return at < argc;
@@ -254,7 +255,7 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return done(0);
     }
-    const char *name = help ? argv[2] : argv[1];
+    const char *name = help ? argv[2] : is_version(argv[1]) ? "version" : argv[1];
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name);

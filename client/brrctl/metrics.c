@@ -183,7 +183,7 @@ static void print_text(const struct top *t, const struct snapshot *now, const Br
            rate_text(t, now, SAMPLES, "samples", a), rate_text(t, now, LOST, "lost", b), now->values[EVENTS]);
     printf("work     %s, %s, %s\n", rate_text(t, now, WINDOWS, "windows", a), rate_text(t, now, STEPS, "training steps", b),
            rate_text(t, now, RPCS, "calls", c));
-    printf("jobs     %zu under way or waiting\n", jobs->n_jobs);
+    printf("jobs     %zu running or queued\n", jobs->n_jobs);
     for (size_t i = 0; i < jobs->n_jobs; i++)
         print_job(jobs->jobs[i]);
     fflush(stdout);

@@ -15,7 +15,7 @@ struct pairs {
     const char *ref, *hyp;
     bool directory;
     struct score_recording *items;
-    int n, missing; /* recordings; of them without a hypothesis */
+    int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
 };
 
 static int read_events(const char *path, struct score_event **ret, int *ret_n, double *ret_duration, struct err *err) {
@@ -52,8 +52,9 @@ static bool find_hypothesis(const struct pairs *p, const char *relative, char *b
     return str_format(buf, size, "%s/%s", p->hyp, fsio_basename(relative)) && fsio_exists(buf);
 }
 
-/* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE; that is said. */
-static void read_hypothesis(const char *path, struct score_recording *r) {
+/* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE. Returns false, after
+ * printing why, for such a file. */
+static bool read_hypothesis(const char *path, struct score_recording *r) {
     struct score_event *events = NULL;
     struct err err = {0};
     double duration = NAN;
@@ -66,6 +67,7 @@ static void read_hypothesis(const char *path, struct score_recording *r) {
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
     r->hyp = events;
     r->n_hyp = n;
+    return !err.code;
 }
 
 static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
@@ -83,7 +85,7 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
     if (!rc && isnan(r->duration_s))
         rc = err_set(err, ERR_INVALID, "%s: no recordingDuration; scores need the recording's length", ref_path);
     if (!rc && find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
-        read_hypothesis(hyp_path, r);
+        p->unusable += !read_hypothesis(hyp_path, r);
     else if (!rc)
         p->missing++; /* counts as no event */
     return rc;
@@ -175,8 +177,8 @@ int cmd_score(const struct arguments *o) {
     if (!rc && !p.n)
         rc = err_set(&err, ERR_NOT_FOUND, "no *_events.tsv below %s", p.ref);
     if (!rc && p.missing)
-        fprintf(stderr, "brrctl: %d of %d recordings have no file below %s and are counted as recordings without events\n",
-                p.missing, p.n, p.hyp);
+        fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p.missing, p.n,
+                p.n == 1 ? " has" : "s have", p.hyp);
     if (!rc && !(rc = score_all(p.items, p.n, &report, &err))) {
         struct str s;
         struct json_writer w;
@@ -200,5 +202,7 @@ int cmd_score(const struct arguments *o) {
         free((void *)(uintptr_t)p.items[i].hyp);
     }
     free(p.items);
-    return rc ? brrctl_fail(&err) : 0;
+    if (rc)
+        return brrctl_fail(&err);
+    return p.unusable || p.missing == p.n ? EXIT_FAILED : 0;
 }

@@ -76,6 +76,16 @@ static int split_local(const char *path, struct place *p, char url[PATH_BYTES], 
     return str_format(url, PATH_BYTES, "file://%s", dir) ? 0 : err_set(err, ERR_RANGE, "%.100s...: the path is too long", path);
 }
 
+/* The folder of what a file:// URL names, for commands that read. */
+static int check_folder(const char *url, struct err *err) {
+    char dir[PATH_BYTES];
+    const char *path = url + strlen("file://"), *slash = strrchr(path, '/');
+    if (!str_starts(url, "file:///"))
+        return 0;
+    str_format(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return fsio_is_dir(dir) ? 0 : err_set(err, ERR_NOT_FOUND, "there is no folder %s", dir);
+}
+
 static int open_place(const struct arguments *o, const char *text, struct place *p, struct err *err) {
     struct store_config config = {.endpoint = o->endpoint,
                                   .region = o->region,
@@ -299,7 +309,10 @@ int cmd_store(const struct arguments *o) {
                 o->args[0], o->n_args - 1, o->n_args == 2 ? "" : "s");
         return EXIT_USAGE;
     }
-    int rc = open_place(o, o->args[o->n_args - 1], &place, &err);
+    const char *url = o->args[o->n_args - 1];
+    int rc = verbs[v].run == run_put ? 0 : check_folder(url, &err);
+    if (!rc)
+        rc = open_place(o, url, &place, &err);
     if (!rc)
         rc = verbs[v].run(o, &place, &err);
     close_place(&place);

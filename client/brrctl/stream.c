@@ -12,6 +12,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "data/edf.h"
 #include "data/labels.h"
 
 enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
@@ -151,6 +152,17 @@ static bool found(const struct detection *d, const struct label_run *run) {
     return false;
 }
 
+/* The daemon's note and the file's. */
+static void put_note(struct json_writer *w, const struct detection *d) {
+    char *repairs = detection_repairs(d);
+    struct str note;
+    str_init(&note, 1 << 20);
+    str_printf(&note, "%s%s%s", d->note, *d->note && repairs ? "; " : "", repairs ? repairs : "");
+    json_put_str(w, "note", str_cstr(&note));
+    str_done(&note);
+    free(repairs);
+}
+
 static void print_summary_json(const struct view *v, const char *output) {
     const struct detection *d = v->d;
     struct output out;
@@ -158,7 +170,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_str(w, "recording", d->path);
     json_put_f64(w, "duration_s", d->duration_s);
     json_put_str(w, "model_sha256", d->model_sha256);
-    json_put_str(w, "note", d->note);
+    put_note(w, d);
     json_begin_array(w, "events");
     for (int i = 0; i < d->n_events; i++)
         put_event(w, NULL, &d->events[i]);
@@ -196,12 +208,14 @@ static void print_summary(const struct view *v, const char *output) {
     char from[32], to[32];
     output_clear();
     double took = clock_s() - v->start_s;
-    printf("%d event%s, %.1f s of seizure in %.1f s; %lld windows, %lld gaps; %.1f s (%.0f times real time)\n", d->n_events,
+    printf("%d event%s, %.1f s of seizure in %.1f s; %lld window%s, %lld gap%s; %.1f s (%.0f times real time)\n", d->n_events,
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
-           (long long)d->end.summary.gaps, took, took > 0 ? d->duration_s / took : 0);
+           d->end.summary.windows == 1 ? "" : "s", (long long)d->end.summary.gaps, d->end.summary.gaps == 1 ? "" : "s", took,
+           took > 0 ? d->duration_s / took : 0);
     if (d->end.summary.suppressed_s > 0)
-        printf("suppressed %.1f s of %.1f s, %lld bursts; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
-               d->end.summary.observed_s, (long long)d->end.summary.bursts, 100 * (double)d->suppression.largest);
+        printf("suppressed %.1f s of %.1f s, %lld burst%s; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
+               d->end.summary.observed_s, (long long)d->end.summary.bursts, d->end.summary.bursts == 1 ? "" : "s",
+               100 * (double)d->suppression.largest);
     if (d->config->feed)
         printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));
@@ -257,6 +271,12 @@ static int make_folders(const struct arguments *o, char *events_path, size_t siz
     return !rc && o->plot ? fsio_mkdirs_above(o->plot, err) : rc;
 }
 
+static void print_repairs(const struct detection *d) {
+    const struct edf_info *info = edf_info(playback_edf(d->playback));
+    for (int i = 0; i < info->n_repairs; i++)
+        fprintf(stderr, "brrctl: note: %s: %s\n", d->path, info->repairs[i]);
+}
+
 static int run(const struct arguments *o, struct view *v, struct detection_config *config) {
     struct detection d;
     struct err err;
@@ -268,6 +288,7 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     if (detection_open(&d, o->args[0], config, &err))
         return brrctl_fail(&err);
     v->d = &d;
+    print_repairs(&d);
     brr_client *client = brrctl_connect(o, &code);
     v->start_s = clock_s();
     if (client && detection_run(&d, client, &failed))

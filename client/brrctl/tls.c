@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -87,7 +88,7 @@ static int append_line(const char *dir, const char *line, struct err *err) {
 /* A new token, and the file's line about it. */
 static int make_token(const struct token_request *request, char ret_token[TOKEN_SIZE], char ret_line[LINE_SIZE], struct err *err) {
     char hex[TOKEN_HEX_SIZE];
-    int rc = token_check_request(request, err);
+    int rc = token_check_request(request, NULL, err);
     if (!rc)
         rc = token_make(ret_token, hex, err);
     if (!rc)
@@ -259,18 +260,10 @@ static int run_renew(const struct arguments *o, struct err *err) {
 
 /* ---- token, revoke, client ---- */
 
-static int need(const char *value, const char *verb, const char *option, struct err *err) {
-    return value ? 0 : err_set(err, ERR_INVALID, "tls %s needs %s", verb, option);
-}
-
 static int run_token(const struct arguments *o, struct err *err) {
     const struct token_request request = {.role = o->role, .name = o->name, .until = o->until};
     char token[TOKEN_SIZE], line[LINE_SIZE];
-    int rc = need(o->role, "token", "--role read|stream|submit|admin", err);
-    if (!rc)
-        rc = need(o->name, "token", "--name NAME", err);
-    if (!rc)
-        rc = make_token(&request, token, line, err);
+    int rc = make_token(&request, token, line, err);
     if (!rc)
         rc = append_line(o->args[1], line, err);
     if (rc)
@@ -306,9 +299,7 @@ static int replace_tokens(const char *dir, const char *text, struct err *err) {
 static int run_revoke(const struct arguments *o, struct err *err) {
     char *text = NULL;
     struct str changed;
-    int rc = need(o->name, "revoke", "--name NAME", err);
-    if (!rc)
-        rc = get(o->args[1], "tokens", &text, err);
+    int rc = get(o->args[1], "tokens", &text, err);
     if (rc)
         return rc;
     str_init(&changed, 2 * TEXT_MAX);
@@ -334,14 +325,7 @@ static int run_revoke(const struct arguments *o, struct err *err) {
 
 static int run_client(const struct arguments *o, struct err *err) {
     struct certificate_pair ca, pair;
-    int rc = need(o->name, "client", "--name NAME", err);
-    if (!rc)
-        rc = token_check_name(o->name, err); /* it names files */
-    if (!rc && (!strcmp(o->name, "ca") || !strcmp(o->name, "server") || o->name[0] == '.'))
-        rc =
-            err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", o->name, o->name);
-    if (!rc)
-        rc = get_authority(o->args[1], &ca, err);
+    int rc = get_authority(o->args[1], &ca, err);
     if (rc)
         return rc;
     const struct certificate_request request = {.name = o->name, .days = CERTIFICATE_DAYS};
@@ -363,15 +347,61 @@ static int run_client(const struct arguments *o, struct err *err) {
     return rc;
 }
 
+/* ---- options ---- */
+
+static int need(const char *value, const char *verb, const char *option, struct err *err) {
+    return value ? 0 : err_set(err, ERR_INVALID, "tls %s needs %s", verb, option);
+}
+
+static int check_none(const struct arguments *o, struct err *err) {
+    (void)o, (void)err;
+    return 0;
+}
+
+static int check_token(const struct arguments *o, struct err *err) {
+    const struct token_request request = {.role = o->role, .name = o->name, .until = o->until};
+    int64_t end_ms = 0;
+    int rc = need(o->role, "token", "--role read|stream|submit|admin", err);
+    if (!rc)
+        rc = need(o->name, "token", "--name NAME", err);
+    if (!rc)
+        rc = token_check_request(&request, &end_ms, err);
+    if (!rc && end_ms && end_ms <= clock_wall_ms())
+        rc = err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", o->until);
+    return rc;
+}
+
+static int check_revoke(const struct arguments *o, struct err *err) { return need(o->name, "revoke", "--name NAME", err); }
+
+static int check_client(const struct arguments *o, struct err *err) {
+    int rc = need(o->name, "client", "--name NAME", err);
+    if (!rc)
+        rc = token_check_name(o->name, err); /* it names files */
+    if (!rc && (!strcmp(o->name, "ca") || !strcmp(o->name, "server") || o->name[0] == '.'))
+        rc =
+            err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", o->name, o->name);
+    return rc;
+}
+
 int cmd_tls(const struct arguments *o) {
     static const struct {
         const char *name;
+        int (*check)(const struct arguments *o, struct err *err); /* of the options */
         int (*run)(const struct arguments *o, struct err *err);
-    } verbs[] = {{"init", run_init}, {"renew", run_renew}, {"token", run_token}, {"revoke", run_revoke}, {"client", run_client}};
+    } verbs[] = {{"init", check_none, run_init},
+                 {"renew", check_none, run_renew},
+                 {"token", check_token, run_token},
+                 {"revoke", check_revoke, run_revoke},
+                 {"client", check_client, run_client}};
     struct err err = {0};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (!strcmp(o->args[0], verbs[i].name))
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(o->args[0], verbs[i].name) != 0)
+            continue;
+        if (!verbs[i].check(o, &err))
             return verbs[i].run(o, &err) ? brrctl_fail(&err) : 0;
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     fprintf(stderr, "brrctl: there is no `tls %s`; expected init, renew, token, revoke or client\n", o->args[0]);
     return EXIT_USAGE;
 }

@@ -1,19 +1,26 @@
 /* validate FILE: what a job would need and mean, before it runs. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "run/kind.h"
 
 enum { VALIDATE_MS = 300 * 1000 };
+
+static bool fits(const Brr__V1__ValidateResponse *v) {
+    return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
+}
 
 static void print_json(const Brr__V1__ValidateResponse *v) {
     struct output out;
     struct json_writer *w = output_begin(&out);
     json_put_bool(w, "valid", true);
+    json_put_bool(w, "fits", fits(v));
     json_put_str(w, "kind", v->kind);
     json_put_str(w, "device", v->device);
     json_put_i64(w, "memory_bytes", v->memory_bytes);
@@ -37,13 +44,17 @@ static void print_json(const Brr__V1__ValidateResponse *v) {
 }
 
 static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
+    const struct task_kind *kind = task_kind_find(v->kind);
+    const char *step = kind && kind->step ? kind->step : "step";
     char need[32], have[32], total[32];
-    printf("%s is a valid %s job\n", file, v->kind);
+    printf("%s is a valid %s job%s\n", file, v->kind, fits(v) ? "" : ", but does not fit the device");
     printf("  %-18s %s: %s of %s\n", "memory", v->device, output_bytes((double)v->memory_bytes, need, sizeof need),
            output_bytes((double)v->memory_available_bytes, have, sizeof have));
-    if (v->memory_bytes > v->memory_available_bytes && v->largest_micro_batch > 0)
+    if (!fits(v) && v->largest_micro_batch > 0)
         printf("  %-18s does not fit; the largest training.micro_batch_size that fits is %lld\n", "",
                (long long)v->largest_micro_batch);
+    else if (!fits(v))
+        printf("  %-18s does not fit\n", "");
     if (v->parameters)
         printf("  %-18s %lld\n", "parameters", (long long)v->parameters);
     if (v->recordings && v->windows_per_epoch)
@@ -51,9 +62,9 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     else if (v->recordings)
         printf("  %-18s %lld\n", "recordings", (long long)v->recordings);
     if (v->steps)
-        printf("  %-18s %lld\n", "steps", (long long)v->steps);
+        printf("  %ss%-*s %lld\n", step, (int)(17 - strlen(step)), "", (long long)v->steps);
     if (v->seconds_per_step > 0)
-        printf("  %-18s %.3f s a step%s%s\n", "time", v->seconds_per_step, v->seconds_total > 0 ? ", about " : "",
+        printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
     for (size_t i = 0; i < v->n_facts; i++)
         printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);
@@ -74,11 +85,11 @@ int cmd_validate(const struct arguments *o) {
     brrctl_job_file_done(&file);
     if (!v)
         return code;
-    bool fits = v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
+    code = fits(v) ? 0 : EXIT_FAILED;
     if (o->json)
         print_json(v);
     else
         print_text(v, o->args[0]);
     brr__v1__validate_response__free_unpacked(v, NULL);
-    return fits ? 0 : EXIT_FAILED;
+    return code;
 }

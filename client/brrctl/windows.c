@@ -90,9 +90,9 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         output_end(&out);
         return;
     }
-    printf("%s: %.1f s in %d segment%s, %lld windows of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
-           info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->channels,
-           (long long)t->window, *info->note ? "; " : "", info->note);
+    printf("%s: %.1f s in %d segment%s, %lld window%s of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
+           info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->total == 1 ? "" : "s",
+           t->channels, (long long)t->window, *info->note ? "; " : "", info->note);
     if (o->output)
         printf("%lld written to %s\n", (long long)t->n, o->output);
 }
@@ -128,6 +128,11 @@ int cmd_windows(const struct arguments *o) {
     char dir[4096];
     struct recording *rec = NULL;
     struct err err;
+    int channels;
+    if (o->montage && montage_channels(o->montage, NULL, &channels, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     if (!str_format(dir, sizeof dir, "%s/brrctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") || !mkdtemp(dir)) {
         fputs("brrctl: cannot make a temporary folder; set TMPDIR to one that can be written\n", stderr);
         return EXIT_FAILED;

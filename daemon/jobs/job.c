@@ -67,7 +67,7 @@ bool job_may_resume(enum job_state s) { return states[s].resumable; }
 
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err) {
     if (!(allowed[job->state] & 1u << to))
-        return err_set(err, ERR_PRECONDITION, "job %s is %s and cannot become %s", job->id, job_state_name(job->state),
+        return err_set(err, ERR_PRECONDITION, "job %s has the state %s and cannot become %s", job->id, job_state_name(job->state),
                        job_state_name(to));
     if (to == JOB_PREPARING) {
         job->attempts++;

@@ -298,7 +298,7 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     if (rc)
         return rc;
     if (!job_may_resume(job->state))
-        return err_set(err, ERR_PRECONDITION, "job %s is %s; only interrupted, failed and cancelled jobs resume", id,
+        return err_set(err, ERR_PRECONDITION, "job %s has the state %s; only interrupted, failed and cancelled jobs resume", id,
                        job_state_name(job->state));
     const struct job before = *job;
     char *joined = NULL;

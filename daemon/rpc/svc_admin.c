@@ -216,7 +216,7 @@ static void examine(uv_work_t *request) {
         found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
               "free some space on that volume; the jobs then continue automatically");
     found(d, "models", d->failed_models == 0,
-          arena_printf(&d->arena, "%d serve, %d failed to load", d->n_models - d->failed_models, d->failed_models),
+          arena_printf(&d->arena, "%d served, %d failed to load", d->n_models - d->failed_models, d->failed_models),
           "`brrctl models` names them; load them again or unload them");
     found(d, "serving", d->serving, d->serving ? "yes" : "no: the daemon is stopping", "start it again");
 }

@@ -78,7 +78,7 @@ static void read_row(struct offload *work) {
         err_set(&work->err, ERR_RANGE, "the path of the job's directory is too long");
     } else if (!r->list && !(r->list = fopen(path, "re"))) {
         if (errno == ENOENT)
-            err_set(&work->err, ERR_PRECONDITION, "job %s is %s and has no recording done yet", r->id, r->state);
+            err_set(&work->err, ERR_PRECONDITION, "job %s has the state %s and has no recording done yet", r->id, r->state);
         else
             err_errno(&work->err, errno, "cannot open %s", path);
     } else {

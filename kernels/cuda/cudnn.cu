@@ -405,9 +405,9 @@ void cudnn_describe(struct device_part *part) {
     str_copy(part->name, sizeof part->name, "cuDNN");
     part->fits = !asked_for() || major == CUDNN_MAJOR;
     if (api.loaded)
-        str_format(part->version, sizeof part->version, "%d.%d.%d%s", major, minor, patch, asked_for() ? "" : ", not asked for");
+        str_format(part->version, sizeof part->version, "%d.%d.%d%s", major, minor, patch, asked_for() ? "" : ", not enabled");
     else
-        str_copy(part->version, sizeof part->version, asked_for() ? "" : "absent, not asked for");
+        str_copy(part->version, sizeof part->version, asked_for() ? "" : "absent, not enabled");
     if (!part->fits)
         str_format(part->fix, sizeof part->fix, "BRR_CUDNN=1 needs cuDNN %d: install it, or unset BRR_CUDNN", CUDNN_MAJOR);
 }

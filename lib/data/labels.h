@@ -60,6 +60,7 @@ struct event_row {
     double onset_s, duration_s; /* duration NaN for n/a */
     double confidence;          /* NaN for n/a */
     char type[LABELS_CODE_SIZE];
+    int line; /* in the file, from 1 */
 };
 struct events_file {
     struct event_row *rows;

@@ -58,6 +58,7 @@ static int read_row(const struct table *t, const struct event_columns *c, struct
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected sz, bckg or another event type", t->path, t->line,
                        t->names[c->type]);
     str_copy(row->type, sizeof row->type, table_field(t, c->type));
+    row->line = t->line;
     if (isnan(events->recording_s))
         events->recording_s = recording;
     if (!events->n_rows && *table_field(t, c->start))

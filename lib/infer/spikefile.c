@@ -85,6 +85,28 @@ int spikefile_read_injections(const char *path, struct burst_injection **ret, in
     return 0;
 }
 
+/* Line of a row of the table, from row 0; 0 when the file has changed. */
+static int line_of(const char *path, int64_t row) {
+    struct table t;
+    bool more = true;
+    if (table_open(&t, path, '\t', NULL, NULL, NULL))
+        return 0;
+    for (int64_t i = 0; i <= row && more; i++)
+        if (table_next(&t, &more, NULL))
+            more = false;
+    int line = more ? t.line : 0;
+    table_close(&t);
+    return line;
+}
+
+int spikefile_check_injections(const char *path, const struct burst_injection *list, int64_t n, int64_t neurons, struct err *err) {
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].id >= neurons)
+            return err_set(err, ERR_INVALID, "%s:%d: neuron %" PRIu32 "; expected 0 to %" PRId64, path, line_of(path, i),
+                           list[i].id, neurons - 1);
+    return 0;
+}
+
 /* ---- fired neurons --------------------------------------------------------------------------------------------- */
 
 enum { HEADER_BYTES = 128 };

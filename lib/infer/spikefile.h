@@ -8,6 +8,9 @@
  * file. INVALID names file, line and column. */
 int spikefile_read_injections(const char *path, struct burst_injection **ret, int64_t *ret_n, struct err *err);
 
+/* INVALID, with file and line, unless all n injections of the table at path are for one of the neurons. */
+int spikefile_check_injections(const char *path, const struct burst_injection *list, int64_t n, int64_t neurons, struct err *err);
+
 /* Reads fired neurons of a file ".npy" (int64 [n,2] of tick and id) or ".tsv" (header `tick id`, at most 64 MiB), sorted by both;
  * sink is called once for each tick with a spike, in order; candidates and events are 0. INVALID names the file and its row. */
 typedef void spikefile_sink(void *ctx, const struct burst_frame *frame);

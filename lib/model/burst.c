@@ -76,8 +76,8 @@ static int by_place(const void *a, const void *b) {
 int burst_check_injections(const struct burst *b, uint64_t tick, const struct burst_injection *list, int64_t n, struct err *err) {
     for (int64_t i = 0; i < n; i++) {
         if (list[i].id >= b->net.n)
-            return err_set(err, ERR_INVALID, "injection %lld is for neuron %u; expected less than the %u neurons", (long long)i,
-                           list[i].id, b->net.n);
+            return err_set(err, ERR_INVALID, "injection %lld is for neuron %u; expected 0 to %u", (long long)i, list[i].id,
+                           b->net.n - 1);
         if (!isfinite(list[i].potential) || fabsf(list[i].potential) >= MOST_POTENTIAL)
             return err_set(err, ERR_INVALID, "injection %lld has potential %g; expected a finite number below 2^40 in size",
                            (long long)i, (double)list[i].potential);

@@ -106,6 +106,7 @@ const struct task_kind kind_burst = {
     .name = "burst",
     .help = "runs a network of spiking neurons for a number of ticks",
     .keys = keys,
+    .step = "tick",
     .checkpoints = true,
     .recordings = KIND_NO_RECORDINGS,
     .fixed = "its input is a table of injections (input.file), a recording (input.recording) or random (input.random)",

@@ -77,6 +77,8 @@ int burst_network_load(const struct burst_config *c, const char *cache_dir, int6
         rc = generate(c, max_bytes, &n.net, err);
     if (!rc && c->injections)
         rc = spikefile_read_injections(c->injections, &n.injections, &n.n_injections, err);
+    if (!rc && c->injections)
+        rc = spikefile_check_injections(c->injections, n.injections, n.n_injections, n.net->net.n, err);
     if (!rc && c->recording && cache_dir)
         rc = encode(c, cache_dir, &n, err);
     if (rc) {

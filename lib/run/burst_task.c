@@ -177,6 +177,17 @@ static void task_close(void *task) {
     free(t);
 }
 
+/* Injections that no tick of the job receives. */
+static void note_late(const struct burst_task *t, const struct burst_network *network) {
+    uint64_t last = burst_tick(t->burst) + (uint64_t)t->config->ticks;
+    int64_t late = 0;
+    for (int64_t i = 0; i < network->n_injections; i++)
+        late += network->injections[i].tick > last;
+    if (late)
+        task_log(&t->env, TASK_WARN, "%lld of %lld injections are for ticks after the last one (%llu)", (long long)late,
+                 (long long)network->n_injections, (unsigned long long)last);
+}
+
 static int open_network(struct burst_task *t, struct err *err) {
     struct burst_network network = {0};
     int rc = load(t, &network, err);
@@ -185,6 +196,8 @@ static int open_network(struct burst_task *t, struct err *err) {
     if (!rc && t->config->recording)
         task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network.channels, t->config->recording,
                  (long long)network.n_encoded);
+    if (!rc)
+        note_late(t, &network);
     str_copy(t->identity, sizeof t->identity, network.identity);
     burst_network_done(&network);
     if (!rc)

@@ -46,6 +46,7 @@ struct task_kind {
     /* Its keys beside those of every job (kind, name, priority, limits). OPTION_MODEL and OPTION_PATH rows are resolved when the
      * job is submitted; the client makes their relative paths absolute. */
     const struct kind_keys *keys;
+    const char *step; /* name of its steps: "tick"; NULL = "step" */
     bool checkpoints; /* it has checkpoints of its own: checkpoint.* and limits.auto_resume are keys too */
     enum kind_recordings recordings;
     const char *fixed;   /* why it lacks keys of other kinds, for that error: "its windows come from …"; may be NULL */

@@ -208,7 +208,7 @@ int certificate_check_pair(const char *certificate, const char *key, int64_t *re
     else if (!k)
         rc = err_set(err, ERR_INVALID, "the key is no PEM text of a private key without passphrase");
     else if (X509_check_private_key(x, k) != 1)
-        rc = err_set(err, ERR_INVALID, "the key does not belong to the certificate");
+        rc = err_set(err, ERR_PRECONDITION, "the key does not belong to the certificate");
     else if (ASN1_TIME_to_tm(X509_get0_notAfter(x), &end) != 1)
         rc = err_set(err, ERR_INVALID, "the certificate does not say when it expires");
     if (!rc)

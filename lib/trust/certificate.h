@@ -31,7 +31,7 @@ int certificate_issue(const struct certificate_pair *authority, const struct cer
                       struct certificate_pair *ret, struct err *err);
 
 /* Checks that the key belongs to the first certificate of the text; *ret_until_ms is the time of day at which that certificate
- * expires. */
+ * expires. INVALID: one of the texts cannot be read; PRECONDITION: the key belongs to another certificate. */
 int certificate_check_pair(const char *certificate, const char *key, int64_t *ret_until_ms, struct err *err);
 
 /* The CAs that may issue client certificates. Immutable: any thread. */

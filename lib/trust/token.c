@@ -99,13 +99,16 @@ static bool read_until(const char *word, int64_t *ret_ms) {
     return str_starts(word, "until=") && read_day(word + strlen("until="), ret_ms);
 }
 
-int token_check_request(const struct token_request *r, struct err *err) {
-    int64_t until_ms;
+int token_check_request(const struct token_request *r, int64_t *ret_until_ms, struct err *err) {
+    int64_t until_ms = 0;
     if (!role_parse(r->role))
         return err_set(err, ERR_INVALID, "there is no role '%.40s'; expected read, stream, submit or admin", r->role);
     if (r->until && !read_day(r->until, &until_ms))
         return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
-    return token_check_name(r->name, err);
+    int rc = token_check_name(r->name, err);
+    if (!rc && ret_until_ms)
+        *ret_until_ms = until_ms;
+    return rc;
 }
 
 static int read_line(char *line, const char *path, int number, struct token *ret, struct err *err) {

@@ -54,6 +54,8 @@ int token_check_name(const char *name, struct err *err);
 struct token_request {
     const char *role, *name, *until;
 };
-int token_check_request(const struct token_request *request, struct err *err);
+/* INVALID unless role, name and day may stand in the file. *ret_until_ms (may be NULL): the time of day at which the token ends; 0
+ * = never. */
+int token_check_request(const struct token_request *request, int64_t *ret_until_ms, struct err *err);
 
 #endif

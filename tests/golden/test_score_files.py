@@ -71,7 +71,7 @@ def main():
         with open(os.path.join(ref_dir, "participants.tsv"), "w", encoding="utf-8") as out:
             out.write("participant_id\tage\nsub-01\t30\n")
         done = subprocess.run([brrctl, "score", ref_dir, hyp_dir, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode != 1:  # some hypotheses cannot be used
         sys.exit(f"brrctl score ended with {done.returncode}: {done.stderr}")
     got, want = json.loads(done.stdout), szcore_reference.evaluate(recordings)
     assert sorted(got["per_subject"]) == sorted(want["per_subject"])

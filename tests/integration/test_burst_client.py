@@ -177,6 +177,11 @@ def check_run(d, case):
     with open(tsv, encoding="ascii") as f:
         assert f.readline() == "tick\tid\n"
         same(pairs_of(f.read()), case.spikes)
+    late = f"{d.dir}/late.tsv"
+    with open(late, "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n2\t3\t1\n3\t3\t1\n")
+    err = d.ctl("burst", "run", case.path, "--ticks", "2", "--inject", late)[2]
+    assert err == "brrctl: note: 1 of 2 injections are for ticks after the last one (2)\n", err
     assert not networks(d), "a run leaves no network behind"
     every = Case(d.dir, case.ticks, every_tick=True)
     told(d, "run", every.path, "--ticks", every.ticks, "--inject", every.table, "--fired", npy, "--every-tick")
@@ -236,8 +241,18 @@ def check_interrupt(d, case):
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     err = child.communicate(timeout=PATIENCE)[1]
-    assert child.returncode == 1 and "interrupted after" in err, (child.returncode, err)
+    assert child.returncode == 130 and "interrupted after" in err, (child.returncode, err)
     assert not networks(d) and not [f for f in os.listdir(d.dir) if f.startswith("half")], os.listdir(d.dir)
+    told(d, "create", case.path, "--name", "half")
+    child = subprocess.Popen([f"{BIN}/brrctl", "burst", "step", "half", "--ticks", "1000000000"], env=d.env, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+    while networks(d)["half"]["tick"] == 0:
+        assert time.time() < deadline and child.poll() is None
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    err = child.communicate(timeout=PATIENCE)[1]
+    assert child.returncode == 130 and "interrupted after" in err, (child.returncode, err)
+    told(d, "destroy", "half")
 
 
 def check_refusals(d, case):
@@ -250,7 +265,7 @@ def check_refusals(d, case):
     write_network(pathlib.Path(f"{d.dir}/wrong.safetensors"), arrays, case.areas)
     told(d, "create", case.path, "--name", "taken")
     out = f"{d.dir}/never.npy"
-    for args, code, words in ((("run", case.path, "--ticks", 5, "--inject", bad, "--fired", out), 1, "200"), (("run", f"{d.dir}/none", "--ticks", 5), 3, "none"),
+    for args, code, words in ((("run", case.path, "--ticks", 5, "--inject", bad, "--fired", out), 1, "bad.tsv:3: neuron 200; expected 0 to 199"), (("run", f"{d.dir}/none", "--ticks", 5), 3, "none"),
                               (("run", f"{d.dir}/cut.safetensors", "--ticks", 5, "--fired", out), 1, "truncated"),
                               (("run", f"{d.dir}/wrong.safetensors", "--ticks", 5), 1, "synapse.dst[0] is 200"),
                               (("run", case.path, "--ticks", 5, "--keep", "taken"), 1, "taken"), (("run", case.path, "--ticks", 5, "--budget", "1000"), 1, "1000"),

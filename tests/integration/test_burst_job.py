@@ -61,13 +61,14 @@ def check_simulator(d, tmp, seed):
     arrays, areas = draw_network(rng, 200, 15)
     injections = draw_injections(rng, 200, ticks)
     write_network(folder / "net.safetensors", arrays, areas)
-    (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
+    (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections) + f"{ticks + 9}\t0\t1\n")
     simulator, expected = Simulator(arrays, areas, False), []
     for tick in range(1, ticks + 1):
         expected += simulator.step([(i, p) for t, i, p in injections if t == tick])
     sets = [f"network.file={folder}/net.safetensors", f"input.file={folder}/in.tsv", "input.random=0", f"ticks={ticks}", f"output.membranes_every={ticks}"]
     code, end, err = d.submit(*sets, "output.fired=tsv", file=CONFIG)
     assert code == 0, (end, err)
+    assert f"1 of {len(injections) + 1} injections are for ticks after the last one ({ticks})" in d.ctl("logs", end["job"])[1]
     lines = pathlib.Path(end["result"]["files"]["fired"]).read_text(encoding="utf-8").splitlines()
     assert lines[0] == "tick\tid" and [tuple(map(int, x.split("\t"))) for x in lines[1:]] == expected and len(expected) > ticks, lines[:3]
     v = np.load(end["result"]["files"]["membranes"])
@@ -174,12 +175,12 @@ def check_refusals(d, tmp):
     (folder / "bad.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\tx\t5\n")
     assert "bad.tsv:3" in refused(d, f"input.file={folder}/bad.tsv")
     (folder / "far.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\t1000\t5\n")
-    assert "injection 1 is for neuron 1000" in refused(d, f"input.file={folder}/far.tsv")
+    assert "far.tsv:3: neuron 1000; expected 0 to 999" in refused(d, f"input.file={folder}/far.tsv")
     assert "network.synapses" in refused(d, "network.neurons=10")
     assert "network.weights" in refused(d, "network.weights=[5]")
     assert "not a file that the daemon can read" in refused(d, f"network.file={folder}/none.safetensors")
     code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "network.neurons=4000000000")
-    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12, (out, err)
+    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12 and json.loads(out)["fits"] is False, (out, err)
 
 
 def check_cancel(d):

@@ -15,6 +15,10 @@ from daemon import BIN, PATIENCE, SOURCE, make_corpus
 from stream_fixture import streaming_daemon
 
 
+BIPOLAR = [p.encode() for p in ("Fp1-F7 F7-T3 T3-T5 T5-O1 Fp2-F8 F8-T4 T4-T6 T6-O2 Fp1-F3 F3-C3 C3-P3 P3-O1 Fp2-F4 F4-C4 C4-P4 P4-O2 Fz-Cz Cz-Pz "
+                               "Pz-O1").split()]
+
+
 def lines(d, *args, code=0):
     got, out, err = d.ctl(*args, "--json")
     assert got == code, (args, got, out, err)
@@ -32,10 +36,16 @@ def check_usage(d):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
     for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
-                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"]):
+                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
+                 ["dataset", d.dir, "--montage", "bipolar18"], ["windows", "x", "--montage", "bipolar18"], ["submit", "x", "--set", "data.source"],
+                 ["burst", "generate", "ring", "--out", "x", "--synapses", "9999999999"], ["jobs", "--endpoint", "foo"],
+                 ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "tomorrow"],
+                 ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "2020-01-01"]):
         code, out, err = d.ctl(*args)
-        assert code == 2 and "expected" in err and len(err.splitlines()) == 1 and not out, (args, code, err)
-    for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"]):
+        assert code == 2 and "expected" in err and "e+" not in err and len(err.splitlines()) == 1 and not out, (args, code, err)
+    for args in (["job"], ["stream", "x"], ["detect", "x", "--model", "m"], ["stream", "x", "--model", "m", "--realtime", "fast"], ["stream", "x", "--model"],
+                 ["tls", "token", d.dir, "--name", "x"], ["tls", "token", d.dir, "--role", "read"], ["tls", "client", d.dir],
+                 ["geodesic", "predict", "x", "--csv", "y"]):
         code, out, err = d.ctl(*args)
         assert code == 2 and err and not out, (args, code, err)
     code, out, err = d.ctl("job", "nobody")
@@ -46,6 +56,9 @@ def check_usage(d):
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
     assert code == 4 and "no daemon answers" in err
+    code, out, err = d.ctl("version", "--endpoint", "nohost.invalid:7443")
+    assert code == 4 and err == "brrctl: cannot find the host nohost.invalid\n", err
+    assert lines(d, "--version")[0]["version"] == lines(d, "version")[0]["version"]
     assert d.ctl("completion", "bash", "--json")[0] == 2
     keys = {k["key"]: k for k in lines(d, "keys")}
     assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
@@ -54,11 +67,15 @@ def check_usage(d):
     assert own == {k for k, row in keys.items() if "detect" in row["kinds"]} and "training.seed" not in own, own
     code, out, err = d.ctl("keys", "nothing")
     assert code == 2 and "expected train, evaluate" in err and not out, err
+    for verb in ("ls", "check"):
+        code, out, err = d.ctl("store", verb, f"file://{d.dir}/none/")
+        assert code == 3 and f"{d.dir}/none" in err and not out, (code, out, err)
+    assert d.ctl("store", "ls", f"file://{d.dir}/")[0] == 0
     for shell in ("bash", "zsh", "fish"):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
-            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("completion z", "zsh"), ("keys ev", "evaluate"),
+            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("tls token x --role st", "stream"), ("burst generate ri", "ring"), ("dataset x --labels b", "bids-tsv"), ("completion z", "zsh"), ("keys ev", "evaluate"),
                                    ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
                 asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD={len(words.split())}; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
@@ -129,6 +146,10 @@ def check_scores(d):
     overlap = json.loads(out)["pooled"]["any_overlap"]
     assert code == 0 and "1 of 2" in err and (overlap["tp"], overlap["ref"]) == (1, 2), (out, err)
     assert d.ctl("score", reference, f"{d.dir}/score/none")[0] == 3
+    code, out, err = d.ctl("score", reference, f"{d.dir}/eeg")
+    assert code == 1 and "2 of 2" in err and "any_overlap" in out, (code, err)
+    code, out, err = d.ctl("score", f"{reference}/a_events.tsv", f"{SOURCE}/README.md")
+    assert code == 1 and "README.md" in err and "any_overlap" in out, (code, err)
     code, _, err = d.ctl("score", reference, f"{reference}/a_events.tsv")
     assert code == 1 and "two folders" in err, err
 
@@ -147,7 +168,7 @@ def check_locked_out(d):
         os.chmod(d.socket, 0o600)
     assert r.returncode == 1 and "may use" in r.stderr and d.socket in r.stderr, r
     code, _, err = d.ctl("jobs", "--endpoint", "http://127.0.0.1:80")
-    assert code == 1 and "expected unix:" in err
+    assert code == 2 and "expected unix:" in err
 
 
 def check_models(d, model):
@@ -190,6 +211,44 @@ def check_checkpoints(d, job):
     assert code == 1 and job in err
 
 
+def check_odd_labels(d, recording):
+    """Cut recordings, seizures outside of them and misspelt ones are listed; a recording without labels counts nowhere."""
+    folder = f"{d.dir}/outside"
+    os.makedirs(folder)
+    with open(recording, "rb") as f:
+        data = f.read()
+    for name in ("a", "b"):
+        with open(f"{folder}/{name}_eeg.edf", "wb") as f:
+            f.write(data[:300000])
+    with open(f"{folder}/c_eeg.edf", "wb") as f:  # a bipolar recording without labels
+        f.write(data[:256] + b"".join(p.ljust(16) for p in BIPOLAR) + data[256 + 16 * len(BIPOLAR):])
+    with open(f"{folder}/a_events.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\n5000\t10\tsz\n-5\t3\tsz\n1\t2\tsiezure\n1\t2\tbckg\n2\t1\tsz\n")
+    found = lines(d, "dataset", folder, code=1)[0]
+    assert found["usable"] == 1 and found["inverse_montage"] == 0 and found["other_event_types"] == {"siezure": 1}, found
+    assert found["splits"]["all"]["seizures"] == 1 and found["repaired"] == 1 and len(found["problems"]) == 4, found
+    assert len(found["notes"]) == 1 and found["notes"][0].startswith("a_eeg.edf: file ends early"), found
+    for text in ("a_events.tsv:2: seizure from 5000 s to 5010 s, the recording ends at", "a_events.tsv:3: seizure from -5 s"):
+        assert sum(p.startswith(text) for p in found["problems"]) == 1, (text, found)
+    assert any(p.startswith("c_eeg.edf: no labels") for p in found["problems"]), found
+    code, out, err = d.ctl("dataset", folder)
+    assert code == 1 and "1 direct" in out and "siezure 1" in out and "file ends early" in out, (out, err)
+
+
+def check_cut(d, recording, model):
+    """The header's corrections are said, by stream and by detect."""
+    cut = f"{d.dir}/cut_eeg.edf"
+    with open(recording, "rb") as f, open(cut, "wb") as out:
+        out.write(f.read()[:300000])
+    code, out, err = d.ctl("stream", cut, "--model", model, "--json")
+    assert code == 0 and "cut_eeg.edf: file ends early" in err and "file ends early" in json.loads(out.splitlines()[-1])["note"], (out, err)
+    code, out, err = d.ctl("detect", cut, "--model", model, "--out", f"{d.dir}/cut", "--json")
+    assert code == 0 and "cut_eeg.edf: file ends early" in err and "file ends early" in json.loads(out)["note"], (out, err)
+    with open(cut, "rb") as f:
+        r = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--json"], stdin=f, env=d.env, capture_output=True, text=True)
+    assert r.returncode == 0 and not r.stderr and json.loads(r.stdout.splitlines()[-1])["note"] == "", r
+
+
 def check_offline(d, recording):
     out = f"{d.dir}/w.safetensors"
     said = lines(d, "windows", recording, "--window", "16", "--hop", "8", "--out", out)[0]
@@ -216,11 +275,13 @@ def check_offline(d, recording):
             os.remove(f"{d.dir}/odd/sub-01/{name}")
     problems = lines(d, "dataset", f"{d.dir}/odd", code=1)[0]["problems"]
     assert len(problems) == 2 and any("broken.edf" in p for p in problems) and any("label" in p for p in problems), problems
+    check_odd_labels(d, recording)
     counted = lines(d, "dataset", f"{d.dir}/eeg", "--window", "16", "--hop", "8")[0]["splits"]["all"]["windows"]
     need = lines(d, "validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set", "data.window_s=16", "--set",
                  "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8")[0]
     assert need["kind"] == "train" and need["recordings"] == 2 and need["memory_bytes"] > 0 and need["parameters"] > 0
     assert need["windows_per_epoch"] <= sum(counted.values())
+    assert need["fits"] is True
     code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
     assert code == 1 and "data.hop_s" in err
 
@@ -261,6 +322,7 @@ def main():
         check_sight(d)
         check_jobs(d, job)
         check_terminal(d, recording, model)
+        check_cut(d, recording, model)
         check_output(d)
         check_locked_out(d)
         check_scores(d)

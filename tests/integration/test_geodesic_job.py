@@ -108,7 +108,11 @@ def check_client(tmp, directory):
     for row in rows[1:]:
         w = [math.sqrt(float(x)) for x in row[1:]]
         assert abs(sum((a + b) / 2 for a, b in zip(w, w[1:])) * 2 / (len(w) - 1) - 2) < 1e-3, row
-    assert ctl("predict", model, "--csv", f"{tmp}/p.csv").returncode != 0
+    assert not r.stderr, r
+    r = ctl("predict", model, "--at", "1e4", "--csv", f"{tmp}/p.csv")
+    assert r.returncode == 0 and "extrapolation" in r.stderr, r
+    r = ctl("predict", model, "--csv", f"{tmp}/p.csv")
+    assert r.returncode == 2 and "--at" in r.stderr, r
     r = ctl("predict", f"{tmp}/spectra.csv", "--at", "15", "--csv", f"{tmp}/p.csv")
     assert r.returncode != 0 and "spectra.csv" in r.stderr, r.stderr
 

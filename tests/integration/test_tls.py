@@ -64,7 +64,11 @@ def refusals(d):
     secret_file(d.token_file("wrong"), "brr_" + "0" * 64)
     secret_file(d.token_file("cut"), d.tokens["admin"][:-1])
     d.new_token("admin", "gone")
-    d.new_token("admin", "old", "--until", "2020-01-31")
+    d.new_token("admin", "old")
+    with open(f"{d.ca}/tokens", encoding="utf-8") as f:
+        tokens = f.read()
+    with open(f"{d.ca}/tokens", "w", encoding="utf-8") as f:
+        f.write(re.sub(r"^(admin old .*)$", r"\1 until=2020-01-31", tokens, flags=re.M))
     d.until(lambda: d.as_role("gone", "jobs")[0] == 0, "a new token")
     assert "1 token" in tls("revoke", d.ca, "--name", "gone")
     d.until(lambda: d.as_role("gone", "jobs")[0] == 1, "a revoked token")
@@ -79,7 +83,7 @@ def refusals(d):
     assert code == 1 and "chmod 600" in err and d.tokens["admin"] not in err, err
     os.chmod(d.token_file("admin"), 0o600)
     code, _, err = d.as_role("admin", "jobs", env={"BRR_TLS_CA": "", "BRR_ENDPOINT": "eeg.lab.example:7443"})
-    assert code == 1 and "unencrypted" in err, err
+    assert code == 2 and "unencrypted" in err, err
 
 
 def wrong_servers(d, tmp):
@@ -161,6 +165,8 @@ def client_certificates(tmp):
     for reason in ("certificate_missing", "certificate_foreign_ca", "certificate_expired", "certificate_invalid"):
         assert failures[reason] == 1 and f"reason={reason.upper()}" in log, (reason, failures)
     assert "principal=certificate:thief" in log, log
+    code, _, err = d.as_role("bed", "jobs", "--tls-cert", f"{d.ca}/bed-7.crt", "--tls-key", f"{d.ca}/server.key")
+    assert code == 1 and f"--tls-key {d.ca}/server.key does not belong to --tls-cert" in err, err
     os.chmod(f"{d.ca}/bed-7.key", 0o640)
     code, _, err = d.as_role("bed", "jobs", *of(f"{d.ca}/bed-7"))
     assert code == 1 and "chmod 600" in err, err
