@@ -124,6 +124,8 @@ static inline void small_inject(struct small *s, uint32_t id, float potential) {
     const struct burst_injection one = {burst_tick(s->e.b) + 1, id, potential};
     ok(burst_inject(s->e.b, &one, 1, &err));
 }
+/* An input that is above every threshold. */
+static inline void kick(struct small *s, uint32_t id) { small_inject(s, id, 1e6f); }
 static inline void small_step(struct small *s, int ticks) { ok(burst_step(s->e.b, ticks, small_note, s, &err)); }
 /* Whether the neuron fired in the newest tick. */
 static inline bool small_fires(const struct small *s, int64_t id) {
