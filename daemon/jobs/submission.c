@@ -22,6 +22,16 @@ int submission_resolve(const struct submission_rules *rules, const struct jobfil
     return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
 
+int submission_source(const struct submission_rules *rules, const struct jobfile *file, char *root, size_t size, struct err *err) {
+    const char *upload = file->checkpoint.upload;
+    const struct source_store *store;
+    const char *prefix;
+    if (upload && str_starts(upload, "store://") &&
+        source_find(rules->places->stores, rules->places->n_stores, upload + strlen("store://"), &store, &prefix, err))
+        return err_wrap(err, "checkpoint.upload");
+    return file->data ? places_source(rules->places, file, root, size, err) : 0;
+}
+
 /* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
 static int pin_refs(const struct submission_rules *rules, struct job *job, const struct jobfile *file, struct err *err) {
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
@@ -54,16 +64,8 @@ int submission_fill(const struct submission_rules *rules, const struct submissio
     job->request_id = strdup(r->request_id);
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    const struct source_store *store;
-    const char *prefix;
-    if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
-        source_find(rules->places->stores, rules->places->n_stores, file->checkpoint.upload + strlen("store://"), &store, &prefix,
-                    err))
-        return err_wrap(err, "checkpoint.upload");
-    int rc = file->data ? places_source(rules->places, file, job->data_root, sizeof job->data_root, err) : 0;
-    if (!rc)
-        rc = pin_refs(rules, job, file, err);
-    return rc;
+    int rc = submission_source(rules, file, job->data_root, sizeof job->data_root, err);
+    return rc ? rc : pin_refs(rules, job, file, err);
 }
 
 /* name-of-kind, date and sequence: readable, unique in this database. */

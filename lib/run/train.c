@@ -32,17 +32,8 @@ static int open_manifest(struct train *t, struct err *err) {
     t->role = calloc((size_t)manifest_count(t->manifest) + 1, 1);
     if (!t->role)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
-    struct split_config split = {
-        .train = job->data.split_train.items,
-        .n_train = (int)job->data.split_train.count,
-        .validation = job->data.split_validation.items,
-        .n_validation = (int)job->data.split_validation.count,
-        .official = job->data.official_split,
-        .validation_fraction = job->data.validation_fraction,
-        .seed = (uint64_t)job->training.seed,
-    };
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
-    if (!(rc = manifest_split(t->manifest, &split, t->role, err)))
+    if (!(rc = train_split(job, t->manifest, t->role, err)))
         rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
     for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
         t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;

@@ -13,20 +13,37 @@ def expect(text, *words):
         assert word in text, f"{word!r} is not in: {text}"
 
 
+def both_refuse(d, *sets):
+    """Submit and Validate report the same error; returns it."""
+    code, _, err = d.submit(*sets, watch=False)
+    same = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in sets for a in ("--set", s)])
+    assert code and same == (code, "", err), (code, err, same)
+    return code, err
+
+
+def check_split(d, source):
+    """A split that the recordings cannot have: Submit does not read them, Validate does."""
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*MINI, source, "data.split.validation=[sub-99]") for a in ("--set", s)])
+    assert code == 3 and "sub-99 has no usable recording" in err, (code, out, err)
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=5)
         d = Daemon(tmp).start()
         source = f"data.source=file://{tmp}/eeg"
 
-        code, _, err = d.submit(f"data.source=file://{tmp}/nowhere", watch=False)
+        code, err = both_refuse(d, f"data.source=file://{tmp}/nowhere")
         assert code == 3, (code, err)
         expect(err, "nowhere", "not a directory")
 
         code, _, err = d.submit(f"data.source={tmp}/eeg", watch=False)
         assert code == 3 and "note" not in err, (code, err)
         expect(err, "not a directory", f"file://{tmp}/eeg")
-        code, _, err = d.submit("data.source=s3://bucket/prefix", watch=False)
+        assert both_refuse(d, "data.source=store://bucket/prefix")[0] == 3
+        assert "checkpoint.upload" in both_refuse(d, source, "checkpoint.upload=store://bucket/prefix")[1]
+        check_split(d, source)
+        code, err = both_refuse(d, "data.source=s3://bucket/prefix")
         assert code == 1, (code, err)
         expect(err, "s3://bucket/prefix", "store://NAME")
 
