@@ -514,12 +514,7 @@ static int train_checkpoint(void *task, struct err *err) {
     return rc;
 }
 
-static void train_result(void *task, struct json_writer *w, const char *key) {
-    struct train *t = task;
-    json_begin_object(w, key);
-    json_put_i64(w, "steps", t->at.step);
-    json_put_i64(w, "epochs", t->at.epoch);
-    json_put_f64(w, "loss", t->at.loss_average);
+static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "best", t->at.best.metric);
     json_put_i64(w, "best_step", t->at.best.step);
@@ -529,8 +524,18 @@ static void train_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "validation_loss", t->newest.loss);
     json_put_f64(w, "threshold_on", t->newest.events.on);
     json_put_f64(w, "threshold_off", t->newest.events.off);
-    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
     json_put_str(w, "definition", SCORE_DEFINITION);
+}
+
+static void train_result(void *task, struct json_writer *w, const char *key) {
+    struct train *t = task;
+    json_begin_object(w, key);
+    json_put_i64(w, "steps", t->at.step);
+    json_put_i64(w, "epochs", t->at.epoch);
+    json_put_f64(w, "loss", t->at.loss_average);
+    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
+    if (t->at.validated_step)
+        put_scores(t, w);
     json_end(w, '}');
 }
 

@@ -27,6 +27,26 @@ def check_split(d, source):
     assert code == 3 and "sub-99 has no usable recording" in err, (code, out, err)
 
 
+def check_faults(d, corpus, faulty):
+    """The job's log names what was repaired or ignored in recordings; without validation a training has no scores."""
+    shutil.copytree(corpus, faulty)
+    first, second = [os.path.join(r, f) for r, _, fs in sorted(os.walk(faulty)) for f in sorted(fs) if f.endswith(".edf")][:2]
+    os.truncate(first, os.path.getsize(first) - 5000)
+    events = second.replace("_eeg.edf", "_events.tsv")
+    with open(events, encoding="utf-8") as f:
+        row = f.read().splitlines()[1].split("\t")
+    with open(events, "a", encoding="utf-8") as f:
+        f.write("\t".join(["5000", "10", *row[2:]]) + "\n")
+    code, end, err = d.submit(*MINI, f"data.source=file://{faulty}", "data.validation_fraction=0", "training.max_steps=4")
+    assert code == 0, (end, err)
+    expect(d.ctl("watch", end["job"])[1], "4 steps, loss ", "no validation recordings, so no scores")
+    result = d.job(end["job"])["result"]
+    assert result["steps"] == 4 and "metric" not in result and "best_step" not in result, result
+    log = d.ctl("logs", end["job"])[1]
+    expect(log, f"{os.path.relpath(first, faulty)}: file ends early", f"{os.path.relpath(second, faulty)}: the seizure at 5000 to 5010 s in "
+           f"{os.path.basename(events)} lies outside the recording of ")
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=5)
@@ -78,6 +98,8 @@ def main():
         code, end, err = d.submit(*MINI, f"data.source=file://{truncated}", "training.max_steps=4", "data.on_bad_file=fail")
         assert end["state"] == "failed"
         expect(end["reason"], "edf")
+
+        check_faults(d, f"{tmp}/eeg", f"{tmp}/faulty")
 
         second = Daemon(tmp, [f"listen.unix={tmp}/other.sock", f"jobs.database={tmp}/other.sqlite"])
         r = subprocess.run(second.command(), capture_output=True, text=True, timeout=PATIENCE)
