@@ -369,8 +369,10 @@ static int prepare_paths(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     char lock[4096];
     int rc = fsio_mkdirs(c->cache, err);
-    if (!rc)
-        rc = fsio_mkdirs(c->results, err);
+    if (rc)
+        return err_wrap(err, "paths.cache");
+    if ((rc = fsio_mkdirs(c->results, err)))
+        return err_wrap(err, "paths.results");
     if (!rc)
         rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
