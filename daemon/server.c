@@ -375,8 +375,8 @@ static int prepare_paths(struct daemon *d, struct err *err) {
         return err_wrap(err, "paths.results");
     if (!rc)
         rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
-    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
-        err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
+    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)) == ERR_PRECONDITION)
+        err_wrap(err, "another daemon uses paths.cache");
     if (!rc)
         rc = clear_networks(c, err);
     if (!rc && access(c->data, R_OK | X_OK))

@@ -44,7 +44,7 @@ struct session *sessions_by_id(struct sessions *all, const char *id) {
 
 void session_end(struct session *s, const char *who, const char *why) {
     struct err err;
-    err_set(&err, ERR_ABORTED, "%s closed the stream%s%s", who, *why ? ": " : "", why);
+    err_set(&err, ERR_ABORTED, "the stream was closed by %s%s%s%s", who, *why ? " (" : "", why, *why ? ")" : "");
     session_fail(s, &err, "SESSION_CLOSED");
 }
 

@@ -384,8 +384,8 @@ static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
     if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
         return err_set(err, ERR_NOT_FOUND,
-                       "%s has no labels (looked for %.200s); set data.unlabeled to background or skip to go on without",
-                       fsio_basename(r->edf_path), b->labels.tried);
+                       "no labels (looked for %.150s); add label files, or set data.unlabeled to background or skip",
+                       b->labels.tried);
     return *ret_skipped ? 0 : make_key(b, err);
 }
 

@@ -100,7 +100,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
         return rc;
     struct seizure_config *m = &c->model;
     if (seizure_preset(c->preset, channels, m, err))
-        return err_wrap(err, "%s: model.preset", job->file);
+        return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
     m->window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     if (c->written.encoder_channels.count && c->written.encoder_channels.count != 4)
         return err_set(err, ERR_INVALID, "%s: model.encoder_channels has %zu widths; expected 4", job->file,
@@ -153,6 +153,9 @@ static int read_training(struct jobfile *job, struct train_config *c, struct are
     c->auto_threshold = c->written.threshold == 0 && !(fixed && !yaml_path(job->root, "events.threshold"));
     c->events.confidence = EVENT_CONFIDENCE_MEAN;
     c->events.percentile = 0.75;
+    if (c->events.off > c->events.on)
+        return err_set(err, ERR_INVALID, "%s: events.off is %g; expected at most events.on (%g)", job->file, c->events.off,
+                       c->events.on);
     int rc = events_config_check(&c->events, err);
     return rc ? err_wrap(err, "%s: events", job->file) : 0;
 }

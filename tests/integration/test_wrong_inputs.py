@@ -81,7 +81,7 @@ def main():
         shutil.copytree(f"{tmp}/eeg", f"{tmp}/unlabelled", ignore=shutil.ignore_patterns("*.tsv"))
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "training.max_steps=4")
         assert end["state"] == "failed" and code == 1
-        expect(end["reason"], "abel")
+        expect(end["reason"], "3 of 3 recordings cannot be used", "no labels (looked for", "and 2 more for the same reason")
 
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "data.unlabeled=background", "training.max_steps=4")
         assert end["state"] == "failed"
@@ -104,7 +104,8 @@ def main():
         second = Daemon(tmp, [f"listen.unix={tmp}/other.sock", f"jobs.database={tmp}/other.sqlite"])
         r = subprocess.run(second.command(), capture_output=True, text=True, timeout=PATIENCE)
         assert r.returncode == 1
-        expect(r.stderr, "cache", str(d.process.pid))
+        expect(r.stderr, "another daemon uses paths.cache", str(d.process.pid))
+        assert r.stderr.count("stop it") == 1, r.stderr
 
         r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--set", "devices=[cuda:0]", "--set", f"listen.unix={tmp}/c.sock",
                             "--set", f"paths.cache={tmp}/c", "--set", f"paths.results={tmp}/r"], capture_output=True, text=True, timeout=PATIENCE)

@@ -250,7 +250,7 @@ static void bad_files_are_listed_and_the_rest_is_used(void **state) {
     assert_null(e->recording);
     assert_non_null(e->error);
     assert_int_equal(manifest_describe_bad(m, 3, text, sizeof text), 1);
-    assert_non_null(strstr(text, "1 of 6 files cannot be used"));
+    assert_non_null(strstr(text, "1 of 6 recordings cannot be used"));
     assert_non_null(strstr(text, "sub-02_run-09_eeg.EDF"));
     manifest_close(m);
     config.fail_on_bad_file = true;
@@ -306,6 +306,16 @@ static void a_source_without_usable_files_says_why(void **state) {
     assert_int_equal(fsio_write_atomic(none, "junk", 4, NULL), 0);
     assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "x.edf"));
+    for (int i = 0; i < 10; i++) {
+        snprintf(none, sizeof none, "%s/sub-%02d_eeg.edf", empty, i);
+        struct fixture f = {fixture_referential, 19, 256, 2, NULL, NULL};
+        fixture_write(none, &f);
+    }
+    assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_PRECONDITION);
+    static const char wanted[] = "11 of 11 recordings cannot be used: sub-00_eeg.edf (no labels (looked for sub-00_events.tsv";
+    assert_memory_equal(err.message, wanted, strlen(wanted));
+    assert_non_null(strstr(err.message, "; add label files, or set data.unlabeled to background or skip) and 9 more for the same "
+                                        "reason; x.edf ("));
     config.root = "/nowhere/at/all";
     assert_int_not_equal(manifest_open(&config, NULL, NULL, &m, &err), 0);
     config = corpus_config(root, cache);
