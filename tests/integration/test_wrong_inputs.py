@@ -62,6 +62,8 @@ def main():
         expect(err, "not a directory", f"file://{tmp}/eeg")
         assert both_refuse(d, "data.source=store://bucket/prefix")[0] == 3
         assert "checkpoint.upload" in both_refuse(d, source, "checkpoint.upload=store://bucket/prefix")[1]
+        open(f"{tmp}/quote'd\".safetensors", "wb").close()
+        assert "has quotes" in both_refuse(d, source, f"model.init_from={tmp}/quote'd\".safetensors")[1]
         check_split(d, source)
         code, err = both_refuse(d, "data.source=s3://bucket/prefix")
         assert code == 1, (code, err)
