@@ -373,8 +373,7 @@ static int prepare_paths(struct daemon *d, struct err *err) {
         return err_wrap(err, "paths.cache");
     if ((rc = fsio_mkdirs(c->results, err)))
         return err_wrap(err, "paths.results");
-    if (!rc)
-        rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
+    rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
     if (!rc)

@@ -341,21 +341,20 @@ void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_h
 
 int manifest_channels(const struct manifest *m) { return m->channels; }
 
-/* The length of the recording's name at text without what follows the run ("_eeg.edf", ".edf"), or 0: text is something else. */
-static size_t stem_at(const char *text, const char *relative_path) {
+/* The recording's name up to "_eeg.edf" or ".edf", which also begins the names of its label files; returns its length. */
+static size_t stem_of(const char *relative_path, const char **ret) {
     const char *name = fsio_basename(relative_path), *dot = strrchr(name, '.');
     size_t len = dot ? (size_t)(dot - name) : strlen(name);
-    if (len > 4 && !strncmp(name + len - 4, "_eeg", 4))
-        len -= 4;
-    return strncmp(text, name, len) ? 0 : len;
+    *ret = name;
+    return len > 4 && !strncmp(name + len - 4, "_eeg", 4) ? len - 4 : len;
 }
 
 /* True if the errors of two recordings differ only by their names. */
 static bool same_error(const struct manifest_entry *a, const struct manifest_entry *b) {
-    const char *x = a->error, *y = b->error;
+    const char *x = a->error, *y = b->error, *a_stem, *b_stem;
+    size_t n = stem_of(a->relative_path, &a_stem), m = stem_of(b->relative_path, &b_stem);
     while (*x && *y) {
-        size_t n = stem_at(x, a->relative_path), m = stem_at(y, b->relative_path);
-        bool names = n && m;
+        bool names = n && m && !strncmp(x, a_stem, n) && !strncmp(y, b_stem, m);
         if (!names && *x != *y)
             return false;
         x += names ? n : 1;
