@@ -211,6 +211,26 @@ int fsio_mkdirs(const char *path, struct err *err) {
     return 0;
 }
 
+int fsio_can_mkdirs(const char *path, struct err *err) {
+    char part[PATH_MAX];
+    if (!*path || !str_copy(part, sizeof part, path))
+        return err_set(err, ERR_INVALID, "cannot create directory '%.200s': not a usable path", path);
+    while (access(part, F_OK) && (errno == ENOENT || errno == ENOTDIR)) { /* up to the nearest directory that exists */
+        char *slash = strrchr(part, '/');
+        if (!slash)
+            str_copy(part, sizeof part, ".");
+        else
+            slash[slash == part] = '\0';
+    }
+    bool whole = !strcmp(part, path);
+    if (whole && !fsio_is_dir(path))
+        return err_set(err, ERR_EXISTS, "%s exists and is not a directory", path);
+    errno = fsio_is_dir(part) ? 0 : ENOTDIR;
+    if (errno || access(part, W_OK | X_OK))
+        return err_errno(err, errno, whole ? "cannot write to directory %s" : "cannot create directory %s", path);
+    return 0;
+}
+
 int fsio_mkdirs_above(const char *path, struct err *err) {
     char dir[PATH_MAX];
     if (!str_copy(dir, sizeof dir, path))

@@ -46,6 +46,8 @@ int fsio_rename(const char *from, const char *to, struct err *err);
 /* mkdir -p with mode 0755. fsio_mkdirs_above makes the parent directory of path. */
 int fsio_mkdirs(const char *path, struct err *err);
 int fsio_mkdirs_above(const char *path, struct err *err);
+/* Checks that path is a directory this user may write to, or that fsio_mkdirs could create it. Creates nothing. */
+int fsio_can_mkdirs(const char *path, struct err *err);
 /* A directory of its own in one that exists, mode 0755, durable; EXISTS when something is there already. */
 int fsio_mkdir_new(const char *path, struct err *err);
 bool fsio_exists(const char *path);

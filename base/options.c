@@ -290,7 +290,8 @@ static int check_keys(struct reading *r, const struct yaml_node *mapping, const 
         if (n->type == YAML_SCALAR && yaml_is_null(n))
             continue;
         if (n->type != YAML_MAPPING)
-            return options_error(n, r->file, r->err, "%s holds further keys; expected a mapping", name);
+            return options_error(n, r->file, r->err, "%s is %.80s; expected keys below it", name,
+                                 n->type == YAML_SCALAR ? n->text : "a list");
         int rc = check_keys(r, n, name);
         if (rc)
             return rc;

@@ -5,21 +5,23 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
 #include "kernels/device.h"
 
-static const char usage[] = "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
-                            "       brrd --version | --help | --help-config\n"
-                            "\n"
-                            "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
-                            "  --set KEY=VALUE   override one key; may be repeated\n"
-                            "  --check-config    check the configuration, print its errors, and exit\n"
-                            "  --help-config     list every key, accepted values and default\n"
-                            "  --version         show the version of this program\n"
-                            "\n"
-                            "example: brrd --config configs/demo.yaml --set http.listen=none\n";
+static const char usage[] =
+    "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
+    "       brrd --version | --help | --help-config\n"
+    "\n"
+    "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
+    "  --set KEY=VALUE   override one key; may be repeated\n"
+    "  --check-config    check the configuration, its certificates, tokens and directories, print errors, and exit\n"
+    "  --help-config     list every key, accepted values and default\n"
+    "  --version         show the version of this program\n"
+    "\n"
+    "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 
@@ -72,7 +74,9 @@ static int run(struct arguments *a) {
     char text[800];
     arena_init(&arena, 8u << 20);
     int rc = config_read(a->config, a->overrides, a->n, &arena, &config, &err);
-    if (!rc && !a->check) {
+    if (!rc && a->check) {
+        rc = check_config(&config, &err);
+    } else if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
         rc = server_run(&config, reload, a, &err);
     }

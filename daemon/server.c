@@ -369,12 +369,13 @@ static int prepare_paths(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     char lock[4096];
     int rc = fsio_mkdirs(c->cache, err);
-    if (!rc)
-        rc = fsio_mkdirs(c->results, err);
-    if (!rc)
-        rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
-    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)))
-        err_wrap(err, "another daemon uses the cache %s; stop it, or set paths.cache to another directory", c->cache);
+    if (rc)
+        return err_wrap(err, "paths.cache");
+    if ((rc = fsio_mkdirs(c->results, err)))
+        return err_wrap(err, "paths.results");
+    rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
+    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)) == ERR_PRECONDITION)
+        err_wrap(err, "another daemon uses paths.cache");
     if (!rc)
         rc = clear_networks(c, err);
     if (!rc && access(c->data, R_OK | X_OK))

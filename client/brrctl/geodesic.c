@@ -110,7 +110,13 @@ static int open_model(const struct arguments *o, const char *ref, struct geodesi
     str_format(path, sizeof path, "%s/model.safetensors", folder);
     int code = brrctl_fetch_model(o, ref, path, &fetched);
     if (!code && geodesic_file_read(path, ret, &err)) {
-        err_wrap(&err, "%s is no model of a geodesic job", ref);
+        char why[sizeof err.message];
+        bool named = str_starts(err.message, path);
+        str_copy(why, sizeof why, err.message);
+        if (named) /* the temporary file means nothing to the reader */
+            err_set(&err, err.code, "%.200s%s", ref, why + strlen(path));
+        else
+            err_wrap(&err, "%s", ref);
         code = brrctl_fail(&err);
     }
     unlink(path);

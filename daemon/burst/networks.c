@@ -249,7 +249,7 @@ void networks_order(struct networks *n, struct network_order *o) {
     } else if (kind == NETWORK_LIST) {
         list(n, o, &o->err);
     } else if (i < 0) {
-        err_set(&o->err, ERR_NOT_FOUND, "there is no network '%s'; List names those there are", o->name);
+        err_set(&o->err, ERR_NOT_FOUND, "there is no network '%s'; `brrctl burst list` shows them", o->name);
     } else if (n->items[i]->lent) {
         push(&n->items[i]->first_held, &n->items[i]->last_held, o);
         return;

@@ -16,10 +16,24 @@ int submission_resolve(const struct submission_rules *rules, const struct jobfil
         *path = '\0';
         return model_fetch_locate(rules->places->stores, rules->places->n_stores, ref->value, &store, &object, err);
     }
-    if (ref->type == OPTION_PATH)
-        return places_file(rules->places, ref->key, ref->value, path, err);
-    int rc = rules->resolve_model(rules->ctx, ref->value, path, err);
-    return rc ? err_wrap(err, "%s", ref->key) : 0;
+    bool model = ref->type != OPTION_PATH;
+    int rc = model ? rules->resolve_model(rules->ctx, ref->value, path, err)
+                   : places_file(rules->places, ref->key, ref->value, path, err);
+    if (rc)
+        return model ? err_wrap(err, "%s", ref->key) : rc;
+    if (strpbrk(path, "\"\\\n"))
+        return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: it has quotes, backslashes or line ends", ref->key, path);
+    return 0;
+}
+
+int submission_source(const struct submission_rules *rules, const struct jobfile *file, char *root, size_t size, struct err *err) {
+    const char *upload = file->checkpoint.upload;
+    const struct source_store *store;
+    const char *prefix;
+    if (upload && str_starts(upload, "store://") &&
+        source_find(rules->places->stores, rules->places->n_stores, upload + strlen("store://"), &store, &prefix, err))
+        return err_wrap(err, "checkpoint.upload");
+    return file->data ? places_source(rules->places, file, root, size, err) : 0;
 }
 
 /* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
@@ -31,9 +45,8 @@ static int pin_refs(const struct submission_rules *rules, struct job *job, const
     for (int i = 0; i < n && !(rc = submission_resolve(rules, &refs[i], path, err)); i++) {
         if (!*path)
             continue;
-        if (strpbrk(path, "\"\\\n") || !str_format(assignment, sizeof assignment, "%s=\"%s\"", refs[i].key, path))
-            return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: quotes, backslashes or line ends in it", refs[i].key,
-                           path);
+        if (!str_format(assignment, sizeof assignment, "%s=\"%s\"", refs[i].key, path))
+            return err_set(err, ERR_RANGE, "%s: the path %s is too long", refs[i].key, path);
         char *more = job_overrides(job->overrides, &line, 1);
         if (!more)
             return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
@@ -54,16 +67,8 @@ int submission_fill(const struct submission_rules *rules, const struct submissio
     job->request_id = strdup(r->request_id);
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    const struct source_store *store;
-    const char *prefix;
-    if (file->checkpoint.upload && str_starts(file->checkpoint.upload, "store://") &&
-        source_find(rules->places->stores, rules->places->n_stores, file->checkpoint.upload + strlen("store://"), &store, &prefix,
-                    err))
-        return err_wrap(err, "checkpoint.upload");
-    int rc = file->data ? places_source(rules->places, file, job->data_root, sizeof job->data_root, err) : 0;
-    if (!rc)
-        rc = pin_refs(rules, job, file, err);
-    return rc;
+    int rc = submission_source(rules, file, job->data_root, sizeof job->data_root, err);
+    return rc ? rc : pin_refs(rules, job, file, err);
 }
 
 /* name-of-kind, date and sequence: readable, unique in this database. */

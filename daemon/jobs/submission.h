@@ -21,6 +21,9 @@ struct submission_rules {
     void *ctx;
 };
 
+/* Checks the stores of checkpoint.upload and data.source, and writes the job's recordings (places_source) to root, which is
+ * unchanged if the kind has none. Errors: INVALID, NOT_FOUND, DENIED, RANGE. */
+int submission_source(const struct submission_rules *rules, const struct jobfile *file, char *root, size_t size, struct err *err);
 /* The file that a key of the job file names; "" for the URL of an object, which is fetched when the job runs. Errors name the key.
  */
 int submission_resolve(const struct submission_rules *rules, const struct jobfile_ref *ref, char path[4096], struct err *err);

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "daemon/live/snapshot.h"
 
-enum deed { DEED_WRITE, DEED_REMOVE, DEED_REJECT };
+enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT };
 struct task {
     struct task *next;
     enum deed deed;
@@ -61,6 +61,9 @@ static void run(uv_work_t *work) {
     switch (t->deed) {
     case DEED_WRITE:
         snapshot_write(k->dir, t->id, t->state, t->len, &t->err);
+        break;
+    case DEED_END:
+        snapshot_end(k->dir, t->id, &t->err);
         break;
     case DEED_REMOVE:
         snapshot_remove(k->dir, t->id, &t->err);
@@ -123,6 +126,8 @@ int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *
         if (!snapshot_read(k->dir, ids[i], &state, &len, &why))
             sessions_restore(sessions, state, len, &why);
         free(state);
+        if (!why.code && snapshot_ended(k->dir, ids[i]))
+            sessions_ended(sessions, ids[i]);
         if (!why.code)
             continue;
         log_warn("a stream cannot go on from its snapshot", "session=%s error=\"%s\"", ids[i], err_text(&why, text, sizeof text));
@@ -137,9 +142,10 @@ int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *
 }
 
 static bool put(void *ctx, const char *id, char *state, size_t len) { return ask(ctx, DEED_WRITE, id, state, len); }
+static void end(void *ctx, const char *id) { ask(ctx, DEED_END, id, NULL, 0); }
 static void drop(void *ctx, const char *id) { ask(ctx, DEED_REMOVE, id, NULL, 0); }
 static void reject(void *ctx, const char *id) { ask(ctx, DEED_REJECT, id, NULL, 0); }
 
 struct session_keeper keeper_for_sessions(struct keeper *k) {
-    return (struct session_keeper){.put = put, .drop = drop, .reject = reject, .ctx = k};
+    return (struct session_keeper){.put = put, .end = end, .drop = drop, .reject = reject, .ctx = k};
 }

@@ -34,7 +34,7 @@ int sessions_count(const struct sessions *all) { return all->count; }
 int sessions_of_model(const struct sessions *all, const char *model) {
     int n = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        n += !s->closing && !strcmp(s->model, model);
+        n += !s->closing && !s->ended && !strcmp(s->model, model);
     return n;
 }
 
@@ -79,6 +79,8 @@ void session_close(struct session *s, const char *reason) {
         session_let_go(s);
         return;
     }
+    if (s->on_disk && all->config.keeper.end)
+        all->config.keeper.end(all->config.keeper.ctx, s->id);
     session_release(s);
     session_park(s);
     bound_done(all);
@@ -125,7 +127,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->owner = back->owner;
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = clock_ms();
-    s->heard_seen = s->greeted = s->sent_away = false;
+    s->heard_seen = s->greeted = s->sent_away = s->ended = false;
     s->reconnects++;
     s->measured_from_ms = s->measured_first = 0;
     str_copy(s->pass.token, sizeof s->pass.token, back->token);

@@ -26,6 +26,7 @@ struct session;
 /* Where snapshots of resumable sessions are kept (live/keeper.h); zeroed: nowhere, and sessions do not outlive the daemon. */
 struct session_keeper {
     bool (*put)(void *ctx, const char *id, char *state, size_t len); /* takes the state unless false; sessions_kept answers */
+    void (*end)(void *ctx, const char *id); /* the client was sent the Summary; the snapshot stays in case it did not arrive */
     void (*drop)(void *ctx, const char *id);
     void (*reject)(void *ctx, const char *id); /* one that cannot be used: out of the way */
     void *ctx;
@@ -156,6 +157,8 @@ void sessions_report(struct sessions *all, struct live_report *r);
 void sessions_kept(struct sessions *all, const char *id, const struct err *err);
 /* A session goes on from a snapshot, and waits for its client. DATA_LOSS: it is corrupt. */
 int sessions_restore(struct sessions *all, const char *state, size_t len, struct err *err);
+/* The restored session had ended, so it is open to no one but its client: if that did not receive the Summary, it comes back. */
+void sessions_ended(struct sessions *all, const char *id);
 bool sessions_restoring(const struct sessions *all); /* some are still being loaded */
 
 /* The daemon is about to stop: every client hears it. */

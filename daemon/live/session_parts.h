@@ -36,6 +36,7 @@ struct session {
     double measured_rate_hz;                  /* 0: it is what Open says */
     /* its snapshot */
     bool on_disk;                 /* there may be one */
+    bool ended;                   /* restored after its Summary was sent, and its client has not come back */
     bool saving, restoring;       /* a snapshot is being made; the worker has not loaded its state yet */
     bool greeted;                 /* the connection was told that it is open */
     int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */

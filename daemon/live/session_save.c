@@ -220,6 +220,12 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, struct
     return rc;
 }
 
+void sessions_ended(struct sessions *all, const char *id) {
+    struct session *s = find(all, id);
+    if (s)
+        s->ended = true;
+}
+
 void session_restore_failed(struct session *s, const struct err *err) {
     const struct session_keeper *keeper = &s->all->config.keeper;
     char text[800];

@@ -31,20 +31,20 @@ void session_describe(const struct session *s, struct session_state *ret) {
 
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (!s->closing)
+        if (!s->closing && !s->ended)
             visit(ctx, s);
 }
 
 struct session *sessions_by_id(struct sessions *all, const char *id) {
     struct session *s = all->first;
-    while (s && (s->closing || strcmp(s->id, id) != 0))
+    while (s && (s->closing || s->ended || strcmp(s->id, id) != 0))
         s = s->next_session;
     return s;
 }
 
 void session_end(struct session *s, const char *who, const char *why) {
     struct err err;
-    err_set(&err, ERR_ABORTED, "%s closed the stream%s%s", who, *why ? ": " : "", why);
+    err_set(&err, ERR_ABORTED, "the stream was closed by %s%s%s%s", who, *why ? " (" : "", why, *why ? ")" : "");
     session_fail(s, &err, "SESSION_CLOSED");
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/fsio.h"
 #include "base/pack.h"
+#include "base/str.h"
 #include "store/digest.h"
 
 static const char magic[] = "brrsnap1";
@@ -27,6 +28,29 @@ int snapshot_prepare(const char *dir, struct err *err) {
     return rc ? rc : fsio_remove_temporaries(dir, err);
 }
 
+static int mark_path(const char *dir, const char *id, char path[4096], struct err *err) {
+    return str_format(path, 4096, "%s/%s.ended", dir, id) ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+}
+
+int snapshot_end(const char *dir, const char *id, struct err *err) {
+    char path[4096];
+    int rc = mark_path(dir, id, path, err);
+    return rc ? rc : fsio_write_atomic(path, "", 0, err);
+}
+
+bool snapshot_ended(const char *dir, const char *id) {
+    char path[4096];
+    return !mark_path(dir, id, path, NULL) && fsio_exists(path);
+}
+
+static int unmark(const char *dir, const char *id, struct err *err) {
+    char path[4096];
+    int rc = mark_path(dir, id, path, err);
+    if (!rc && unlink(path) && errno != ENOENT)
+        rc = err_errno(err, errno, "%s: cannot be removed", path);
+    return rc;
+}
+
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
     char path[4096], hex[DIGEST_HEX_SIZE];
     struct fsio_writer w;
@@ -38,6 +62,8 @@ int snapshot_write(const char *dir, const char *id, const void *state, size_t le
     digest_update(digest, str_cstr(&head), head.len);
     digest_update(digest, state, len);
     int rc = digest_finish(digest, hex) && str_ok(&head) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
+    if (!rc)
+        rc = unmark(dir, id, err);
     if (!rc)
         rc = fsio_join(path, sizeof path, dir, id, err);
     if (!rc && !(rc = fsio_writer_open(&w, path, err))) {
@@ -81,7 +107,9 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
 
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     char path[4096];
-    int rc = fsio_join(path, sizeof path, dir, id, err);
+    int rc = unmark(dir, id, err);
+    if (!rc)
+        rc = fsio_join(path, sizeof path, dir, id, err);
     if (!rc && unlink(path) && errno != ENOENT)
         rc = err_errno(err, errno, "%s: cannot be removed", path);
     return rc;
@@ -89,7 +117,9 @@ int snapshot_remove(const char *dir, const char *id, struct err *err) {
 
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
     char from[4096], folder[4096], to[4096];
-    int rc = fsio_join(from, sizeof from, dir, id, err);
+    int rc = unmark(dir, id, err);
+    if (!rc)
+        rc = fsio_join(from, sizeof from, dir, id, err);
     if (!rc)
         rc = fsio_join(folder, sizeof folder, dir, "rejected", err);
     if (!rc)

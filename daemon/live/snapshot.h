@@ -1,6 +1,6 @@
-/* snapshot: the states of sessions as files, one per session, in a folder that only the daemon's user may read (they derive from
- * EEG). A file is its magic word, the length and bytes of the state, and a SHA-256 over all of these. Writing replaces the file
- * atomically and durably. Any thread; one at a time per id. */
+/* snapshot: the states of sessions as files, one per session, and an empty file ID.ended beside it if the stream has ended, in a
+ * folder that only the daemon's user may read (they derive from EEG). A file is its magic word, the length and bytes of the state,
+ * and a SHA-256 over all of these. Writing replaces the file atomically and durably. Any thread; one at a time per id. */
 #ifndef BRR_DAEMON_LIVE_SNAPSHOT_H
 #define BRR_DAEMON_LIVE_SNAPSHOT_H
 #include <stdbool.h>
@@ -15,6 +15,9 @@ int snapshot_prepare(const char *dir, struct err *err);
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err);
 /* DATA_LOSS when the file is corrupt or of another version. The caller frees *ret. */
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
+/* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */
+int snapshot_end(const char *dir, const char *id, struct err *err);
+bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
 /* Out of the way, into the folder "rejected" beside it, for people to look at. */
 int snapshot_reject(const char *dir, const char *id, struct err *err);

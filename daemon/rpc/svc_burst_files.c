@@ -89,7 +89,7 @@ static bool good_name(const char *name, bool may_be_empty) {
 static int check_header(const struct file_call *f, const struct header *h, struct err *err) {
     int64_t limit = f->services->network_memory, budget = h->budget_bytes ? h->budget_bytes : limit;
     if (!good_name(h->name, !f->replace))
-        return err_set(err, ERR_INVALID, "the name '%.80s' of a network; expected 1 to %d of a-z, 0-9 and -", h->name,
+        return err_set(err, ERR_INVALID, "'%.80s' is not a valid network name; expected 1 to %d of a-z, 0-9 and -", h->name,
                        NETWORK_NAME_SIZE - 1);
     if (budget < 0 || budget > limit)
         return err_set(err, ERR_INVALID, "budget_bytes is %lld; expected 1 to limits.network_memory of the daemon, %lld",

@@ -181,18 +181,17 @@ static int resolve_named(struct validate *v, struct err *err) {
     return rc;
 }
 
-/* Where the recordings are; that they are not at hand is a notice, not a failure. */
-static void find_data(struct validate *v) {
-    struct err why;
-    if (!v->job.data)
-        return;
-    int rc = places_source(&services_of(v->work.call)->places, &v->job, v->data_root, sizeof v->data_root, &why);
-    if (!rc && str_starts(v->data_root, "store://"))
-        rc = err_set(&why, ERR_UNSUPPORTED, "%s is fetched when the job runs; its recordings are not counted here", v->data_root);
-    if (rc)
-        notice(v, why.message);
-    else
+/* The recordings, with the errors that Submit would report. Those in a bucket are not read: a notice says so. */
+static int find_data(struct validate *v, struct err *err) {
+    char line[4200];
+    int rc = submission_source(&services_of(v->work.call)->rules, &v->job, v->data_root, sizeof v->data_root, err);
+    if (rc || !v->job.data)
+        return rc;
+    if (!str_starts(v->data_root, "store://"))
         v->config.data_root = v->data_root;
+    else if (str_format(line, sizeof line, "%s is fetched when the job runs; its recordings are not counted here", v->data_root))
+        notice(v, line);
+    return 0;
 }
 
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
@@ -218,7 +217,8 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .fact = fact,
                                          .notice = notice};
     v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
-    find_data(v);
+    if ((rc = find_data(v, err)))
+        return rc;
     if (task_work_of(v->job.kind)->estimates_time && !sched_idle(s->sched))
         notice(v, "a job runs now: the time of a step is not measured beside it");
     return 0;

@@ -305,7 +305,7 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
     for (int64_t i = 0; i < m->count; i++)
         usable |= m->entries[i].recording != NULL;
     if (!rc && !usable) {
-        char bad[400];
+        char bad[500];
         int64_t n_bad = manifest_describe_bad(m, 2, bad, sizeof bad);
         rc = n_bad ? err_set(err, ERR_PRECONDITION, "%s", bad)
                    : err_set(err, ERR_PRECONDITION, "all %lld recordings below %s are unlabelled and skipped", (long long)m->count,
@@ -341,22 +341,61 @@ void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_h
 
 int manifest_channels(const struct manifest *m) { return m->channels; }
 
+/* The recording's name up to "_eeg.edf" or ".edf", which also begins the names of its label files; returns its length. */
+static size_t stem_of(const char *relative_path, const char **ret) {
+    const char *name = fsio_basename(relative_path), *dot = strrchr(name, '.');
+    size_t len = dot ? (size_t)(dot - name) : strlen(name);
+    *ret = name;
+    return len > 4 && !strncmp(name + len - 4, "_eeg", 4) ? len - 4 : len;
+}
+
+/* True if the errors of two recordings differ only by their names. */
+static bool same_error(const struct manifest_entry *a, const struct manifest_entry *b) {
+    const char *x = a->error, *y = b->error, *a_stem, *b_stem;
+    size_t n = stem_of(a->relative_path, &a_stem), m = stem_of(b->relative_path, &b_stem);
+    while (*x && *y) {
+        bool names = n && m && !strncmp(x, a_stem, n) && !strncmp(y, b_stem, m);
+        if (!names && *x != *y)
+            return false;
+        x += names ? n : 1;
+        y += names ? m : 1;
+    }
+    return *x == *y;
+}
+
 int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size) {
+    enum { MOST = 8 };
+    const struct manifest_entry *first[MOST];
+    int64_t count[MOST] = {0}, bad = 0, others = 0;
     struct str text;
-    int64_t n = 0;
+    int n = 0;
+    most = most < MOST ? most : MOST;
+    for (int64_t i = 0; i < m->count; i++) {
+        const struct manifest_entry *e = &m->entries[i];
+        int k = 0;
+        if (!e->error)
+            continue;
+        bad++;
+        while (k < n && !same_error(first[k], e))
+            k++;
+        if (k == n && n < most)
+            first[n++] = e;
+        others += k == most;
+        if (k < n)
+            count[k]++;
+    }
     str_init(&text, size ? size - 1 : 0);
-    for (int64_t i = 0; i < m->count; i++)
-        n += m->entries[i].error != NULL;
-    if (n)
-        str_printf(&text, "%lld of %lld files cannot be used", (long long)n, (long long)m->count);
-    int shown = 0;
-    for (int64_t i = 0; i < m->count && shown < most; i++)
-        if (m->entries[i].error)
-            str_printf(&text, "%s %s", shown++ ? ";" : ":", m->entries[i].error);
-    if (n > shown && shown)
-        str_puts(&text, "; …");
+    if (bad)
+        str_printf(&text, "%lld of %lld recordings cannot be used", (long long)bad, (long long)m->count);
+    for (int k = 0; k < n; k++) {
+        str_printf(&text, "%s %s", k ? ";" : ":", first[k]->error);
+        if (count[k] > 1)
+            str_printf(&text, " and %lld more for the same reason", (long long)count[k] - 1);
+    }
+    if (others)
+        str_printf(&text, "; %lld for other reasons", (long long)others);
     if (size)
         str_copy(buf, size, str_cstr(&text));
     str_done(&text);
-    return n;
+    return bad;
 }

@@ -54,7 +54,8 @@ const char *manifest_hash(const struct manifest *m);
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop);
 /* Output channels of the montage. */
 int manifest_channels(const struct manifest *m);
-/* Writes "N of M files cannot be used: PATH: why; …" with at most `most` files into buf, or "". Returns the number of bad files. */
+/* Writes "N of M recordings cannot be used: NAME (why); and K more for the same reason; …" into buf, or "" if all can be used: at
+ * most `most` different reasons, each with its first recording. Returns the number of bad files. */
 int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size);
 
 /* The class of the window at start of a recording, and how many of its samples are valid and seizure. */

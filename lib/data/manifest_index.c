@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "store/digest.h"
 
-enum { INDEX_VERSION = 1, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
+enum { INDEX_VERSION = 2, PATH_BYTES = 4096, INDEX_MAX_BYTES = 1 << 30, FLUSH_BYTES = 1 << 20 };
 
 struct item {
     const char *relative_path;

@@ -116,6 +116,7 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
     json_put_bool(json, "labelled", facts->labelled);
     json_put_str(json, "label_source", facts->label_source);
     json_put_str(json, "note", facts->note);
+    json_put_str(json, "faults", facts->faults);
     put_spans(json, "segments", facts->segments, facts->n_segments);
     put_spans(json, "held", facts->held, facts->n_held);
     put_spans(json, "seizures", facts->seizures, facts->n_seizures);
@@ -214,8 +215,8 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
     struct recording_facts f = {.samples = json_i64(json_get(index, "samples"), -1),
                                 .labelled = json_bool(json_get(index, "labelled"), false),
                                 .duration_s = json_f64(json_get(index, "duration_s"), 0)};
-    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note};
-    static const char *const keys[] = {"key", "source", "montage", "label_source", "note"};
+    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults};
+    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
             return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
@@ -246,6 +247,7 @@ static void adopt(struct recording *rec, const struct recording_facts *f, int64_
                                         .labelled = f->labelled,
                                         .label_source = f->label_source,
                                         .note = f->note,
+                                        .faults = f->faults,
                                         .duration_s = f->duration_s};
     int64_t rows = 0;
     for (int s = 0; s < f->n_segments; s++) {
@@ -326,7 +328,7 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
                    struct err *err) {
     struct recording_facts f = *facts;
     size_t spans = (size_t)f.n_segments + (size_t)f.n_held + (size_t)f.n_seizures, rows = (size_t)f.n_segments + 1;
-    size_t texts = strlen(f.key) + strlen(f.label_source) + strlen(f.note) + 3;
+    size_t texts = strlen(f.key) + strlen(f.label_source) + strlen(f.note) + strlen(f.faults) + 4;
     struct recording *rec = recording_new();
     uint8_t *at = malloc(sizeof(struct window_span) * spans + sizeof(int64_t) * rows + texts);
     if (!rec || !at) {
@@ -346,6 +348,7 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
     f.key = copy_text(&at, f.key);
     f.label_source = copy_text(&at, f.label_source);
     f.note = copy_text(&at, f.note);
+    f.faults = copy_text(&at, f.faults);
     adopt(rec, &f, first_row);
     *ret = rec;
     return 0;
@@ -414,6 +417,7 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
     *ret = (struct recording_facts){.key = rec->key,
                                     .label_source = info->label_source,
                                     .note = info->note,
+                                    .faults = info->faults,
                                     .labelled = info->labelled,
                                     .channels = info->channels,
                                     .duration_s = info->duration_s,

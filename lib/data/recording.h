@@ -24,7 +24,7 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
 /* The content of the index. */
 struct recording_facts {
     const char *key, *source, *montage;
-    const char *label_source, *note;
+    const char *label_source, *note, *faults;
     bool labelled;
     int channels;
     double duration_s;

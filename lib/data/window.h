@@ -33,6 +33,7 @@ struct recording_info {
     bool labelled;            /* a label source was found */
     const char *label_source; /* "bids-tsv", … or "none" */
     const char *note;         /* frontend note */
+    const char *faults;       /* sentences on what was repaired or ignored in the source, bounded; "" if nothing was */
     double duration_s;        /* the EDF's own duration */
 };
 

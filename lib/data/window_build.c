@@ -12,13 +12,14 @@
 #include "data/edf.h"
 #include "data/frontend.h"
 #include "data/labels.h"
+#include "data/labels_path.h"
 #include "data/montage.h"
 #include "data/recording.h"
 #include "data/window.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { READ_BYTES = 4 << 20, TRIES = 3 };
+enum { READ_BYTES = 4 << 20, TRIES = 3, FAULTS_BYTES = 640, MOST_FAULTS = 2 };
 
 /* One recording on its way into the cache. */
 struct builder {
@@ -36,6 +37,7 @@ struct builder {
     struct frontend_report report;
     struct recording_writer *writer;
     int64_t end; /* 256 Hz samples written so far in file time */
+    char faults[FAULTS_BYTES];
 };
 
 /* Writes the key of the source among all sources. */
@@ -224,16 +226,46 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
     return 0;
 }
 
+static void add_fault(struct str *out, const char *text) { str_printf(out, "%s%s", out->len ? "; " : "", text); }
+
+/* Repairs of the header, and seizures that label_spans drops because they lie outside the recording: MOST_FAULTS of each. */
+static void describe_faults(struct builder *b, int64_t samples) {
+    char path[4096], line[400];
+    double length_s = (double)samples / FRONTEND_RATE_HZ;
+    bool fits, beside = labels_candidate(b->labels.source, b->request->edf_path, path, sizeof path, &fits) && fits;
+    int outside = 0;
+    struct str text;
+    str_init(&text, FAULTS_BYTES - 1);
+    for (int i = 0; i < b->info->n_repairs && i < MOST_FAULTS; i++)
+        add_fault(&text, b->info->repairs[i]);
+    if (b->info->n_repairs > MOST_FAULTS && str_format(line, sizeof line, "%d more repairs", b->info->n_repairs - MOST_FAULTS))
+        add_fault(&text, line);
+    for (size_t i = 0; i < b->labels.n_runs; i++) {
+        const struct label_run *run = &b->labels.runs[i];
+        if ((run->onset_s >= length_s || run->end_s <= 0) && outside++ < MOST_FAULTS &&
+            str_format(line, sizeof line,
+                       "the seizure at %.10g to %.10g s in %.200s lies outside the recording of %.10g s and is ignored",
+                       run->onset_s, run->end_s, beside ? fsio_basename(path) : "its annotations", b->info->duration_s))
+            add_fault(&text, line);
+    }
+    if (outside > MOST_FAULTS && str_format(line, sizeof line, "and so are %d others", outside - MOST_FAULTS))
+        add_fault(&text, line);
+    str_copy(b->faults, sizeof b->faults, str_cstr(&text));
+    str_done(&text);
+}
+
 /* Reads header, labels and montage; seizures are the caller's to free. b->end must be known. */
-static int gather_facts(const struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
+static int gather_facts(struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
     struct window_span *seizures = NULL;
     int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
     samples = samples > b->end ? samples : b->end;
+    describe_faults(b, samples);
     struct recording_facts facts = {.key = b->key,
                                     .source = b->request->edf_path,
                                     .montage = b->request->frontend.montage,
                                     .label_source = labels_source_name(b->labels.source),
                                     .note = note,
+                                    .faults = b->faults,
                                     .labelled = b->labels.source != LABELS_NONE,
                                     .duration_s = b->info->duration_s,
                                     .samples = samples};
@@ -352,8 +384,8 @@ static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
     if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
         return err_set(err, ERR_NOT_FOUND,
-                       "%s has no labels (looked for %.200s); set data.unlabeled to background or skip to go on without",
-                       fsio_basename(r->edf_path), b->labels.tried);
+                       "no labels (looked for %.150s); add label files, or set data.unlabeled to background or skip",
+                       b->labels.tried);
     return *ret_skipped ? 0 : make_key(b, err);
 }
 

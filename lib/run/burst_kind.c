@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "kernels/spike.h"
+#include "model/wiring.h"
 #include "run/jobfile.h"
 #include "run/task.h"
 
@@ -66,6 +67,21 @@ static void note_unused(struct jobfile *job, struct arena *arena) {
         jobfile_note(job, text);
 }
 
+/* The limits of generated networks (wiring_new), with the names of the keys. */
+static int check_size(const struct jobfile *job, const struct burst_config *c, struct err *err) {
+    if (c->synapses > c->neurons)
+        return err_set(err, ERR_INVALID, "%s: network.synapses: %lld of each neuron are more than network.neurons (%lld)",
+                       job->file, (long long)c->synapses, (long long)c->neurons);
+    if (c->synapses > (int64_t)UINT32_MAX / c->neurons)
+        return err_set(err, ERR_INVALID,
+                       "%s: network.neurons (%lld) with network.synapses (%lld) each are %.3g synapses; expected fewer than 2^32",
+                       job->file, (long long)c->neurons, (long long)c->synapses, (double)c->neurons * (double)c->synapses);
+    if (c->generate == WIRING_LAYERED && c->layers > c->neurons)
+        return err_set(err, ERR_INVALID, "%s: network.layers is %lld; expected at most network.neurons (%lld)", job->file,
+                       (long long)c->layers, (long long)c->neurons);
+    return 0;
+}
+
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct burst_config *c = job->config;
     const double *w = c->weights.items;
@@ -75,11 +91,9 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
                        job->file);
     if (c->recording && c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60)
         return err_set(err, ERR_INVALID, "%s: input.notch_hz is %g; expected 0, 50 or 60", job->file, c->notch_hz);
-    if (c->file)
-        note_unused(job, arena);
-    else if (c->synapses > c->neurons)
-        return err_set(err, ERR_INVALID, "%s: network.synapses: %lld of each neuron are more than network.neurons (%lld)",
-                       job->file, (long long)c->synapses, (long long)c->neurons);
+    if (!c->file)
+        return check_size(job, c, err);
+    note_unused(job, arena);
     return 0;
 }
 

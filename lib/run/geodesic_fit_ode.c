@@ -22,9 +22,9 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
     struct device_info info;
     device_describe(stream_device(f->stream), &info);
     if (f->config.head != GEODESIC_FLOW)
-        return err_set(err, ERR_UNSUPPORTED, "training.solver ode carries the flow head only; set model.head to flow");
+        return err_set(err, ERR_UNSUPPORTED, "training.solver ode supports only the flow head; set model.head to flow");
     if (f->config.smoothness > 0)
-        return err_set(err, ERR_UNSUPPORTED, "training.solver ode knows no smoothness; set training.smoothness to 0");
+        return err_set(err, ERR_UNSUPPORTED, "training.solver ode does not support training.smoothness; set it to 0");
     if (strcmp(info.name, "cpu"))
         return err_set(err, ERR_UNSUPPORTED, "training.solver ode runs on the CPU only, not on %s; use closed_form", info.name);
     struct fit_ode *o = calloc(1, sizeof *o);

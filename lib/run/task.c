@@ -11,7 +11,7 @@
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { BAD_NAMED = 5 }; /* recordings that cannot be used, by name in the log */
+enum { BAD_NAMED = 5, FAULTY_NAMED = 10 }; /* recordings named in the log that cannot be used, or have faults */
 
 const struct task_work *task_work_of(const struct task_kind *kind) {
     int i = 0;
@@ -74,6 +74,23 @@ static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
     return task_phase(o->env, o->progress, "cache", done, total);
 }
 
+/* A line for each of the first recordings in whose source something was repaired or ignored, and the number of the others. */
+static void log_faults(const struct task_env *env, const struct manifest *m) {
+    int64_t faulty = 0;
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        struct recording_info info;
+        if (!e->recording)
+            continue;
+        recording_info(e->recording, &info);
+        if (*info.faults && faulty++ < FAULTY_NAMED)
+            task_log(env, TASK_WARN, "%.300s: %s", e->relative_path, info.faults);
+    }
+    if (faulty > FAULTY_NAMED)
+        task_log(env, TASK_WARN, "%lld more recordings were repaired or have seizures outside them",
+                 (long long)(faulty - FAULTY_NAMED));
+}
+
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err) {
     struct opening opening = {env, p};
@@ -81,6 +98,8 @@ int task_open_manifest(const struct task_env *env, struct task_progress *p, cons
     int rc = manifest_open(config, on_cache, &opening, ret, err);
     if (!rc && manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
         task_log(env, TASK_WARN, "%s", bad);
+    if (!rc)
+        log_faults(env, *ret);
     return rc;
 }
 

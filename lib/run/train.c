@@ -32,17 +32,8 @@ static int open_manifest(struct train *t, struct err *err) {
     t->role = calloc((size_t)manifest_count(t->manifest) + 1, 1);
     if (!t->role)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
-    struct split_config split = {
-        .train = job->data.split_train.items,
-        .n_train = (int)job->data.split_train.count,
-        .validation = job->data.split_validation.items,
-        .n_validation = (int)job->data.split_validation.count,
-        .official = job->data.official_split,
-        .validation_fraction = job->data.validation_fraction,
-        .seed = (uint64_t)job->training.seed,
-    };
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
-    if (!(rc = manifest_split(t->manifest, &split, t->role, err)))
+    if (!(rc = train_split(job, t->manifest, t->role, err)))
         rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
     for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
         t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;
@@ -523,12 +514,7 @@ static int train_checkpoint(void *task, struct err *err) {
     return rc;
 }
 
-static void train_result(void *task, struct json_writer *w, const char *key) {
-    struct train *t = task;
-    json_begin_object(w, key);
-    json_put_i64(w, "steps", t->at.step);
-    json_put_i64(w, "epochs", t->at.epoch);
-    json_put_f64(w, "loss", t->at.loss_average);
+static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_str(w, "metric", t->job->training.stop_metric);
     json_put_f64(w, "best", t->at.best.metric);
     json_put_i64(w, "best_step", t->at.best.step);
@@ -538,8 +524,18 @@ static void train_result(void *task, struct json_writer *w, const char *key) {
     json_put_f64(w, "validation_loss", t->newest.loss);
     json_put_f64(w, "threshold_on", t->newest.events.on);
     json_put_f64(w, "threshold_off", t->newest.events.off);
-    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
     json_put_str(w, "definition", SCORE_DEFINITION);
+}
+
+static void train_result(void *task, struct json_writer *w, const char *key) {
+    struct train *t = task;
+    json_begin_object(w, key);
+    json_put_i64(w, "steps", t->at.step);
+    json_put_i64(w, "epochs", t->at.epoch);
+    json_put_f64(w, "loss", t->at.loss_average);
+    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
+    if (t->at.validated_step)
+        put_scores(t, w);
     json_end(w, '}');
 }
 

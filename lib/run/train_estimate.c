@@ -12,6 +12,7 @@
 #include "data/window.h"
 #include "run/estimate.h"
 #include "run/step.h"
+#include "run/train_state.h"
 #include "store/safetensors.h"
 
 enum { MEASURED_STEPS = 2 };
@@ -49,7 +50,21 @@ static int read_file(const struct train_config *job, struct modelfile *ret, stru
     return modelfile_set_frontend(ret, &frontend, err);
 }
 
-static int64_t count_windows(const struct manifest *m, struct balance_counts *ret) {
+int train_split(const struct train_config *job, const struct manifest *m, uint8_t *role, struct err *err) {
+    struct split_config split = {
+        .train = job->data.split_train.items,
+        .n_train = (int)job->data.split_train.count,
+        .validation = job->data.split_validation.items,
+        .n_validation = (int)job->data.split_validation.count,
+        .official = job->data.official_split,
+        .validation_fraction = job->data.validation_fraction,
+        .seed = (uint64_t)job->training.seed,
+    };
+    return manifest_split(m, &split, role, err);
+}
+
+/* The windows of the recordings that train; returns the seizures of all recordings. */
+static int64_t count_windows(const struct manifest *m, const uint8_t *role, struct balance_counts *ret) {
     int64_t seizures = 0;
     *ret = (struct balance_counts){0};
     for (int64_t i = 0; i < manifest_count(m); i++) {
@@ -59,6 +74,8 @@ static int64_t count_windows(const struct manifest *m, struct balance_counts *re
             continue;
         recording_info(e->recording, &info);
         seizures += info.n_seizures;
+        if (role[i] != TRAIN_ROLE_TRAINING)
+            continue;
         ret->none += e->windows[WINDOW_NONE];
         ret->partial += e->windows[WINDOW_PARTIAL];
         ret->full += e->windows[WINDOW_FULL];
@@ -66,7 +83,6 @@ static int64_t count_windows(const struct manifest *m, struct balance_counts *re
     return seizures;
 }
 
-/* Which patients validate is drawn when the job runs; their share of the windows is close to their share of patients. */
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
@@ -76,11 +92,16 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
     int rc = read_file(job, &file, err);
     if (rc || (rc = estimate_manifest(c, &file, &m, err)))
         return rc;
-    int64_t seizures = count_windows(m, &windows);
+    uint8_t *role = calloc((size_t)manifest_count(m) + 1, 1);
+    rc = role ? train_split(job, m, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
+    int64_t seizures = rc ? 0 : count_windows(m, role, &windows);
     e->recordings = manifest_count(m);
     manifest_close(m);
+    free(role);
+    if (rc)
+        return rc;
     balance_plan(&windows, &balance, &used);
-    e->windows_per_epoch = (int64_t)llround((double)(used.partial + used.full + used.none) * (1 - job->data.validation_fraction));
+    e->windows_per_epoch = used.partial + used.full + used.none;
     int64_t steps = e->windows_per_epoch / job->training.batch_size;
     e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;
     estimate_fact(c, "seizures", "%lld", (long long)seizures);

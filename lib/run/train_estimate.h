@@ -1,4 +1,4 @@
-/* train_estimate: the device memory of training. Any thread. */
+/* train_estimate: what a training and its estimate both compute: device memory, and which recordings train. Any thread. */
 #ifndef BRR_RUN_TRAIN_ESTIMATE_H
 #define BRR_RUN_TRAIN_ESTIMATE_H
 #include "run/train_kind.h"
@@ -7,5 +7,9 @@
  * limit): a divisor of training.batch_size, or 0 when none fits. */
 int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
                  struct err *err);
+/* The role of each recording (manifest_split) under the job's data.split and data.validation_fraction; role has manifest_count
+ * elements. Errors: manifest_split's. */
+struct manifest;
+int train_split(const struct train_config *job, const struct manifest *m, uint8_t *role, struct err *err);
 
 #endif

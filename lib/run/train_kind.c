@@ -100,7 +100,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
         return rc;
     struct seizure_config *m = &c->model;
     if (seizure_preset(c->preset, channels, m, err))
-        return err_wrap(err, "%s: model.preset", job->file);
+        return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
     m->window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     if (c->written.encoder_channels.count && c->written.encoder_channels.count != 4)
         return err_set(err, ERR_INVALID, "%s: model.encoder_channels has %zu widths; expected 4", job->file,
@@ -153,6 +153,9 @@ static int read_training(struct jobfile *job, struct train_config *c, struct are
     c->auto_threshold = c->written.threshold == 0 && !(fixed && !yaml_path(job->root, "events.threshold"));
     c->events.confidence = EVENT_CONFIDENCE_MEAN;
     c->events.percentile = 0.75;
+    if (c->events.off > c->events.on)
+        return err_set(err, ERR_INVALID, "%s: events.off is %g; expected at most events.on (%g)", job->file, c->events.off,
+                       c->events.on);
     int rc = events_config_check(&c->events, err);
     return rc ? err_wrap(err, "%s: events", job->file) : 0;
 }
@@ -174,8 +177,14 @@ enum dtype train_precision(const struct train_config *config, const struct devic
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {
-    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h after %lld steps", json_f64(json_get(result, "event_f1"), NAN),
-               json_f64(json_get(result, "false_alarms_per_24h"), NAN), (long long)json_i64(json_get(result, "steps"), 0));
+    const struct json *f1 = json_get(result, "event_f1");
+    long long steps = (long long)json_i64(json_get(result, "steps"), 0);
+    if (f1 && json_kind(f1) != JSON_KIND_NULL)
+        str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h after %lld steps", json_f64(f1, NAN),
+                   json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps);
+    else
+        str_format(buf, size, "%lld steps, loss %.3f; no validation recordings, so no scores", steps,
+                   json_f64(json_get(result, "loss"), NAN));
 }
 
 static const double step_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5};

@@ -154,7 +154,9 @@ static int read_header(struct safetensors *st, const char *path, struct err *err
         return err_set(err, ERR_DATA_LOSS, "%s: %zu bytes are too few for a safetensors file", path, st->file.len);
     for (int i = 7; i >= 0; i--)
         len = len << 8 | st->file.data[i];
-    if (len > SAFETENSORS_MAX_HEADER || len > st->file.len - 8)
+    if (len > SAFETENSORS_MAX_HEADER)
+        return err_set(err, ERR_INVALID, "%s: not a safetensors file", path);
+    if (len > st->file.len - 8)
         return err_set(err, ERR_INVALID, "%s: not a safetensors file (header of %llu bytes in a file of %zu)", path,
                        (unsigned long long)len, st->file.len);
     int rc = json_parse((const char *)st->file.data + 8, len, path, &st->header, err);

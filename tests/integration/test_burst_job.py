@@ -177,10 +177,13 @@ def check_refusals(d, tmp):
     (folder / "far.tsv").write_text("tick\tid\tpotential\n1\t0\t5\n2\t1000\t5\n")
     assert "far.tsv:3: neuron 1000; expected 0 to 999" in refused(d, f"input.file={folder}/far.tsv")
     assert "network.synapses" in refused(d, "network.neurons=10")
+    for error in (refused(d, "network.neurons=100000000"), d.ctl("validate", CONFIG, "--set", "network.neurons=100000000")[2]):
+        assert "network.neurons (100000000) with network.synapses (100) each are 1e+10 synapses" in error, error
+    assert "network.layers is 5;" in refused(d, "network.generate=layered", "network.neurons=4", "network.synapses=1")
     assert "network.weights" in refused(d, "network.weights=[5]")
     assert "not a file that the daemon can read" in refused(d, f"network.file={folder}/none.safetensors")
-    code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "network.neurons=4000000000")
-    assert code == 1 and json.loads(out)["memory_bytes"] > 1e12 and json.loads(out)["fits"] is False, (out, err)
+    code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "network.neurons=4000000000", "--set", "network.synapses=1")
+    assert code == 1 and json.loads(out)["memory_bytes"] > 1e11 and json.loads(out)["fits"] is False, (out, err)
 
 
 def check_cancel(d):

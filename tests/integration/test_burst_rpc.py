@@ -150,7 +150,7 @@ def check_injections(c, tmp):
     assert "injection 0 is for neuron 5" in c.refused(c.inject, "ring", [(9, 5, 1.0)])
     assert "tick[0] is 0" in c.refused(c.inject, "ring", [(0, 1, 1.0)])
     assert "1 ticks, 2 ids" in c.refused(c.stub.Inject, c.pb.InjectRequest(name="ring", tick=[9], id=[1, 2], potential=[1, 1]))
-    assert "NOT_FOUND" in c.refused(c.inject, "gone", [(9, 1, 1.0)]) and "NOT_FOUND" in c.refused(c.step, "gone", 1)
+    assert "NOT_FOUND" in c.refused(c.inject, "gone", [(9, 1, 1.0)]) and "NOT_FOUND: there is no network 'gone'; `brrctl burst list` shows them" in c.refused(c.step, "gone", 1)
     assert "Step.ticks" in c.refused(c.stub.Step, c.pb.StepRequest(name="ring", ticks=0))
     assert c.list()["ring"].pending == 0 and c.list()["ring"].tick == 4 and c.list()["ring"].fired_total == 4
     c.destroy("ring")
@@ -252,6 +252,7 @@ def check_budgets(c, d, tmp):
         c.create("", data)
     assert {"net-1", "net-2", "net-3"} <= set(c.list()), "names are picked"
     assert "limits.networks" in c.refused(c.create, "more", data)
+    assert "'R' is not a valid network name; expected 1 to 63 of a-z, 0-9 and -" in c.refused(c.create, "R", data)
     for name in c.list():
         c.destroy(name)
     assert not c.list()
@@ -283,7 +284,7 @@ def check_hostile(c, d, tmp):
     for messages, word in (([Request(name="bad", bytes=1 << 50)], "budget"), ([Request(name="bad", bytes=10), Request(part=good)], "larger than the 10 bytes"),
                            ([Request(name="bad", bytes=len(good)), Request(part=good[:50])], "ended after 50 of"),
                            ([Request(name="bad", bytes=-5)], "bytes is -5"), ([], "first message"), ([Request(part=good)], "bytes is 0"),
-                           ([Request(name="../x", bytes=10)], "the name '../x'"), ([Request(name="bad", bytes=1 << 22), Request(part=bytes((1 << 20) + 1))], "a part of"),
+                           ([Request(name="../x", bytes=10)], "'../x' is not a valid"), ([Request(name="bad", bytes=1 << 22), Request(part=bytes((1 << 20) + 1))], "a part of"),
                            ([Request(name="bad", bytes=10, max_pending=-1)], "max_pending")):
         assert word in c.refused(c.stub.Create, iter(messages)), word
     assert c.create("fine", good).neurons == 5 and list(c.list()) == ["fine"]

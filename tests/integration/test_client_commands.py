@@ -195,6 +195,8 @@ def check_checkpoints(d, job):
     assert lines(d, "checkpoint", "verify", ref)[0]["valid"] is True
     code, _, err = d.ctl("checkpoint", "put", f"{SOURCE}/README.md")
     assert code == 1 and "README.md" in err and "uploads" not in err, err
+    code, _, err = d.ctl("geodesic", "metric", ref, "--csv", f"{d.dir}/none.csv")
+    assert code == 1 and f"{ref} is no geodesic model" in err and "/tmp/" not in err.replace(d.dir, ""), err
     code, out, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--id-file", f"{d.dir}/none/id")
     queued = lines(d, "jobs")[0]["job"]
     assert code == 3 and not out and f"{queued} was queued nevertheless" in err and "none/id" in err, (code, out, err)

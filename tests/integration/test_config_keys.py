@@ -41,6 +41,10 @@ def job_keys_that_do_nothing_are_refused(d, source):
     for file, key in (("tiny", "evaluate.plots=3"), ("eval", "events.on=0.5"), ("eval", "data.validation_fraction=0.1"), ("eval", "data.resident=off")):
         code, _, err = d.ctl("validate", f"{SOURCE}/configs/{file}.yaml", "--set", source, "--set", key)
         assert code == 1 and key.split(".")[0] in err and "leave it out" in err, (key, code, err)
+    for key, text in (("model.preset=huge", "model.preset is 'huge'; expected tiny, small or base"), ("training=5", "training is 5; expected keys below it"),
+                      ("events={on: 0.5, off: 0.7}", "events.off is 0.7; expected at most events.on (0.5)")):
+        code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", source, "--set", key)
+        assert code == 1 and text in err, (key, code, err)
 
 
 def jobs():

@@ -19,18 +19,18 @@ def store_of(text):
     return found and found.group(1).replace("YOUR-BUCKET", "bucket-of-a-test").replace("YOUR-REGION", "eu-west-1").replace("systemd:tusz", "env")
 
 
-def check_daemon_files():
-    for name in DAEMON:
-        r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/{name}", "--check-config"], capture_output=True, text=True)
+def check_daemon_files(directories):
+    for name in DAEMON:  # their directories may be reserved for the daemon's user
+        r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/{name}", "--check-config", *directories], capture_output=True, text=True)
         assert r.returncode == 0, (name, r.stderr)
 
 
 def main():
     names = sorted(os.path.basename(p) for p in glob.glob(f"{SOURCE}/configs/*.yaml"))
     assert DAEMON | {"tiny.yaml", "chbmit.yaml", "tusz.yaml", "eval.yaml"} <= set(names), names
-    check_daemon_files()
     checked, with_store = 0, 0
     with temporary() as tmp:
+        check_daemon_files(["--set", f"paths.cache={tmp}/cache", "--set", f"paths.results={tmp}/results"])
         make_corpus(f"{tmp}/eeg", seed=5, patients=2, hours=0.05)
         local = f"data.source=file://{tmp}/eeg"
         for name in sorted(set(names) - DAEMON):

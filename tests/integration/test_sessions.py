@@ -120,7 +120,7 @@ def check_close(stub, stock, wire, channel):
     held.reader.join(PATIENCE)
     assert held.error is not None and held.error.code() is grpc.StatusCode.ABORTED, held.error
     detail = wire.detail(held.error)
-    assert detail.reason == "SESSION_CLOSED" and "the bed is empty" in detail.message, detail
+    assert detail.reason == "SESSION_CLOSED" and detail.message.endswith("(the bed is empty)"), detail
     assert held.opened.session_id not in [s.session_id for s in stub.List(stock.sessions.ListSessionsRequest()).sessions]
     held.finish()
     detail, code, _ = stock.refused(stub.Close, stock.sessions.CloseSessionRequest(session_id=held.opened.session_id))

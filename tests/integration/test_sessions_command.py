@@ -89,6 +89,9 @@ def check_closed(d, recording, model):
 def main():
     with streaming_daemon() as (d, recording, model):
         check_observed(d, recording, model)
+        assert d.stop() == 0
+        d.start()
+        assert not sessions(d), "a stream that has ended does not come back"
         check_closed(d, recording, model)
     return 0
 

@@ -205,6 +205,7 @@ def bad_files_at_start(tmp):
     bad = {(f"auth.tokens_file={tmp}/none",): ("auth.tokens_file", "No such file"), (f"tls.key={tmp}/none",): ("tls.key", "No such file"),
            (f"tls.cert={tmp}/empty",): ("tls.cert", "PEM"), (f"tls.key={lab}/ca.key",): ("tls.key", "does not belong to the certificate"),
            (f"tls.client_ca={tmp}/empty",): ("tls.client_ca", "PEM")}
+    bad[(f"paths.cache={tmp}/empty/cache",)] = ("paths.cache", "Not a directory")
     for sets, words in bad.items():
         check_start(tmp, sets, words)
     for name, mode, fix in (("server.key", 0o604, "chmod 600"), ("tokens", 0o666, "chmod 640")):
@@ -219,6 +220,10 @@ def check_start(tmp, sets, words):
     d.dir, d.socket = f"{tmp}/bad", f"{tmp}/bad/s.sock"
     r = subprocess.run(d.command(), capture_output=True, text=True, timeout=60, check=False)
     assert r.returncode == 1 and all(word in r.stderr for word in words), (sets, r.returncode, r.stderr)
+    before = sorted(os.listdir(d.dir))
+    checked = subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 1 and not checked.stdout and all(word in checked.stderr for word in words), (sets, checked)
+    assert sorted(os.listdir(d.dir)) == before
 
 
 def nothing_secret(d, said):

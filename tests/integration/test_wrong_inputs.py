@@ -13,20 +13,59 @@ def expect(text, *words):
         assert word in text, f"{word!r} is not in: {text}"
 
 
+def both_refuse(d, *sets):
+    """Submit and Validate report the same error; returns it."""
+    code, _, err = d.submit(*sets, watch=False)
+    same = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in sets for a in ("--set", s)])
+    assert code and same == (code, "", err), (code, err, same)
+    return code, err
+
+
+def check_split(d, source):
+    """A split that the recordings cannot have: Submit does not read them, Validate does."""
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", *[a for s in (*MINI, source, "data.split.validation=[sub-99]") for a in ("--set", s)])
+    assert code == 3 and "sub-99 has no usable recording" in err, (code, out, err)
+
+
+def check_faults(d, corpus, faulty):
+    """The job's log names what was repaired or ignored in recordings; without validation a training has no scores."""
+    shutil.copytree(corpus, faulty)
+    first, second = [os.path.join(r, f) for r, _, fs in sorted(os.walk(faulty)) for f in sorted(fs) if f.endswith(".edf")][:2]
+    os.truncate(first, os.path.getsize(first) - 5000)
+    events = second.replace("_eeg.edf", "_events.tsv")
+    with open(events, encoding="utf-8") as f:
+        row = f.read().splitlines()[1].split("\t")
+    with open(events, "a", encoding="utf-8") as f:
+        f.write("\t".join(["5000", "10", *row[2:]]) + "\n")
+    code, end, err = d.submit(*MINI, f"data.source=file://{faulty}", "data.validation_fraction=0", "training.max_steps=4")
+    assert code == 0, (end, err)
+    expect(d.ctl("watch", end["job"])[1], "4 steps, loss ", "no validation recordings, so no scores")
+    result = d.job(end["job"])["result"]
+    assert result["steps"] == 4 and "metric" not in result and "best_step" not in result, result
+    log = d.ctl("logs", end["job"])[1]
+    expect(log, f"{os.path.relpath(first, faulty)}: file ends early", f"{os.path.relpath(second, faulty)}: the seizure at 5000 to 5010 s in "
+           f"{os.path.basename(events)} lies outside the recording of ")
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=5)
         d = Daemon(tmp).start()
         source = f"data.source=file://{tmp}/eeg"
 
-        code, _, err = d.submit(f"data.source=file://{tmp}/nowhere", watch=False)
+        code, err = both_refuse(d, f"data.source=file://{tmp}/nowhere")
         assert code == 3, (code, err)
         expect(err, "nowhere", "not a directory")
 
         code, _, err = d.submit(f"data.source={tmp}/eeg", watch=False)
         assert code == 3 and "note" not in err, (code, err)
         expect(err, "not a directory", f"file://{tmp}/eeg")
-        code, _, err = d.submit("data.source=s3://bucket/prefix", watch=False)
+        assert both_refuse(d, "data.source=store://bucket/prefix")[0] == 3
+        assert "checkpoint.upload" in both_refuse(d, source, "checkpoint.upload=store://bucket/prefix")[1]
+        open(f"{tmp}/quote'd\".safetensors", "wb").close()
+        assert "has quotes" in both_refuse(d, source, f"model.init_from={tmp}/quote'd\".safetensors")[1]
+        check_split(d, source)
+        code, err = both_refuse(d, "data.source=s3://bucket/prefix")
         assert code == 1, (code, err)
         expect(err, "s3://bucket/prefix", "store://NAME")
 
@@ -44,7 +83,7 @@ def main():
         shutil.copytree(f"{tmp}/eeg", f"{tmp}/unlabelled", ignore=shutil.ignore_patterns("*.tsv"))
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "training.max_steps=4")
         assert end["state"] == "failed" and code == 1
-        expect(end["reason"], "abel")
+        expect(end["reason"], "3 of 3 recordings cannot be used", "no labels (looked for", "and 2 more for the same reason")
 
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "data.unlabeled=background", "training.max_steps=4")
         assert end["state"] == "failed"
@@ -62,10 +101,13 @@ def main():
         assert end["state"] == "failed"
         expect(end["reason"], "edf")
 
+        check_faults(d, f"{tmp}/eeg", f"{tmp}/faulty")
+
         second = Daemon(tmp, [f"listen.unix={tmp}/other.sock", f"jobs.database={tmp}/other.sqlite"])
         r = subprocess.run(second.command(), capture_output=True, text=True, timeout=PATIENCE)
         assert r.returncode == 1
-        expect(r.stderr, "cache", str(d.process.pid))
+        expect(r.stderr, "another daemon uses paths.cache", str(d.process.pid))
+        assert r.stderr.count("stop it") == 1, r.stderr
 
         r = subprocess.run([f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml", "--set", "devices=[cuda:0]", "--set", f"listen.unix={tmp}/c.sock",
                             "--set", f"paths.cache={tmp}/c", "--set", f"paths.results={tmp}/r"], capture_output=True, text=True, timeout=PATIENCE)

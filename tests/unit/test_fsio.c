@@ -256,11 +256,19 @@ static void only_temporaries_are_removed_at_any_depth(void **state) {
 
 static void directories_are_made_with_their_parents_once(void **state) {
     struct err err = {0};
+    assert_int_equal(fsio_can_mkdirs(in_dir(state, "a/b//c/"), &err), 0);
+    assert_false(fsio_exists(in_dir(state, "a")));
     assert_int_equal(fsio_mkdirs(in_dir(state, "a/b//c/"), &err), 0);
+    assert_int_equal(fsio_can_mkdirs(in_dir(state, "a/b/c"), &err), 0);
     assert_int_equal(fsio_mkdirs(in_dir(state, "a/b/c"), &err), 0);
     assert_true(fsio_is_dir(in_dir(state, "a/b/c")));
     put_file(in_dir(state, "a/file"), "", 0);
     assert_int_equal(fsio_mkdirs(in_dir(state, "a/file"), &err), ERR_EXISTS);
+    assert_int_equal(fsio_can_mkdirs(in_dir(state, "a/file"), &err), ERR_EXISTS);
+    assert_int_not_equal(fsio_can_mkdirs(in_dir(state, "a/file/below"), &err), 0);
+    assert_int_equal(fsio_can_mkdirs("", &err), ERR_INVALID);
+    if (geteuid())
+        assert_int_equal(fsio_can_mkdirs("/not-for-everybody", &err), ERR_DENIED);
     assert_int_not_equal(fsio_mkdirs(in_dir(state, "a/file/below"), &err), 0);
     assert_int_equal(fsio_mkdirs("", &err), ERR_INVALID);
     assert_true(fsio_exists(in_dir(state, "a/file")) && !fsio_is_dir(in_dir(state, "a/file")));

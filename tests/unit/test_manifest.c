@@ -158,6 +158,35 @@ static void changed_labels_and_recordings_are_looked_at_again(void **state) {
     manifest_close(m);
 }
 
+static void faults_of_the_sources_are_kept_with_the_index(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    char events[4300], edf[4300];
+    static const char outside[] = FIXTURE_EVENTS "10.5\t5\tsz\tn/a\tn/a\tn/a\t60\n5000\t10\tsz\tn/a\tn/a\tn/a\t60\n"
+                                                 "-20\t5\tsz\tn/a\tn/a\tn/a\t60\n6000\t1\tsz\tn/a\tn/a\tn/a\t60\n";
+    snprintf(events, sizeof events, "%s/sub-01/sub-01_run-01_events.tsv", root);
+    assert_int_equal(fsio_write_atomic(events, outside, strlen(outside), NULL), 0);
+    snprintf(edf, sizeof edf, "%s/sub-02/sub-02_run-01_eeg.edf", root);
+    assert_int_equal(truncate(edf, 256 + 19 * 256 + 40 * 19 * 512), 0); /* within the 40th of 60 records of 1 s */
+    for (int again = 0; again < 2; again++) {
+        struct manifest *m = open_corpus(&config);
+        struct recording_info info[3];
+        for (int i = 0; i < 3; i++)
+            recording_info(manifest_entry(m, i)->recording, &info[i]);
+        assert_string_equal(
+            info[0].faults,
+            "the seizure at -20 to -15 s in sub-01_run-01_events.tsv lies outside the recording of 60 s and is ignored; "
+            "the seizure at 5000 to 5010 s in sub-01_run-01_events.tsv lies outside the recording of 60 s and is ignored; "
+            "and so are 1 others");
+        assert_int_equal(info[0].n_seizures, 1);
+        assert_string_equal(info[1].faults, "file ends early: 39 of 60 records are there, the last one cut and left out");
+        assert_string_equal(info[2].faults, "");
+        manifest_close(m);
+        if (!again)
+            spoil("sub-01/sub-01_run-01_eeg.edf");
+    }
+}
+
 static int spoil_index(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
     char path[4400];
     int *found = ctx;
@@ -221,7 +250,7 @@ static void bad_files_are_listed_and_the_rest_is_used(void **state) {
     assert_null(e->recording);
     assert_non_null(e->error);
     assert_int_equal(manifest_describe_bad(m, 3, text, sizeof text), 1);
-    assert_non_null(strstr(text, "1 of 6 files cannot be used"));
+    assert_non_null(strstr(text, "1 of 6 recordings cannot be used"));
     assert_non_null(strstr(text, "sub-02_run-09_eeg.EDF"));
     manifest_close(m);
     config.fail_on_bad_file = true;
@@ -277,6 +306,16 @@ static void a_source_without_usable_files_says_why(void **state) {
     assert_int_equal(fsio_write_atomic(none, "junk", 4, NULL), 0);
     assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "x.edf"));
+    for (int i = 0; i < 10; i++) {
+        snprintf(none, sizeof none, "%s/sub-%02d_eeg.edf", empty, i);
+        struct fixture f = {fixture_referential, 19, 256, 2, NULL, NULL};
+        fixture_write(none, &f);
+    }
+    assert_int_equal(manifest_open(&config, NULL, NULL, &m, &err), ERR_PRECONDITION);
+    static const char wanted[] = "11 of 11 recordings cannot be used: sub-00_eeg.edf (no labels (looked for sub-00_events.tsv";
+    assert_memory_equal(err.message, wanted, strlen(wanted));
+    assert_non_null(strstr(err.message, "; add label files, or set data.unlabeled to background or skip) and 9 more for the same "
+                                        "reason; x.edf ("));
     config.root = "/nowhere/at/all";
     assert_int_not_equal(manifest_open(&config, NULL, NULL, &m, &err), 0);
     config = corpus_config(root, cache);
@@ -380,6 +419,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_hash_depends_on_the_data_and_settings_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_opening_takes_unchanged_recordings_from_the_index, set_up, tear_down),
         cmocka_unit_test_setup_teardown(changed_labels_and_recordings_are_looked_at_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(faults_of_the_sources_are_kept_with_the_index, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_index_is_made_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(skipped_recordings_are_remembered_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_listed_and_the_rest_is_used, set_up, tear_down),

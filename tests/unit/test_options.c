@@ -138,7 +138,8 @@ static void an_unknown_key_is_an_error_with_place_and_nearest_key(void **state) 
     assert_refused("name: x\ncolor: red\n", "'group.color'"); /* right key, wrong place */
     assert_refused("name: x\ngruop: {count: 1}\n", "'group'");
     assert_refused("name: x\non: {deep: 1}\n", "t.yaml:2:1: on is 'a mapping'; expected true or false");
-    assert_refused("name: x\ngroup: 3\n", "t.yaml:2:1: group holds further keys; expected a mapping");
+    assert_refused("name: x\ngroup: 3\n", "t.yaml:2:1: group is 3; expected keys below it");
+    assert_refused("name: x\ngroup: [3]\n", "t.yaml:2:1: group is a list; expected keys below it");
     assert_refused("- a\n", "expected keys and values");
 }
 

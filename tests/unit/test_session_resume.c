@@ -244,7 +244,7 @@ static void another_open_does_not_go_on_with_the_session(void **state) {
 struct kept {
     char id[SESSION_ID_SIZE], *state;
     size_t len;
-    int puts, drops, rejects;
+    int puts, ends, drops, rejects;
 };
 static bool put(void *ctx, const char *id, char *state, size_t len) {
     struct kept *k = ctx;
@@ -255,6 +255,7 @@ static bool put(void *ctx, const char *id, char *state, size_t len) {
     str_copy(k->id, sizeof k->id, id);
     return true;
 }
+static void end(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->ends++; }
 static void drop(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->drops++; }
 static void reject(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->rejects++; }
 
@@ -270,7 +271,7 @@ static struct sessions *keeping_sessions(struct kept_bench *k) {
                                            .max_sessions = 2,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .max_waiting_bytes = 16384,
-                                           .keeper = {put, drop, reject, &k->kept}};
+                                           .keeper = {put, end, drop, reject, &k->kept}};
     return sessions_new(&config);
 }
 
@@ -410,6 +411,41 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_int_equal(counts.events[0].end, 9);
     session_close(s, "failed");
     assert_int_equal(k->kept.drops, 1);
+}
+
+static void count_visits(void *ctx, const struct session *s) { (void)s, ++*(int *)ctx; }
+
+static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE], model[SESSION_NAME_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    str_copy(session, sizeof session, session_id(s));
+    str_copy(model, sizeof model, session_model(s));
+    assert_int_equal(session_finish(s, NULL), 0);
+    struct live_report over = report(stream, LIVE_SUMMARY);
+    sessions_report(k->b.all, &over);
+    assert_int_equal(k->kept.ends, 0);
+    session_close(s, "done"); /* the Summary was sent */
+    assert_int_equal(k->kept.ends, 1);
+    assert_int_equal(k->kept.drops, 0);
+    sessions_free(k->b.all);
+
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    sessions_ended(k->b.all, session);
+    for (int back = 0; back < 2; back++) {
+        int visits = 0;
+        sessions_visit(k->b.all, count_visits, &visits);
+        assert_int_equal(visits, back);
+        assert_int_equal(sessions_of_model(k->b.all, model), back);
+        assert_int_equal(sessions_by_id(k->b.all, session) != NULL, back);
+        if (!back)
+            come_back(sessions_find(k->b.all, token, "uid:1"), &next, token, 0, 0); /* the Summary did not arrive */
+    }
 }
 
 static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
@@ -573,6 +609,7 @@ int main(void) {
         KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
+        KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
         SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),

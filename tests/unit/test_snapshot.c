@@ -45,7 +45,17 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     assert_int_equal(n, 1);
     assert_string_equal(ids[0], id);
     free(ids);
+    assert_false(snapshot_ended(dir, id));
+    assert_int_equal(snapshot_end(dir, id, NULL), 0);
+    assert_true(snapshot_ended(dir, id));
+    assert_int_equal(snapshot_write(dir, id, "f", 1, NULL), 0); /* it goes on */
+    assert_false(snapshot_ended(dir, id));
+    assert_int_equal(snapshot_end(dir, id, NULL), 0);
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    free(ids);
     assert_int_equal(snapshot_remove(dir, id, NULL), 0);
+    assert_false(snapshot_ended(dir, id));
     assert_int_equal(snapshot_remove(dir, id, NULL), 0); /* it is removed */
     assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);

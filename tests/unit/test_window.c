@@ -160,6 +160,7 @@ static void a_written_recording_reads_back(void **state) {
                                     .montage = "m",
                                     .label_source = "bids-tsv",
                                     .note = "a \"note\"",
+                                    .faults = "file ends early",
                                     .labelled = true,
                                     .duration_s = 5.5,
                                     .samples = 1408,
