@@ -18,10 +18,9 @@ static int check_access(const struct config *config, struct err *err) {
 }
 
 int check_config(const struct config *config, struct err *err) {
-    int rc = fsio_can_mkdirs(config->cache, err);
-    if (rc)
+    if (fsio_can_mkdirs(config->cache, err))
         return err_wrap(err, "paths.cache");
-    if ((rc = fsio_can_mkdirs(config->results, err)))
+    if (fsio_can_mkdirs(config->results, err))
         return err_wrap(err, "paths.results");
     return check_access(config, err);
 }

@@ -368,12 +368,11 @@ static int clear_networks(const struct config *c, struct err *err) {
 static int prepare_paths(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     char lock[4096];
-    int rc = fsio_mkdirs(c->cache, err);
-    if (rc)
+    if (fsio_mkdirs(c->cache, err))
         return err_wrap(err, "paths.cache");
-    if ((rc = fsio_mkdirs(c->results, err)))
+    if (fsio_mkdirs(c->results, err))
         return err_wrap(err, "paths.results");
-    rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
+    int rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
     if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
     if (!rc)
