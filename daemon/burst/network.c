@@ -9,6 +9,7 @@
 
 enum { MOST_SLICE = 1 << 16 };
 #define SLICE_S   0.005 /* aimed at */
+#define LONGEST_S 0.02  /* a network that wakes up in a slice: no further tick begins */
 #define OVERRUN_S 0.05  /* a slice that kept live windows waiting for longer counts */
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */
@@ -129,9 +130,12 @@ static int apply(struct network *n, const struct network_change *c, struct err *
 
 int network_patch(struct network *n, struct network_order *o, struct err *err) {
     int rc = 0;
-    for (int64_t i = 0; !rc && i < o->count; i++)
-        if ((rc = apply(n, &o->changes[i], err)))
+    for (int64_t i = 0; !rc && i < o->count; i++) {
+        bool left = o->gone && atomic_load(o->gone);
+        rc = left ? err_set(err, ERR_CANCELLED, "the caller left") : apply(n, &o->changes[i], err);
+        if (rc)
             o->failed = i;
+    }
     return rc;
 }
 
@@ -209,12 +213,22 @@ static void adapt(struct network *n, int64_t ticks, double took) {
     n->slice = n->slice > MOST_SLICE ? MOST_SLICE : n->slice;
 }
 
+int network_may_collect(const struct network *n, const struct network_order *o, struct err *err) {
+    if (!o->want_fired || burst_connectome(n->burst)->net.n <= NETWORK_FIRED_NEURONS)
+        return 0;
+    return err_set(err, ERR_INVALID, "want_fired needs a network of at most %d neurons; read the frames of larger ones by Observe",
+                   NETWORK_FIRED_NEURONS);
+}
+
 bool network_slice(struct network *n, struct network_order *o) {
     struct tick_sink sink = {n, o, 0};
     int64_t ticks = next_slice(n, o), fired = o->fired;
     double start = clock_s();
     prune(n);
-    int rc = burst_step(n->burst, ticks, on_tick, &sink, &o->err);
+    int64_t ran = o->ran;
+    int rc = network_may_collect(n, o, &o->err);
+    if (!rc)
+        rc = burst_step_within(n->burst, ticks, LONGEST_S, on_tick, &sink, &o->err);
     double took = clock_s() - start;
     n->fired_total += o->fired - fired;
     metric_add(n->metrics->spikes, (double)(o->fired - fired));
@@ -224,6 +238,6 @@ bool network_slice(struct network *n, struct network_order *o) {
                      n->name, (unsigned long long)burst_tick(n->burst));
     if (rc)
         return true;
-    adapt(n, ticks, took);
+    adapt(n, o->ran - ran, took);
     return o->ran >= o->ticks || (o->want_fired && (o->n_ids >= NETWORK_FIRED_IDS || o->n_frames >= NETWORK_FIRED_FRAMES));
 }

@@ -30,6 +30,8 @@ int network_inject(struct network *n, struct network_order *o, struct err *err);
 /* o->failed names the change that failed. */
 int network_patch(struct network *n, struct network_order *o, struct err *err);
 int network_observe(struct network *n, struct network_order *o, struct err *err);
+/* INVALID if the ticks of the order are to be collected and the network is too large for it. */
+int network_may_collect(const struct network *n, const struct network_order *o, struct err *err);
 /* One slice of the first Step; true when the Step is over: o->err says how. */
 bool network_slice(struct network *n, struct network_order *o);
 /* Into o->infos[o->n_infos++]; there is room. */

@@ -181,10 +181,9 @@ static int lend(struct network *net, struct network_order *o, struct err *err) {
 static int queue_step(struct network *net, struct network_order *o, struct err *err) {
     if (net->n_steps == NETWORK_MOST_STEPS)
         return err_set(err, ERR_EXHAUSTED, "%d Steps wait for network '%s', which is the limit", net->n_steps, net->name);
-    if (o->want_fired && burst_connectome(net->burst)->net.n > NETWORK_FIRED_NEURONS)
-        return err_set(err, ERR_INVALID,
-                       "want_fired needs a network of at most %d neurons; read the frames of larger ones by Observe",
-                       NETWORK_FIRED_NEURONS);
+    int rc = network_may_collect(net, o, err);
+    if (rc)
+        return rc;
     push(&net->first_step, &net->last_step, o);
     net->n_steps++;
     return 0;

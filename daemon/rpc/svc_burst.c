@@ -129,12 +129,24 @@ static struct network_change change_synapse(const Brr__V1__SynapseChange *in) {
         .synapse = {.source = in->source, .target = in->target, .weight = in->weight, .psp = in->psp, .type = in->type}};
 }
 
-static struct network_change change_area(const Brr__V1__AreaChange *in) {
-    return (struct network_change){.kind = NETWORK_SET_AREA,
-                                   .area = in->index,
-                                   .psp_divide = in->psp_divide,
-                                   .mp_driven_psp = in->mp_driven_psp,
-                                   .power = (float)in->power};
+/* An area may be changed once: each change visits all of its synapses. */
+static int change_areas(const Brr__V1__PatchRequest *in, struct network_change *to, struct err *err) {
+    size_t first[CONNECTOME_MOST_AREAS] = {0};
+    for (size_t i = 0; i < in->n_areas; i++) {
+        const Brr__V1__AreaChange *area = in->areas[i];
+        bool there = area->index >= 0 && area->index < CONNECTOME_MOST_AREAS;
+        if (there && first[area->index])
+            return err_set(err, ERR_INVALID, "areas[%zu]: area %d is changed by areas[%zu] already; change each area once", i,
+                           area->index, first[area->index] - 1);
+        if (there)
+            first[area->index] = i + 1;
+        to[i] = (struct network_change){.kind = NETWORK_SET_AREA,
+                                        .area = area->index,
+                                        .psp_divide = area->psp_divide,
+                                        .mp_driven_psp = area->mp_driven_psp,
+                                        .power = (float)area->power};
+    }
+    return 0;
 }
 
 /* Where in its list the change is that failed. */
@@ -171,9 +183,7 @@ static int read_changes(const Brr__V1__PatchRequest *in, struct network_change *
         rc = change_neuron(in->neurons[i], i, &to[n++], err);
     for (size_t i = 0; i < in->n_synapses; i++)
         to[n++] = change_synapse(in->synapses[i]);
-    for (size_t i = 0; i < in->n_areas; i++)
-        to[n++] = change_area(in->areas[i]);
-    return rc;
+    return rc ? rc : change_areas(in, to + n, err);
 }
 
 static void patch(struct rpc_call *call, const uint8_t *data, size_t len) {

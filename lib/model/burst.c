@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/burst_parts.h"
 
 enum { FIRST_ROOM = 1024 };
@@ -273,8 +274,13 @@ static int show(struct burst *b, int list, burst_sink *sink, void *ctx, struct e
 }
 
 int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err) {
+    return burst_step_within(b, ticks, INFINITY, sink, ctx, err);
+}
+
+int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink *sink, void *ctx, struct err *err) {
+    double end = clock_s() + seconds;
     int rc = burst_settle(b, err);
-    while (!rc && ticks > 0) {
+    for (bool late = false; !rc && ticks > 0 && !late; late = clock_s() >= end) {
         int n = ticks < b->n_lists - 1 ? (int)ticks : b->n_lists - 1;
         int64_t offsets[BURST_AHEAD + 2] = {0};
         if ((rc = reserve_sums(b, waiting_for(b, n) + (int64_t)n * b->n_power, err)))

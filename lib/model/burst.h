@@ -35,6 +35,9 @@ int64_t burst_pending(const struct burst *b);
 typedef void burst_sink(void *ctx, const struct burst_frame *frame);
 /* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */
 int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err);
+/* The same, but after the first no tick begins once so many seconds have passed (on a device with memory of its own: none beyond
+ * the BURST_AHEAD that are queued). burst_tick tells how many ran. */
+int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink *sink, void *ctx, struct err *err);
 /* The membranes as the newest tick left them; ret has room for all neurons. */
 int burst_membranes(struct burst *b, float *ret, struct err *err);
 

@@ -137,6 +137,8 @@ def check_two_networks(c, tmp, seed):
         name=name, neurons=[c.pb.NeuronChange(id=1, field="leak", value=0)], synapses=[
             c.pb.SynapseChange(source=s, target=dst, weight=-1, psp=-1, type=-1), c.pb.SynapseChange(source=t, target=cut, remove=True)]))
     assert "neurons[0]: a neuron has no 'colour'" in c.refused(c.stub.Patch, c.pb.PatchRequest(name=name, neurons=[c.pb.NeuronChange(field="colour")]))
+    assert "areas[1]: area 2 is changed by areas[0] already" in c.refused(c.stub.Patch, c.pb.PatchRequest(
+        name=name, areas=[c.pb.AreaChange(index=2), c.pb.AreaChange(index=2)]))
     for name, _, _ in runs:
         c.destroy(name)
 

@@ -632,6 +632,19 @@ static void all_neurons_at_once_deliver_all_synapses(void **state) {
     small_end(&s);
 }
 
+static void ticks_end_when_their_time_is_over(void **state) {
+    (void)state;
+    struct small s;
+    small_init(&s, 2);
+    small_start(&s);
+    ok(burst_step_within(s.e.b, 1000, 0, small_note, &s, &err));
+    uint64_t ran = burst_tick(s.e.b);
+    assert_true(ran >= 1 && ran < 1000); /* a device with memory of its own has some queued */
+    ok(burst_step_within(s.e.b, 1000, 1e9, small_note, &s, &err));
+    assert_int_equal(burst_tick(s.e.b), ran + 1000);
+    small_end(&s);
+}
+
 static void an_injection_arrives_at_its_tick(void **state) {
     (void)state;
     struct small s;
@@ -705,6 +718,7 @@ int main(void) {
         cmocka_unit_test(a_tick_without_fired_neurons_changes_nothing),
         cmocka_unit_test(a_source_reaches_each_of_500_and_of_a_million_targets_once),
         cmocka_unit_test(all_neurons_at_once_deliver_all_synapses),
+        cmocka_unit_test(ticks_end_when_their_time_is_over),
         cmocka_unit_test(an_injection_arrives_at_its_tick),
         cmocka_unit_test(wrong_injections_are_refused_as_a_whole),
     };
