@@ -81,7 +81,7 @@ void svc_health_changed(struct services *services) {
 }
 
 const struct rpc_method svc_health[] = {
-    {"/grpc.health.v1.Health/Check", ROLE_READ, false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL, false},
-    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false},
+    {"/grpc.health.v1.Health/Check", ROLE_READ, false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL, false, 0},
+    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
 };
 const size_t svc_health_count = sizeof svc_health / sizeof *svc_health;

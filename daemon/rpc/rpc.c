@@ -52,7 +52,7 @@ struct rpc_call {
     struct answer *first, *last;
     int queued;
     size_t unsent, in_flight; /* bytes of answers: all, and of the one that grpc has */
-    uint64_t progress_ms;     /* when the client last read something, or the call ended for the daemon */
+    uint64_t progress_ms;     /* when the client last read or was asked for something, or the call ended for the daemon */
     bool sending, receiving, held, full, finishing, status_sent, ended;
     bool half_closed;                       /* the client said so: nothing more is read */
     bool gone;                              /* the client went away, as the loop knows it */
@@ -227,6 +227,7 @@ static void receive(struct rpc_call *c) {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->received;
     c->receiving = start(c, &op, 1, TAG_RECV);
+    c->progress_ms = uv_now(c->server->loop);
 }
 
 /* brr.v1.ErrorDetail, for trailing metadata. */
@@ -570,13 +571,25 @@ void rpc_server_free(struct rpc_server *s) {
 int rpc_server_port(const struct rpc_server *s) { return doors_port(s->doors); }
 size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 
+/* The daemon can do nothing for the call until its client moves. */
+static bool waits_for_client(const struct rpc_call *c) {
+    return !c->finishing && !c->ended && ((c->method->client_stream && c->receiving) || c->unsent > 0);
+}
+
 void rpc_server_tick(struct rpc_server *s) {
     uint64_t now = uv_now(s->loop);
-    for (struct rpc_call *c = s->calls; c; c = c->next)
-        if (c->finishing && !c->given_up && now - c->progress_ms > RPC_GRACE_MS) {
+    for (struct rpc_call *c = s->calls; c; c = c->next) {
+        uint64_t idle_ms = now - c->progress_ms;
+        if (c->finishing && !c->given_up && idle_ms > RPC_GRACE_MS) {
             c->given_up = true;
             grpc_call_cancel(c->call, NULL);
+        } else if (c->method && c->method->idle_ms && waits_for_client(c) && idle_ms > (uint64_t)c->method->idle_ms) {
+            struct err err;
+            err_set(&err, ERR_DEADLINE, "the client has neither sent nor read anything for %d s; start again",
+                    c->method->idle_ms / 1000);
+            rpc_refuse(c, &err, "CLIENT_TOO_SLOW", 0);
         }
+    }
 }
 
 /* ---- what services use ---- */

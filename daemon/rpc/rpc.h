@@ -20,7 +20,7 @@ typedef struct uv_loop_s uv_loop_t;
 
 enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64, RPC_SEND_BYTES = 4 * 1024 * 1024 };
 /* A call that has ended for the daemon is cancelled when its client has read nothing for so long. */
-enum { RPC_GRACE_MS = 30 * 1000 };
+enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
 
 /* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
 struct rpc_method {
@@ -37,6 +37,7 @@ struct rpc_method {
     /* The call is over (status sent, client gone or server stopping): release what `state` holds. May be NULL. */
     void (*end)(struct rpc_call *call);
     bool frequent; /* many times a second: calls that end well are audited at level debug */
+    int idle_ms;   /* a call for whose client the daemon waits so long, for a message or for answers to be read, ends; 0 = never */
 };
 
 struct rpc_config {
@@ -59,7 +60,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
 /* Refuse new calls, cancel the open ones, and call done on the loop when everything has ended. */
 void rpc_server_stop(struct rpc_server *server, void (*done)(void *ctx), void *ctx);
 void rpc_server_free(struct rpc_server *server); /* after done */
-/* Once a second: calls whose clients do not read their end are cancelled. */
+/* Once a second: calls whose clients do not read their end are cancelled, and those end that wait beyond idle_ms. */
 void rpc_server_tick(struct rpc_server *server);
 size_t rpc_server_unsent(const struct rpc_server *server); /* bytes of answers that clients have not read */
 int rpc_server_port(const struct rpc_server *server);      /* TCP port bound, 0 = none */

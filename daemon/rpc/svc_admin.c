@@ -289,9 +289,9 @@ static void drain_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_admin[] = {
-    {"/brr.v1.Admin/Version", ROLE_READ, false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL, false},
-    {"/brr.v1.Admin/Devices", ROLE_READ, false, RPC_CONTROL_BYTES, devices, NULL, NULL, NULL, false},
-    {"/brr.v1.Admin/Doctor", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, doctor, NULL, NULL, doctor_end, false},
-    {"/brr.v1.Admin/Drain", ROLE_ADMIN, false, RPC_CONTROL_BYTES, drain, NULL, NULL, drain_end, false},
+    {"/brr.v1.Admin/Version", ROLE_READ, false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Admin/Devices", ROLE_READ, false, RPC_CONTROL_BYTES, devices, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Admin/Doctor", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, doctor, NULL, NULL, doctor_end, false, 0},
+    {"/brr.v1.Admin/Drain", ROLE_ADMIN, false, RPC_CONTROL_BYTES, drain, NULL, NULL, drain_end, false, 0},
 };
 const size_t svc_admin_count = sizeof svc_admin / sizeof *svc_admin;

@@ -411,11 +411,11 @@ static void observe_writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_burst[] = {
-    {"/brr.v1.Burst/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false},
-    {"/brr.v1.Burst/Inject", ROLE_SUBMIT, false, RPC_DATA_BYTES, inject, NULL, NULL, offload_end, true},
-    {"/brr.v1.Burst/Patch", ROLE_SUBMIT, false, RPC_DATA_BYTES, patch, NULL, NULL, offload_end, false},
-    {"/brr.v1.Burst/Step", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, step, NULL, NULL, offload_end, true},
-    {"/brr.v1.Burst/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observe_writable, offload_end, false},
-    {"/brr.v1.Burst/Destroy", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, destroy, NULL, NULL, offload_end, false},
+    {"/brr.v1.Burst/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Burst/Inject", ROLE_SUBMIT, false, RPC_DATA_BYTES, inject, NULL, NULL, offload_end, true, 0},
+    {"/brr.v1.Burst/Patch", ROLE_SUBMIT, false, RPC_DATA_BYTES, patch, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Burst/Step", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, step, NULL, NULL, offload_end, true, 0},
+    {"/brr.v1.Burst/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observe_writable, offload_end, false, 0},
+    {"/brr.v1.Burst/Destroy", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, destroy, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_burst_count = sizeof svc_burst / sizeof *svc_burst;

@@ -373,8 +373,11 @@ static void snapshot_writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_burst_files[] = {
-    {"/brr.v1.Burst/Create", ROLE_SUBMIT, true, RPC_DATA_BYTES, create_part, upload_half_close, NULL, offload_end, false},
-    {"/brr.v1.Burst/Restore", ROLE_SUBMIT, true, RPC_DATA_BYTES, restore_part, upload_half_close, NULL, offload_end, false},
-    {"/brr.v1.Burst/Snapshot", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, snapshot, NULL, snapshot_writable, offload_end, false},
+    {"/brr.v1.Burst/Create", ROLE_SUBMIT, true, RPC_DATA_BYTES, create_part, upload_half_close, NULL, offload_end, false,
+     RPC_FILE_IDLE_MS},
+    {"/brr.v1.Burst/Restore", ROLE_SUBMIT, true, RPC_DATA_BYTES, restore_part, upload_half_close, NULL, offload_end, false,
+     RPC_FILE_IDLE_MS},
+    {"/brr.v1.Burst/Snapshot", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, snapshot, NULL, snapshot_writable, offload_end, false,
+     RPC_FILE_IDLE_MS},
 };
 const size_t svc_burst_files_count = sizeof svc_burst_files / sizeof *svc_burst_files;

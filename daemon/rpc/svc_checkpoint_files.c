@@ -283,8 +283,10 @@ static void put_half_close(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_checkpoint_files[] = {
-    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end, false},
-    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end, false},
-    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end, false,
+     RPC_FILE_IDLE_MS},
+    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end, false,
+     RPC_FILE_IDLE_MS},
+    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_checkpoint_files_count = sizeof svc_checkpoint_files / sizeof *svc_checkpoint_files;

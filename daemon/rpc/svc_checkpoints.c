@@ -305,9 +305,9 @@ static void promote(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_checkpoints[] = {
-    {"/brr.v1.Checkpoints/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false},
-    {"/brr.v1.Checkpoints/Promote", ROLE_ADMIN, false, RPC_CONTROL_BYTES, promote, NULL, NULL, svc_models_load_end, false},
-    {"/brr.v1.Checkpoints/Delete", ROLE_ADMIN, false, RPC_CONTROL_BYTES, delete_one, NULL, NULL, offload_end, false},
-    {"/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, pin, NULL, NULL, offload_end, false},
+    {"/brr.v1.Checkpoints/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Checkpoints/Promote", ROLE_ADMIN, false, RPC_CONTROL_BYTES, promote, NULL, NULL, svc_models_load_end, false, 0},
+    {"/brr.v1.Checkpoints/Delete", ROLE_ADMIN, false, RPC_CONTROL_BYTES, delete_one, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, pin, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_checkpoints_count = sizeof svc_checkpoints / sizeof *svc_checkpoints;

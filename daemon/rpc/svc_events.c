@@ -147,6 +147,6 @@ static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_events[] = {
-    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, writable, offload_end, false},
+    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, writable, offload_end, false, 0},
 };
 const size_t svc_events_count = sizeof svc_events / sizeof *svc_events;

@@ -217,11 +217,11 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_jobs[] = {
-    {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end, false},
-    {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false},
-    {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false},
-    {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false},
-    {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, NULL, false},
-    {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, NULL, false},
+    {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
+    {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, NULL, false, 0},
 };
 const size_t svc_jobs_count = sizeof svc_jobs / sizeof *svc_jobs;

@@ -168,6 +168,6 @@ static void logs_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_logs[] = {
-    {"/brr.v1.Jobs/Logs", ROLE_READ, false, RPC_CONTROL_BYTES, logs, NULL, logs_writable, logs_end, false},
+    {"/brr.v1.Jobs/Logs", ROLE_READ, false, RPC_CONTROL_BYTES, logs, NULL, logs_writable, logs_end, false, 0},
 };
 const size_t svc_logs_count = sizeof svc_logs / sizeof *svc_logs;

@@ -108,7 +108,7 @@ static void watch_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_metrics[] = {
-    {"/brr.v1.Metrics/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false},
-    {"/brr.v1.Metrics/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false},
+    {"/brr.v1.Metrics/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Metrics/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
 };
 const size_t svc_metrics_count = sizeof svc_metrics / sizeof *svc_metrics;

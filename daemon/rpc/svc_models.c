@@ -183,9 +183,9 @@ static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_models[] = {
-    {"/brr.v1.Models/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false},
-    {"/brr.v1.Models/Load", ROLE_ADMIN, false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end, false},
-    {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, NULL, false},
-    {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, offload_end, false},
+    {"/brr.v1.Models/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Models/Load", ROLE_ADMIN, false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end, false, 0},
+    {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_models_count = sizeof svc_models / sizeof *svc_models;

@@ -295,8 +295,8 @@ static void half_close(struct rpc_call *call) { rpc_finish(call, NULL); }
 
 const struct rpc_method svc_reflection[] = {
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close, writable,
-     NULL, false},
+     NULL, false, 0},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close,
-     writable, NULL, false},
+     writable, NULL, false, 0},
 };
 const size_t svc_reflection_count = sizeof svc_reflection / sizeof *svc_reflection;

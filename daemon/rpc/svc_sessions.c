@@ -234,8 +234,8 @@ static void close_session(struct rpc_call *call, const uint8_t *data, size_t len
 }
 
 const struct rpc_method svc_sessions[] = {
-    {"/brr.v1.Sessions/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false},
-    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, view_writable, view_end, false},
-    {"/brr.v1.Sessions/Close", ROLE_STREAM, false, RPC_CONTROL_BYTES, close_session, NULL, NULL, NULL, false},
+    {"/brr.v1.Sessions/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, view_writable, view_end, false, 0},
+    {"/brr.v1.Sessions/Close", ROLE_STREAM, false, RPC_CONTROL_BYTES, close_session, NULL, NULL, NULL, false, 0},
 };
 const size_t svc_sessions_count = sizeof svc_sessions / sizeof *svc_sessions;

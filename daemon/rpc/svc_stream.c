@@ -536,6 +536,6 @@ static void end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_stream[] = {
-    {"/brr.v1.Stream/Run", ROLE_STREAM, true, RPC_DATA_BYTES, message, half_close, writable, end, false},
+    {"/brr.v1.Stream/Run", ROLE_STREAM, true, RPC_DATA_BYTES, message, half_close, writable, end, false, 0},
 };
 const size_t svc_stream_count = sizeof svc_stream / sizeof *svc_stream;

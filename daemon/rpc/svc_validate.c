@@ -259,6 +259,6 @@ static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 const struct rpc_method svc_validate[] = {
-    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, offload_end, false},
+    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_validate_count = sizeof svc_validate / sizeof *svc_validate;
