@@ -587,7 +587,7 @@ void rpc_server_tick(struct rpc_server *s) {
             struct err err;
             err_set(&err, ERR_DEADLINE, "the client has neither sent nor read anything for %d s; start again",
                     c->method->idle_ms / 1000);
-            rpc_refuse(c, &err, "CLIENT_TOO_SLOW", 0);
+            rpc_refuse(c, &err, "CLIENT_IDLE", 0);
         }
     }
 }
