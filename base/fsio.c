@@ -369,6 +369,12 @@ static int walk_add(struct walk *walk, const char *path, int64_t size, struct er
     return 0;
 }
 
+int fsio_next_entry(DIR *dir, struct dirent **ret, struct err *err) {
+    errno = 0;
+    *ret = readdir(dir);
+    return *ret || !errno ? 0 : err_errno(err, errno, "cannot list a directory");
+}
+
 static int walk_dir(struct walk *walk, const char *root, const char *relative, int depth, struct err *err) {
     char path[PATH_MAX];
     int rc = *relative ? fsio_join(path, sizeof path, root, relative, err) : fsio_join(path, sizeof path, root, "", err);
@@ -377,7 +383,8 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
     DIR *dir = opendir(path);
     if (!dir)
         return err_errno(err, errno, "cannot open directory %s", path);
-    for (struct dirent *e; !rc && (e = readdir(dir));) {
+    struct dirent *e;
+    while (!rc && !(rc = fsio_next_entry(dir, &e, err)) && e) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
         char name[PATH_MAX];
@@ -386,8 +393,11 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
             break;
         }
         struct stat link, st;
-        if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
-            continue; /* it vanished, or points nowhere */
+        if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0) {
+            if (errno != ENOENT && errno != ELOOP && errno != EACCES) /* it vanished, points nowhere, or is not for us */
+                rc = err_errno(err, errno, "cannot look at %s/%s", path, e->d_name);
+            continue;
+        }
         if (S_ISREG(st.st_mode))
             rc = walk_add(walk, name, st.st_size, err);
         else if (S_ISDIR(link.st_mode))
@@ -438,25 +448,34 @@ int fsio_remove_temporaries(const char *dir, struct err *err) {
     return fsio_exists(dir) ? fsio_walk(dir, remove_temporary, (void *)(uintptr_t)dir, err) : 0;
 }
 
-int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
+int fsio_open_file(const char *path, int *ret_fd, size_t *ret_bytes, struct err *err) {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO without a writer is refused below, not waited for */
+    struct stat st;
     if (fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
-    struct stat st;
-    int rc = 0;
-    void *data = NULL;
-    if (fstat(fd, &st) < 0) {
-        rc = err_errno(err, errno, "cannot read %s", path);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(err, ERR_INVALID, "%s is not a regular file", path);
-    } else if (st.st_size) {
-        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (data == MAP_FAILED)
-            rc = err_errno(err, errno, "cannot map %s", path);
+    int rc = fstat(fd, &st) < 0    ? err_errno(err, errno, "cannot read %s", path)
+             : S_ISREG(st.st_mode) ? 0
+                                   : err_set(err, ERR_INVALID, "%s is not a regular file", path);
+    if (rc) {
+        close(fd);
+        return rc;
     }
+    *ret_fd = fd;
+    *ret_bytes = (size_t)st.st_size;
+    return 0;
+}
+
+int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
+    size_t len = 0;
+    int fd = -1, rc = fsio_open_file(path, &fd, &len, err);
+    if (rc)
+        return rc;
+    void *data = len ? mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+    if (data == MAP_FAILED)
+        rc = err_errno(err, errno, "cannot map %s", path);
     close(fd);
     if (!rc)
-        *map = (struct fsio_map){data, (size_t)st.st_size};
+        *map = (struct fsio_map){data, len};
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* fsio: files and directories with durable writes. Errors name the path and the fix. Any thread. */
 #ifndef BRR_BASE_FSIO_H
 #define BRR_BASE_FSIO_H
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,12 +62,18 @@ int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct 
 int fsio_absolute(char *buf, size_t size, const char *path, struct err *err);
 const char *fsio_basename(const char *path);
 
+/* The next entry of a directory in *ret, NULL after the last; an error of the volume is not taken for the end. */
+int fsio_next_entry(DIR *dir, struct dirent **ret, struct err *err);
+
 /* Visits every regular file below dir, sorted by relative path. Symbolic links to files are followed, links to directories are
  * not. visit returns 0 to continue; any other value ends the walk and is returned. */
 typedef int fsio_visit_fn(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err);
 int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err);
 
-/* Read-only mapping of a whole file. length 0 gives data NULL. */
+/* Opens a regular file for reading and tells its length; INVALID for a directory, a FIFO or a device, without waiting for it. */
+int fsio_open_file(const char *path, int *ret_fd, size_t *ret_bytes, struct err *err);
+
+/* Read-only mapping of a whole file, for files of our own cache that nobody cuts. length 0 gives data NULL. */
 struct fsio_map {
     const uint8_t *data;
     size_t len;

@@ -37,11 +37,17 @@ int submission_source(const struct submission_rules *rules, const struct jobfile
 }
 
 /* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
-static int pin_refs(const struct submission_rules *rules, struct job *job, const struct jobfile *file, struct err *err) {
+static int pin_refs(const struct submission_rules *rules, struct job *job, const struct jobfile *file, int n_overrides,
+                    struct err *err) {
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
     char path[4096], assignment[4200];
     const char *line = assignment;
     int n = jobfile_refs(file, refs), rc = 0;
+    if (n_overrides + n > JOBFILE_MAX_OVERRIDES)
+        return err_set(err, ERR_INVALID,
+                       "%d overrides (--set) beside %d paths of models and files; at most %d in all are accepted, put the other "
+                       "overrides into the file",
+                       n_overrides, n, JOBFILE_MAX_OVERRIDES);
     for (int i = 0; i < n && !(rc = submission_resolve(rules, &refs[i], path, err)); i++) {
         if (!*path)
             continue;
@@ -68,7 +74,7 @@ int submission_fill(const struct submission_rules *rules, const struct submissio
     if (!job->yaml || !job->file || !job->overrides || !job->request_id)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
     int rc = submission_source(rules, file, job->data_root, sizeof job->data_root, err);
-    return rc ? rc : pin_refs(rules, job, file, err);
+    return rc ? rc : pin_refs(rules, job, file, r->n_overrides, err);
 }
 
 /* name-of-kind, date and sequence: readable, unique in this database. */

@@ -1,7 +1,6 @@
 /* brr.v1.Checkpoints: calls that carry or read whole files (Verify, Get, Put). Files are read, hashed and made durable on libuv's
  * thread pool; the loop only passes parts on. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,9 +78,10 @@ static void drop_download(struct offload *work) {
 /* On the pool. */
 static void open_file(struct offload *work) {
     struct download *d = (struct download *)work;
+    size_t bytes = 0;
     checkpoint_find_file(work);
-    if (!work->err.code && (d->fd = open(d->one.file.path, O_RDONLY | O_CLOEXEC)) < 0)
-        err_errno(&work->err, errno, "cannot open %s", d->one.file.path);
+    if (!work->err.code)
+        fsio_open_file(d->one.file.path, &d->fd, &bytes, &work->err);
 }
 
 /* On the pool. */

@@ -162,7 +162,7 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
     struct safetensors *st = NULL;
     struct modelfile m = {0};
-    int rc = safetensors_open(path, &st, err);
+    int rc = safetensors_open_header(path, &st, err);
     if (!rc)
         rc = read_metadata(st, path, &m, err);
     safetensors_close(st);

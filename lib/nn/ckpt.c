@@ -117,7 +117,7 @@ static int load_tensors(const struct safetensors *st, struct param_set *set, str
 
 int ckpt_check_model(const char *path, const struct param_set *set, struct err *err) {
     struct safetensors *st = NULL;
-    int rc = safetensors_open(path, &st, err);
+    int rc = safetensors_open_header(path, &st, err);
     if (!rc)
         rc = check_tensors(st, path, set, false, err);
     safetensors_close(st);

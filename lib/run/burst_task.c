@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/fsio.h"
 #include "base/str.h"
 #include "infer/netfile.h"
 #include "run/burst_network.h"
@@ -221,6 +222,8 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->slice = 1;
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
+    if (!rc)
+        rc = fsio_remove_temporaries(env->directory, err);
     if (!rc)
         rc = open_network(t, err);
     if (!rc)

@@ -132,7 +132,7 @@ static int restore_from(void *task, const char *path, struct err *err) {
     struct geodesic_task *t = task;
     int phase = phase_of(t, path, err), rc;
     if (phase < 0)
-        return ERR_INVALID;
+        return err->code;
     t->phase = phase;
     if ((rc = load_phase(t, path, err)))
         t->phase = 0;

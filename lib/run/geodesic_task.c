@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fsio.h"
 #include "base/str.h"
 #include "run/geodesic_task.h"
 
@@ -174,6 +175,8 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->begun_s = t->saved_s = clock_s();
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
+    if (!rc)
+        rc = fsio_remove_temporaries(env->directory, err);
     if (!rc)
         rc = open_spectra(t, err);
     if (!rc)

@@ -1,6 +1,7 @@
 #include "run/series.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,12 +27,19 @@ static bool number_of(const struct series *s, const char *name, int64_t *ret) {
            str_format(digits, sizeof digits, "%.*s", (int)(len - head - tail), name + head) && str_to_i64(digits, ret);
 }
 
-/* Numbers that have a file, greatest first; returns how many. */
-static int list(const struct series *s, int64_t numbers[MOST]) {
+/* Numbers that have a file, greatest first, and how many. */
+static int list(const struct series *s, int64_t numbers[MOST], int *ret_n, struct err *err) {
     char dir[PATH];
-    DIR *d = str_format(dir, sizeof dir, "%s/checkpoints", s->env->directory) ? opendir(dir) : NULL;
+    struct dirent *e = NULL;
     int n = 0;
-    for (struct dirent *e; d && n < MOST && (e = readdir(d));) {
+    *ret_n = 0;
+    if (!str_format(dir, sizeof dir, "%s/checkpoints", s->env->directory))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", s->env->directory);
+    DIR *d = opendir(dir);
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(err, errno, "cannot list the checkpoints in %s", dir);
+    int rc = fsio_next_entry(d, &e, err);
+    for (; !rc && e && n < MOST; rc = fsio_next_entry(d, &e, err)) {
         int64_t number;
         if (!number_of(s, e->d_name, &number))
             continue;
@@ -40,15 +48,18 @@ static int list(const struct series *s, int64_t numbers[MOST]) {
             numbers[at] = numbers[at - 1];
         numbers[at] = number;
     }
-    if (d)
-        closedir(d);
-    return n;
+    closedir(d);
+    *ret_n = rc ? 0 : n;
+    return rc;
 }
 
+/* Tried again after the next checkpoint where it fails. */
 static void retire(const struct series *s, int64_t keep) {
     int64_t numbers[MOST];
     char path[PATH];
-    int n = list(s, numbers);
+    int n;
+    if (list(s, numbers, &n, NULL))
+        return;
     for (int64_t i = keep; i < n; i++)
         if (!path_of(s, numbers[i], path, NULL))
             unlink(path);
@@ -75,22 +86,30 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
     return 0;
 }
 
+/* True if an error means that a file cannot be used, now or later. Others, such as no memory, say nothing about it. */
+static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
+
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err) {
     int64_t numbers[MOST];
     char path[PATH];
-    int n = list(s, numbers);
+    int n, rc = list(s, numbers, &n, err);
     *ret_found = false;
-    for (int i = 0; i < n && !*ret_found; i++) {
+    for (int i = 0; !rc && i < n && !*ret_found; i++) {
         struct err why = {0};
-        int rc = path_of(s, numbers[i], path, err);
-        if (rc)
+        if ((rc = path_of(s, numbers[i], path, err)))
             return rc;
-        *ret_found = !restore(task, path, &why);
-        if (*ret_found)
+        rc = restore(task, path, &why);
+        *ret_found = !rc;
+        if (!rc) {
             task_log(s->env, TASK_INFO, "resuming from %s", path);
-        else
-            task_log(s->env, TASK_WARN, "the checkpoint %s is not used: %s", path, why.message);
+        } else if (is_broken(rc)) { /* it would count among the newest that are kept */
+            task_log(s->env, TASK_WARN, "the checkpoint %s cannot be used and is removed: %s", path, why.message);
+            unlink(path);
+            rc = 0;
+        } else {
+            return err_set(err, rc, "the checkpoint %s cannot be read now: %s", path, why.message);
+        }
     }
-    return 0;
+    return rc;
 }

@@ -21,8 +21,9 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
                  int (*write)(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err), void *task,
                  struct err *err);
 
-/* Calls `restore` for each file, greatest number first, until it returns 0. A file for which it fails is named in the job's log
- * with the error. *ret_found is true if one was restored. RANGE: the path is too long. */
+/* Calls `restore`, whose err is never NULL, for each file, greatest number first, until it returns 0. A file that cannot be used
+ * (INVALID, DATA_LOSS) is named in the job's log and removed; other errors, such as no memory, say nothing about the file and are
+ * returned. *ret_found is true if one was restored. RANGE: the path is too long. */
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err);
 

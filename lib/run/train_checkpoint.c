@@ -7,6 +7,7 @@
 #include "run/train_checkpoint.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,16 +121,18 @@ static DIR *open_folder(const struct train *t) {
 /* Steps that have a state file, under its own name or as FILE.new. */
 static int list_steps(const struct train *t, struct steps *ret, struct err *err) {
     DIR *d = open_folder(t);
-    int rc = 0;
+    struct dirent *e = NULL;
     *ret = (struct steps){0};
-    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(err, errno, "cannot list the checkpoints in %s", t->env.directory);
+    int rc = fsio_next_entry(d, &e, err);
+    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
         int64_t step;
         const char *end;
         if (parse_name(e->d_name, &step, &end) && (!strcmp(end, STATE_END) || !strcmp(end, STATE_END NEW_END)))
             rc = add_step(ret, step, err);
     }
-    if (d)
-        closedir(d);
+    closedir(d);
     return rc;
 }
 
@@ -189,15 +192,14 @@ static int save_pair(struct train *t, const char *model, const char *state, char
     int rc = modelfile_save(new_model, &t->file, t->net, t->optim.ema, t->stream, sha, err);
     if (!rc)
         rc = save_state(t, new_state, sha, err);
-    if (!rc)
-        rc = fsio_rename(new_model, model, err);
-    if (!rc)
-        rc = fsio_rename(new_state, state, err);
     if (rc) {
         unlink(new_model);
         unlink(new_state);
+        return rc;
     }
-    return rc;
+    /* From here on the new files are whole: after an error, as after a kill, finish_save does the rest. */
+    rc = fsio_rename(new_model, model, err);
+    return rc ? rc : fsio_rename(new_state, state, err);
 }
 
 static void announce(struct train *t, struct task_checkpoint *c) {
@@ -351,6 +353,8 @@ static int announce_restored(struct train *t, struct err *err) {
     struct task_checkpoint best = {0}, last = {0};
     struct err why;
     int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
+    if (rc && !is_broken(rc))
+        return err_set(err, rc, "the best model, of step %lld, cannot be read now: %s", (long long)t->at.best.step, why.message);
     if (rc) {
         task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation selects a new one",
                  (long long)t->at.best.step, why.message);

@@ -195,7 +195,7 @@ static int look_at_origin(const struct estimate_config *c, struct err *err) {
     struct safetensors *tensors = NULL;
     if (!origin)
         return 0;
-    int rc = safetensors_open(origin->path, &tensors, err);
+    int rc = safetensors_open_header(origin->path, &tensors, err);
     safetensors_close(tensors);
     return rc ? err_wrap(err, "model %.200s cannot be used", origin->ref) : 0;
 }

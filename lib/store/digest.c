@@ -1,12 +1,13 @@
 #include "store/digest.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/fsio.h"
 
 struct digest {
     EVP_MD_CTX *ctx;
@@ -52,12 +53,13 @@ bool digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]) {
 
 int digest_file(const char *path, char ret_hex[DIGEST_HEX_SIZE], struct err *err) {
     enum { BLOCK = 1 << 20 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_errno(err, errno, "cannot open %s", path);
+    size_t bytes = 0;
+    int fd = -1, rc = fsio_open_file(path, &fd, &bytes, err);
+    if (rc)
+        return rc;
     struct digest *d = digest_new();
     void *block = malloc(BLOCK);
-    int rc = d && block ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory for its digest", path);
+    rc = d && block ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory for its digest", path);
     while (!rc) {
         ssize_t n = read(fd, block, BLOCK);
         if (n < 0 && errno == EINTR)

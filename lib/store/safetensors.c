@@ -1,15 +1,20 @@
 #include "store/safetensors.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/pages.h"
 
 struct safetensors {
-    struct fsio_map file;
+    uint8_t *bytes; /* of the file: all len of them, or its beginning alone when there are no data */
+    size_t len;
+    bool has_data;
     struct json *header;
     struct safetensors_entry *entries;
     size_t count;
@@ -63,15 +68,15 @@ static int read_entry(struct safetensors *st, const char *path, const char *name
     for (int i = 0; i < e->rank; i++)
         e->shape[i] = json_i64(json_at(shape, (size_t)i), -1);
     int64_t first = json_i64(json_at(offsets, 0), -1), end = json_i64(json_at(offsets, 1), -1);
-    int64_t room = (int64_t)(st->file.len - data_start);
+    int64_t room = (int64_t)(st->len - data_start);
     if (!shape_bytes(e, &e->bytes) || first < 0 || end < first || (size_t)(end - first) != e->bytes)
         return err_set(err, ERR_INVALID, "%s: tensor '%s': data_offsets [%lld, %lld) do not fit its shape", path, name,
                        (long long)first, (long long)end);
     if (end > room)
         return err_set(err, ERR_DATA_LOSS, "%s: tensor '%s' ends at byte %lld of %lld: the file is truncated", path, name,
                        (long long)end, (long long)room);
-    e->data = st->file.data + data_start + first;
-    if (e->bytes && (uintptr_t)e->data % dtypes[dtype].bytes) {
+    e->data = st->has_data ? st->bytes + data_start + first : NULL;
+    if (e->data && e->bytes && (uintptr_t)e->data % dtypes[dtype].bytes) {
         void *copy = arena_alloc(&st->copies, e->bytes);
         if (!copy)
             return err_set(err, ERR_EXHAUSTED, "%s: out of memory for tensor '%s'", path, name);
@@ -145,21 +150,49 @@ static int read_members(struct safetensors *st, const char *path, size_t data_st
             extents[index] = (struct extent){first, first + st->entries[index].bytes, index};
         }
     }
-    return rc ? rc : check_layout(st, path, extents, st->file.len - data_start, err);
+    return rc ? rc : check_layout(st, path, extents, st->len - data_start, err);
 }
 
-static int read_header(struct safetensors *st, const char *path, struct err *err) {
+static int read_range(int fd, const char *path, uint8_t *to, size_t from, size_t n, struct err *err) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, to + done, n - done, (off_t)(from + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_errno(err, errno, "cannot read %s", path);
+        if (got == 0)
+            return err_set(err, ERR_DATA_LOSS, "%s was cut to %zu bytes while it was read", path, from + done);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* The bytes of the file, or of its header; *ret_len is the header's length. Not mapped: a file that is cut while it is in use must
+ * be an error, and a mapped one would be the end of the process. */
+static int read_bytes(struct safetensors *st, int fd, const char *path, size_t *ret_len, struct err *err) {
+    uint8_t first[8];
     uint64_t len = 0;
-    if (st->file.len < 8)
-        return err_set(err, ERR_DATA_LOSS, "%s: %zu bytes are too few for a safetensors file", path, st->file.len);
+    if (st->len < sizeof first)
+        return err_set(err, ERR_DATA_LOSS, "%s: %zu bytes are too few for a safetensors file", path, st->len);
+    int rc = read_range(fd, path, first, 0, sizeof first, err);
+    if (rc)
+        return rc;
     for (int i = 7; i >= 0; i--)
-        len = len << 8 | st->file.data[i];
+        len = len << 8 | first[i];
     if (len > SAFETENSORS_MAX_HEADER)
         return err_set(err, ERR_INVALID, "%s: not a safetensors file", path);
-    if (len > st->file.len - 8)
+    if (len > st->len - sizeof first)
         return err_set(err, ERR_INVALID, "%s: not a safetensors file (header of %llu bytes in a file of %zu)", path,
-                       (unsigned long long)len, st->file.len);
-    int rc = json_parse((const char *)st->file.data + 8, len, path, &st->header, err);
+                       (unsigned long long)len, st->len);
+    size_t wanted = st->has_data ? st->len : sizeof first + (size_t)len;
+    if (!(st->bytes = pages_alloc(wanted)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %zu bytes", path, wanted);
+    *ret_len = (size_t)len;
+    return read_range(fd, path, st->bytes, 0, wanted, err);
+}
+
+static int read_header(struct safetensors *st, const char *path, size_t len, struct err *err) {
+    int rc = json_parse((const char *)st->bytes + 8, len, path, &st->header, err);
     if (rc)
         return rc;
     if (json_kind(st->header) != JSON_KIND_OBJECT)
@@ -168,26 +201,38 @@ static int read_header(struct safetensors *st, const char *path, struct err *err
     struct extent *extents = calloc(members + 1, sizeof *extents);
     st->entries = calloc(members + 1, sizeof *st->entries);
     st->by_name = map_new(members + 1);
-    arena_init(&st->copies, st->file.len + 16 * members);
+    arena_init(&st->copies, st->has_data ? st->len + 16 * members : 16);
     rc = extents && st->entries && st->by_name ? read_members(st, path, 8 + len, extents, err)
                                                : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     free(extents);
     return rc;
 }
 
-int safetensors_open(const char *path, struct safetensors **ret, struct err *err) {
+static int open_file(const char *path, bool has_data, struct safetensors **ret, struct err *err) {
     struct safetensors *st = calloc(1, sizeof *st);
+    size_t len = 0;
+    int fd = -1;
     if (!st)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    int rc = fsio_map_open(&st->file, path, err);
+    st->has_data = has_data;
+    int rc = fsio_open_file(path, &fd, &st->len, err);
     if (!rc)
-        rc = read_header(st, path, err);
+        rc = read_bytes(st, fd, path, &len, err);
+    if (fd >= 0)
+        close(fd);
+    if (!rc)
+        rc = read_header(st, path, len, err);
     if (rc) {
         safetensors_close(st);
         return rc;
     }
     *ret = st;
     return 0;
+}
+
+int safetensors_open(const char *path, struct safetensors **ret, struct err *err) { return open_file(path, true, ret, err); }
+int safetensors_open_header(const char *path, struct safetensors **ret, struct err *err) {
+    return open_file(path, false, ret, err);
 }
 
 void safetensors_close(struct safetensors *st) {
@@ -197,7 +242,7 @@ void safetensors_close(struct safetensors *st) {
     free(st->entries);
     arena_done(&st->copies);
     json_free(st->header);
-    fsio_map_close(&st->file);
+    free(st->bytes);
     free(st);
 }
 

@@ -1,6 +1,6 @@
 /* safetensors: named tensors in one file (u64 header length, JSON header, raw little-endian data), the project's format for
- * checkpoints and test cases. Reading maps the file and validates everything before giving out a pointer; writing is atomic
- * and durable and computes SHA-256 on the way. One thread per object. */
+ * checkpoints and test cases. Reading copies the file into memory and validates everything before giving out a pointer; writing is
+ * atomic and durable and computes SHA-256 on the way. One thread per object. */
 #ifndef BRR_STORE_SAFETENSORS_H
 #define BRR_STORE_SAFETENSORS_H
 #include <stddef.h>
@@ -45,6 +45,8 @@ struct safetensors;
 /* INVALID or DATA_LOSS name the tensor and the fault: bounds, overlaps, holes, sizes, repeated names, metadata other than strings.
  * Data are aligned to their element (a misaligned tensor is copied). Pointers are valid until close. */
 int safetensors_open(const char *path, struct safetensors **ret, struct err *err);
+/* Names, shapes and metadata alone: the data of every tensor are NULL. The layout is checked against the length of the file. */
+int safetensors_open_header(const char *path, struct safetensors **ret, struct err *err);
 void safetensors_close(struct safetensors *st);
 size_t safetensors_count(const struct safetensors *st);
 const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index);

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include "unit/temp_dir.h"
 
 #include "store/digest.h"
@@ -63,6 +65,12 @@ static void a_file_has_the_sum_of_its_bytes_over_many_blocks(void **state) {
     free(data);
 }
 
+static void a_fifo_is_refused_without_waiting_for_a_writer(void **state) {
+    char hex[DIGEST_HEX_SIZE];
+    assert_int_equal(mkfifo(in_dir(state, "fifo"), 0600), 0);
+    assert_int_equal(digest_file(in_dir(state, "fifo"), hex, NULL), ERR_INVALID);
+}
+
 static void only_64_lower_case_hex_digits_are_a_digest(void **state) {
     (void)state;
     char text[80];
@@ -85,6 +93,7 @@ int main(void) {
         cmocka_unit_test(pieces_of_any_size_give_the_sum_of_the_whole),
         cmocka_unit_test(no_digest_gives_an_empty_text_never_a_wrong_one),
         in_temp_dir(a_file_has_the_sum_of_its_bytes_over_many_blocks),
+        in_temp_dir(a_fifo_is_refused_without_waiting_for_a_writer),
         cmocka_unit_test(only_64_lower_case_hex_digits_are_a_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

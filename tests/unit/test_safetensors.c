@@ -190,6 +190,28 @@ static void a_file_that_is_cut_anywhere_is_refused(void **state) {
     safetensors_close(opened(path));
 }
 
+/* As cp, rsync --inplace or NFS do it. */
+static void a_file_that_is_cut_while_it_is_open_stays_what_it_was(void **state) {
+    const char *path = raw_file(state, "{\"a\":{\"dtype\":\"U8\",\"shape\":[20000],\"data_offsets\":[0,20000]}}", 20000);
+    struct safetensors *st = opened(path);
+    assert_int_equal(truncate(path, 10), 0);
+    const uint8_t *data = safetensors_find(st, "a")->data;
+    for (int i = 0; i < 20000; i++)
+        assert_int_equal(data[i], (uint8_t)i);
+    safetensors_close(st);
+}
+
+static void a_header_alone_has_names_and_no_data(void **state) {
+    const char *path = raw_file(state, "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 3);
+    struct safetensors *st = NULL;
+    assert_int_equal(safetensors_open_header(path, &st, NULL), 0);
+    const struct safetensors_entry *e = safetensors_find(st, "a");
+    assert_true(e && e->bytes == 3 && e->shape[0] == 3 && !e->data);
+    safetensors_close(st);
+    assert_int_equal(truncate(path, 8 + 53 + 2), 0);
+    assert_int_equal(safetensors_open_header(path, &st, NULL), ERR_DATA_LOSS);
+}
+
 static void a_header_longer_than_file_or_bound_is_refused(void **state) {
     const char *path = in_dir(state, "a");
     put_file(path, "\x03\0\0\0\0\0\0\0{}", 10);
@@ -251,6 +273,8 @@ int main(void) {
         in_temp_dir(tensors_may_stand_in_any_order_without_gaps),
         in_temp_dir(every_malformed_header_is_refused_by_name),
         in_temp_dir(a_file_that_is_cut_anywhere_is_refused),
+        in_temp_dir(a_file_that_is_cut_while_it_is_open_stays_what_it_was),
+        in_temp_dir(a_header_alone_has_names_and_no_data),
         in_temp_dir(a_header_longer_than_file_or_bound_is_refused),
         in_temp_dir(the_writer_refuses_what_no_reader_would_take),
         in_temp_dir(a_failed_write_leaves_the_old_file),
