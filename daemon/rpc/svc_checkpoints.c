@@ -1,5 +1,6 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -185,14 +186,17 @@ static void remove_files(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
     const char *path = o->file.path;
     char state[LIVE_PATH + 16];
-    unlink(path);
+    if (unlink(path) && errno != ENOENT)
+        err_errno(&work->err, errno, "%s is no longer listed, but its file cannot be removed; remove it", path);
     if (o->recorded && str_ends(path, ".safetensors") &&
         str_format(state, sizeof state, "%.*s.state.safetensors", (int)(strlen(path) - strlen(".safetensors")), path))
         unlink(state);
 }
 
 static void deleted(struct offload *work) {
-    if (work->call)
+    if (work->call && work->err.code)
+        rpc_finish(work->call, &work->err);
+    else if (work->call)
         convert_answer(work->call, &((struct deletion *)work)->message->base);
 }
 
@@ -221,6 +225,7 @@ static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
 struct pinning {
     struct checkpoint_find one;
     const struct models *models;
+    struct db *db;
     bool pinned;
     char name[JOB_ID_SIZE + 32], kept[LIVE_PATH];
 };
@@ -263,8 +268,8 @@ static void answer_pin(struct offload *work) {
 static void record_pin(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
-    if (work->call && !work->err.code)
-        jobdb_pin(services_of(work->call)->db, c->job_id, c->c.step, p->kept, &work->err);
+    if (!work->err.code) /* also when the client has left meanwhile: the link is there */
+        jobdb_pin(p->db, c->job_id, c->c.step, p->kept, &work->err);
     answer_pin(work);
 }
 
@@ -295,6 +300,7 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
         return;
     p->pinned = in->pinned;
     p->models = services_of(call)->models;
+    p->db = services_of(call)->db;
     offload_start(&p->one.work, checkpoint_find_file, pin_found);
 }
 

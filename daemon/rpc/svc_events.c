@@ -12,6 +12,7 @@
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
 #include "run/detect_list.h"
+#include "run/kind.h"
 
 enum { PART_BYTES = 256 * 1024, MAX_TSV_BYTES = 256 << 20 };
 
@@ -126,14 +127,16 @@ static void drop(struct offload *work) {
 static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobEventsRequest *in = convert_unpack(call, &brr__v1__job_events_request__descriptor, data, len);
     const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
+    const struct task_kind *kind;
     struct reading *r = NULL;
     struct err err = {0};
     if (!in)
         return;
     if (!job)
         err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
-    else if (strcmp(job->kind, "detect") != 0)
-        err_set(&err, ERR_PRECONDITION, "job %s is of kind %s; only detect jobs keep events for clients", job->id, job->kind);
+    else if (!(kind = task_kind_find(job->kind)) || !kind->events)
+        err_set(&err, ERR_PRECONDITION, "job %s is of kind %s, which keeps no events for clients; a detect job does", job->id,
+                job->kind);
     if (err.code) {
         rpc_finish(call, &err);
         return;

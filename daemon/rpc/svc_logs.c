@@ -1,4 +1,5 @@
 /* brr.v1.Jobs/Logs: a job's log.txt as lines, and those that come while the job lives. The file is read on libuv's thread pool. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,12 +78,16 @@ static void read_part(struct offload *work) {
     f->got = 0;
     if (f->fd < 0) {
         f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        if (f->fd < 0 && errno != ENOENT)
+            err_errno(&work->err, errno, "cannot open %s", f->path);
         if (f->fd >= 0 && f->tail > 0)
             f->at = tail_start(f->fd, f->tail);
         f->tail = 0; /* of a file that is made later all lines are new */
     }
     if (f->fd >= 0)
         f->got = pread(f->fd, f->text + f->len, sizeof f->text - f->len, f->at);
+    if (f->got < 0)
+        err_errno(&work->err, errno, "cannot read %s", f->path);
 }
 
 static void on_part(struct offload *work);
@@ -99,7 +104,10 @@ static void on_part(struct offload *work) {
     struct follow *f = (struct follow *)work;
     if (!work->call)
         return;
-    if (f->got > 0) {
+    if (work->err.code) {
+        uv_timer_stop(&f->timer);
+        rpc_finish(work->call, &work->err);
+    } else if (f->got > 0) {
         f->at += f->got;
         f->len += (size_t)f->got;
         send_lines(f);

@@ -29,6 +29,7 @@ const struct task_kind kind_detect = {
     .help = "finds seizures in recordings with a model, an events file for each",
     .keys = keys,
     .recordings = KIND_RECORDINGS_OR_ONE,
+    .events = true,
     .fixed = "model, windows, filters and thresholds come from its model",
     .config_bytes = sizeof(struct detect_config),
     .config = read_config,
