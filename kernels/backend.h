@@ -53,6 +53,8 @@ struct device {
     bool lost;
     void (*yield)(void *ctx); /* device_yield_to; NULL on devices that schedule by priority */
     void *yield_ctx;
+    device_lend_fn *lend; /* device_lend_to */
+    void *lend_ctx;
 };
 
 struct stream {

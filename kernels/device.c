@@ -128,8 +128,42 @@ const char *device_slowdown_name(enum device_slowdown reason) {
     return names[reason];
 }
 
+static _Thread_local bool lent; /* this thread runs work of device_lend */
+
+struct lent_work {
+    device_work_fn *work;
+    void *arg;
+};
+
+static int run_lent(void *arg, struct err *err) {
+    const struct lent_work *l = arg;
+    lent = true;
+    int rc = l->work(l->arg, err);
+    lent = false;
+    return rc;
+}
+
+int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err) {
+    struct lent_work l = {work, arg};
+    if (lent)
+        return work(arg, err);
+    return dev->lend ? dev->lend(dev->lend_ctx, run_lent, &l, err) : run_lent(&l, err);
+}
+
+void device_lend_to(struct device *dev, device_lend_fn *fn, void *ctx) {
+    dev->lend = fn;
+    dev->lend_ctx = ctx;
+}
+
+/* The thread that drives the device may be using it now. */
+static int check_not_lent(const struct device *dev, struct err *err) {
+    return lent ? err_set(err, ERR_INTERNAL, "%s: work of device_lend has used the device", dev->info.name) : 0;
+}
+
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
-    int rc = dev->backend->alloc(dev, bytes, ret, err);
+    int rc = check_not_lent(dev, err);
+    if (!rc)
+        rc = dev->backend->alloc(dev, bytes, ret, err);
     if (!rc)
         __atomic_add_fetch(&dev->allocations, 1, __ATOMIC_RELAXED);
     return rc;
@@ -200,7 +234,10 @@ int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, stru
 
 int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
 
-int stream_sync(struct stream *s, struct err *err) { return s->device->backend->sync(s, err); }
+int stream_sync(struct stream *s, struct err *err) {
+    int rc = check_not_lent(s->device, err);
+    return rc ? rc : s->device->backend->sync(s, err);
+}
 
 int stream_wait(struct stream *s, struct stream *earlier, struct err *err) { return s->device->backend->wait(s, earlier, err); }
 

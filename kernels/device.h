@@ -120,6 +120,16 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
  * only, never for a whole pass. fn may run ops on other streams; those of normal ones call it again. fn NULL: no more calls. Other
  * devices never call it. */
 void device_yield_to(struct device *dev, void (*fn)(void *ctx), void *ctx);
+/* Work that may block, such as that on files, and uses no device: inside it, calls for memory and for work of a device are errors.
+ */
+typedef int device_work_fn(void *arg, struct err *err);
+/* Calls work(arg, err) and returns what it returns. After device_lend_to it may run on another thread, while this one serves others
+ * on the device, on streams of their own; all that it did is visible when this returns. Inside such work it is an ordinary call. */
+int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err);
+/* From now on device_lend calls fn, which calls work(arg, err) once, on a thread of its choice, and returns its result when it has
+ * ended. fn NULL: no more calls. */
+typedef int device_lend_fn(void *ctx, device_work_fn *work, void *arg, struct err *err);
+void device_lend_to(struct device *dev, device_lend_fn *fn, void *ctx);
 void stream_close(struct stream *s);
 struct device *stream_device(const struct stream *s);
 /* Copies are ordered with the ops of the stream; host memory must stay valid until stream_sync. */

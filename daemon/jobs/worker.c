@@ -11,13 +11,16 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/errand.h"
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_lease.h"
 #include "run/estimate.h"
 
-enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, ORDER_JOB = -1 };
+enum { REPORTS_MAX = 4096, ORDERS_MAX = 1 << 17, NICE = 10, WALL_MARGIN_MS = 3000, REPLAY_SLICE_MS = 500, BEAT_MS = 1000 };
+enum { ORDER_JOB = -1, ERRAND_ENDED = -2 }; /* orders; the others are those of live/live_message.h and burst/networks.h */
 enum { MAX_RESULT = 1 << 20 };
 enum { PACED_REPORTS = 5 }; /* the first ones tell little */
 #define MOST_SHARE_S   1.0  /* of networks between two steps of a job */
@@ -42,7 +45,10 @@ struct worker {
     struct live *live;          /* the thread's */
     struct networks *networks;  /* the thread's */
     struct message *unanswered; /* orders of networks that the thread left when it ended */
+    struct errand *errand;      /* the thread of the job's file work */
+    bool errand_ended;
     bool preparing;
+    atomic_bool closing;  /* no more orders come */
     atomic_int stop;      /* enum worker_stop */
     atomic_bool stop_now; /* for the task's preparation */
     atomic_bool busy;
@@ -59,8 +65,8 @@ struct worker {
     const struct jobfile *job; /* running */
     int64_t start_ms;          /* of the attempt */
     int paced;                 /* reports of progress that told how long it will take */
-    bool lends;                /* the job's step runs: live windows may run between its ops */
-    double step_s, lent_s;     /* when it began; how much of it live windows took */
+    bool lends; /* the job's code runs: live windows may run between its ops, streams and networks during its file work */
+    double step_s, lent_s; /* when its step began; how much of it live windows took */
 };
 
 void worker_report_free(struct worker_report *r) {
@@ -93,7 +99,9 @@ static void post(struct worker *w, struct worker_report *r) {
 
 /* message is the first member of each. */
 static void take_order(struct worker *w, struct message *m) {
-    if (m->kind == ORDER_JOB)
+    if (m->kind == ERRAND_ENDED)
+        w->errand_ended = true;
+    else if (m->kind == ORDER_JOB)
         w->order = (struct order *)m;
     else if (m->kind >= NETWORK_CREATE)
         networks_order(w->networks, (struct network_order *)m);
@@ -151,6 +159,37 @@ static void on_yield(void *ctx) {
     w->lends = true;
 }
 
+/* device_lend: the job's file work on the thread for errands, streams and networks here meanwhile. Their own files are read here:
+ * only a job lends. */
+static int on_lend(void *ctx, device_work_fn *work, void *arg, struct err *err) {
+    struct worker *w = ctx;
+    double begun = clock_s();
+    if (!w->lends)
+        return work(arg, err);
+    w->errand_ended = false;
+    errand_begin(w->errand, work, arg, err);
+    while (!w->errand_ended && !atomic_load(&w->closing)) {
+        serve(w, 0);
+        atomic_fetch_add(&w->beats, 1);
+        bool busy = w->errand_ended || live_waiting(w->live) || networks_waiting(w->networks);
+        struct message *m = busy ? NULL : mailbox_wait(w->orders, BEAT_MS);
+        if (m)
+            take_order(w, m);
+    }
+    int rc = errand_end(w->errand);
+    if (!w->errand_ended)
+        take_orders(w);             /* its message, if it came before the mailbox was closed */
+    w->step_s += clock_s() - begun; /* it is no time of the device */
+    return rc;
+}
+
+/* The job's code begins to run here. */
+static void begin_lending(struct worker *w) {
+    w->lends = true;
+    w->step_s = clock_s();
+    w->lent_s = 0;
+}
+
 /* Once per attempt, when its pace is known: that it will not end before its limit. */
 static void look_at_limit(struct worker *w, const struct task_progress *p) {
     char text[400];
@@ -173,7 +212,8 @@ static void on_progress(void *ctx, const struct task_progress *p) {
     atomic_fetch_add(&w->beats, 1);
     post(w, r);
     look_at_limit(w, p);
-    if (w->preparing || !strcmp(p->phase, "load")) /* long, and made of no steps */
+    bool here = pthread_equal(pthread_self(), w->thread);    /* else this is lent work, and streams run there */
+    if (here && (w->preparing || !strcmp(p->phase, "load"))) /* long, and made of no steps */
         serve(w, 0);
 }
 
@@ -199,46 +239,26 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     post(w, r);
 }
 
-/* A model on its way from a store, on a thread of its own. */
 struct leasing {
-    const struct source_config *source;
+    struct worker *worker;
     const char *url;
-    const atomic_bool *stop;
-    struct model_lease lease;
-    struct err err;
-    atomic_bool done;
 };
 
-static void *lease_main(void *arg) {
-    struct leasing *l = arg;
-    model_lease_take(l->source, l->url, l->stop, &l->lease, &l->err);
-    atomic_store(&l->done, true);
-    return NULL;
+static int take_lease(void *arg, struct err *err) {
+    const struct leasing *l = arg;
+    struct worker *w = l->worker;
+    model_lease_drop(&w->lease);
+    return model_lease_take(&w->config.source, l->url, &w->stop_now, &w->lease, err);
 }
 
-/* The model that the job names by URL; streams are served meanwhile. */
+/* The model that the job names by URL. */
 static int on_model(void *ctx, const char *url, struct task_model *ret, struct err *err) {
-    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
     struct worker *w = ctx;
-    struct leasing l = {.source = &w->config.source, .url = url, .stop = &w->stop_now};
-    pthread_t thread;
-    model_lease_drop(&w->lease);
-    if (pthread_create(&thread, NULL, lease_main, &l))
-        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch %.200s", url);
-    while (!atomic_load(&l.done)) {
-        serve(w, 0);
-        atomic_fetch_add(&w->beats, 1);
-        nanosleep(&turn, NULL);
-    }
-    pthread_join(thread, NULL);
-    if (l.err.code) {
-        if (err)
-            *err = l.err;
-        return l.err.code;
-    }
-    w->lease = l.lease;
-    str_copy(ret->path, sizeof ret->path, l.lease.path);
-    str_copy(ret->sha256, sizeof ret->sha256, l.lease.sha256);
+    int rc = device_lend(w->device, take_lease, &(struct leasing){w, url}, err);
+    if (rc)
+        return rc;
+    str_copy(ret->path, sizeof ret->path, w->lease.path);
+    str_copy(ret->sha256, sizeof ret->sha256, w->lease.sha256);
     return 0;
 }
 
@@ -253,13 +273,9 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     w->checkpoint_ms = clock_ms();
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
         serve(w, step_s);
-        double begun = clock_s();
-        w->lends = true;
-        w->step_s = begun;
-        w->lent_s = 0;
+        begin_lending(w);
         rc = work->step(task, &status, err);
-        w->lends = false;
-        step_s = clock_s() - begun - w->lent_s;
+        step_s = clock_s() - w->step_s - w->lent_s;
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
         if (limit > 0 && status == TASK_MORE && now - start_ms >= limit - margin)
@@ -286,16 +302,36 @@ static int open_upload(struct worker *w, const struct jobfile *job, struct err *
     return upload_open(&config, &w->upload, err);
 }
 
-/* Uploads end before the job does, unless somebody wants it to stop. */
-static void finish_upload(struct worker *w) {
+/* What a task finds when it opens: its folder without what a kill has left there, and its recordings. */
+struct supply {
+    struct worker *worker;
+    const struct jobfile *job;
+    struct task_env *env;
+    struct source *source;
+};
+
+static int prepare(void *arg, struct err *err) {
+    struct supply *p = arg;
+    struct worker *w = p->worker;
+    int rc = fsio_remove_temporaries(p->env->directory, err);
+    if (!rc)
+        rc = open_upload(w, p->job, err);
+    return rc ? rc : source_open(&w->config.source, p->job, p->env, &p->source, err);
+}
+
+/* After it has closed. Uploads end before the job does, unless somebody wants it to stop. */
+static int wind_up(void *arg, struct err *err) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
-    while (w->upload && !atomic_load(&w->stop_now) && !upload_idle(w->upload)) {
-        serve(w, 0);
-        atomic_fetch_add(&w->beats, 1);
+    struct supply *p = arg;
+    struct worker *w = p->worker;
+    (void)err;
+    while (w->upload && !atomic_load(&w->stop_now) && !upload_idle(w->upload))
         nanosleep(&turn, NULL);
-    }
     upload_close(w->upload);
     w->upload = NULL;
+    source_close(p->source);
+    model_lease_drop(&w->lease);
+    return 0;
 }
 
 /* Joules since `before`, in the metrics too. */
@@ -328,7 +364,6 @@ static void run_order(struct worker *w) {
     struct arena arena;
     struct jobfile job;
     struct err err = {0};
-    struct source *source = NULL;
     void *task = NULL;
     int64_t start_ms = clock_ms();
     arena_init(&arena, 32u << 20);
@@ -348,13 +383,13 @@ static void run_order(struct worker *w) {
                            .log = on_log,
                            .checkpoint = on_checkpoint,
                            .model = on_model};
+    struct supply supply = {.worker = w, .job = &job, .env = &env};
     int rc = job_parse(w->order->yaml, w->order->file, w->order->overrides, &arena, &job, &err);
     const struct task_work *work = rc ? NULL : task_work_of(job.kind);
     w->preparing = true;
+    begin_lending(w);
     if (!rc)
-        rc = open_upload(w, &job, &err);
-    if (!rc)
-        rc = source_open(&w->config.source, &job, &env, &source, &err);
+        rc = device_lend(w->device, prepare, &supply, &err);
     if (!rc)
         rc = work->open(&job, &env, &task, &err);
     w->preparing = false;
@@ -368,9 +403,8 @@ static void run_order(struct worker *w) {
         rc = take_result(w, work, task, &err);
     if (work)
         work->close(task);
-    finish_upload(w);
-    source_close(source);
-    model_lease_drop(&w->lease);
+    device_lend(w->device, wind_up, &supply, NULL);
+    w->lends = false;
     struct worker_report *r = w->order->done;
     w->order->done = NULL;
     r->rc = rc;
@@ -413,15 +447,18 @@ static void *worker_main(void *arg) {
     int rc = device_open(w->config.device, w->config.threads, &w->device, &w->start_err);
     if (!rc)
         device_describe(w->device, &w->info);
-    if (!rc)
+    if (!rc) {
         device_yield_to(w->device, on_yield, w);
+        device_lend_to(w->device, on_lend, w);
+    }
     if (!w->config.memory_limit_bytes)
         w->config.memory_limit_bytes = w->info.total_bytes * 9 / 10;
     if (!rc && !(w->live = live_new(w->device, w->live_reports, w->config.metrics, w->config.memory_limit_bytes))) {
         device_close(w->device);
         rc = err_set(&w->start_err, ERR_EXHAUSTED, "out of memory for the streams of %s", w->config.device);
     }
-    if (!rc && (rc = open_networks(w, &w->start_err))) {
+    if (!rc && ((rc = open_networks(w, &w->start_err)) || (rc = errand_open(w->orders, ERRAND_ENDED, &w->errand, &w->start_err)))) {
+        networks_free(w->networks, &w->unanswered);
         live_free(w->live);
         device_close(w->device);
     }
@@ -445,6 +482,7 @@ static void *worker_main(void *arg) {
         order_free(w->order);
         w->order = NULL;
     }
+    errand_close(w->errand);
     networks_free(w->networks, &w->unanswered);
     live_free(w->live);
     device_close(w->device);
@@ -489,6 +527,7 @@ void worker_stop(struct worker *w) {
     if (!w)
         return;
     worker_interrupt(w, WORKER_STOP_SHUTDOWN);
+    atomic_store(&w->closing, true);
     mailbox_close(w->orders);
     mailbox_close(w->reports); /* nobody takes any more: posts fail at once */
     mailbox_close(w->live_reports);

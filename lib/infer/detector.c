@@ -68,54 +68,58 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     return 0;
 }
 
-/* Compares the header of a file with its contents and with the limit before allocation. */
-static int check_claims(const char *checkpoint, const struct seizure_config *model, const struct seizure_options *options,
-                        int64_t limit_bytes, struct seizure_memory *ret, struct err *err) {
+/* What a model's file says, and whether its contents and the limit allow it. */
+struct claims {
+    const char *checkpoint;
+    const struct seizure_options *options;
+    int64_t limit_bytes;
+    struct modelfile file;
+    struct seizure_memory memory;
+    char sha[DIGEST_HEX_SIZE];
+};
+
+/* Before anything is allocated. */
+static int check_claims(void *arg, struct err *err) {
+    struct claims *c = arg;
     struct param_set table;
-    int rc = seizure_table(model, &table, err);
-    if (rc)
+    int rc = modelfile_read(c->checkpoint, &c->file, err);
+    if (rc || (rc = seizure_table(&c->file.model, &table, err)))
         return rc;
-    rc = ckpt_check_model(checkpoint, &table, err);
+    rc = ckpt_check_model(c->checkpoint, &table, err);
     param_set_done(&table);
     if (!rc)
-        rc = seizure_memory(model, options, ret, err);
-    if (!rc && limit_bytes && ret->total > limit_bytes)
+        rc = seizure_memory(&c->file.model, c->options, &c->memory, err);
+    if (!rc && c->limit_bytes && c->memory.total > c->limit_bytes)
         rc = err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
-                     (long long)ret->total, (long long)limit_bytes);
-    return rc;
+                     (long long)c->memory.total, (long long)c->limit_bytes);
+    return rc ? rc : digest_file(c->checkpoint, c->sha, err);
 }
 
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
                   struct err *err) {
-    struct modelfile file;
     struct seizure_net *net = NULL;
     struct detector *d = NULL;
     struct stream *s = NULL;
     struct seizure_options options = {.max_batch = max_batch, .precision = DTYPE_F32};
-    struct seizure_memory memory;
-    char sha[DIGEST_HEX_SIZE] = "";
-    int rc = modelfile_read(checkpoint, &file, err);
-    if (!rc)
-        rc = check_claims(checkpoint, &file.model, &options, memory_limit_bytes, &memory, err);
-    if (!rc)
-        rc = digest_file(checkpoint, sha, err);
+    struct claims c = {.checkpoint = checkpoint, .options = &options, .limit_bytes = memory_limit_bytes};
+    int rc = device_lend(dev, check_claims, &c, err);
     if (!rc)
         rc = stream_open(dev, STREAM_NORMAL, &s, err);
     if (!rc)
-        rc = seizure_new(dev, &file.model, &options, &net, err);
+        rc = seizure_new(dev, &c.file.model, &options, &net, err);
     if (!rc)
         rc = ckpt_load_model(checkpoint, seizure_params(net), s, false, err);
     if (!rc)
-        rc = detector_wrap(dev, net, &file, max_batch, &d, err);
+        rc = detector_wrap(dev, net, &c.file, max_batch, &d, err);
     stream_close(s);
     if (rc) {
         seizure_free(net);
         return rc;
     }
     d->owns_net = true;
-    d->info.memory_bytes = memory.total;
+    d->info.memory_bytes = c.memory.total;
     str_copy(d->path, sizeof d->path, checkpoint);
-    memcpy(d->info.sha256, sha, sizeof sha);
+    memcpy(d->info.sha256, c.sha, sizeof c.sha);
     *ret = d;
     return 0;
 }

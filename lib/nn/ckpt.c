@@ -20,17 +20,29 @@ static int fetch_flat(struct stream *s, const float *device, int64_t n, float **
     return rc;
 }
 
-static int write_checked(const struct ckpt_file *file, const struct safetensors_entry *entries, size_t n, char sha[DIGEST_HEX_SIZE],
-                         struct err *err) {
-    struct safetensors_content content = {entries, n, file->metadata, file->n_metadata};
+/* A file to be written from host memory. */
+struct writing {
+    const char *path;
+    struct safetensors_content content;
+    char *sha; /* DIGEST_HEX_SIZE */
+};
+
+static int write_checked(void *arg, struct err *err) {
+    const struct writing *w = arg;
     char back[DIGEST_HEX_SIZE];
-    int rc = safetensors_write(file->path, &content, sha, err);
+    int rc = safetensors_write(w->path, &w->content, w->sha, err);
     if (!rc)
-        rc = digest_file(file->path, back, err);
-    if (!rc && strcmp(back, sha))
+        rc = digest_file(w->path, back, err);
+    if (!rc && strcmp(back, w->sha))
         rc = err_set(err, ERR_DATA_LOSS, "%s reads back with another SHA-256 than was written; the volume is not to be trusted",
-                     file->path);
+                     w->path);
     return rc;
+}
+
+static int lend_write(struct stream *s, const struct ckpt_file *file, const struct safetensors_entry *entries, size_t n, char *sha,
+                      struct err *err) {
+    struct writing w = {file->path, {entries, n, file->metadata, file->n_metadata}, sha};
+    return device_lend(stream_device(s), write_checked, &w, err);
 }
 
 int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
@@ -51,7 +63,7 @@ int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, c
         e->data = (p->kind == PARAM_BUFFER ? buffers : data) + p->offset;
     }
     if (!rc)
-        rc = write_checked(file, entries, (size_t)set->count, sha, err);
+        rc = lend_write(s, file, entries, (size_t)set->count, sha, err);
     free(data);
     free(buffers);
     free(entries);
@@ -124,16 +136,26 @@ int ckpt_check_model(const char *path, const struct param_set *set, struct err *
     return rc;
 }
 
+struct opening {
+    const char *path;
+    struct safetensors *st;
+};
+
+static int open_file(void *arg, struct err *err) {
+    struct opening *o = arg;
+    return safetensors_open(o->path, &o->st, err);
+}
+
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err) {
-    struct safetensors *st = NULL;
-    int rc = safetensors_open(path, &st, err);
+    struct opening o = {.path = path};
+    int rc = device_lend(stream_device(s), open_file, &o, err);
     if (!rc)
-        rc = check_tensors(st, path, set, head_may_differ, err);
+        rc = check_tensors(o.st, path, set, head_may_differ, err);
     if (!rc) {
-        rc = load_tensors(st, set, s, head_may_differ, err);
+        rc = load_tensors(o.st, set, s, head_may_differ, err);
         set->version++;
     }
-    safetensors_close(st);
+    safetensors_close(o.st);
     return rc;
 }
 
@@ -160,7 +182,7 @@ int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct 
                                                   .bytes = (size_t)set->data_count * sizeof(float)};
     }
     if (!rc)
-        rc = write_checked(file, entries, n, sha, err);
+        rc = lend_write(s, file, entries, n, sha, err);
     for (int i = 0; i < STATES; i++)
         free(host[i]);
     return rc;

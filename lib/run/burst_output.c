@@ -15,12 +15,12 @@ enum { BUFFER_BYTES = 256 * 1024, NPY_BYTES = 128, MOST_AREAS_TOLD = 1000 };
 
 /* ---- a file that grows ----------------------------------------------------------------------------------------- */
 
-static int open_growing(struct burst_growing *g, const char *directory, const char *name, int64_t bytes, struct err *err) {
+static int open_growing(struct burst_growing *g, const struct task_env *env, const char *name, int64_t bytes, struct err *err) {
     struct stat st = {0};
-    *g = (struct burst_growing){.fd = -1, .bytes = bytes};
-    int rc = fsio_join(g->path, sizeof g->path, directory, name, err);
+    *g = (struct burst_growing){.device = env->device, .fd = -1, .bytes = bytes};
+    int rc = fsio_join(g->path, sizeof g->path, env->directory, name, err);
     if (!rc && !str_format(g->part, sizeof g->part, "%s.part", g->path))
-        rc = err_set(err, ERR_RANGE, "path too long: %.200s…", directory);
+        rc = err_set(err, ERR_RANGE, "path too long: %.200s…", env->directory);
     if (!rc && bytes && !fsio_exists(g->part) && fsio_exists(g->path))
         rc = fsio_rename(g->path, g->part, err); /* the job was killed after it had finished this file */
     if (!rc && !(g->buffer = malloc(BUFFER_BYTES)))
@@ -46,7 +46,8 @@ static void close_growing(struct burst_growing *g) {
 
 static bool is_open(const struct burst_growing *g) { return g->part[0] && g->fd >= 0; }
 
-static int flush(struct burst_growing *g, struct err *err) {
+static int flush(void *arg, struct err *err) {
+    struct burst_growing *g = arg;
     for (size_t at = 0; at < g->used;) {
         ssize_t n = write(g->fd, g->buffer + at, g->used - at);
         if (n < 0 && errno != EINTR)
@@ -64,7 +65,7 @@ static int append(struct burst_growing *g, const void *data, size_t len, struct 
         g->used += n;
         g->bytes += (int64_t)n;
         at += n;
-        int rc = g->used == BUFFER_BYTES ? flush(g, err) : 0;
+        int rc = g->used == BUFFER_BYTES ? device_lend(g->device, flush, g, err) : 0;
         if (rc)
             return rc;
     }
@@ -125,17 +126,17 @@ static int put_rates_header(struct burst_output *o, struct err *err) {
     return rc ? rc : append(&o->rates, "\n", 1, err);
 }
 
-static int open_files(struct burst_output *o, const char *directory, const struct json *counts, struct err *err) {
+static int open_files(struct burst_output *o, const struct task_env *env, const struct json *counts, struct err *err) {
     static const char blank[NPY_BYTES];
     const struct burst_config *c = o->config;
     bool tsv = c->fired == BURST_FIRED_TSV;
     int rc = 0;
     if (c->fired != BURST_FIRED_NONE)
-        rc = open_growing(&o->fired, directory, tsv ? "fired.tsv" : "fired.npy", count_of(counts, "fired_bytes"), err);
+        rc = open_growing(&o->fired, env, tsv ? "fired.tsv" : "fired.npy", count_of(counts, "fired_bytes"), err);
     if (!rc && c->rates_every)
-        rc = open_growing(&o->rates, directory, "rates.tsv", count_of(counts, "rates_bytes"), err);
+        rc = open_growing(&o->rates, env, "rates.tsv", count_of(counts, "rates_bytes"), err);
     if (!rc && c->membranes_every)
-        rc = open_growing(&o->membranes, directory, "membranes.npy", count_of(counts, "membranes_bytes"), err);
+        rc = open_growing(&o->membranes, env, "membranes.npy", count_of(counts, "membranes_bytes"), err);
     if (!rc && is_open(&o->fired) && !o->fired.bytes)
         rc = tsv ? append(&o->fired, "tick\tid\n", 8, err) : append(&o->fired, blank, sizeof blank, err);
     if (!rc && is_open(&o->membranes) && !o->membranes.bytes)
@@ -143,7 +144,7 @@ static int open_files(struct burst_output *o, const char *directory, const struc
     return !rc && is_open(&o->rates) && !o->rates.bytes ? put_rates_header(o, err) : rc;
 }
 
-int burst_output_open(struct burst_output *o, const char *directory, const struct burst_config *config,
+int burst_output_open(struct burst_output *o, const struct task_env *env, const struct burst_config *config,
                       const struct connectome *net, const struct json *counts, struct err *err) {
     size_t n = (size_t)net->n_areas;
     *o = (struct burst_output){.config = config, .net = net, .fired.fd = -1, .rates.fd = -1, .membranes.fd = -1};
@@ -164,7 +165,7 @@ int burst_output_open(struct burst_output *o, const char *directory, const struc
         o->membrane_rows = count_of(counts, "membrane_rows");
         read_areas(counts, "area_spikes", o->area_spikes, net->n_areas);
         read_areas(counts, "row_spikes", o->row_spikes, net->n_areas);
-        rc = open_files(o, directory, counts, err);
+        rc = open_files(o, env, counts, err);
     }
     if (rc)
         burst_output_close(o);

@@ -1,14 +1,17 @@
 /* burst_output: the files that a burst job writes while its network ticks: fired neurons, rates of areas, membranes. Each grows as
  * DIR/NAME.part, is cut back to where a checkpoint was when the job resumes, and gets its name at the end; so a job that was killed
- * leaves the same bytes as one that was not. Also counts what a result tells. One owner, one thread. */
+ * leaves the same bytes as one that was not. Also counts what a result tells. One owner, one thread; open, sync, finish and close
+ * are for lent work (device_lend), and full buffers are written as such. */
 #ifndef BRR_RUN_BURST_OUTPUT_H
 #define BRR_RUN_BURST_OUTPUT_H
 #include "base/json.h"
 #include "model/burst.h"
 #include "run/burst_kind.h"
+#include "run/task.h"
 
 /* A file that grows at its end. fd -1: not open. */
 struct burst_growing {
+    struct device *device; /* lends */
     int fd;
     char path[4096], part[4096];
     int64_t bytes; /* those in the buffer too */
@@ -28,7 +31,7 @@ struct burst_output {
 
 /* Where the files and counts stood at a checkpoint, as JSON; NULL: a new job. ret must stay where it is. DATA_LOSS when a file is
  * shorter than it was then. After a failure nothing is open. net and config must stay. */
-int burst_output_open(struct burst_output *ret, const char *directory, const struct burst_config *config,
+int burst_output_open(struct burst_output *ret, const struct task_env *env, const struct burst_config *config,
                       const struct connectome *net, const struct json *counts, struct err *err);
 void burst_output_close(struct burst_output *o); /* also of a zeroed struct; .part files stay */
 /* One tick, in order. */

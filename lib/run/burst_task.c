@@ -4,10 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
 #include "infer/netfile.h"
 #include "run/burst_network.h"
@@ -41,44 +39,28 @@ struct burst_task {
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 struct loading {
-    const struct burst_config *config;
-    const char *cache_dir;
-    int64_t max_bytes;
+    const struct burst_task *t;
     struct burst_network network;
     struct err err;
-    atomic_bool done;
 };
 
 static void *load_main(void *arg) {
     struct loading *l = arg;
-    burst_network_load(l->config, l->cache_dir, l->max_bytes, &l->network, &l->err);
-    atomic_store(&l->done, true);
+    const struct task_env *env = &l->t->env;
+    burst_network_load(l->t->config, env->cache_dir, env->memory_limit_bytes, &l->network, &l->err);
     return NULL;
 }
 
-/* The owner serves streams meanwhile, at each report. */
-static int load(struct burst_task *t, struct burst_network *ret, struct err *err) {
-    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
-    struct loading l = {.config = t->config, .cache_dir = t->env.cache_dir, .max_bytes = t->env.memory_limit_bytes};
+/* On a thread of its own: the OpenMP threads that it starts end with it. */
+static int load(void *arg, struct err *err) {
+    struct loading *l = arg;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, load_main, &l))
+    if (pthread_create(&thread, NULL, load_main, l))
         return err_set(err, ERR_EXHAUSTED, "cannot start a thread to load the network");
-    bool wanted = true;
-    while (!atomic_load(&l.done)) {
-        wanted &= task_phase(&t->env, &t->progress, "load", 0, 0);
-        nanosleep(&turn, NULL);
-    }
     pthread_join(thread, NULL);
-    if (!l.err.code && wanted) {
-        *ret = l.network;
-        return 0;
-    }
-    burst_network_done(&l.network);
-    if (!l.err.code)
-        return err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
     if (err)
-        *err = l.err;
-    return l.err.code;
+        *err = l->err;
+    return l->err.code;
 }
 
 static int check_memory(const struct burst_task *t, struct err *err) {
@@ -93,10 +75,15 @@ static int check_memory(const struct burst_task *t, struct err *err) {
 
 static struct series series_of(const struct burst_task *t) { return (struct series){&t->env, "tick", 12}; }
 
+struct saving {
+    struct burst_task *t;
+    struct burst_state state;
+};
+
 /* The files first, then the state with the places where they are to be cut. */
-static int save_state(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
-    struct burst_task *t = task;
-    struct burst_state state = {0};
+static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct saving *s = arg;
+    struct burst_task *t = s->t;
     struct json_writer w;
     struct str note;
     str_init(&note, NETFILE_MOST_NOTE_BYTES);
@@ -110,10 +97,7 @@ static int save_state(void *task, const char *path, char sha256[DIGEST_HEX_SIZE]
     if (!rc && !str_ok(&note))
         rc = err_set(err, ERR_EXHAUSTED, "the counts of %d areas do not fit into a checkpoint", t->output.net->n_areas);
     if (!rc)
-        rc = burst_save(t->burst, &state, err);
-    if (!rc)
-        rc = netfile_save_state(path, &state, str_cstr(&note), sha256, err);
-    burst_state_done(&state);
+        rc = netfile_save_state(path, &s->state, str_cstr(&note), sha256, err);
     str_done(&note);
     return rc;
 }
@@ -125,36 +109,61 @@ static int task_checkpoint(void *task, struct err *err) {
     double now = clock_s();
     t->wall_s += now - t->began_s;
     t->began_s = now;
-    int rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, t, err);
+    struct saving s = {.t = t};
+    int rc = burst_save(t->burst, &s.state, err);
+    if (!rc)
+        rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
+    burst_state_done(&s.state);
     if (!rc)
         t->saved_s = clock_s();
     return rc;
 }
 
-/* Into the network and the output, whole or not at all. */
-static int restore_from(void *task, const char *path, struct err *err) {
-    struct burst_task *t = task;
-    struct burst_state state = {0};
+/* A checkpoint, or none: the output begins anew. */
+struct reading {
+    struct burst_task *t;
+    const char *path;
+    struct burst_state state;
+};
+
+/* Opens the output, too. */
+static int read_state(void *arg, struct err *err) {
+    struct reading *r = arg;
+    struct burst_task *t = r->t;
     struct json *note = NULL;
     char *text = NULL;
-    int rc = netfile_load_state(path, &state, &text, err);
-    if (!rc && !text)
-        rc = err_set(err, ERR_INVALID, "%s was not written by a job", path);
+    int rc = r->path ? netfile_load_state(r->path, &r->state, &text, err) : 0;
+    if (!rc && r->path && !text)
+        rc = err_set(err, ERR_INVALID, "%s was not written by a job", r->path);
+    if (!rc && r->path)
+        rc = json_parse(text, strlen(text), r->path, &note, err);
+    if (!rc && r->path && strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0)
+        rc = err_set(err, ERR_INVALID, "%s belongs to another network, input or output", r->path);
     if (!rc)
-        rc = json_parse(text, strlen(text), path, &note, err);
-    if (!rc && strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0)
-        rc = err_set(err, ERR_INVALID, "%s belongs to another network, input or output", path);
-    if (!rc)
-        rc = burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), note, err);
-    if (!rc && (rc = burst_restore(t->burst, &state, err)))
-        burst_output_close(&t->output);
+        rc = burst_output_open(&t->output, &t->env, t->config, burst_connectome(t->burst), note, err);
     if (!rc) {
         t->wall_s = json_f64(json_get(note, "wall_s"), 0);
         t->tick_s = json_f64(json_get(note, "tick_s"), 0);
     }
     json_free(note);
     free(text);
-    burst_state_done(&state);
+    return rc;
+}
+
+static int close_output(void *arg, struct err *err) {
+    (void)err;
+    burst_output_close(arg);
+    return 0;
+}
+
+/* Into the network and the output, whole or not at all. */
+static int restore_from(void *task, const char *path, struct err *err) {
+    struct burst_task *t = task;
+    struct reading r = {.t = t, .path = path};
+    int rc = device_lend(t->env.device, read_state, &r, err);
+    if (!rc && path && (rc = burst_restore(t->burst, &r.state, err)))
+        device_lend(t->env.device, close_output, &t->output, NULL);
+    burst_state_done(&r.state);
     return rc;
 }
 
@@ -163,16 +172,14 @@ static int restore(struct burst_task *t, struct err *err) {
     const struct series series = series_of(t);
     bool found;
     int rc = series_restore(&series, restore_from, t, &found, err);
-    if (!rc && !found)
-        rc = burst_output_open(&t->output, t->env.directory, t->config, burst_connectome(t->burst), NULL, err);
-    return rc;
+    return rc || found ? rc : restore_from(t, NULL, err);
 }
 
 static void task_close(void *task) {
     struct burst_task *t = task;
     if (!t)
         return;
-    burst_output_close(&t->output);
+    device_lend(t->env.device, close_output, &t->output, NULL);
     burst_free(t->burst);
     stream_close(t->stream);
     free(t);
@@ -190,17 +197,21 @@ static void note_late(const struct burst_task *t, const struct burst_network *ne
 }
 
 static int open_network(struct burst_task *t, struct err *err) {
-    struct burst_network network = {0};
-    int rc = load(t, &network, err);
+    struct loading l = {.t = t};
+    struct burst_network *network = &l.network;
+    task_phase(&t->env, &t->progress, "load", 0, 0);
+    int rc = device_lend(t->env.device, load, &l, err);
+    if (!rc && !task_phase(&t->env, &t->progress, "load", 0, 0))
+        rc = err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
     if (!rc)
-        rc = burst_network_start(&network, t->config, t->stream, &t->burst, err);
+        rc = burst_network_start(network, t->config, t->stream, &t->burst, err);
     if (!rc && t->config->recording)
-        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network.channels, t->config->recording,
-                 (long long)network.n_encoded);
+        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
+                 (long long)network->n_encoded);
     if (!rc)
-        note_late(t, &network);
-    str_copy(t->identity, sizeof t->identity, network.identity);
-    burst_network_done(&network);
+        note_late(t, network);
+    str_copy(t->identity, sizeof t->identity, network->identity);
+    burst_network_done(network);
     if (!rc)
         rc = check_memory(t, err);
     if (rc)
@@ -222,8 +233,6 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->slice = 1;
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
-    if (!rc)
-        rc = fsio_remove_temporaries(env->directory, err);
     if (!rc)
         rc = open_network(t, err);
     if (!rc)
@@ -294,6 +303,11 @@ static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     return rc;
 }
 
+static int finish_output(void *arg, struct err *err) {
+    struct burst_task *t = arg;
+    return burst_output_finish(&t->output, err);
+}
+
 static int task_step(void *task, enum task_status *ret, struct err *err) {
     struct burst_task *t = task;
     bool first = isnan(t->progress.step_s); /* a slice of one tick */
@@ -304,7 +318,7 @@ static int task_step(void *task, enum task_status *ret, struct err *err) {
         report(t, clock_s());
     if (!rc && last) {
         t->wall_s += clock_s() - t->began_s;
-        rc = burst_output_finish(&t->output, err);
+        rc = device_lend(t->env.device, finish_output, t, err);
     } else if (!rc && (clock_s() - t->saved_s) * 1000 >= (double)t->job->checkpoint.every_ms) {
         rc = task_checkpoint(t, err);
     }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fsio.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "run/estimate.h"
@@ -91,9 +90,7 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->config = job->config;
     e->env = *env;
     task_progress_init(&e->progress);
-    int rc = fsio_remove_temporaries(env->directory, err);
-    if (!rc)
-        rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
+    int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
     if (!rc)
         rc = task_open_detector(env, e->config->checkpoint, BATCH, &e->detector, err);
     if (!rc)
@@ -108,6 +105,13 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     return 0;
 }
 
+/* The files of the next recording, then those of all. */
+static int write_next(void *arg, struct err *err) {
+    struct evaluate *e = arg;
+    bool last = e->written == evaluation_count(e->evaluation);
+    return last ? evaluate_report_write(e, err) : evaluate_report_recording(e, e->written, err);
+}
+
 static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
     struct evaluate *e = task;
     int n = evaluation_count(e->evaluation), rc = 0;
@@ -118,11 +122,10 @@ static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
         task_phase(&e->env, &e->progress, "evaluate", evaluation_current(e->evaluation), n);
         if (!rc && done)
             rc = evaluate_report_score(e, err);
-    } else if (e->written < n) {
-        rc = evaluate_report_recording(e, e->written++, err);
-        task_phase(&e->env, &e->progress, "write", e->written, n);
-    } else if (!(rc = evaluate_report_write(e, err))) {
-        *ret = TASK_DONE;
+    } else if (!(rc = device_lend(e->env.device, write_next, e, err))) {
+        *ret = e->written == n ? TASK_DONE : TASK_MORE;
+        if (e->written < n)
+            task_phase(&e->env, &e->progress, "write", ++e->written, n);
     }
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "infer/detector.h"
 #include "infer/timeline.h"
+#include "run/task.h"
 
 enum { WAIT_MS = 20 };
 
@@ -125,7 +126,8 @@ void evaluation_free(struct evaluation *e) {
     if (!e)
         return;
     timeline_free(e->timeline);
-    loader_stop(e->loader);
+    if (e->loader)
+        task_stop_loader(stream_device(e->config.stream), e->loader);
     for (int i = 0; i < e->n_traces; i++) {
         free(e->traces[i].p);
         free(e->traces[i].ref);

@@ -62,13 +62,11 @@ static int write_file(void *task, const char *path, char sha256[DIGEST_HEX_SIZE]
     struct geodesic_task *t = task;
     struct geodesic_file file;
     struct str counters;
-    int rc = geodesic_fit_save(t->fit, &t->state, err);
     geodesic_task_file(t, &file);
     str_init(&counters, MAX_COUNTERS);
     counters_text(t, &counters);
     const struct geodesic_file_state state = {&t->state, t->figures, t->n_figures, str_cstr(&counters)};
-    if (!rc)
-        rc = geodesic_file_write(path, &file, &state, sha256, err);
+    int rc = geodesic_file_write(path, &file, &state, sha256, err);
     str_done(&counters);
     return rc;
 }
@@ -81,7 +79,9 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
     c.epoch = c.step / geodesic_fit_epoch_steps(t->fit);
     *t->wall_s += now - t->begun_s;
     t->begun_s = now;
-    int rc = series_write(&series, &c, t->job->checkpoint.keep, write_file, t, err);
+    int rc = geodesic_fit_save(t->fit, &t->state, err);
+    if (!rc)
+        rc = series_write(&series, &c, t->job->checkpoint.keep, write_file, t, err);
     if (!rc)
         t->saved_s = clock_s();
     return rc;
@@ -89,33 +89,48 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
 
 /* ---- restoring ------------------------------------------------------------------------------------------------- */
 
-/* The phase that a checkpoint stands in; −1 when it is not of this job. */
-static int phase_of(const struct geodesic_task *t, const char *path, struct err *err) {
+struct reading {
+    struct geodesic_task *t;
+    const char *path;
+    int phase;      /* that the checkpoint stands in */
+    char *counters; /* malloc'd */
+};
+
+/* INVALID when it is not of this job. */
+static int read_phase(void *arg, struct err *err) {
+    struct reading *r = arg;
     struct safetensors *st = NULL;
     struct json *counters = NULL;
-    int rc = safetensors_open(path, &st, err), phase = -1;
+    int rc = safetensors_open(r->path, &st, err);
     const char *text = rc ? NULL : safetensors_metadata(st, "counters");
-    if (text && json_parse(text, strlen(text), path, &counters, NULL) == 0 && is_of_this_job(t, counters))
-        phase = (int)json_i64(json_get(counters, "phase"), -1);
-    if (!rc && (phase < 0 || phase >= t->phases))
-        err_set(err, ERR_INVALID, "%s belongs to another job", path);
+    r->phase = -1;
+    if (text && json_parse(text, strlen(text), r->path, &counters, NULL) == 0 && is_of_this_job(r->t, counters))
+        r->phase = (int)json_i64(json_get(counters, "phase"), -1);
+    if (!rc && (r->phase < 0 || r->phase >= r->t->phases))
+        rc = err_set(err, ERR_INVALID, "%s belongs to another job", r->path);
     json_free(counters);
     safetensors_close(st);
-    return phase < t->phases ? phase : -1;
+    return rc;
 }
 
-static int load_phase(struct geodesic_task *t, const char *path, struct err *err) {
-    char *text = NULL;
+static int read_state(void *arg, struct err *err) {
+    struct reading *r = arg;
+    struct geodesic_task *t = r->t;
+    return geodesic_file_read_state(r->path, &t->state, t->figures, t->n_figures, &r->counters, err);
+}
+
+static int load_phase(struct reading *r, struct err *err) {
+    struct geodesic_task *t = r->t;
     struct json *counters = NULL;
     int rc = geodesic_task_begin_phase(t, err);
     if (!rc)
-        rc = geodesic_file_read_state(path, &t->state, t->figures, t->n_figures, &text, err);
+        rc = device_lend(t->env.device, read_state, r, err);
     if (!rc)
-        rc = json_parse(text, strlen(text), path, &counters, err);
+        rc = json_parse(r->counters, strlen(r->counters), r->path, &counters, err);
     if (!rc) {
         t->state.step = json_i64(json_get(counters, "step"), -1);
         if (t->state.step < 0 || t->state.step > geodesic_fit_steps(t->fit))
-            rc = err_set(err, ERR_INVALID, "%s: step %lld lies outside the training", path, (long long)t->state.step);
+            rc = err_set(err, ERR_INVALID, "%s: step %lld lies outside the training", r->path, (long long)t->state.step);
     }
     if (!rc)
         rc = geodesic_fit_load(t->fit, &t->state, err);
@@ -124,18 +139,19 @@ static int load_phase(struct geodesic_task *t, const char *path, struct err *err
     if (!rc && geodesic_task_is_marked(t))
         t->evaluated = 0;
     json_free(counters);
-    free(text);
     return rc;
 }
 
 static int restore_from(void *task, const char *path, struct err *err) {
     struct geodesic_task *t = task;
-    int phase = phase_of(t, path, err), rc;
-    if (phase < 0)
-        return err->code;
-    t->phase = phase;
-    if ((rc = load_phase(t, path, err)))
+    struct reading r = {.t = t, .path = path};
+    int rc = device_lend(t->env.device, read_phase, &r, err);
+    if (rc)
+        return rc;
+    t->phase = r.phase;
+    if ((rc = load_phase(&r, err)))
         t->phase = 0;
+    free(r.counters);
     return rc;
 }
 

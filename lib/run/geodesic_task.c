@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
 #include "run/geodesic_task.h"
 
@@ -137,7 +136,8 @@ int geodesic_check_spectra(const struct geodesic_config *config, const struct sp
     return 0;
 }
 
-static int open_spectra(struct geodesic_task *t, struct err *err) {
+static int open_spectra(void *arg, struct err *err) {
+    struct geodesic_task *t = arg;
     const char *csv = t->config->csv;
     int rc = csv ? spectra_read(csv, &t->spectra, err) : spectra_formula(&t->spectra, err);
     if (rc)
@@ -176,9 +176,7 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
     if (!rc)
-        rc = fsio_remove_temporaries(env->directory, err);
-    if (!rc)
-        rc = open_spectra(t, err);
+        rc = device_lend(env->device, open_spectra, t, err);
     if (!rc)
         rc = geodesic_task_restore(t, &found, err);
     if (!rc && !found)

@@ -5,6 +5,7 @@
 
 #include "data/loader.h"
 #include "data/recording.h"
+#include "run/task.h"
 
 enum { WAIT_MS = 20 };
 
@@ -117,7 +118,7 @@ static int load_all(struct resident *r, struct stream *s, struct err *err) {
     int rc = loader_start(recordings, n, c->workers, &loader, err);
     if (!rc)
         rc = fill(r, loader, s, err);
-    loader_stop(loader);
+    task_stop_loader(c->device, loader);
     free(recordings);
     return rc;
 }

@@ -28,7 +28,7 @@ static bool number_of(const struct series *s, const char *name, int64_t *ret) {
 }
 
 /* Numbers that have a file, greatest first, and how many. */
-static int list(const struct series *s, int64_t numbers[MOST], int *ret_n, struct err *err) {
+static int list_files(const struct series *s, int64_t numbers[MOST], int *ret_n, struct err *err) {
     char dir[PATH];
     struct dirent *e = NULL;
     int n = 0;
@@ -58,22 +58,31 @@ static void retire(const struct series *s, int64_t keep) {
     int64_t numbers[MOST];
     char path[PATH];
     int n;
-    if (list(s, numbers, &n, NULL))
+    if (list_files(s, numbers, &n, NULL))
         return;
     for (int64_t i = keep; i < n; i++)
         if (!path_of(s, numbers[i], path, NULL))
             unlink(path);
 }
 
-int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep,
-                 int (*write)(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err), void *task,
-                 struct err *err) {
+struct writing {
+    const struct series *s;
+    struct task_checkpoint *c;
+    int64_t keep;
+    series_write_fn *write;
+    void *task;
+};
+
+static int write_lent(void *arg, struct err *err) {
+    const struct writing *w = arg;
+    const struct series *s = w->s;
+    struct task_checkpoint *c = w->c;
     double start = clock_s();
     int rc = path_of(s, c->step, c->path, err);
     if (!rc)
         rc = fsio_mkdirs_above(c->path, err);
     if (!rc)
-        rc = write(task, c->path, c->sha256, err);
+        rc = w->write(w->task, c->path, c->sha256, err);
     if (!rc)
         rc = fsio_size(c->path, &c->bytes, NULL, err);
     if (rc)
@@ -82,22 +91,44 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
     c->write_s = clock_s() - start;
     if (s->env->checkpoint)
         s->env->checkpoint(s->env->ctx, c);
-    retire(s, keep);
+    retire(s, w->keep);
     return 0;
+}
+
+int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep, series_write_fn *write, void *task,
+                 struct err *err) {
+    return device_lend(s->env->device, write_lent, &(struct writing){s, c, keep, write, task}, err);
 }
 
 /* True if an error means that a file cannot be used, now or later. Others, such as no memory, say nothing about it. */
 static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
 
+struct listing {
+    const struct series *s;
+    int64_t numbers[MOST];
+    int n;
+};
+
+static int list(void *arg, struct err *err) {
+    struct listing *l = arg;
+    return list_files(l->s, l->numbers, &l->n, err);
+}
+
+static int remove_file(void *arg, struct err *err) {
+    (void)err;
+    unlink(arg);
+    return 0;
+}
+
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err) {
-    int64_t numbers[MOST];
+    struct listing l = {.s = s};
     char path[PATH];
-    int n, rc = list(s, numbers, &n, err);
+    int rc = device_lend(s->env->device, list, &l, err);
     *ret_found = false;
-    for (int i = 0; !rc && i < n && !*ret_found; i++) {
+    for (int i = 0; !rc && i < l.n && !*ret_found; i++) {
         struct err why = {0};
-        if ((rc = path_of(s, numbers[i], path, err)))
+        if ((rc = path_of(s, l.numbers[i], path, err)))
             return rc;
         rc = restore(task, path, &why);
         *ret_found = !rc;
@@ -105,8 +136,7 @@ int series_restore(const struct series *s, int (*restore)(void *task, const char
             task_log(s->env, TASK_INFO, "resuming from %s", path);
         } else if (is_broken(rc)) { /* it would count among the newest that are kept */
             task_log(s->env, TASK_WARN, "the checkpoint %s cannot be used and is removed: %s", path, why.message);
-            unlink(path);
-            rc = 0;
+            rc = device_lend(s->env->device, remove_file, path, NULL);
         } else {
             return err_set(err, rc, "the checkpoint %s cannot be read now: %s", path, why.message);
         }

@@ -1,5 +1,7 @@
 /* task: a job's work as a resumable step machine behind one small vtable, whatever its kind. A task knows data, models and
- * its own output directory; it knows nothing of queues, RPC or processes. One thread (the device worker) drives it.
+ * its own output directory; it knows nothing of queues, RPC or processes. One thread (the device worker) drives it. Whatever reads
+ * or writes files, or waits for threads that do, is lent (device_lend, kernels/device.h), so that a volume that does not answer
+ * holds up the task alone.
  * Steps are short (one micro-batch, one recording of a validation), so that live work never waits for more than one. */
 #ifndef BRR_RUN_TASK_H
 #define BRR_RUN_TASK_H
@@ -55,10 +57,12 @@ struct task_model {
     char sha256[65]; /* of the file */
 };
 
-/* Everything a task may touch, given by its owner. Callbacks run on the driving thread and must not block. */
+/* Everything a task may touch, given by its owner. Callbacks must not block; they are called on the driving thread or, while that
+ * one waits, within work that the task has lent (device_lend). */
 struct task_env {
     struct device *device;
-    const char *directory;      /* the job's own output folder, exists; checkpoints/ metrics.jsonl report.json … go here */
+    const char *directory;      /* the job's own output folder, exists, without files that a kill has left half written
+                                 * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
     const char *cache_dir;      /* window cache volume */
     const char *data_root;      /* absolute directory with the recordings; already confined by the owner */
     struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
@@ -114,6 +118,10 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
 /* manifest_open, with its progress reported as the phase "cache" and recordings that cannot be used named in the log. */
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err);
+
+/* loader_stop as lent work: its readers may wait for their volume. Takes NULL. */
+struct loader;
+void task_stop_loader(struct device *dev, struct loader *loader);
 
 /* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
 #include "data/arrival.h"
 #include "nn/ckpt.h"
@@ -229,7 +228,7 @@ static int start_feed(struct train *t, struct err *err) {
 /* All recordings have arrived: those that fit are resident in device memory from now on. */
 static int settle_feed(struct train *t, struct err *err) {
     feed_close(t->feed);
-    loader_stop(t->arrival);
+    task_stop_loader(t->env.device, t->arrival);
     t->feed = NULL;
     t->arrival = NULL;
     return start_feed(t, err);
@@ -243,7 +242,7 @@ static void train_close(void *task) {
         mirror_stop(t->env.mirror);
     train_validate_end(t, NULL);
     feed_close(t->feed);
-    loader_stop(t->arrival);
+    task_stop_loader(t->env.device, t->arrival);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
     step_free(t->work);
@@ -263,9 +262,7 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
-    int rc = fsio_remove_temporaries(t->env.directory, err);
-    if (!rc)
-        rc = modelfile_set_frontend(&t->file, &frontend, err);
+    int rc = modelfile_set_frontend(&t->file, &frontend, err);
     if (!rc)
         rc = open_manifest(t, err);
     if (!rc)

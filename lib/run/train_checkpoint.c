@@ -3,7 +3,9 @@
  *
  * A pair may be saved twice at one step, before its validation and after it. Both files are therefore written under the names
  * FILE.new first, and then renamed, the model before the state. A kill between the two renames leaves the new model beside the old
- * state; the new state is still there as FILE.new and is renamed when the training is restored. */
+ * state; the new state is still there as FILE.new and is renamed when the training is restored.
+ *
+ * Only tensors move on the driving thread: everything in the folder is done in lent work (device_lend). */
 #include "run/train_checkpoint.h"
 
 #include <dirent.h>
@@ -136,6 +138,16 @@ static int list_steps(const struct train *t, struct steps *ret, struct err *err)
     return rc;
 }
 
+struct listing {
+    const struct train *t;
+    struct steps steps;
+};
+
+static int list_lent(void *arg, struct err *err) {
+    struct listing *l = arg;
+    return list_steps(l->t, &l->steps, err);
+}
+
 /* Removes what nobody will read again: pairs older than the newest `keep`, models that were the best once, and files that a kill
  * left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be removed
  * is tried again after the next save. */
@@ -185,23 +197,6 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
     return rc;
 }
 
-static int save_pair(struct train *t, const char *model, const char *state, char sha[DIGEST_HEX_SIZE], struct err *err) {
-    char new_model[NEW_SIZE], new_state[NEW_SIZE];
-    str_format(new_model, sizeof new_model, "%s" NEW_END, model);
-    str_format(new_state, sizeof new_state, "%s" NEW_END, state);
-    int rc = modelfile_save(new_model, &t->file, t->net, t->optim.ema, t->stream, sha, err);
-    if (!rc)
-        rc = save_state(t, new_state, sha, err);
-    if (rc) {
-        unlink(new_model);
-        unlink(new_state);
-        return rc;
-    }
-    /* From here on the new files are whole: after an error, as after a kill, finish_save does the rest. */
-    rc = fsio_rename(new_model, model, err);
-    return rc ? rc : fsio_rename(new_state, state, err);
-}
-
 static void announce(struct train *t, struct task_checkpoint *c) {
     c->best = c->step == t->at.best.step;
     str_copy(c->metric_name, sizeof c->metric_name, t->job->training.stop_metric);
@@ -209,26 +204,67 @@ static void announce(struct train *t, struct task_checkpoint *c) {
         t->env.checkpoint(t->env.ctx, c);
 }
 
+struct saving {
+    struct train *t;
+    struct task_checkpoint c;
+    char state[PATH_SIZE], new_model[NEW_SIZE], new_state[NEW_SIZE];
+    double start_s;
+};
+
+static int begin_save(void *arg, struct err *err) {
+    struct saving *s = arg;
+    int rc = pair_paths(s->t, s->c.step, s->c.path, s->state, err);
+    str_format(s->new_model, sizeof s->new_model, "%s" NEW_END, s->c.path);
+    str_format(s->new_state, sizeof s->new_state, "%s" NEW_END, s->state);
+    return rc ? rc : fsio_mkdirs_above(s->c.path, err);
+}
+
+static int undo_save(void *arg, struct err *err) {
+    const struct saving *s = arg;
+    (void)err;
+    unlink(s->new_model);
+    unlink(s->new_state);
+    return 0;
+}
+
+/* The new files are whole: after an error, as after a kill, finish_save does the rest. */
+static int end_save(void *arg, struct err *err) {
+    struct saving *s = arg;
+    int rc = fsio_rename(s->new_model, s->c.path, err);
+    if (!rc)
+        rc = fsio_rename(s->new_state, s->state, err);
+    if (!rc)
+        rc = fsio_size(s->c.path, &s->c.bytes, NULL, err);
+    if (rc)
+        return rc;
+    s->c.write_s = clock_s() - s->start_s;
+    announce(s->t, &s->c);
+    sweep(s->t);
+    return 0;
+}
+
+static int save_pair(struct saving *s, struct err *err) {
+    struct train *t = s->t;
+    int rc = device_lend(t->env.device, begin_save, s, err);
+    if (rc)
+        return rc;
+    if (!(rc = modelfile_save(s->new_model, &t->file, t->net, t->optim.ema, t->stream, s->c.sha256, err)))
+        rc = save_state(t, s->new_state, s->c.sha256, err);
+    if (!rc)
+        return device_lend(t->env.device, end_save, s, err);
+    device_lend(t->env.device, undo_save, s, NULL);
+    return rc;
+}
+
 int train_checkpoint_save(struct train *t, struct err *err) {
-    struct task_checkpoint c = {.step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = newest_metric(t)};
-    char state[PATH_SIZE];
-    double start = clock_s();
+    struct saving s = {
+        .t = t, .c = {.step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = newest_metric(t)}, .start_s = clock_s()};
     t->file.step = t->at.step;
     t->file.epoch = t->at.epoch;
-    int rc = pair_paths(t, t->at.step, c.path, state, err);
-    if (!rc)
-        rc = fsio_mkdirs_above(c.path, err);
-    if (!rc)
-        rc = save_pair(t, c.path, state, c.sha256, err);
-    if (!rc)
-        rc = fsio_size(c.path, &c.bytes, NULL, err);
-    if (rc)
-        return err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
-                        (long long)t->at.step);
-    c.write_s = clock_s() - start;
-    announce(t, &c);
-    sweep(t);
-    return 0;
+    int rc = save_pair(&s, err);
+    return rc ? err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
+                         (long long)t->at.step)
+              : 0;
 }
 
 /* ---- restoring ---- */
@@ -274,26 +310,43 @@ static int finish_save(const char *model, const char *state, struct err *err) {
     return rc ? rc : fsio_rename(new_state, state, err);
 }
 
-static int load_pair(struct train *t, const char *model, const char *state, const struct safetensors *st, struct err *err) {
-    struct json *counters = NULL;
+/* One of the folder's pairs, as far as it has been read. */
+struct pair {
+    struct train *t;
+    int64_t step;
+    char model[PATH_SIZE], state[PATH_SIZE];
+    struct safetensors *st;
     struct modelfile file;
-    const char *text = safetensors_metadata(st, "counters");
-    int rc = text ? modelfile_read(model, &file, err) : err_set(err, ERR_INVALID, "%s has no counters", state);
+    struct err why;
+};
+
+static int read_pair(void *arg, struct err *err) {
+    struct pair *p = arg;
+    int rc = finish_save(p->model, p->state, err);
     if (!rc)
-        rc = json_parse(text, strlen(text), state, &counters, err);
+        rc = open_pair(p->model, p->state, &p->st, err);
+    return rc ? rc : modelfile_read(p->model, &p->file, err);
+}
+
+static int load_pair(struct pair *p, struct err *err) {
+    struct train *t = p->t;
+    struct json *counters = NULL;
+    const char *text = safetensors_metadata(p->st, "counters");
+    int rc =
+        text ? json_parse(text, strlen(text), p->state, &counters, err) : err_set(err, ERR_INVALID, "%s has no counters", p->state);
     if (!rc && json_i64(json_get(counters, "total_steps"), 0) != t->total_steps)
         task_log(&t->env, TASK_WARN,
                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
-                 (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), state);
+                 (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), p->state);
     if (!rc)
-        rc = ckpt_load_model(model, seizure_params(t->net), t->stream, false, err);
+        rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err);
     if (!rc)
-        rc = ckpt_load_state(st, state, &t->optim, t->stream, err);
+        rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err);
     if (!rc) {
         counters_from_json(t, counters);
-        t->file.events = t->newest.events = file.events;
-        str_copy(t->file.init_from, sizeof t->file.init_from, file.init_from);
-        str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, file.init_from_sha256);
+        t->file.events = t->newest.events = p->file.events;
+        str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
+        str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
     }
     json_free(counters);
     return rc;
@@ -301,34 +354,34 @@ static int load_pair(struct train *t, const char *model, const char *state, cons
 
 /* A pair that cannot be used would count as one of the pairs to keep, and as newer than those to come. Its model is left to sweep,
  * as it may be the best. */
-static void drop_pair(struct train *t, int64_t step, const char *state, const struct err *why) {
+static int drop_pair(void *arg, struct err *err) {
+    const struct pair *p = arg;
     char new_state[NEW_SIZE];
-    task_log(&t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s) and is removed", (long long)step, why->message);
-    str_format(new_state, sizeof new_state, "%s" NEW_END, state);
-    unlink(state);
+    (void)err;
+    task_log(&p->t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s) and is removed", (long long)p->step,
+             p->why.message);
+    str_format(new_state, sizeof new_state, "%s" NEW_END, p->state);
+    unlink(p->state);
     unlink(new_state);
+    return 0;
 }
 
 /* Loads the newest usable pair, checks the older ones, and drops those that cannot be used. */
 static int restore_newest(struct train *t, const struct steps *steps, bool *ret_found, struct err *err) {
     for (size_t i = 0; i < steps->count; i++) {
-        char model[PATH_SIZE], state[PATH_SIZE];
-        struct safetensors *st = NULL;
-        struct err why = {0};
-        int rc = pair_paths(t, steps->items[i], model, state, err);
+        struct pair p = {.t = t, .step = steps->items[i]};
+        int rc = pair_paths(t, p.step, p.model, p.state, err);
         if (rc)
             return rc;
-        if (!(rc = finish_save(model, state, &why)))
-            rc = open_pair(model, state, &st, &why);
-        if (!rc && !*ret_found)
-            rc = load_pair(t, model, state, st, &why);
-        safetensors_close(st);
+        if (!(rc = device_lend(t->env.device, read_pair, &p, &p.why)) && !*ret_found)
+            rc = load_pair(&p, &p.why);
+        safetensors_close(p.st);
         if (!rc)
             *ret_found = true;
         else if (is_broken(rc))
-            drop_pair(t, steps->items[i], state, &why);
+            device_lend(t->env.device, drop_pair, &p, NULL);
         else
-            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)steps->items[i], why.message);
+            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.step, p.why.message);
     }
     return 0;
 }
@@ -349,7 +402,8 @@ static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, 
 }
 
 /* A kill may have come between a save and its announcement: best and last are announced again. */
-static int announce_restored(struct train *t, struct err *err) {
+static int announce_restored(void *arg, struct err *err) {
+    struct train *t = arg;
     struct task_checkpoint best = {0}, last = {0};
     struct err why;
     int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
@@ -366,20 +420,16 @@ static int announce_restored(struct train *t, struct err *err) {
         return rc;
     last.last = true;
     announce(t, &last);
+    sweep(t);
     return 0;
 }
 
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) {
-    struct steps steps;
+    struct listing l = {.t = t};
     *ret_found = false;
-    int rc = list_steps(t, &steps, err);
+    int rc = device_lend(t->env.device, list_lent, &l, err);
     if (!rc)
-        rc = restore_newest(t, &steps, ret_found, err);
-    free(steps.items);
-    if (rc || !*ret_found)
-        return rc;
-    if ((rc = announce_restored(t, err)))
-        return rc;
-    sweep(t);
-    return 0;
+        rc = restore_newest(t, &l.steps, ret_found, err);
+    free(l.steps.items);
+    return rc || !*ret_found ? rc : device_lend(t->env.device, announce_restored, t, err);
 }

@@ -1,6 +1,7 @@
 /* The picture is drawn from the lines of metrics.jsonl, so that it is whole however often the run was interrupted. */
 #include "run/train_course.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +14,28 @@
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
-void train_course_add(struct train *t, const char *kind, const struct validation_result *v) {
+struct line {
     char path[PATH_SIZE];
-    struct str line;
+    struct str text;
+};
+
+static int append_line(void *arg, struct err *err) {
+    const struct line *l = arg;
+    FILE *f = fopen(l->path, "ae");
+    bool good = f && fputs(str_cstr(&l->text), f) >= 0;
+    if (f && fclose(f))
+        good = false;
+    return good ? 0 : err_errno(err, errno, "cannot write %s", l->path);
+}
+
+void train_course_add(struct train *t, const char *kind, const struct validation_result *v) {
+    struct line line;
     struct json_writer w;
-    if (!str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
+    struct err err = {0};
+    if (!str_format(line.path, sizeof line.path, "%s/metrics.jsonl", t->env.directory))
         return;
-    str_init(&line, 4096);
-    json_writer_init(&w, &line);
+    str_init(&line.text, 4096);
+    json_writer_init(&w, &line.text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", kind);
     json_put_i64(&w, "step", t->at.step);
@@ -42,13 +57,12 @@ void train_course_add(struct train *t, const char *kind, const struct validation
         json_put_f64(&w, "first_step_s", t->first_step_s);
     }
     json_end(&w, '}');
-    str_puts(&line, "\n");
-    FILE *f = fopen(path, "ae");
-    if (f) {
-        fputs(str_cstr(&line), f);
-        fclose(f);
-    }
-    str_done(&line);
+    str_puts(&line.text, "\n");
+    bool lost = device_lend(t->env.device, append_line, &line, &err) != 0;
+    if (lost && !t->course_lost)
+        task_log(&t->env, TASK_WARN, "the training goes on without its lines of progress: %s", err.message);
+    t->course_lost = lost;
+    str_done(&line.text);
 }
 
 enum { TRAINING_LOSS, VALIDATION_LOSS, EVENT_F1, AUROC, CURVES };
@@ -107,7 +121,8 @@ static int read_series(const char *path, struct series series[CURVES], struct er
     return rc;
 }
 
-static int draw(struct train *t, struct err *err) {
+static int draw(void *arg, struct err *err) {
+    struct train *t = arg;
     struct series series[CURVES] = {{0}};
     struct plot_curve curve[CURVES];
     char from[PATH_SIZE], to[PATH_SIZE], subtitle[160];
@@ -136,6 +151,6 @@ static int draw(struct train *t, struct err *err) {
 
 void train_course_draw(struct train *t) {
     struct err err = {0};
-    if (draw(t, &err))
+    if (device_lend(t->env.device, draw, t, &err))
         task_log(&t->env, TASK_WARN, "the picture of the training could not be drawn: %s", err.message);
 }

@@ -4,7 +4,7 @@
 #define BRR_RUN_TRAIN_COURSE_H
 #include "run/train_state.h"
 
-/* One line of metrics.jsonl; v is NULL for a line of kind "step". */
+/* One line of metrics.jsonl; v is NULL for a line of kind "step". The log says so when lines begin to be lost. */
 void train_course_add(struct train *t, const char *kind, const struct validation_result *v);
 /* training.svg from all lines; the log says so when it cannot be drawn. */
 void train_course_draw(struct train *t);

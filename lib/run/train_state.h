@@ -61,6 +61,7 @@ struct train {
     double told_s; /* of the newest report while awaiting */
     bool awaiting; /* the next batch was asked for at batch_start_s and is not there yet */
     int64_t batch_count;
+    bool course_lost;            /* the newest line of metrics.jsonl could not be written */
     double started_s, trained_s; /* trained_s: of timed_steps steps since it was opened, all but the first */
     int64_t timed_steps;
     double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */

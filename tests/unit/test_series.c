@@ -16,10 +16,13 @@ static int restore(void *task, const char *path, struct err *err) {
 }
 
 static int restore_all(void **state, char used[512], bool *found, struct err *err) {
-    const struct task_env env = {.directory = *state};
+    struct task_env env = {.directory = *state};
     const struct series s = {&env, "tick", 6};
     *used = '\0';
-    return series_restore(&s, restore, used, found, err);
+    assert_int_equal(device_open("cpu", 1, &env.device, NULL), 0);
+    int rc = series_restore(&s, restore, used, found, err);
+    device_close(env.device);
+    return rc;
 }
 
 static const char *checkpoint(void **state, int tick, int code) {
