@@ -166,7 +166,7 @@ static int on_lend(void *ctx, device_work_fn *work, void *arg, struct err *err) 
     double begun = clock_s();
     if (!w->lends)
         return work(arg, err);
-    w->errand_ended = false;
+    w->lends = w->errand_ended = false;
     errand_begin(w->errand, work, arg, err);
     while (!w->errand_ended && !atomic_load(&w->closing)) {
         serve(w, 0);
@@ -180,6 +180,7 @@ static int on_lend(void *ctx, device_work_fn *work, void *arg, struct err *err) 
     if (!w->errand_ended)
         take_orders(w);             /* its message, if it came before the mailbox was closed */
     w->step_s += clock_s() - begun; /* it is no time of the device */
+    w->lends = true;
     return rc;
 }
 

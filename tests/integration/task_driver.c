@@ -45,7 +45,9 @@ static int run(const struct jobfile *job, const struct task_env *env, int64_t st
     const struct task_work *work = task_work_of(job->kind);
     void *task = NULL;
     enum task_status status = TASK_MORE;
-    int rc = work->open(job, env, &task, err);
+    int rc = fsio_remove_temporaries(env->directory, err);
+    if (!rc)
+        rc = work->open(job, env, &task, err);
     while (!rc && status == TASK_MORE && !stopped(stop_after))
         rc = work->step(task, &status, err);
     if (!rc && status == TASK_MORE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The volume of paths.results does not answer for half a minute: streams, jobs' states, health and metrics go on, calls that need
-files of that volume wait, and all of them end well when the volume is back."""
+"""The volume of paths.results does not answer for half a minute while a training writes there: streams, jobs' states, health and
+metrics go on, the training and calls that need files of that volume wait, and all of them go on well when the volume is back."""
 import hashlib
 import os
 import sys
@@ -11,7 +11,7 @@ import urllib.request
 import grpc
 import numpy
 
-from daemon import Daemon, make_corpus, temporary
+from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 from stock import Stock
 from stream_fixture import train
 
@@ -122,6 +122,41 @@ def calls_that_need_the_volume(d, c, job, detected, model_bytes):
         file=c.jobs.JobFile(yaml=text, name="tiny.yaml", overrides=[f"data.source=file://{d.dir}/eeg", "training.max_steps=1"]))))
 
 
+class Training:
+    """A training without an end in sight, which writes a checkpoint each second."""
+
+    def __init__(self, d, c, source):
+        code, end, err = d.submit(*MINI, f"data.source=file://{source}", "data.validation_fraction=0", "training.max_steps=100000000",
+                                  "checkpoint.every=1s", watch=False)
+        assert code == 0, err
+        self.c, self.id = c, end["job"]
+        self.wait(lambda job: job.last_checkpoint)
+
+    def get(self):
+        return self.c.Jobs.Get(self.c.jobs.GetJobRequest(id=self.id))
+
+    def wait(self, condition):
+        deadline = time.time() + PATIENCE
+        while not condition(job := self.get()):
+            assert time.time() < deadline, job
+            time.sleep(0.05)
+        return job
+
+    def step(self):
+        job = self.get()
+        assert job.state in (self.c.jobs.JOB_STATE_RUNNING, self.c.jobs.JOB_STATE_CHECKPOINTING), job
+        return job.progress.step
+
+    def check_it_goes_on(self, held_at):
+        """Beyond the step at which it was held, and its checkpoints are whole."""
+        before = self.get().last_checkpoint
+        self.wait(lambda job: job.progress.step > held_at and job.last_checkpoint != before)
+        self.c.Jobs.Cancel(self.c.jobs.CancelJobRequest(id=self.id))
+        self.wait(lambda job: job.state == self.c.jobs.JOB_STATE_CANCELLED)
+        verified = self.c.Checkpoints.Verify(self.c.checkpoints.CheckpointRef(ref=f"job:{self.id}"))
+        assert verified.valid, verified
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=0.04)
@@ -140,12 +175,15 @@ def main():
             live.turn()
         with open(model, "rb") as f:
             model_bytes = f.read()
+        training = Training(d, c, f"{tmp}/eeg")
+        live.turn()
         d.hold()
         waiting = list(calls_that_need_the_volume(d, c, job, end["job"], model_bytes))
         deadline, turns = time.time() + HELD_S, 0
         while time.time() < deadline:
             live.turn()  # results of a live stream
             assert c.Jobs.Get(c.jobs.GetJobRequest(id=job)).id == job  # its state
+            held_at = training.step()
             assert http(d, "/healthz")[0] == 200 and "brrd_stream_sessions" in http(d, "/metrics")[1]
             turns += 1
         other = Live(c, "ward")  # a stream of a model that serves can still be opened
@@ -158,6 +196,7 @@ def main():
         for w in waiting:
             w.join(timeout=120)
             assert not w.is_alive() and not w.error, f"{w.name}: {w.error or 'still waits'}"
+        training.check_it_goes_on(held_at)
         live.finish()
         assert turns >= 5, turns
         assert d.stop() == 0
