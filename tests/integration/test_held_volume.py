@@ -24,6 +24,7 @@ class HeldDaemon(Daemon):
 
     def __init__(self, directory):
         super().__init__(directory)
+        self.end = None
         self.flag = os.path.join(directory, "held")
         os.environ["BRR_HOLD_FLAG"], os.environ["BRR_HOLD_PATH"] = self.flag, os.path.join(directory, "results")
 
@@ -32,9 +33,16 @@ class HeldDaemon(Daemon):
 
     def hold(self):
         open(self.flag, "w", encoding="ascii").close()
+        self.end = threading.Timer(5 * HELD_S, self.release)  # so that what stands still fails, and does not wait for ever
+        self.end.start()
+
+    def is_held(self):
+        return os.path.exists(self.flag)
 
     def release(self):
-        os.remove(self.flag)
+        self.end.cancel()
+        if self.is_held():
+            os.remove(self.flag)
 
 
 class Waiting(threading.Thread):
@@ -190,6 +198,7 @@ def main():
         other.turn()
         other.turn()
         other.finish()
+        assert d.is_held(), f"streams or calls stood still with the volume, after {turns} turns"
         for w in waiting:
             assert w.is_alive(), f"{w.name} did not need the volume: {w.error or w.answer}"
         d.release()
