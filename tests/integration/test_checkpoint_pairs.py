@@ -121,6 +121,14 @@ def nothing_stays_behind(tmp, whole):
     assert run.weights() == whole.weights() and run.files() == whole.files(), run.files()
 
 
+def lost_lines_of_progress_are_named_once(tmp, whole):
+    run = Run(tmp, "lines", "checkpoint.keep=1")
+    os.makedirs(f"{run.dir}/metrics.jsonl")
+    run.go()
+    assert run.log.count("goes on without its lines of progress: cannot write") == 1, run.log
+    assert run.weights() == whole.weights()
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)
@@ -131,6 +139,7 @@ def main():
         a_broken_newer_pair_is_no_obstacle(tmp, whole)
         a_restored_training_announces_best_and_last_again(tmp, whole)
         nothing_stays_behind(tmp, whole)
+        lost_lines_of_progress_are_named_once(tmp, whole)
     return 0
 
 
