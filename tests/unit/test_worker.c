@@ -29,8 +29,8 @@ static void wake(void *ctx) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The report of the job's end, or NULL when none comes for a minute. */
-static struct worker_report *wait_for_end(struct worker *w) {
+/* The next report of that kind, or NULL when none comes for a minute. */
+static struct worker_report *wait_for(struct worker *w, enum worker_report_kind kind) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 60;
@@ -38,7 +38,7 @@ static struct worker_report *wait_for_end(struct worker *w) {
     pthread_mutex_lock(&lock);
     while (!late) {
         for (struct worker_report *r; (r = worker_take(w)); worker_report_free(r))
-            if (r->message.kind == WORKER_DONE) {
+            if (r->message.kind == (int)kind) {
                 pthread_mutex_unlock(&lock);
                 return r;
             }
@@ -58,12 +58,11 @@ static struct worker *start(void **state) {
     return w;
 }
 
-/* A training on a folder without recordings: it ends by an error of its own. */
-static struct job *make_job(void **state) {
+static struct job *make_job_of(void **state, const char *yaml) {
     struct job *job = job_new();
     assert_non_null(job);
     str_copy(job->id, sizeof job->id, "train-1");
-    job->yaml = strdup("kind: train\ndata:\n  source: .\nmodel:\n  preset: tiny\n");
+    job->yaml = strdup(yaml);
     job->file = strdup("t.yaml");
     job->overrides = strdup("[]");
     job->request_id = strdup("");
@@ -74,6 +73,11 @@ static struct job *make_job(void **state) {
     return job;
 }
 
+/* A training on a folder without recordings: it ends by an error of its own. */
+static struct job *make_job(void **state) {
+    return make_job_of(state, "kind: train\ndata:\n  source: .\nmodel:\n  preset: tiny\n");
+}
+
 static void the_end_is_reported_when_memory_is_short(void **state) {
     struct worker *w = start(state);
     struct job *job = make_job(state);
@@ -81,7 +85,7 @@ static void the_end_is_reported_when_memory_is_short(void **state) {
     own_thread = pthread_self();
     atomic_store(&memory, NONE_ON_THE_WORKER);
     assert_int_equal(worker_run(w, job, &err), 0);
-    struct worker_report *r = wait_for_end(w);
+    struct worker_report *r = wait_for(w, WORKER_DONE);
     atomic_store(&memory, ENOUGH);
     assert_non_null(r);
     assert_string_equal(r->job_id, "train-1");
@@ -89,7 +93,7 @@ static void the_end_is_reported_when_memory_is_short(void **state) {
     assert_true(*r->err.message != '\0');
     worker_report_free(r);
     assert_int_equal(worker_run(w, job, &err), 0); /* and the device is free again */
-    worker_report_free(wait_for_end(w));
+    worker_report_free(wait_for(w, WORKER_DONE));
     worker_stop(w);
     job_free(job);
 }
@@ -102,7 +106,31 @@ static void a_job_whose_end_could_not_be_told_does_not_begin(void **state) {
     assert_int_equal(worker_run(w, job, &err), ERR_EXHAUSTED);
     atomic_store(&memory, ENOUGH);
     assert_int_equal(worker_run(w, job, &err), 0); /* nothing of it is left */
-    worker_report_free(wait_for_end(w));
+    worker_report_free(wait_for(w, WORKER_DONE));
+    worker_stop(w);
+    job_free(job);
+}
+
+/* Its ticks run here and its files are written elsewhere, until it has to end. */
+static void a_stopped_job_leaves_a_checkpoint(void **state) {
+    struct worker *w = start(state);
+    struct job *job = make_job_of(state, "kind: burst\n"
+                                         "network: { neurons: 500, synapses: 20 }\n"
+                                         "input: { random: 0.5, potential: 1000 }\n"
+                                         "ticks: 1000000000\n"
+                                         "output: { rates_every: 1, membranes_every: 100 }\n");
+    struct err err;
+    assert_int_equal(worker_run(w, job, &err), 0);
+    worker_report_free(wait_for(w, WORKER_RUNNING));
+    worker_interrupt(w, WORKER_STOP_SHUTDOWN);
+    struct worker_report *r = wait_for(w, WORKER_CHECKPOINT), *end = wait_for(w, WORKER_DONE);
+    assert_true(r && end);
+    if (end->rc)
+        fail_msg("%s", end->err.message);
+    assert_true(end->stopped == WORKER_STOP_SHUTDOWN && end->has_checkpoint);
+    assert_true(fsio_exists(r->checkpoint.path) && fsio_exists(in_dir(state, "job/rates.tsv.part")));
+    worker_report_free(r);
+    worker_report_free(end);
     worker_stop(w);
     job_free(job);
 }
@@ -110,6 +138,7 @@ static void a_job_whose_end_could_not_be_told_does_not_begin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(the_end_is_reported_when_memory_is_short),
+        in_temp_dir(a_stopped_job_leaves_a_checkpoint),
         in_temp_dir(a_job_whose_end_could_not_be_told_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
