@@ -69,6 +69,18 @@ static int read_count(const char *path, int64_t *ret, struct err *err) {
     return rc;
 }
 
+/* Where it goes on, or begins. */
+static int begin(void *arg, struct err *err) {
+    struct counter *c = arg;
+    int rc = fsio_join(c->path, sizeof c->path, c->env.directory, "count.txt", err);
+    if (!rc && fsio_exists(c->path))
+        rc = read_count(c->path, &c->at, err);
+    else if (!rc && c->config->start)
+        rc = read_count(c->config->start, &c->at, err);
+    c->began = c->at;
+    return rc;
+}
+
 static int counter_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
     struct counter *c = calloc(1, sizeof *c);
     if (!c)
@@ -76,12 +88,7 @@ static int counter_open(const struct jobfile *job, const struct task_env *env, v
     c->config = job->config;
     c->env = *env;
     task_progress_init(&c->progress);
-    int rc = fsio_join(c->path, sizeof c->path, env->directory, "count.txt", err);
-    if (!rc && fsio_exists(c->path))
-        rc = read_count(c->path, &c->at, err);
-    else if (!rc && c->config->start)
-        rc = read_count(c->config->start, &c->at, err);
-    c->began = c->at;
+    int rc = device_lend(env->device, begin, c, err);
     if (rc)
         free(c);
     else
@@ -108,8 +115,8 @@ static int counter_step(void *task, enum task_status *ret, struct err *err) {
     return 0;
 }
 
-static int counter_checkpoint(void *task, struct err *err) {
-    struct counter *c = task;
+static int save(void *arg, struct err *err) {
+    struct counter *c = arg;
     struct task_checkpoint made = {.step = c->at, .metric = NAN, .last = true};
     char text[32];
     str_format(text, sizeof text, "%lld\n", (long long)c->at);
@@ -122,6 +129,11 @@ static int counter_checkpoint(void *task, struct err *err) {
     made.bytes = (int64_t)strlen(text);
     c->env.checkpoint(c->env.ctx, &made);
     return 0;
+}
+
+static int counter_checkpoint(void *task, struct err *err) {
+    struct counter *c = task;
+    return device_lend(c->env.device, save, c, err);
 }
 
 static void counter_result(void *task, struct json_writer *w, const char *key) {
