@@ -86,7 +86,7 @@ int network_describe(struct network *n, struct network_order *o, struct err *err
 /* ---- changes --------------------------------------------------------------------------------------------------- */
 
 int network_inject(struct network *n, struct network_order *o, struct err *err) {
-    int64_t room = n->budget_bytes - burst_bytes(n->burst), bytes = 2 * o->count * (int64_t)sizeof *o->injections;
+    int64_t room = n->budget_bytes - burst_bytes(n->burst), bytes = burst_inject_bytes(n->burst, o->count);
     if (bytes > room)
         return err_set(err, ERR_EXHAUSTED,
                        "%lld injections may take %lld bytes, and %lld of the network's memory budget are free; step it first",

@@ -11,18 +11,20 @@ struct observer {
     struct observer_frame *first, *last;
     int frames, most_frames;
     int64_t bytes, missed;
+    struct observer_total *total;
     bool told, left, ended;
     mailbox_wake_fn *wake;
     void *wake_ctx;
 };
 
-struct observer *observer_new(int frames, mailbox_wake_fn *wake, void *wake_ctx) {
+struct observer *observer_new(int frames, struct observer_total *total, mailbox_wake_fn *wake, void *wake_ctx) {
     struct observer *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
     atomic_init(&o->holders, 1);
     pthread_mutex_init(&o->lock, NULL);
     o->most_frames = frames;
+    o->total = total;
     o->wake = wake;
     o->wake_ctx = wake_ctx;
     return o;
@@ -40,6 +42,7 @@ static struct observer_frame *take_first(struct observer *o) {
         o->last = NULL;
     o->frames--;
     o->bytes -= bytes_of(f);
+    atomic_fetch_sub(&o->total->bytes, bytes_of(f));
     return f;
 }
 
@@ -61,15 +64,19 @@ static bool tell(struct observer *o) {
     return wake;
 }
 
-/* The frame joins the queue; a NULL one could not be copied. With the lock. */
+/* The frame joins the queue, in place of older ones where there is no room; a NULL one could not be copied. With the lock. */
 static void join(struct observer *o, struct observer_frame *f) {
-    if (!f) {
-        o->missed++;
-        return;
-    }
-    while (o->first && (o->frames >= o->most_frames || o->bytes + bytes_of(f) > OBSERVER_BYTES)) {
+    int64_t bytes = f ? bytes_of(f) : 0, total = atomic_fetch_add(&o->total->bytes, bytes) + bytes;
+    while (f && o->first && (o->frames >= o->most_frames || o->bytes + bytes > OBSERVER_BYTES || total > OBSERVERS_BYTES)) {
         free(take_first(o));
         o->missed++;
+        total = atomic_load(&o->total->bytes);
+    }
+    if (!f || total > OBSERVERS_BYTES) {
+        atomic_fetch_sub(&o->total->bytes, bytes);
+        free(f);
+        o->missed++;
+        return;
     }
     if (o->last)
         o->last->next = f;
@@ -77,7 +84,7 @@ static void join(struct observer *o, struct observer_frame *f) {
         o->first = f;
     o->last = f;
     o->frames++;
-    o->bytes += bytes_of(f);
+    o->bytes += bytes;
 }
 
 void observer_add(struct observer *o, const struct burst_frame *frame) {

@@ -1,18 +1,25 @@
 /* observer: the frames of one network on their way to one reader. The device worker adds them, the loop takes them; neither waits
- * for the other. Bounded by frames and bytes: when full, the oldest frame is dropped and counted as missed, so a reader that does
- * not read never slows the network. Shared by both threads and freed by whoever releases it last. Any thread, except where noted.
- */
+ * for the other. Bounded by frames and bytes, and by the bytes of all observers together: when full, the oldest frame is dropped
+ * and counted as missed, so a reader that does not read never slows the network. A single frame may be larger than OBSERVER_BYTES.
+ * Shared by both threads and freed by whoever releases it last. Any thread, except where noted. */
 #ifndef BRR_DAEMON_BURST_OBSERVER_H
 #define BRR_DAEMON_BURST_OBSERVER_H
+#include <stdatomic.h>
+
 #include "base/mailbox.h"
 #include "model/burst_data.h"
 
-enum { OBSERVER_FRAMES = 4096, OBSERVER_MOST_FRAMES = 65536, OBSERVER_BYTES = 16 << 20 };
+enum { OBSERVER_FRAMES = 4096, OBSERVER_MOST_FRAMES = 65536, OBSERVER_BYTES = 16 << 20, OBSERVERS_BYTES = 256 << 20 };
+
+/* What waits for all observers that share it: at most OBSERVERS_BYTES. Begins zeroed and outlives them. */
+struct observer_total {
+    _Atomic int64_t bytes;
+};
 
 struct observer;
-/* The caller holds it. frames: 1 to OBSERVER_MOST_FRAMES; wake is called on the worker's thread once frames wait, and again only
- * after the reader has found none. NULL when out of memory. */
-struct observer *observer_new(int frames, mailbox_wake_fn *wake, void *wake_ctx);
+/* The caller holds it. frames: 1 to OBSERVER_MOST_FRAMES; total is borrowed; wake is called on the worker's thread once frames
+ * wait, and again only after the reader has found none. NULL when out of memory. */
+struct observer *observer_new(int frames, struct observer_total *total, mailbox_wake_fn *wake, void *wake_ctx);
 void observer_hold(struct observer *o);
 void observer_release(struct observer *o); /* NULL is fine */
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "daemon/burst/observer.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
@@ -43,6 +44,7 @@ struct services {
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     struct health_watch *health;       /* open Watch calls, health.c */
     struct observing *observings;      /* open Observe calls, svc_burst.c */
+    struct observer_total observed;    /* frames that wait for them */
     int64_t network_memory;            /* largest budget of a spiking network */
     int network_files;                 /* calls that hold a network or snapshot as a file, svc_burst_files.c */
     void (*wake)(void *ctx);           /* makes the loop look at its mailboxes. Any thread */

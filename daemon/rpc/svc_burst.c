@@ -383,8 +383,9 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
         return;
     }
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
-    struct observer *observer =
-        o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, services->wake, services->wake_ctx) : NULL;
+    struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->observed,
+                                                 services->wake, services->wake_ctx)
+                                  : NULL;
     struct observing *g = observer ? offload_new(call, sizeof *g, drop_observing) : NULL;
     if (!g) {
         if (!observer)

@@ -20,7 +20,6 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
     b->stream = s;
     b->device = stream_device(s);
     b->c = c;
-    b->in_order = true;
     if (options)
         b->options = *options;
     if (b->options.max_pending <= 0)
@@ -58,10 +57,15 @@ uint64_t burst_tick(const struct burst *b) { return b->tick; }
 bool burst_every_tick(const struct burst *b) { return b->options.every_tick; }
 int64_t burst_pending(const struct burst *b) { return b->n_pending - b->head; }
 
+/* Of an injected neuron, here and on the device. */
+static int64_t bytes_of_sum(const struct burst *b) {
+    return (b->remote ? 2 : 1) * (int64_t)(sizeof *b->inject_ids + sizeof *b->inject_sums);
+}
+
 int64_t burst_bytes(const struct burst *b) {
     int64_t n = burst_padded(b), sums = b->net.wide_sums ? 8 : 4, lists = b->n_lists * 5;
-    int64_t own =
-        n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->net.parts - 1) * n * 4 + b->pending_room * (int64_t)sizeof *b->pending;
+    int64_t own = n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->net.parts - 1) * n * 4 +
+                  b->pending_room * (int64_t)sizeof *b->pending + b->inject_room * bytes_of_sum(b);
     return b->c->bytes * (b->remote ? 2 : 1) + own + (b->remote ? n / 8 : 0);
 }
 
@@ -89,6 +93,21 @@ int burst_check_injections(const struct burst *b, uint64_t tick, const struct bu
     return 0;
 }
 
+/* The room of an array that has `room` now and is to take n. */
+static int64_t room_for(int64_t room, int64_t n) {
+    if (n > 0 && room == 0)
+        room = FIRST_ROOM;
+    while (room < n)
+        room *= 2;
+    return room;
+}
+
+int64_t burst_inject_bytes(const struct burst *b, int64_t n) {
+    int64_t waiting = burst_pending(b) + n, sums = waiting + (b->n_lists - 1) * (int64_t)b->n_power;
+    return (room_for(b->pending_room, waiting) - b->pending_room) * (int64_t)sizeof *b->pending +
+           (room_for(b->inject_room, sums) - b->inject_room) * bytes_of_sum(b);
+}
+
 /* Room for n more, those that have run taken out. */
 static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
     int64_t waiting = b->n_pending - b->head;
@@ -97,14 +116,13 @@ static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
                        (long long)waiting, (long long)n, (long long)b->options.max_pending);
     if (b->head > 0) {
         memmove(b->pending, b->pending + b->head, (size_t)waiting * sizeof *b->pending);
+        b->sorted -= b->head;
         b->head = 0;
         b->n_pending = waiting;
     }
-    if (waiting + n <= b->pending_room)
+    int64_t room = room_for(b->pending_room, waiting + n);
+    if (room == b->pending_room)
         return 0;
-    int64_t room = b->pending_room ? b->pending_room : FIRST_ROOM;
-    while (room < waiting + n)
-        room *= 2;
     struct burst_injection *more = realloc(b->pending, (size_t)room * sizeof *more);
     if (!more)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)room);
@@ -119,12 +137,8 @@ int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n,
         rc = reserve_pending(b, n, err);
     if (rc || n == 0)
         return rc;
-    bool in_order = b->n_pending == b->head || (b->in_order && by_place(&b->pending[b->n_pending - 1], &list[0]) <= 0);
-    for (int64_t i = 1; in_order && i < n; i++)
-        in_order = by_place(&list[i - 1], &list[i]) <= 0;
     memcpy(b->pending + b->n_pending, list, (size_t)n * sizeof *list);
     b->n_pending += n;
-    b->in_order = in_order;
     return 0;
 }
 
@@ -146,11 +160,9 @@ int burst_list_power(struct burst *b, struct err *err) {
 
 /* Room for the sums of n injections, here and on the device. Nothing is queued when it is called. */
 static int reserve_sums(struct burst *b, int64_t n, struct err *err) {
-    if (n <= b->inject_room)
+    int64_t room = room_for(b->inject_room, n);
+    if (room == b->inject_room)
         return 0;
-    int64_t room = b->inject_room ? b->inject_room : FIRST_ROOM;
-    while (room < n)
-        room *= 2;
     device_free(b->device, b->device_ids);
     device_free(b->device, b->device_sums);
     b->device_ids = NULL;
@@ -194,13 +206,30 @@ static int64_t sum_injections(struct burst *b, uint64_t tick, int64_t at) {
     return at - first;
 }
 
+/* Sorts what came since the last time into the rest; without memory for a copy of it, everything. */
+static void sort_pending(struct burst *b) {
+    struct burst_injection *all = b->pending, *more = all + b->sorted;
+    int64_t n = b->n_pending - b->sorted, old = b->sorted, at = b->n_pending;
+    b->sorted = b->n_pending;
+    while (n > 0 && (old == b->head || by_place(&all[old - 1], more) <= 0)) /* it continues the sorted ones */
+        old++, more++, n--;
+    if (n == 0)
+        return;
+    struct burst_injection *copy = old > b->head ? malloc((size_t)n * sizeof *copy) : NULL;
+    qsort(copy ? more : all + b->head, (size_t)(copy ? n : at - b->head), sizeof *all, by_place);
+    if (!copy)
+        return;
+    memcpy(copy, more, (size_t)n * sizeof *copy);
+    while (n > 0 && old > b->head)
+        all[--at] = by_place(&all[old - 1], &copy[n - 1]) > 0 ? all[--old] : copy[--n];
+    memcpy(all + old, copy, (size_t)n * sizeof *copy);
+    free(copy);
+}
+
 /* How many of those that wait are for the next n ticks, at most. */
 static int64_t waiting_for(struct burst *b, int n) {
     int64_t count = 0;
-    if (!b->in_order) {
-        qsort(b->pending + b->head, (size_t)(b->n_pending - b->head), sizeof *b->pending, by_place);
-        b->in_order = true;
-    }
+    sort_pending(b);
     while (b->head + count < b->n_pending && b->pending[b->head + count].tick <= b->tick + (uint64_t)n)
         count++;
     return count;

@@ -31,6 +31,7 @@ int64_t burst_bytes(const struct burst *b);                       /* host and de
  * that has run; EXHAUSTED: too many wait. Index i of the list is named. */
 int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err);
 int64_t burst_pending(const struct burst *b);
+int64_t burst_inject_bytes(const struct burst *b, int64_t n); /* by which n more may raise burst_bytes, at once or when they run */
 
 typedef void burst_sink(void *ctx, const struct burst_frame *frame);
 /* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */

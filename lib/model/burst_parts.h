@@ -23,9 +23,8 @@ struct burst {
     uint64_t tick;
     bool unsettled; /* bounds or features are to be looked at before the next tick */
 
-    struct burst_injection *pending; /* from head on, sorted by tick and neuron when in_order */
-    int64_t head, n_pending, pending_room;
-    bool in_order;
+    struct burst_injection *pending; /* those that wait, from head to n_pending; up to `sorted` by tick and neuron */
+    int64_t head, sorted, n_pending, pending_room;
     uint32_t *inject_ids, *device_ids; /* of the ticks that are queued next */
     int64_t *inject_sums, *device_sums;
     int64_t inject_room;

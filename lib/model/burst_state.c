@@ -140,7 +140,7 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     b->pending = pending;
     b->head = 0;
     b->n_pending = b->pending_room = state->n_pending;
-    b->in_order = false;
+    b->sorted = 0;
     b->tick = state->tick;
     b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
     void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};

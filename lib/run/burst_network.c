@@ -132,15 +132,16 @@ int64_t burst_network_drive_most(const struct burst_config *c, const struct burs
     return most < 1 ? 1 : most > MOST_DRIVEN ? MOST_DRIVEN : (int64_t)most;
 }
 
-int burst_network_drive(const struct burst_config *c, struct burst *b, int64_t n, struct err *err) {
+int burst_network_drive(const struct burst_config *c, struct burst *b, int64_t n, uint64_t *driven, struct err *err) {
+    uint64_t last = burst_tick(b) + (uint64_t)n, first = (*driven > burst_tick(b) ? *driven : burst_tick(b)) + 1;
     uint32_t neurons = burst_connectome(b)->net.n;
     size_t room = (size_t)(c->random_rate * (double)neurons + 2), count = 0;
-    if (!(c->random_rate > 0))
+    if (!(c->random_rate > 0) || first > last)
         return 0;
-    struct burst_injection *list = malloc(room * (size_t)n * sizeof *list);
+    struct burst_injection *list = malloc(room * (size_t)(last + 1 - first) * sizeof *list);
     if (!list)
         return err_set(err, ERR_EXHAUSTED, "out of memory for random injections");
-    for (uint64_t tick = burst_tick(b) + 1, last = burst_tick(b) + (uint64_t)n; tick <= last; tick++) {
+    for (uint64_t tick = first; tick <= last; tick++) {
         struct rng rng;
         rng_init(&rng, (uint64_t)c->random_seed, RNG_DRIVE, (uint32_t)tick);
         rng.index = (tick >> 32) << 32; /* ticks beyond 32 bits have draws of their own */
@@ -149,5 +150,7 @@ int burst_network_drive(const struct burst_config *c, struct burst *b, int64_t n
     }
     int rc = burst_inject(b, list, (int64_t)count, err);
     free(list);
+    if (!rc)
+        *driven = last;
     return rc;
 }

@@ -25,8 +25,9 @@ void burst_network_done(struct burst_network *n); /* also of a zeroed struct */
 /* The engine on a stream, at the tick of the snapshot or 0, with the injections of the table waiting; takes the network. */
 int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,
                         struct err *err);
-/* Random injections of the next n ticks. */
-int burst_network_drive(const struct burst_config *config, struct burst *b, int64_t n, struct err *err);
+/* Random injections of the next n ticks, except of those up to *driven, which have theirs; then *driven is the last of them. Begins
+ * with 0, and belongs to the state of the network: which injections wait depends on it. */
+int burst_network_drive(const struct burst_config *config, struct burst *b, int64_t n, uint64_t *driven, struct err *err);
 /* The largest number of ticks that burst_network_drive takes at once. */
 int64_t burst_network_drive_most(const struct burst_config *config, const struct burst *b);
 

@@ -16,8 +16,9 @@
 #include "run/task.h"
 
 enum { MOST_SLICE = 1 << 16 };
-#define SLICE_S  0.005
-#define REPORT_S 0.1
+#define SLICE_S   0.005 /* aimed at */
+#define LONGEST_S 0.02  /* a network that wakes up in a slice: no further tick begins */
+#define REPORT_S  0.1
 
 struct burst_task {
     const struct jobfile *job;
@@ -28,7 +29,8 @@ struct burst_task {
     struct burst *burst;
     struct burst_output output;
     char identity[DIGEST_HEX_SIZE];
-    int64_t slice; /* ticks of the next slice */
+    int64_t slice;   /* ticks of the next slice */
+    uint64_t driven; /* burst_network_drive */
     double wall_s, tick_s;
     double began_s, reported_s, saved_s;
     int64_t reported; /* tick */
@@ -92,6 +94,7 @@ static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE],
     json_put_str(&w, "job", t->identity);
     json_put_f64(&w, "wall_s", t->wall_s);
     json_put_f64(&w, "tick_s", t->tick_s);
+    json_put_i64(&w, "driven", (int64_t)t->driven);
     int rc = burst_output_sync(&t->output, &w, err);
     json_end(&w, '}');
     if (!rc && !str_ok(&note))
@@ -144,6 +147,7 @@ static int read_state(void *arg, struct err *err) {
     if (!rc) {
         t->wall_s = json_f64(json_get(note, "wall_s"), 0);
         t->tick_s = json_f64(json_get(note, "tick_s"), 0);
+        t->driven = (uint64_t)json_i64(json_get(note, "driven"), 0);
     }
     json_free(note);
     free(text);
@@ -285,9 +289,10 @@ static int64_t next_slice(const struct burst_task *t) {
 
 static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     double start = clock_s();
-    int rc = burst_network_drive(t->config, t->burst, n, err);
+    uint64_t begun = burst_tick(t->burst);
+    int rc = burst_network_drive(t->config, t->burst, n, &t->driven, err);
     if (!rc)
-        rc = burst_step(t->burst, n, on_tick, t, err);
+        rc = burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err);
     if (!rc && t->sink_rc) {
         if (err)
             *err = t->sink_err;
@@ -297,7 +302,7 @@ static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
         rc = burst_output_membranes(&t->output, t->burst, err);
     double took = clock_s() - start;
     t->tick_s += took;
-    double fit = SLICE_S / fmax(took / (double)n, 1e-9);
+    double fit = SLICE_S / fmax(took / fmax((double)(burst_tick(t->burst) - begun), 1), 1e-9);
     t->slice = fit < 1 ? 1 : fit > 2 * (double)t->slice ? 2 * t->slice : (int64_t)fit;
     t->slice = t->slice > MOST_SLICE ? MOST_SLICE : t->slice;
     return rc;
@@ -344,12 +349,13 @@ static void task_result(void *task, struct json_writer *w, const char *key) {
 /* Seconds of a tick, after a few to warm up. */
 static int measure(const struct burst_config *c, struct burst *b, double *ret, struct err *err) {
     int64_t ticks = 0, most = burst_network_drive_most(c, b);
+    uint64_t driven = 0;
     double start = clock_s();
     int rc = 0;
     for (int64_t n = 1; !rc && clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
         if (n == 4)
             start = clock_s(), ticks = 0;
-        rc = burst_network_drive(c, b, n, err);
+        rc = burst_network_drive(c, b, n, &driven, err);
         if (!rc)
             rc = burst_step(b, n, NULL, NULL, err);
         ticks += n;

@@ -107,6 +107,24 @@ def check_stop(tmp, whole, sets):
     assert other.returncode == 0 and "belongs to another network" in other.stderr and "resuming from" not in other.stderr, other.stderr
 
 
+def check_waking(tmp):
+    """A network that wakes up in the middle of a slice, whose random input is drawn already: the slice ends early, and a job that
+    is stopped there goes on with the same input."""
+    with open(f"{tmp}/wake.tsv", "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n")
+        f.writelines(f"{tick}\t{7 * i}\t1000\n" for tick in range(3000, 3010) for i in range(10000))
+    sets = ["network.generate=random", "network.neurons=70000", "input.random=0.001", "input.potential=300", f"input.file={tmp}/wake.tsv", "ticks=3100", "output.membranes_every=3100"]
+    run = drive(f"{tmp}/awake", *sets)
+    assert run.returncode == 0, run.stderr
+    cut = drive(f"{tmp}/woken", *sets, "stop_after=3000")
+    assert cut.returncode == 0, cut.stderr
+    reached = int(os.path.basename(glob.glob(f"{tmp}/woken/checkpoints/tick-*")[0]).removeprefix("tick-").removesuffix(".safetensors"))
+    assert 3000 <= reached < 3100, f"tick {reached}"  # slices of the quiet network have thousands
+    rest = drive(f"{tmp}/woken", *sets)
+    assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
+    assert content(f"{tmp}/woken") == content(f"{tmp}/awake")
+
+
 def check_no_output(tmp):
     run = drive(f"{tmp}/none", "ticks=100", "output.fired=none", "output.rates_every=0")
     assert run.returncode == 0, run.stderr
@@ -207,6 +225,7 @@ def main():
         whole = content(f"{tmp}/long")
         check_stop(tmp, whole, sets)
         check_no_output(tmp)
+        check_waking(tmp)
         d = Daemon(f"{tmp}/daemon").start()
         check_example(d)
         check_simulator(d, tmp, seed)

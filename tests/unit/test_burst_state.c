@@ -92,11 +92,77 @@ static void a_state_in_which_a_deleted_neuron_fires_is_refused(void **state) {
     small_end(&s);
 }
 
+/* ---- injections ------------------------------------------------------------------------------------------------ */
+
+enum { TICKS = 60, MOST_DRAWN = TICKS * 6 };
+
+/* In the order of ticks. */
+static int draw(struct burst_injection *ret) {
+    struct rng rng;
+    int n = 0;
+    rng_init(&rng, 7, 0, 0);
+    for (uint64_t tick = 1; tick <= TICKS; tick++)
+        for (uint64_t k = rng_below(&rng, 6); k > 0; k--)
+            ret[n++] = (struct burst_injection){tick, (uint32_t)rng_below(&rng, 8), (float)rng_below(&rng, 100) * 0.01f};
+    return n;
+}
+
+static void injections_come_in_any_order(void **state) {
+    (void)state;
+    struct small whole, parts;
+    struct burst_injection list[MOST_DRAWN];
+    int n = draw(list);
+    small_init(&whole, 8);
+    small_init(&parts, 8);
+    small_start(&whole);
+    small_start(&parts);
+    ok(burst_inject(whole.e.b, list, n, &err));
+    for (int i = n; i-- > 0;) /* a third long before, from the last to the first; the others one and two ticks before */
+        if (i % 3 == 0 || list[i].tick <= 2)
+            ok(burst_inject(parts.e.b, &list[i], 1, &err));
+    for (uint64_t tick = 1; tick <= TICKS; tick++) {
+        small_step(&whole, 1);
+        small_step(&parts, 1);
+        for (int i = n; i-- > 0;)
+            if (i % 3 && list[i].tick > 2 && list[i].tick == tick + (uint64_t)(i % 3))
+                ok(burst_inject(parts.e.b, &list[i], 1, &err));
+    }
+    assert_int_equal(burst_pending(parts.e.b), 0);
+    assert_true(whole.n_fired > TICKS / 2);
+    assert_int_equal(whole.n_fired, parts.n_fired);
+    assert_memory_equal(whole.fired, parts.fired, sizeof whole.fired);
+    for (int id = 0; id < 8; id++)
+        assert_true(small_v(&whole, id) == small_v(&parts, id));
+    small_end(&whole);
+    small_end(&parts);
+}
+
+static void injections_take_no_more_memory_than_was_said(void **state) {
+    (void)state;
+    enum { MANY = 3000 };
+    struct small s;
+    small_init(&s, 8);
+    small_start(&s);
+    struct burst_injection *list = calloc(MANY, sizeof *list);
+    for (int i = 0; i < MANY; i++)
+        list[i] = (struct burst_injection){1 + (uint64_t)(i % 2), (uint32_t)i % 8, 0};
+    int64_t bytes = burst_bytes(s.e.b), most = burst_inject_bytes(s.e.b, MANY);
+    ok(burst_inject(s.e.b, list, MANY, &err));
+    assert_true(burst_bytes(s.e.b) >= bytes + MANY * (int64_t)sizeof *list);
+    small_step(&s, 2);
+    assert_in_range(burst_bytes(s.e.b), bytes + MANY * (int64_t)sizeof *list + MANY / 2 * 12, bytes + most);
+    assert_int_equal(burst_inject_bytes(s.e.b, 1), 0); /* there is room */
+    free(list);
+    small_end(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_state_keeps_the_option_every_tick),
         cmocka_unit_test(a_state_keeps_the_divisors_of_sources_that_have_lost_synapses),
         cmocka_unit_test(a_state_cannot_change_the_psp_of_synapses),
+        cmocka_unit_test(injections_come_in_any_order),
+        cmocka_unit_test(injections_take_no_more_memory_than_was_said),
         cmocka_unit_test(a_state_in_which_a_deleted_neuron_fires_is_refused),
     };
     return cmocka_run_group_tests_name("burst_state", tests, NULL, NULL);

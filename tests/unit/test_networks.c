@@ -320,11 +320,12 @@ static void count_wake(void *ctx) { ++*(atomic_int *)ctx; }
 
 static void a_full_observer_loses_the_oldest(void **state) {
     (void)state;
+    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
     int64_t missed = 0;
     bool ended = false;
-    struct observer *o = observer_new(3, count_wake, &wakes);
+    struct observer *o = observer_new(3, &total, count_wake, &wakes);
     const uint32_t ids[2] = {4, 7};
     for (uint64_t tick = 1; tick <= 5; tick++) {
         const struct burst_frame f = {.tick = tick, .ids = ids, .fired = 2, .candidates = 9};
@@ -351,11 +352,12 @@ static void a_full_observer_loses_the_oldest(void **state) {
 
 static void bytes_of_an_observer_are_bounded(void **state) {
     (void)state;
+    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
     enum { FIRED = 1 << 20 }; /* 4 MiB a frame */
     uint32_t *ids = calloc(FIRED, sizeof *ids);
-    struct observer *o = observer_new(OBSERVER_MOST_FRAMES, count_wake, &wakes), *small;
+    struct observer *o = observer_new(OBSERVER_MOST_FRAMES, &total, count_wake, &wakes), *small;
     int64_t missed = 0;
     bool ended = false;
     for (uint64_t tick = 1; tick <= 10; tick++) {
@@ -372,9 +374,41 @@ static void bytes_of_an_observer_are_bounded(void **state) {
     observer_add(o, &late);
     assert_null(observer_take(o, &missed, &ended));
     observer_release(o);
-    small = observer_new(1, count_wake, &wakes);
+    small = observer_new(1, &total, count_wake, &wakes);
     observer_add(small, &late);
     observer_release(small); /* with a frame that nobody took */
+    free(ids);
+}
+
+static void bytes_of_all_observers_are_bounded(void **state) {
+    (void)state;
+    enum { FIRED = 1 << 20, OBSERVERS = 24, EACH = 3, FIT = 63 }; /* frames of 4 MiB, and a little for each */
+    struct observer_total total = {0};
+    struct observer *o[OBSERVERS];
+    atomic_int wakes;
+    atomic_init(&wakes, 0);
+    uint32_t *ids = calloc(FIRED, sizeof *ids);
+    int64_t got = 0, lost = 0;
+    for (int i = 0; i < OBSERVERS; i++) {
+        o[i] = observer_new(OBSERVER_FRAMES, &total, count_wake, &wakes);
+        for (uint64_t tick = 1; tick <= EACH; tick++)
+            observer_add(o[i], &(struct burst_frame){.tick = tick, .ids = ids, .fired = FIRED});
+        assert_in_range(atomic_load(&total.bytes), 1, OBSERVERS_BYTES);
+    }
+    observer_add(o[0], &(struct burst_frame){.tick = EACH + 1, .ids = ids, .fired = FIRED}); /* in place of its oldest */
+    for (int i = 0; i < OBSERVERS; i++) {
+        bool ended = false;
+        int64_t missed = 0;
+        for (struct observer_frame *f; (f = observer_take(o[i], &missed, &ended)); got++) {
+            assert_int_equal(f->fired, FIRED);
+            free(f);
+        }
+        lost += missed;
+        observer_release(o[i]);
+    }
+    assert_int_equal(got, FIT);
+    assert_int_equal(got + lost, OBSERVERS * EACH + 1);
+    assert_int_equal(atomic_load(&total.bytes), 0);
     free(ids);
 }
 
@@ -393,9 +427,10 @@ static void *add_frames(void *arg) {
 
 static void every_frame_is_read_or_counted(void **state) {
     (void)state;
+    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
-    struct observer *o = observer_new(16, count_wake, &wakes);
+    struct observer *o = observer_new(16, &total, count_wake, &wakes);
     pthread_t thread;
     int64_t missed = 0, got = 0;
     uint64_t last = 0;
@@ -420,9 +455,10 @@ static void every_frame_is_read_or_counted(void **state) {
 
 static void observers_see_the_ticks_of_their_network(void **state) {
     struct bench *b = *state;
+    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
-    struct observer *seen = observer_new(100, count_wake, &wakes);
+    struct observer *seen = observer_new(100, &total, count_wake, &wakes);
     int64_t missed = 0;
     bool ended = false;
     assert_int_equal(create(b, "n", RING, 1 << 20), 0);
@@ -464,6 +500,7 @@ int main(void) {
         TEST(a_change_that_fails_is_named),
         cmocka_unit_test(a_full_observer_loses_the_oldest),
         cmocka_unit_test(bytes_of_an_observer_are_bounded),
+        cmocka_unit_test(bytes_of_all_observers_are_bounded),
         cmocka_unit_test(every_frame_is_read_or_counted),
         TEST(observers_see_the_ticks_of_their_network),
     };
