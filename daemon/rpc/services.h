@@ -96,6 +96,9 @@ void svc_burst_observed(struct services *services);
 /* Notifies every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);
 
+/* Ends the measurement of the device that a Validate call makes, if any. Call when a job starts. */
+void svc_validate_yield(struct services *services);
+
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
  * passed to svc_models_load_end. */
 void svc_models_load(struct rpc_call *call, const char *name, const char *ref);
