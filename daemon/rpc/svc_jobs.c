@@ -45,23 +45,32 @@ static void add_notice(void *ctx, const char *text) {
         n->n++;
 }
 
-/* ---- Submit: the files that the job names are looked at on the pool ---- */
+/* ---- Submit: the files that the job names are looked at on the pool, for a few calls at a time, so that volumes which do not
+ * answer leave the pool to others; further calls wait in a line. ---- */
+
+enum { SUBMIT_AT_ONCE = 8 };
 
 struct submitting {
     struct offload work;
+    struct services *services;
     struct draft *draft;
-    struct db *db;
+    struct submitting *next; /* in the line */
 };
 
 static void drop_submitting(struct offload *work) {
-    draft_free(((struct submitting *)work)->draft);
-    free(work);
+    struct submitting *u = (struct submitting *)work, **link = &u->services->submits;
+    while (*link && *link != u)
+        link = &(*link)->next;
+    if (*link) /* it never began */
+        *link = u->next;
+    draft_free(u->draft);
+    free(u);
 }
 
 static void place(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     if (!draft_place(u->draft, &work->err))
-        db_wait(u->db); /* it is recorded next */
+        db_wait(u->services->db); /* it is recorded next */
 }
 
 static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
@@ -78,14 +87,26 @@ static void answer_submit(struct rpc_call *call, const struct job *job, struct n
     convert_answer(call, &out.base);
 }
 
+static void placed(struct offload *work);
+
+static void start_submits(struct services *s) {
+    for (struct submitting *u; (u = s->submits) && s->submitting < SUBMIT_AT_ONCE;) {
+        s->submits = u->next;
+        s->submitting++;
+        offload_start(&u->work, place, placed);
+    }
+}
+
 /* A client that has left meanwhile has no job. */
 static void placed(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     struct rpc_call *call = work->call;
     const struct job *job = NULL;
+    u->services->submitting--;
+    start_submits(u->services);
     if (call && !work->err.code) {
         struct notices notices = {.arena = rpc_arena(call)};
-        if (!sched_accept(services_of(call)->sched, u->draft, add_notice, &notices, &job, &work->err))
+        if (!sched_accept(u->services->sched, u->draft, add_notice, &notices, &job, &work->err))
             answer_submit(call, job, &notices);
     }
     if (call && work->err.code)
@@ -120,9 +141,13 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
     } else if (!(u = offload_new(call, sizeof *u, drop_submitting))) {
         draft_free(draft);
     } else {
+        struct submitting **end = &services_of(call)->submits;
+        while (*end)
+            end = &(*end)->next;
+        *end = u;
         u->draft = draft;
-        u->db = services_of(call)->db;
-        offload_start(&u->work, place, placed);
+        u->services = services_of(call);
+        start_submits(u->services);
     }
 }
 

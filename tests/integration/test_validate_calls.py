@@ -10,7 +10,7 @@ from daemon import MINI, SOURCE, make_corpus, temporary
 from stock import Stock
 from test_held_volume import HeldDaemon, Waiting
 
-CALLS = 6  # more than the pool has threads
+CALLS = 16  # as many as the pool has threads
 
 
 def known_recordings_are_not_read(c, request, path):

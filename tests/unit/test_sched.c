@@ -3,13 +3,30 @@
 #include "daemon/jobs/sched.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "daemon/jobs/jobdb.h"
 #include "unit/temp_dir.h"
 
 static int64_t now_ms = INT64_C(1800000000000);
 static int64_t wall_ms(void) { return now_ms; }
+
+/* In place of the C library's: while `held`, no volume answers. */
+static atomic_bool held;
+int statvfs(const char *restrict path, struct statvfs *restrict ret) {
+    static const struct timespec turn = {.tv_nsec = 1000 * 1000};
+    while (atomic_load(&held))
+        nanosleep(&turn, NULL);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -1 : fstatvfs(fd, ret);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
 
 struct rig {
     char *dir;
@@ -527,6 +544,34 @@ static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state)
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
 }
 
+static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) {
+    struct rig *rig = *state;
+    char id[JOB_ID_SIZE];
+    const struct job *waits, *got = NULL;
+    struct err err;
+    str_copy(id, sizeof id, started(rig)->id);
+    waits = submit(rig);
+    atomic_store(&held, true);
+    sched_tick(rig->sched);
+    assert_int_equal(sched_cancel(rig->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "does not answer"));
+    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(rig->sched));
+    report_checkpoint(rig, 1, true);
+    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    sched_tick(rig->sched);
+    sched_turn(rig->sched);
+    assert_int_equal(rig->runs, 1); /* the other job waits for the record */
+    atomic_store(&held, false);
+    db_wait(rig->db);
+    sched_tick(rig->sched);
+    assert_true(sched_writable(rig->sched));
+    sched_turn(rig->sched);
+    assert_int_equal(rig->runs, 2);
+    die_and_start(rig);
+    assert_int_equal(sched_get(rig->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(rig, id), 1);
+}
+
 static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **state) {
     struct rig *rig = *state;
     char id[JOB_ID_SIZE];
@@ -618,6 +663,7 @@ int main(void) {
         rigged(cancelling_a_run_is_refused_when_it_cannot_be_written),
         rigged(nothing_starts_while_the_database_cannot_be_written),
         rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
+        rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(an_id_never_comes_again),
