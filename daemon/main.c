@@ -1,6 +1,7 @@
 /* brrd: the daemon's command line. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -22,6 +23,9 @@ static const char usage[] =
     "  --version         show the version of this program\n"
     "\n"
     "example: brrd --config configs/demo.yaml --set http.listen=none\n";
+
+/* Of libuv, which has 4 unless told otherwise: each call that waits for a volume holds one. */
+static const char pool_threads[] = "16";
 
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 
@@ -92,6 +96,7 @@ int main(int argc, char **argv) {
     struct arguments a = parse(argc, argv);
     device_share_processors(argv);
     signal(SIGPIPE, SIG_IGN);
+    setenv("UV_THREADPOOL_SIZE", pool_threads, 0);
     raise_descriptors();
     if (a.version) {
         printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);

@@ -98,6 +98,8 @@ static void on_job_changed(void *ctx, const struct job *job) {
     struct daemon *d = ctx;
     struct services *s = &d->services;
     job_metrics_follow(&d->job_metrics, job);
+    if (job_is_active(job->state))
+        svc_validate_yield(s);
     if (job_is_over(job->state)) {
         const char *outcome = job_state_name(job->state);
         metric_add(series(s, "brrd_jobs_finished_total", outcome), 1);
@@ -467,10 +469,8 @@ static int open_streams(struct daemon *d, struct err *err) {
     return rc ? rc : keeper_restore(d->keeper, s->sessions, s->metrics, err);
 }
 
-static int resolve_model(void *ctx, const char *ref, char *path, struct err *err) {
-    const struct services *s = ctx;
-    char name[LIVE_NAME];
-    return models_resolve(s->models, ref, path, name, err);
+static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    return models_refer(((const struct services *)ctx)->models, ref, ret, err);
 }
 
 static int run_job(void *worker, const struct job *job, struct err *err) { return worker_run(worker, job, err); }
@@ -553,7 +553,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                    .metrics = s->metrics,
                                    .wake = wake_loop,
                                    .wake_ctx = &d->reports};
-    s->rules = (struct submission_rules){.places = &s->places, .resolve_model = resolve_model, .ctx = s};
+    s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
     struct sched_config sched = {.rules = s->rules,
                                  .cache_dir = c->cache,
                                  .keep_finished_ms = c->keep_finished_ms,

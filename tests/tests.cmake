@@ -20,7 +20,7 @@ function(seeded_label source ret) # ";seeded", or nothing
 endfunction()
 
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
-set(ground_floor_tests err arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
+set(ground_floor_tests err volume arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
 set(daemon_tests test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_networks test_joblog test_snapshot test_session_resume) # what stands on the daemon's own folders

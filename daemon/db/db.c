@@ -3,15 +3,18 @@
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "base/volume.h"
 
 enum { MAX_SQL = 8192 };
 
 struct db {
     sqlite3 *sqlite;
+    struct volume *volume; /* of the file */
     int lock_fd;
     char path[4096];
 };
@@ -20,6 +23,28 @@ static int failed(struct db *db, const char *what, struct err *err) {
     int code = sqlite3_errcode(db->sqlite) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
     return err_set(err, code, "job database %s: cannot %s: %s%s", db->path, what, sqlite3_errmsg(db->sqlite),
                    code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
+}
+
+static int silent(const struct db *db, struct err *err) {
+    return err_set(err, ERR_UNAVAILABLE, "job database %s: its volume does not answer; try again when it does", db->path);
+}
+
+int db_look(struct db *db, struct err *err) { return volume_look(db->volume) ? 0 : silent(db, err); }
+
+void db_wait(struct db *db) { volume_wait(db->volume); }
+
+int db_check(struct db *db, struct err *err) {
+    bool begun = !sqlite3_get_autocommit(db->sqlite); /* a transaction, which goes on */
+    return begun || volume_answers(db->volume) ? 0 : silent(db, err);
+}
+
+static int open_volume(struct db *db, struct err *err) {
+    char directory[sizeof db->path];
+    str_copy(directory, sizeof directory, db->path);
+    char *slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = '\0';
+    return volume_open(slash ? directory : ".", &db->volume, err);
 }
 
 static int execute(struct db *db, const char *sql, const char *what, struct err *err) {
@@ -37,6 +62,8 @@ int db_open(const char *path, struct db **ret, struct err *err) {
     int rc = fsio_lock(lock, &db->lock_fd, err);
     if (rc)
         err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
+    if (!rc)
+        rc = open_volume(db, err);
     if (!rc &&
         sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         rc = failed(db, "open it", err);
@@ -54,6 +81,7 @@ void db_close(struct db *db) {
     if (!db)
         return;
     sqlite3_close(db->sqlite);
+    volume_close(db->volume);
     if (db->lock_fd >= 0)
         close(db->lock_fd);
     free(db);
@@ -81,7 +109,10 @@ int db_table(struct db *db, const char *table, const struct db_column *columns, 
     return rc;
 }
 
-int db_begin(struct db *db, struct err *err) { return execute(db, "BEGIN IMMEDIATE", "begin a transaction", err); }
+int db_begin(struct db *db, struct err *err) {
+    int rc = db_check(db, err);
+    return rc ? rc : execute(db, "BEGIN IMMEDIATE", "begin a transaction", err);
+}
 
 int db_end(struct db *db, int rc, struct err *err) {
     if (!rc)
@@ -95,6 +126,9 @@ int db_end(struct db *db, int rc, struct err *err) {
 
 int db_query(struct db *db, const char *sql, const char *what, struct db_query *ret, struct err *err) {
     sqlite3_stmt *statement = NULL;
+    int rc = db_check(db, err);
+    if (rc)
+        return rc;
     if (sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
         return failed(db, what, err);
     *ret = (struct db_query){.db = db, .statement = statement, .what = what};

@@ -1,6 +1,7 @@
 /* db: the daemon's SQLite file (WAL, synchronous=FULL). A write that returned success survives kill -9 and power loss. This is the
  * only module that uses SQLite; the modules that keep records (jobs/jobdb, models/serveddb) define their tables and write the SQL.
- * The server opens the database and lends it to them. Loop thread only. */
+ * The server opens the database and lends it to them. Outside a transaction every statement asks first whether the volume of the
+ * file answers (base/volume.h), and fails as UNAVAILABLE if it does not. Loop thread only. */
 #ifndef BRR_DAEMON_DB_DB_H
 #define BRR_DAEMON_DB_DB_H
 #include <stdbool.h>
@@ -13,6 +14,13 @@ struct db;
 /* Opens or creates the file. PRECONDITION if another process has it open. */
 int db_open(const char *path, struct db **ret, struct err *err);
 void db_close(struct db *db); /* every query must have ended; NULL is allowed */
+
+/* UNAVAILABLE if the volume of the file does not answer; may take a second. db_look does not wait, and is to be called at
+ * intervals. */
+int db_check(struct db *db, struct err *err);
+int db_look(struct db *db, struct err *err);
+/* Waits until that volume answers. For work on other threads whose end is then written on the loop. */
+void db_wait(struct db *db);
 
 struct db_column {
     const char *name, *type; /* "TEXT", "INTEGER" or "REAL" */
@@ -28,7 +36,7 @@ int db_end(struct db *db, int rc, struct err *err);
 
 /* One statement. After db_query, pass the parameters in order with db_put_…; then call db_run for a statement without rows, or
  * db_next until *ret_row is false, and db_done. `what` completes the phrase "cannot …" of every error and must outlive the query.
- * Errors: EXHAUSTED on a full volume, else INTERNAL. */
+ * Errors: EXHAUSTED on a full volume, UNAVAILABLE (above), else INTERNAL. */
 struct db_query {
     struct db *db;
     void *statement;

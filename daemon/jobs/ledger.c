@@ -121,6 +121,8 @@ static int write_all(struct ledger *l, struct job *const *jobs, int count, struc
 
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count) {
     struct err err;
+    if (!l->broken && db_look(l->db, &err))
+        failed(l, &err);
     if (!l->broken || db_begin(l->db, &err) || db_end(l->db, write_all(l, jobs, count, &err), &err))
         return;
     for (int i = 0; i < count; i++)

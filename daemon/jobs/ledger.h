@@ -10,7 +10,7 @@ enum { LEDGER_MAX_CHECKPOINTS = 256 };
 
 struct ledger {
     struct db *db;
-    bool broken; /* the most recent write failed */
+    bool broken; /* the most recent write failed, or the volume of the database does not answer */
     struct ledger_checkpoint *oldest, *newest;
     int waiting;
 };
@@ -25,7 +25,8 @@ int ledger_insert(struct ledger *l, const struct job *job, int64_t next_sequence
 void ledger_record(struct ledger *l, struct job *job);
 /* Same as ledger_record, with a checkpoint that the job has written. */
 void ledger_checkpoint(struct ledger *l, struct job *job, const struct task_checkpoint *c, int64_t now_ms);
-/* If the ledger is broken: writes everything that waits, and clears `broken` on success. */
+/* Call every second. Sees whether the volume of the database answers; if the ledger is broken, writes everything that waits, and
+ * clears `broken` on success. */
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count);
 
 #endif

@@ -1,18 +1,16 @@
 #include "daemon/jobs/sched.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "base/volume.h"
 #include "daemon/jobs/ledger.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
@@ -24,11 +22,12 @@ enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 struct sched {
     struct sched_config config;
     struct ledger ledger;
-    struct job **jobs; /* order of submission */
+    struct volume *cache; /* its volume */
+    struct job **jobs;    /* order of submission */
     int count, capacity;
     struct map *by_id;
     struct job *running;
-    int64_t next_sequence;
+    _Atomic int64_t next_sequence; /* drafts count it up */
     bool draining;
     char held[JOB_REASON_SIZE]; /* why nothing starts, or "" */
 };
@@ -93,12 +92,13 @@ static int load_one(void *ctx, struct job *job, struct err *err) {
 }
 
 static int load(struct sched *s, struct err *err) {
-    int64_t left = 0;
+    int64_t left = 0, next = 0;
     int rc = jobdb_setup(s->config.db, err);
     if (!rc)
         rc = jobdb_load(s->config.db, s->config.max_jobs, load_one, s, &left, err);
     if (!rc)
-        rc = jobdb_sequence(s->config.db, &s->next_sequence, err);
+        rc = jobdb_sequence(s->config.db, &next, err);
+    atomic_store(&s->next_sequence, next);
     if (!rc && left)
         log_warn("the oldest ended jobs are not listed", "jobs=%lld fix=\"set jobs.keep_finished, so that old jobs are forgotten\"",
                  (long long)left);
@@ -114,7 +114,10 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
         s->config.max_jobs = SCHED_MAX_JOBS;
     ledger_init(&s->ledger, config->db);
     s->by_id = map_new((size_t)s->config.max_jobs);
-    int rc = s->by_id ? load(s, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
+    int rc =
+        s->by_id ? volume_open(config->cache_dir, &s->cache, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
+    if (!rc)
+        rc = load(s, err);
     if (rc) {
         sched_close(s);
         return rc;
@@ -134,6 +137,7 @@ void sched_close(struct sched *s) {
     free(s->jobs);
     map_free(s->by_id, NULL);
     ledger_done(&s->ledger);
+    volume_close(s->cache);
     free(s);
 }
 
@@ -162,7 +166,7 @@ static bool may_start(const struct sched *s, const struct job *job) {
         return false;
     if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
         return job->state == JOB_QUEUED;
-    return waited_ms >= PAUSE_MIN_MS && fsio_free_bytes(s->config.cache_dir) >= job->room_bytes + PAUSE_ROOM_BYTES;
+    return waited_ms >= PAUSE_MIN_MS && volume_free_bytes(s->cache) >= job->room_bytes + PAUSE_ROOM_BYTES;
 }
 
 static struct job *next_job(const struct sched *s) {
@@ -180,18 +184,13 @@ int sched_paused(const struct sched *s) {
     return n;
 }
 
-/* From here on the job exists, or nothing of it does. */
+/* From here on the job exists, or nothing of it does but its directory. */
 static int enter(struct sched *s, struct job *job, struct err *err) {
-    int rc = submission_place(s->config.rules.places->results_dir, job, &s->next_sequence, err);
-    if (rc)
-        return rc;
-    rc = add(s, job, err);
+    int rc = add(s, job, err);
     if (!rc && (rc = ledger_insert(&s->ledger, job, s->next_sequence, err))) {
         map_remove(s->by_id, job->id);
         s->count--;
     }
-    if (rc)
-        rmdir(job->directory);
     return rc;
 }
 
@@ -202,15 +201,7 @@ static const struct job *find_request(const struct sched *s, const char *request
     return NULL;
 }
 
-int sched_submit(struct sched *s, const struct submission *r, void (*notice)(void *ctx, const char *text), void *ctx,
-                 const struct job **ret, struct err *err) {
-    const struct job *same = find_request(s, r->request_id);
-    if (same) {
-        *ret = same;
-        return 0;
-    }
-    struct arena arena;
-    struct jobfile file;
+static int check_room(const struct sched *s, struct err *err) {
     int queued = 0;
     for (int i = 0; i < s->count; i++)
         queued += s->jobs[i]->state == JOB_QUEUED;
@@ -220,25 +211,37 @@ int sched_submit(struct sched *s, const struct submission *r, void (*notice)(voi
         return err_set(err, ERR_EXHAUSTED,
                        "the daemon already keeps %d jobs, the maximum; set jobs.keep_finished so that old jobs are forgotten",
                        s->count);
-    arena_init(&arena, JOB_FILE_BYTES);
-    struct job *job = job_new();
-    if (job)
-        job->created_ms = wall_ms(s);
-    int rc = job ? jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &arena, &file, err)
-                 : err_set(err, ERR_EXHAUSTED, "out of memory");
-    if (!rc)
-        rc = submission_fill(&s->config.rules, r, &file, job, err);
-    if (!rc)
-        rc = enter(s, job, err);
-    if (!rc && notice)
-        jobfile_notices(&file, notice, ctx);
-    if (!rc && notice && *s->held)
-        notice(ctx, s->held);
-    arena_done(&arena);
-    if (rc) {
-        job_free(job);
-        return rc;
+    return 0;
+}
+
+int sched_draft(struct sched *s, const struct submission *r, struct draft **ret, const struct job **ret_same, struct err *err) {
+    const struct job *same = find_request(s, r->request_id);
+    if (same) {
+        *ret_same = same;
+        return 0;
     }
+    int rc = check_room(s, err);
+    if (!rc && !(rc = draft_new(&s->config.rules, r, wall_ms(s), ret, err)))
+        (*ret)->next = &s->next_sequence;
+    return rc;
+}
+
+int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
+                 struct err *err) {
+    struct job *job = d->job;
+    const struct job *same = find_request(s, job->request_id);
+    if (same) {
+        *ret = same;
+        return 0;
+    }
+    int rc = check_room(s, err);
+    if (rc || (rc = enter(s, job, err)))
+        return rc;
+    d->job = NULL;
+    if (notice)
+        jobfile_notices(&d->file, notice, ctx);
+    if (notice && *s->held)
+        notice(ctx, s->held);
     log_info("job submitted", "job=%s kind=%s", job->id, job->kind);
     tell(s, job);
     str_copy(job->reason, sizeof job->reason, s->held); /* after it was told of as new */
@@ -324,7 +327,7 @@ static void append_log(struct sched *s, const struct job *job, const char *level
 /* Its data do not fit on the volume of the cache now: to the queue, no restart charged. What it fetched stays in the cache. */
 static void pause_job(struct sched *s, struct job *job, const struct err *err) {
     char text[JOB_REASON_SIZE], reason[JOB_REASON_SIZE];
-    int64_t room = fsio_free_bytes(s->config.cache_dir);
+    int64_t room = volume_free_bytes(s->cache);
     str_format(reason, sizeof reason, "cache_full: waits for room on the volume of %.120s and goes on by itself; %.400s",
                s->config.cache_dir, err_text(err, text, sizeof text));
     append_log(s, job, "warn", reason);

@@ -34,10 +34,15 @@ struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err);
 void sched_close(struct sched *s);
-/* Parses, checks and queues a job. A repeated non-empty request_id returns the existing job. `notice` is called for each notice;
- * may be NULL. */
-int sched_submit(struct sched *s, const struct submission *submission, void (*notice)(void *ctx, const char *text), void *ctx,
-                 const struct job **ret, struct err *err);
+/* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id gives the
+ * existing job instead of a draft. */
+int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
+                struct err *err);
+/* Records and queues the placed job; `notice` is called for each notice; may be NULL. The draft stays the caller's, to be discarded
+ * and freed. A job that the queue did not take keeps its place in the draft: after an error, and when another submission with its
+ * request_id came first, whose job is returned. */
+int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
+                 struct err *err);
 const struct job *sched_get(const struct sched *s, const char *id); /* NULL when unknown */
 int sched_count(const struct sched *s);
 const struct job *sched_at(const struct sched *s, int index);     /* order of submission */

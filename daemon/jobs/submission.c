@@ -3,67 +3,94 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
 
-int submission_resolve(const struct submission_rules *rules, const struct jobfile_ref *ref, char path[4096], struct err *err) {
+enum { DRAFT_BYTES = 16 << 20 };
+
+/* A file that is not a model is looked for by its path alone. */
+static int refer(const struct submission_rules *rules, const struct jobfile_ref *ref, struct model_ref *ret, struct err *err) {
     const struct source_store *store;
     const char *object;
-    if (model_fetch_is_url(ref->value)) { /* fetched when the job runs */
-        *path = '\0';
+    if (model_fetch_is_url(ref->value)) /* fetched when the job runs */
         return model_fetch_locate(rules->places->stores, rules->places->n_stores, ref->value, &store, &object, err);
-    }
-    bool model = ref->type != OPTION_PATH;
-    int rc = model ? rules->resolve_model(rules->ctx, ref->value, path, err)
-                   : places_file(rules->places, ref->key, ref->value, path, err);
-    if (rc)
-        return model ? err_wrap(err, "%s", ref->key) : rc;
-    if (strpbrk(path, "\"\\\n"))
-        return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: it has quotes, backslashes or line ends", ref->key, path);
-    return 0;
+    int rc = ref->type != OPTION_PATH ? rules->refer_model(rules->ctx, ref->value, ret, err) : 0;
+    return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
 
-int submission_source(const struct submission_rules *rules, const struct jobfile *file, char *root, size_t size, struct err *err) {
-    const char *upload = file->checkpoint.upload;
+int submission_refer(const struct submission_rules *rules, const struct jobfile *file, struct submission_refs *ret,
+                     struct err *err) {
+    const struct places *places = rules->places;
+    const char *upload = file->checkpoint.upload, *prefix;
     const struct source_store *store;
-    const char *prefix;
-    if (upload && str_starts(upload, "store://") &&
-        source_find(rules->places->stores, rules->places->n_stores, upload + strlen("store://"), &store, &prefix, err))
-        return err_wrap(err, "checkpoint.upload");
-    return file->data ? places_source(rules->places, file, root, size, err) : 0;
-}
-
-/* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
-static int pin_refs(const struct submission_rules *rules, struct job *job, const struct jobfile *file, int n_overrides,
-                    struct err *err) {
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
-    char path[4096], assignment[4200];
-    const char *line = assignment;
-    int n = jobfile_refs(file, refs), rc = 0;
-    if (n_overrides + n > JOBFILE_MAX_OVERRIDES)
-        return err_set(err, ERR_INVALID,
-                       "%d overrides (--set) beside %d paths of models and files; at most %d in all are accepted, put the other "
-                       "overrides into the file",
-                       n_overrides, n, JOBFILE_MAX_OVERRIDES);
-    for (int i = 0; i < n && !(rc = submission_resolve(rules, &refs[i], path, err)); i++) {
-        if (!*path)
-            continue;
-        if (!str_format(assignment, sizeof assignment, "%s=\"%s\"", refs[i].key, path))
-            return err_set(err, ERR_RANGE, "%s: the path %s is too long", refs[i].key, path);
-        char *more = job_overrides(job->overrides, &line, 1);
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-        free(job->overrides);
-        job->overrides = more;
+    int rc = 0;
+    if (upload && str_starts(upload, "store://") &&
+        (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err)))
+        err_wrap(err, "checkpoint.upload");
+    ret->places = *places;
+    ret->n = jobfile_refs(file, refs);
+    for (int i = 0; i < ret->n && !rc; i++) {
+        ret->at[i].ref = refs[i];
+        rc = refer(rules, &refs[i], &ret->at[i].model, err);
     }
     return rc;
 }
 
-int submission_fill(const struct submission_rules *rules, const struct submission *r, const struct jobfile *file, struct job *job,
-                    struct err *err) {
+static int find_file(const struct places *places, const struct jobfile_ref *ref, struct model_ref *model, char path[LIVE_PATH],
+                     struct err *err) {
+    if (model_fetch_is_url(ref->value))
+        return 0;
+    if (ref->type == OPTION_PATH)
+        return places_file(places, ref->key, ref->value, path, err);
+    if (model_ref_find(model, err))
+        return err_wrap(err, "%s", ref->key);
+    str_copy(path, LIVE_PATH, model->path);
+    return 0;
+}
+
+int submission_look(struct submission_refs *r, const struct jobfile *file, struct err *err) {
+    int rc = file->data ? places_source(&r->places, file, r->data_root, sizeof r->data_root, err) : 0;
+    for (int i = 0; i < r->n && !rc; i++) {
+        rc = find_file(&r->places, &r->at[i].ref, &r->at[i].model, r->at[i].path, err);
+        if (!rc && strpbrk(r->at[i].path, "\"\\\n"))
+            rc = err_set(err, ERR_INVALID, "%s: the path %s cannot be used: it has quotes, backslashes or line ends",
+                         r->at[i].ref.key, r->at[i].path);
+    }
+    return rc;
+}
+
+/* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
+static int pin_refs(struct draft *d, struct err *err) {
+    const struct submission_refs *r = &d->refs;
+    char assignment[4200];
+    const char *line = assignment;
+    if (d->n_overrides + r->n > JOBFILE_MAX_OVERRIDES)
+        return err_set(err, ERR_INVALID,
+                       "%d overrides (--set) beside %d paths of models and files; at most %d in all are accepted, put the other "
+                       "overrides into the file",
+                       d->n_overrides, r->n, JOBFILE_MAX_OVERRIDES);
+    for (int i = 0; i < r->n; i++) {
+        const char *key = r->at[i].ref.key, *path = r->at[i].path;
+        if (!*path)
+            continue;
+        if (!str_format(assignment, sizeof assignment, "%s=\"%s\"", key, path))
+            return err_set(err, ERR_RANGE, "%s: the path %s is too long", key, path);
+        char *more = job_overrides(d->job->overrides, &line, 1);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+        free(d->job->overrides);
+        d->job->overrides = more;
+    }
+    return 0;
+}
+
+/* The record, but for what its files and its number decide. */
+static int fill(struct job *job, const struct submission *r, const struct jobfile *file, struct err *err) {
     job->priority = file->priority;
     str_copy(job->kind, sizeof job->kind, file->kind->name);
     str_copy(job->name, sizeof job->name, file->name);
@@ -71,10 +98,52 @@ int submission_fill(const struct submission_rules *rules, const struct submissio
     job->file = strdup(r->file);
     job->overrides = job_overrides(NULL, r->overrides, r->n_overrides);
     job->request_id = strdup(r->request_id);
-    if (!job->yaml || !job->file || !job->overrides || !job->request_id)
+    return job->yaml && job->file && job->overrides && job->request_id ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+}
+
+int draft_new(const struct submission_rules *rules, const struct submission *r, int64_t now_ms, struct draft **ret,
+              struct err *err) {
+    struct draft *d = calloc(1, sizeof *d);
+    if (!d || !(d->job = job_new())) {
+        free(d);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
-    int rc = submission_source(rules, file, job->data_root, sizeof job->data_root, err);
-    return rc ? rc : pin_refs(rules, job, file, r->n_overrides, err);
+    }
+    arena_init(&d->arena, DRAFT_BYTES);
+    d->n_overrides = r->n_overrides;
+    d->job->created_ms = now_ms;
+    int rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err);
+    if (!rc)
+        rc = fill(d->job, r, &d->file, err);
+    if (!rc)
+        rc = submission_refer(rules, &d->file, &d->refs, err);
+    if (rc) {
+        draft_free(d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+int draft_place(struct draft *d, struct err *err) {
+    int rc = submission_look(&d->refs, &d->file, err);
+    if (!rc)
+        rc = pin_refs(d, err);
+    str_copy(d->job->data_root, sizeof d->job->data_root, d->refs.data_root);
+    return rc ? rc : submission_place(d->refs.places.results_dir, d->job, d->next, err);
+}
+
+void draft_discard(struct draft *d) {
+    if (d->job && *d->job->directory)
+        rmdir(d->job->directory);
+}
+
+void draft_free(struct draft *d) {
+    if (!d)
+        return;
+    if (d->job)
+        job_free(d->job);
+    arena_done(&d->arena);
+    free(d);
 }
 
 /* name-of-kind, date and sequence: readable, unique in this database. */
@@ -87,21 +156,23 @@ static void make_id(struct job *job) {
     str_format(job->id, sizeof job->id, "%s-%s-%lld", job->kind, stamp, (long long)job->sequence);
 }
 
-int submission_place(const char *results_dir, struct job *job, int64_t *next, struct err *err) {
+int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *next, struct err *err) {
     char jobs[sizeof job->directory];
     if (!str_format(jobs, sizeof jobs, "%s/jobs", results_dir))
         return err_set(err, ERR_RANGE, "paths.results is too long");
     int rc = fsio_mkdirs(jobs, err);
     while (!rc) {
-        job->sequence = (*next)++;
+        job->sequence = atomic_fetch_add(next, 1);
         make_id(job);
         if (!str_format(job->directory, sizeof job->directory, "%s/%s", jobs, job->id))
-            return err_set(err, ERR_RANGE, "paths.results is too long");
-        rc = fsio_mkdir_new(job->directory, err);
-        if (rc != ERR_EXISTS)
-            return rc;
-        log_warn("the directory of a job exists already: its number is left out", "path=%s", job->directory);
-        rc = 0;
+            rc = err_set(err, ERR_RANGE, "paths.results is too long");
+        else if (!(rc = fsio_mkdir_new(job->directory, err)))
+            return 0;
+        if (rc == ERR_EXISTS) {
+            log_warn("the directory of a job exists already: its number is left out", "path=%s", job->directory);
+            rc = 0;
+        }
     }
+    *job->directory = '\0'; /* not this job's */
     return rc;
 }

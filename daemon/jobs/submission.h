@@ -1,9 +1,12 @@
-/* submission: turns a job file that a client sent into the record of a new job. References to
- * recordings, models and stores are resolved once, on submission; the record keeps the resolved files. Loop thread. */
+/* submission: turns a job file that a client sent into the record of a new job. References to recordings, models and stores are
+ * resolved once, on submission; the record keeps the resolved files. What needs the daemon's tables comes first, on the loop; what
+ * looks at files may wait for a volume and runs on any thread. */
 #ifndef BRR_DAEMON_JOBS_SUBMISSION_H
 #define BRR_DAEMON_JOBS_SUBMISSION_H
+#include <stdatomic.h>
+
 #include "daemon/jobs/job.h"
-#include "daemon/models/places.h"
+#include "daemon/models/models.h"
 
 /* A job file as it came; borrowed. */
 struct submission {
@@ -15,26 +18,50 @@ struct submission {
 
 /* How references in a job file are resolved. */
 struct submission_rules {
-    const struct places *places; /* borrowed */
-    /* The file of a model REF (models/models.h); path has 4096 bytes. */
-    int (*resolve_model)(void *ctx, const char *ref, char *path, struct err *err);
+    const struct places *places; /* borrowed; copied when a job file comes */
+    /* What the tables say about a model REF (models_refer). */
+    int (*refer_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
     void *ctx;
 };
 
-/* Checks the stores of checkpoint.upload and data.source, and writes the job's recordings (places_source) to root, which is
- * unchanged if the kind has none. Errors: INVALID, NOT_FOUND, DENIED, RANGE. */
-int submission_source(const struct submission_rules *rules, const struct jobfile *file, char *root, size_t size, struct err *err);
-/* The file that a key of the job file names; "" for the URL of an object, which is fetched when the job runs. Errors name the key.
- */
-int submission_resolve(const struct submission_rules *rules, const struct jobfile_ref *ref, char path[4096], struct err *err);
-/* Fills the record from the submission and its parsed job file, all but its time and what its number decides. Errors: INVALID,
- * NOT_FOUND, DENIED and RANGE for what the file names, EXHAUSTED. */
-int submission_fill(const struct submission_rules *rules, const struct submission *submission, const struct jobfile *file,
-                    struct job *job, struct err *err);
+/* The models and files that a job file names, and its recordings. */
+struct submission_refs {
+    struct places places; /* of the client that sent it */
+    int n;
+    struct {
+        struct jobfile_ref ref; /* borrowed from the job file */
+        struct model_ref model;
+        char path[LIVE_PATH]; /* the file; "" for the URL of an object, which is fetched when the job runs */
+    } at[JOBFILE_MAX_REFS];
+    char data_root[2048]; /* "" if the kind has none */
+};
+/* Checks the stores that the job file names, and looks its models up. Loop thread. Errors name the key: INVALID, NOT_FOUND. */
+int submission_refer(const struct submission_rules *rules, const struct jobfile *file, struct submission_refs *ret,
+                     struct err *err);
+/* Looks at the files: completes the paths and data_root. Any thread; blocks. Errors name the key: INVALID, NOT_FOUND, DENIED,
+ * RANGE. */
+int submission_look(struct submission_refs *refs, const struct jobfile *file, struct err *err);
+
+/* A job on its way into the queue. */
+struct draft {
+    struct job *job; /* NULL once the queue has it */
+    struct arena arena;
+    struct jobfile file;
+    struct submission_refs refs;
+    int n_overrides;
+    _Atomic int64_t *next; /* the number of the next job; borrowed */
+};
+/* Parses and refers, without a look at any file. Loop thread. */
+int draft_new(const struct submission_rules *rules, const struct submission *submission, int64_t now_ms, struct draft **ret,
+              struct err *err);
+/* Completes the record and makes the job's directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
+int draft_place(struct draft *d, struct err *err);
+/* Removes the directory of a job that the queue did not take. Any thread; blocks. */
+void draft_discard(struct draft *d);
+void draft_free(struct draft *d); /* NULL is allowed */
 /* Gives the job, whose time is set, the first number from *next on whose directory in DIR/jobs does not exist yet, and makes that
- * directory; number, id and directory are the job's then, and *next is the number after it. A directory that exists belongs to a
- * job of another database.
- */
-int submission_place(const char *results_dir, struct job *job, int64_t *next, struct err *err);
+ * directory; number, id and directory are the job's then, and *next is beyond it. A directory that exists belongs to a job of
+ * another database. Any thread; blocks. */
+int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *next, struct err *err);
 
 #endif

@@ -71,6 +71,30 @@ void model_lease_drop(struct model_lease *lease) {
     *lease = (struct model_lease){0};
 }
 
+struct releasing {
+    uv_work_t work;
+    struct model_lease lease;
+};
+
+static void release(uv_work_t *work) { model_lease_drop(&((struct releasing *)work->data)->lease); }
+
+static void released(uv_work_t *work, int status) {
+    (void)status;
+    free(work->data);
+}
+
+void model_lease_release(uv_loop_t *loop, struct model_lease *lease) {
+    struct releasing *r = lease->objects ? calloc(1, sizeof *r) : NULL;
+    if (!r) {
+        model_lease_drop(lease);
+        return;
+    }
+    r->work.data = r;
+    r->lease = *lease;
+    *lease = (struct model_lease){0};
+    uv_queue_work(loop, &r->work, release, released); /* fails for want of a function alone */
+}
+
 /* ---- on a thread of its own ---- */
 
 struct model_leasing {
@@ -109,7 +133,7 @@ static void on_ended(uv_async_t *async) {
     if (l->done)
         l->done(l->ctx, leased ? &l->lease : NULL, leased ? NULL : &l->err);
     else
-        model_lease_drop(&l->lease);
+        model_lease_release(async->loop, &l->lease);
     uv_close((uv_handle_t *)async, on_closed);
 }
 

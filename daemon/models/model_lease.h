@@ -20,8 +20,11 @@ struct model_lease {
  * DATA_LOSS, EXHAUSTED (too large, no room), CANCELLED, or another error of the store. */
 int model_lease_take(const struct source_config *config, const char *url, const atomic_bool *stop, struct model_lease *ret,
                      struct err *err);
-/* Unpins the file, which may then be evicted. A zeroed or already dropped lease is allowed. */
+/* Unpins the file, which may then be evicted. A zeroed or already dropped lease is allowed. Blocks: the last user closes the cache.
+ */
 void model_lease_drop(struct model_lease *lease);
+/* Same on libuv's thread pool. Loop thread. */
+void model_lease_release(uv_loop_t *loop, struct model_lease *lease);
 
 /* Same as model_lease_take on its own thread, and the file must be a model. done is called once, later, on the loop, with the
  * lease, which the callee then owns, or with NULL and the error. Functions and done: loop thread. */

@@ -114,16 +114,6 @@ int model_ref_find(struct model_ref *r, struct err *err) {
     return r->absent.code;
 }
 
-int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err) {
-    struct model_ref r;
-    int rc = models_refer(m, ref, &r, err);
-    if (rc || (rc = model_ref_find(&r, err)))
-        return rc;
-    str_copy(path, LIVE_PATH, r.path);
-    str_copy(name, LIVE_NAME, r.name);
-    return 0;
-}
-
 int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
                 struct err *err) {
     char dir[LIVE_PATH], tmp[LIVE_PATH];
@@ -262,6 +252,7 @@ static void fetch_work(uv_work_t *work) {
         rc = err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
     if (!rc)
         keep_model(f->models, f->name, f->kind == FETCH_STORE ? f->path : f->file.path, f->kept, &f->err);
+    db_wait(f->models->config.db); /* it is recorded next */
 }
 
 static void fetch_done(uv_work_t *work, int status);
@@ -360,14 +351,15 @@ int models_serve(struct models *m, const char *name, const char *ref, models_don
 
 int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err) {
     struct fetching f = {.kind = FETCH_FILE};
-    char from[LIVE_PATH], label[LIVE_NAME];
     if (model_fetch_is_url(ref))
         return models_serve(m, name, ref, NULL, NULL, err);
     int rc = check_name(name, err);
     if (!rc)
-        rc = models_resolve(m, ref, from, label, err);
+        rc = models_refer(m, ref, &f.file, err);
     if (!rc)
-        rc = keep_model(m, name, from, f.kept, err);
+        rc = model_ref_find(&f.file, err);
+    if (!rc)
+        rc = keep_model(m, name, f.file.path, f.kept, err);
     str_copy(f.name, sizeof f.name, name);
     str_copy(f.ref, sizeof f.ref, ref);
     return rc ? rc : serve_kept(m, &f, err);

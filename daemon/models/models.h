@@ -47,8 +47,6 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
 /* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list the paths that were tried. Any
  * thread; blocks on the volume. */
 int model_ref_find(struct model_ref *r, struct err *err);
-/* Both, for callers that may block. */
-int models_resolve(struct models *m, const char *ref, char path[LIVE_PATH], char name[LIVE_NAME], struct err *err);
 /* The file path of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
 /* Keeps a model file alive by a hard link NAME in the folder "served" or "pinned". path is the link, or `from` itself where hard

@@ -75,6 +75,7 @@ void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
     if (!model_ref_find(&o->file, &work->err))
         checkpoint_file_read(&o->about, o->ref, o->file.path, &o->unreadable);
+    db_wait(o->db); /* its record is read next */
 }
 
 void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work)) {
@@ -87,6 +88,7 @@ void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, v
         return NULL;
     }
     str_copy(o->ref, sizeof o->ref, ref);
+    o->db = services_of(call)->db;
     return o;
 }
 

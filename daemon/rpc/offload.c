@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/fsio.h"
 #include "daemon/rpc/services.h"
 
 static void drop_plain(struct offload *o) { free(o); }
@@ -62,37 +61,36 @@ void offload_end(struct rpc_call *call) {
         o->drop(o);
 }
 
-struct probe {
+struct recording {
     struct offload work;
-    const char *paths[2];
+    struct db *db;
     void *request;
     void (*then)(struct rpc_call *call, void *request);
 };
 
-static void touch(struct offload *work) {
-    struct probe *p = (struct probe *)work;
-    for (int i = 0; i < 2; i++)
-        (void)fsio_is_dir(p->paths[i]); /* what it is does not matter, but that there is an answer */
-}
+static void wait_volume(struct offload *work) { db_wait(((struct recording *)work)->db); }
 
-static void touched(struct offload *work) {
-    struct probe *p = (struct probe *)work;
+static void answered(struct offload *work) {
+    struct recording *r = (struct recording *)work;
     struct rpc_call *call = work->call;
     if (!call)
         return;
     work->call = NULL;
     rpc_set_state(call, NULL);
-    rpc_handle(call, p->then, p->request);
+    rpc_handle(call, r->then, r->request);
 }
 
-void offload_probe(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request)) {
+void offload_record(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request)) {
     const struct services *services = rpc_context(call);
-    struct probe *p = offload_new(call, sizeof *p, NULL);
-    if (!p)
+    if (!db_check(services->db, NULL)) {
+        then(call, request);
         return;
-    p->paths[0] = services->places.data_dir;
-    p->paths[1] = services->places.results_dir;
-    p->request = request;
-    p->then = then;
-    offload_start(&p->work, touch, touched);
+    }
+    struct recording *r = offload_new(call, sizeof *r, NULL);
+    if (!r)
+        return;
+    r->db = services->db;
+    r->request = request;
+    r->then = then;
+    offload_start(&r->work, wait_volume, answered);
 }

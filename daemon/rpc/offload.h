@@ -32,8 +32,8 @@ void offload_back(struct offload *o);
 /* The call's end callback. */
 void offload_end(struct rpc_call *call);
 
-/* For requests whose handling looks at files on the loop: `then` is called with the request, a message of the call's arena, once
- * the volumes of paths.data and paths.results have answered on the pool. Not when the call has ended before. */
-void offload_probe(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request));
+/* For requests that are recorded on the loop: calls `then` with the request, a message of the call's arena: at once if the volume
+ * of the job database answers, else when it does, unless the call has ended by then. */
+void offload_record(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request));
 
 #endif

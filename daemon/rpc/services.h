@@ -33,10 +33,12 @@ struct services {
     struct metrics *metrics;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
-    struct submission_rules rules;     /* over these places */
-    struct source_config source;       /* stores, and the cache of their objects */
-    int leasings;                      /* number of models being fetched from stores for streams */
-    struct watch *watches;             /* open Watch calls, svc_jobs.c */
+    struct submission_rules rules; /* over these places */
+    struct source_config source;   /* stores, and the cache of their objects */
+    int leasings;                  /* number of models being fetched from stores for streams */
+    struct watch *watches;         /* open Watch calls, svc_jobs.c */
+    struct submitting *submits;    /* Submit calls that wait, svc_jobs.c; and how many are at work */
+    int submitting;
     struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* same as SIGTERM */
@@ -97,6 +99,9 @@ void svc_burst_observed(struct services *services);
 
 /* Notifies every watcher of this job. */
 void svc_jobs_changed(struct services *services, const struct job *job);
+
+/* Ends the measurement of the device that a Validate call makes, if any. Call when a job starts. */
+void svc_validate_yield(struct services *services);
 
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
  * passed to svc_models_load_end. */

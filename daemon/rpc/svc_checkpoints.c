@@ -24,6 +24,7 @@ struct listed {
 
 struct listing {
     struct offload work;
+    struct db *db;
     char job_id[JOB_ID_SIZE];
     struct checkpoint_file *uploads; /* as the pool has read them */
     size_t n_uploads;
@@ -71,13 +72,15 @@ static void look_at_files(struct offload *work) {
     DIR *d = *l->folder ? opendir(l->folder) : NULL;
     char path[LIVE_PATH], name[256];
     struct err err;
-    for (struct dirent *e; d && l->n_uploads < MAX_LISTED && (e = readdir(d));) {
+    for (struct dirent *e; d && l->n_uploads <= MAX_LISTED && (e = readdir(d));) {
         if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_copy(name, sizeof name, e->d_name) ||
             fsio_join(path, sizeof path, l->folder, e->d_name, &err))
             continue;
         struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
-        if (!more)
+        if (!more) {
+            err_set(&work->err, ERR_EXHAUSTED, "out of memory listing checkpoints");
             break;
+        }
         l->uploads = more;
         more[l->n_uploads] = (struct checkpoint_file){.bytes = 0};
         name[strlen(name) - strlen(".safetensors")] = '\0';
@@ -85,6 +88,16 @@ static void look_at_files(struct offload *work) {
     }
     if (d)
         closedir(d);
+    db_wait(l->db); /* the records are read next */
+}
+
+/* NULL: there are too many. */
+static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
+    if (!m)
+        return err_set(&l->work.err, ERR_EXHAUSTED,
+                       "there are more than %zu checkpoints, too many for one answer; ask for those of one job (job_id)", l->n);
+    l->items[l->n++] = m;
+    return 0;
 }
 
 static int add_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
@@ -95,13 +108,11 @@ static int add_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
     if (i == l->n_records)
         return 0; /* written since */
     l->at = i + 1;
-    if (l->records[i].there < 0 || l->n == MAX_LISTED)
+    if (l->records[i].there < 0)
         return 0;
     struct jobdb_checkpoint found = *c;
     str_copy(found.c.path, sizeof found.c.path, l->records[i].paths[l->records[i].there]);
-    if ((l->items[l->n] = checkpoint_message_of(l->work.call, &found)))
-        l->n++;
-    return 0;
+    return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &found) : NULL);
 }
 
 static void answer_list(struct offload *work) {
@@ -114,14 +125,13 @@ static void answer_list(struct offload *work) {
     if (!l->items)
         err_set(&work->err, ERR_EXHAUSTED, "out of memory listing checkpoints");
     else
-        jobdb_records(services_of(call)->db, l->job_id, add_checkpoint, l, &work->err);
+        jobdb_records(l->db, l->job_id, add_checkpoint, l, &work->err);
+    for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
+        add_item(l, l->n < MAX_LISTED ? checkpoint_message_of_file(rpc_arena(call), &l->uploads[i]) : NULL);
     if (work->err.code) {
         rpc_finish(call, &work->err);
         return;
     }
-    for (size_t i = 0; i < l->n_uploads && l->n < MAX_LISTED; i++)
-        if ((l->items[l->n] = checkpoint_message_of_file(rpc_arena(call), &l->uploads[i])))
-            l->n++;
     out.checkpoints = l->items;
     out.n_checkpoints = l->n;
     convert_answer(call, &out.base);
@@ -142,6 +152,7 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct listing *l = offload_new(call, sizeof *l, drop_listing);
     if (!l)
         return;
+    l->db = services->db;
     str_copy(l->job_id, sizeof l->job_id, in->job_id);
     if (!*in->job_id && !models_upload_path(services->models, "x", path, &err)) {
         *strrchr(path, '/') = '\0';
@@ -225,7 +236,6 @@ static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
 struct pinning {
     struct checkpoint_find one;
     const struct models *models;
-    struct db *db;
     bool pinned;
     char name[JOB_ID_SIZE + 32], kept[LIVE_PATH];
 };
@@ -269,7 +279,7 @@ static void record_pin(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
     if (!work->err.code) /* also when the client has left meanwhile: the link is there */
-        jobdb_pin(p->db, c->job_id, c->c.step, p->kept, &work->err);
+        jobdb_pin(p->one.db, c->job_id, c->c.step, p->kept, &work->err);
     answer_pin(work);
 }
 
@@ -300,7 +310,6 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
         return;
     p->pinned = in->pinned;
     p->models = services_of(call)->models;
-    p->db = services_of(call)->db;
     offload_start(&p->one.work, checkpoint_find_file, pin_found);
 }
 

@@ -45,11 +45,85 @@ static void add_notice(void *ctx, const char *text) {
         n->n++;
 }
 
-static void submit_probed(struct rpc_call *call, void *message) {
-    const Brr__V1__SubmitRequest *in = message;
-    struct notices notices = {.arena = rpc_arena(call)};
+/* ---- Submit: the files that the job names are looked at on the pool, for a few calls at a time, so that volumes which do not
+ * answer leave the pool to others; further calls wait in a line. ---- */
+
+enum { SUBMIT_AT_ONCE = 8 };
+
+struct submitting {
+    struct offload work;
+    struct services *services;
+    struct draft *draft;
+    struct submitting *next; /* in the line */
+};
+
+static void drop_submitting(struct offload *work) {
+    struct submitting *u = (struct submitting *)work, **link = &u->services->submits;
+    while (*link && *link != u)
+        link = &(*link)->next;
+    if (*link) /* it never began */
+        *link = u->next;
+    draft_free(u->draft);
+    free(u);
+}
+
+static void place(struct offload *work) {
+    struct submitting *u = (struct submitting *)work;
+    if (!draft_place(u->draft, &work->err))
+        db_wait(u->services->db); /* it is recorded next */
+}
+
+static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
+static void discarded(struct offload *work) { (void)work; }
+
+static void answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices) {
+    Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
+    if (!(out.job = message_of(call, job))) {
+        fail_memory(call);
+        return;
+    }
+    out.notices = notices->items;
+    out.n_notices = notices->n;
+    convert_answer(call, &out.base);
+}
+
+static void placed(struct offload *work);
+
+static void start_submits(struct services *s) {
+    for (struct submitting *u; (u = s->submits) && s->submitting < SUBMIT_AT_ONCE;) {
+        s->submits = u->next;
+        s->submitting++;
+        offload_start(&u->work, place, placed);
+    }
+}
+
+/* A client that has left meanwhile has no job. */
+static void placed(struct offload *work) {
+    struct submitting *u = (struct submitting *)work;
+    struct rpc_call *call = work->call;
     const struct job *job = NULL;
+    u->services->submitting--;
+    start_submits(u->services);
+    if (call && !work->err.code) {
+        struct notices notices = {.arena = rpc_arena(call)};
+        if (!sched_accept(u->services->sched, u->draft, add_notice, &notices, &job, &work->err))
+            answer_submit(call, job, &notices);
+    }
+    if (call && work->err.code)
+        rpc_finish(call, &work->err);
+    if (u->draft->job)
+        offload_start(work, discard, discarded);
+}
+
+static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
+    struct notices none = {.n = 0};
+    const struct job *same = NULL;
+    struct submitting *u = NULL;
+    struct draft *draft = NULL;
     struct err err;
+    if (!in)
+        return;
     if (!in->file) {
         err_set(&err, ERR_INVALID, "the Submit request has no job file");
         rpc_finish(call, &err);
@@ -60,21 +134,21 @@ static void submit_probed(struct rpc_call *call, void *message) {
                                  .request_id = in->request_id,
                                  .overrides = (const char *const *)in->file->overrides,
                                  .n_overrides = (int)in->file->n_overrides};
-    if (sched_submit(services_of(call)->sched, &request, add_notice, &notices, &job, &err)) {
+    if (sched_draft(services_of(call)->sched, &request, &draft, &same, &err)) {
         rpc_finish(call, &err);
-        return;
+    } else if (same) {
+        answer_submit(call, same, &none);
+    } else if (!(u = offload_new(call, sizeof *u, drop_submitting))) {
+        draft_free(draft);
+    } else {
+        struct submitting **end = &services_of(call)->submits;
+        while (*end)
+            end = &(*end)->next;
+        *end = u;
+        u->draft = draft;
+        u->services = services_of(call);
+        start_submits(u->services);
     }
-    Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
-    out.job = message_of(call, job);
-    out.notices = notices.items;
-    out.n_notices = notices.n;
-    convert_answer(call, &out.base);
-}
-
-static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
-    if (in)
-        offload_probe(call, in, submit_probed);
 }
 
 static const struct job *find(struct rpc_call *call, const char *id) {
@@ -122,16 +196,22 @@ static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ListJobsRequest *in = convert_unpack(call, &brr__v1__list_jobs_request__descriptor, data, len);
     struct sched *sched = services_of(call)->sched;
+    struct err err;
     if (!in)
         return;
     Brr__V1__ListJobsResponse out = BRR__V1__LIST_JOBS_RESPONSE__INIT;
-    int limit = in->limit > 0 ? in->limit : 100;
-    out.jobs =
-        arena_alloc(rpc_arena(call), (size_t)(limit < sched_count(sched) ? limit : sched_count(sched)) * sizeof *out.jobs + 1);
-    for (int i = sched_count(sched) - 1; out.jobs && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
-        if (wanted(in, sched_at(sched, i)) && (out.jobs[out.n_jobs] = message_of(call, sched_at(sched, i))))
-            out.n_jobs++;
-    convert_answer(call, &out.base);
+    int limit = in->limit > 0 ? in->limit : 100, count = sched_count(sched);
+    bool whole = (out.jobs = arena_alloc(rpc_arena(call), (size_t)(limit < count ? limit : count) * sizeof *out.jobs + 1)) != NULL;
+    for (int i = count - 1; whole && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
+        if (wanted(in, sched_at(sched, i)))
+            whole = (out.jobs[out.n_jobs++] = message_of(call, sched_at(sched, i))) != NULL;
+    if (whole) {
+        convert_answer(call, &out.base);
+        return;
+    }
+    err_set(&err, ERR_EXHAUSTED, "these jobs do not fit into one answer, the newest %zu would; ask for fewer with limit or states",
+            out.n_jobs ? out.n_jobs - 1 : 0);
+    rpc_finish(call, &err);
 }
 
 /* Each update is packed from an arena of its own: a watch may last for days. */
@@ -190,24 +270,28 @@ void svc_jobs_changed(struct services *services, const struct job *job) {
     }
 }
 
-static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
+/* ---- Cancel, Resume: recorded before they are answered ---- */
+
+static void cancel_now(struct rpc_call *call, void *message) {
+    const Brr__V1__CancelJobRequest *in = message;
     const struct job *job = NULL;
     struct err err;
-    if (!in)
-        return;
     if (sched_cancel(services_of(call)->sched, in->id, &job, &err))
         rpc_finish(call, &err);
     else
         answer_job(call, job);
 }
 
-static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ResumeJobRequest *in = convert_unpack(call, &brr__v1__resume_job_request__descriptor, data, len);
+static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
+    if (in)
+        offload_record(call, in, cancel_now);
+}
+
+static void resume_now(struct rpc_call *call, void *message) {
+    const Brr__V1__ResumeJobRequest *in = message;
     const struct job *job = NULL;
     struct err err;
-    if (!in)
-        return;
     if (sched_resume(services_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
         rpc_finish(call, &err);
         return;
@@ -216,12 +300,18 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
     sched_turn(services_of(call)->sched);
 }
 
+static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ResumeJobRequest *in = convert_unpack(call, &brr__v1__resume_job_request__descriptor, data, len);
+    if (in)
+        offload_record(call, in, resume_now);
+}
+
 const struct rpc_method svc_jobs[] = {
     {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end, false, 0},
     {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
-    {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_jobs_count = sizeof svc_jobs / sizeof *svc_jobs;

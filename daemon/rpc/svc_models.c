@@ -75,9 +75,11 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ModelDescription *items[MODELS_MAX];
     Brr__V1__ListModelsResponse out = BRR__V1__LIST_MODELS_RESPONSE__INIT;
     out.models = items;
-    for (int i = 0; i < models_count(models); i++)
-        if ((items[out.n_models] = describe_served(call, models_at(models, i))))
-            out.n_models++;
+    for (; (int)out.n_models < models_count(models); out.n_models++)
+        if (!(items[out.n_models] = describe_served(call, models_at(models, (int)out.n_models)))) {
+            answer(call, NULL);
+            return;
+        }
     convert_answer(call, &out.base);
 }
 
@@ -169,11 +171,9 @@ static void load(struct rpc_call *call, const uint8_t *data, size_t len) {
         svc_models_load(call, in->name, in->ref);
 }
 
-static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__UnloadModelRequest *in = convert_unpack(call, &brr__v1__unload_model_request__descriptor, data, len);
+static void unload_now(struct rpc_call *call, void *message) {
+    const Brr__V1__UnloadModelRequest *in = message;
     struct err err;
-    if (!in)
-        return;
     const struct served_model *served = models_find(services_of(call)->models, in->name);
     Brr__V1__ModelDescription *m = served ? describe_served(call, served) : NULL;
     if (models_unserve(services_of(call)->models, in->name, &err))
@@ -182,10 +182,16 @@ static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
         answer(call, m);
 }
 
+static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__UnloadModelRequest *in = convert_unpack(call, &brr__v1__unload_model_request__descriptor, data, len);
+    if (in)
+        offload_record(call, in, unload_now);
+}
+
 const struct rpc_method svc_models[] = {
     {"/brr.v1.Models/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Models/Load", ROLE_ADMIN, false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end, false, 0},
-    {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, NULL, false, 0},
+    {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, offload_end, false, 0},
     {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_models_count = sizeof svc_models / sizeof *svc_models;

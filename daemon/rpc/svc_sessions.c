@@ -43,13 +43,16 @@ struct listing {
     struct arena arena;
     Brr__V1__SessionInfo **items;
     size_t n, max;
+    bool full; /* of memory */
 };
 
 static void add(void *ctx, const struct session *s) {
     struct listing *l = ctx;
-    Brr__V1__SessionInfo *info = l->n < l->max ? arena_alloc(&l->arena, sizeof *info) : NULL;
-    if (!info)
+    Brr__V1__SessionInfo *info = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *info) : NULL;
+    if (!info) {
+        l->full = true;
         return;
+    }
     describe(s, info);
     l->items[l->n++] = info;
 }
@@ -58,15 +61,19 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct sessions *all = services_of(call)->sessions;
     struct listing l = {.max = (size_t)sessions_count(all)};
     Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
+    struct err err;
     if (!convert_unpack(call, &brr__v1__list_sessions_request__descriptor, data, len))
         return;
     arena_init(&l.arena, LIST_BYTES);
     l.items = arena_alloc(&l.arena, (l.max + 1) * sizeof *l.items);
-    if (l.items)
-        sessions_visit(all, add, &l);
+    sessions_visit(all, add, &l);
     out.sessions = l.items;
     out.n_sessions = l.n;
-    convert_answer(call, &out.base);
+    err_set(&err, ERR_EXHAUSTED, "out of memory listing %zu streams; try again later", l.max);
+    if (l.full)
+        rpc_finish(call, &err);
+    else
+        convert_answer(call, &out.base);
     arena_done(&l.arena);
 }
 

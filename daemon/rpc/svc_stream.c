@@ -530,7 +530,7 @@ static void end(struct rpc_call *call) {
     }
     if (c->finding)
         c->finding->c = NULL;
-    model_lease_drop(&c->lease);
+    model_lease_release(services_of(call)->loop, &c->lease);
     free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);
 }

@@ -1,5 +1,6 @@
-/* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Headers, labels and the device's speed are looked
- * at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a line. */
+/* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Files, headers, labels and the device's speed are
+ * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a
+ * line. A job that starts ends the measurement of the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -15,13 +16,6 @@
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_LINE = 16, RETRY_MS = 5000 };
 
-/* A file that the job names, and where it is: a path, or an object that is held while it is looked at. */
-struct named_file {
-    struct jobfile_ref ref;
-    char path[LIVE_PATH];
-    struct model_lease lease;
-};
-
 struct validate {
     struct offload work;
     struct validate *next; /* in the line; the first one works */
@@ -30,12 +24,13 @@ struct validate {
     struct jobfile job;
     struct estimate_config config;
     struct estimate estimate;
-    struct named_file named[JOBFILE_MAX_REFS];
-    int n_named;
+    struct submission_refs refs;
+    struct model_lease leases[JOBFILE_MAX_REFS];  /* of refs that are objects, while they are looked at */
     struct estimate_file files[JOBFILE_MAX_REFS]; /* those at hand */
     int64_t default_wall_clock_ms;
-    bool limit_only; /* the limit alone is asked about */
-    char data_root[4096], device[32];
+    bool limit_only;     /* the limit alone is asked about */
+    atomic_bool measure; /* no job runs */
+    char device[32];
     struct source_config source;
     char *notices[MAX_NOTICES];
     size_t n_notices;
@@ -63,12 +58,14 @@ static void fact(void *ctx, const char *key, const char *value) {
 }
 
 /* Fetches an object, unless it is in the cache. A store that does not answer now may do so when the job runs. */
-static int lease_object(struct validate *v, struct named_file *f, struct err *err) {
+static int lease_object(struct validate *v, int i, struct err *err) {
+    const struct jobfile_ref *ref = &v->refs.at[i].ref;
+    struct model_lease *lease = &v->leases[i];
     struct err why = {0};
     char text[800], line[1000];
-    int rc = model_lease_take(&v->source, f->ref.value, &v->work.gone, &f->lease, &why);
+    int rc = model_lease_take(&v->source, ref->value, &v->work.gone, lease, &why);
     if (rc == ERR_UNAVAILABLE || (rc && why.room != ERR_ROOM_ENOUGH)) {
-        str_format(line, sizeof line, "%s cannot be looked at now: %s", f->ref.key, err_text(&why, text, sizeof text));
+        str_format(line, sizeof line, "%s cannot be looked at now: %s", ref->key, err_text(&why, text, sizeof text));
         notice(v, line);
         return 0;
     }
@@ -76,27 +73,41 @@ static int lease_object(struct validate *v, struct named_file *f, struct err *er
         *err = why;
     if (rc)
         return rc;
-    str_copy(f->path, sizeof f->path, f->lease.path);
-    estimate_fact(&v->config, f->ref.key, "%.200s, SHA-256 %s", f->ref.value, f->lease.sha256);
+    str_copy(v->refs.at[i].path, sizeof v->refs.at[i].path, lease->path);
+    estimate_fact(&v->config, ref->key, "%.200s, SHA-256 %s", ref->value, lease->sha256);
     return 0;
+}
+
+/* Recordings in a bucket are not read: a notice says so. */
+static void find_data(struct validate *v) {
+    char line[4200];
+    const char *root = v->refs.data_root;
+    if (!str_starts(root, "store://"))
+        v->config.data_root = *root ? root : NULL;
+    else if (str_format(line, sizeof line, "%s is fetched when the job runs; its recordings are not counted here", root))
+        notice(v, line);
 }
 
 static void look(struct offload *work) {
     struct validate *v = (struct validate *)work;
     const struct task_work *kind = task_work_of(v->job.kind);
     char text[400];
-    int rc = 0;
-    for (int i = 0; i < v->n_named && !rc && !v->limit_only; i++) {
-        struct named_file *f = &v->named[i];
-        if (!*f->path)
-            rc = lease_object(v, f, &v->work.err);
-        if (*f->path)
-            v->files[v->config.n_files++] = (struct estimate_file){f->ref.key, f->ref.value, f->path};
+    int rc = submission_look(&v->refs, &v->job, &v->work.err);
+    if (!rc)
+        find_data(v);
+    for (int i = 0; i < v->refs.n && !rc && !v->limit_only; i++) {
+        const struct jobfile_ref *ref = &v->refs.at[i].ref;
+        if (!*v->refs.at[i].path)
+            rc = lease_object(v, i, &v->work.err);
+        if (*v->refs.at[i].path)
+            v->files[v->config.n_files++] = (struct estimate_file){ref->key, ref->value, v->refs.at[i].path};
     }
     if (!rc && kind->estimate)
         rc = kind->estimate(&v->config, &v->estimate, &v->work.err);
-    for (int i = 0; i < v->n_named; i++)
-        model_lease_drop(&v->named[i].lease);
+    for (int i = 0; i < v->refs.n; i++)
+        model_lease_drop(&v->leases[i]);
+    if (!atomic_load(&v->measure))
+        v->estimate.seconds_per_step = v->estimate.seconds_total = 0;
     if (v->limit_only)
         v->n_notices = 0;
     if (!rc && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
@@ -126,6 +137,16 @@ static void answer(struct validate *v) {
 
 static void done(struct offload *work);
 
+static void begin(struct validate *v) {
+    atomic_store(&v->measure, sched_idle(v->services->sched));
+    offload_start(&v->work, look, done);
+}
+
+void svc_validate_yield(struct services *services) {
+    if (services->validates)
+        atomic_store(&services->validates->measure, false);
+}
+
 /* Out of the line; the next one begins. */
 static void leave(struct validate *v) {
     struct validate **link = &v->services->validates;
@@ -136,7 +157,7 @@ static void leave(struct validate *v) {
         return;
     *link = v->next;
     if (first && v->services->validates)
-        offload_start(&v->services->validates->work, look, done);
+        begin(v->services->validates);
 }
 
 static void drop(struct offload *work) {
@@ -149,6 +170,9 @@ static void drop(struct offload *work) {
 static void done(struct offload *work) {
     struct validate *v = (struct validate *)work;
     leave(v);
+    if (!v->limit_only && !atomic_load(&v->measure) && task_work_of(v->job.kind)->estimates_time &&
+        v->estimate.seconds_per_step <= 0)
+        notice(v, "a job runs now: the time of a step is not measured beside it");
     if (work->call && work->err.code)
         rpc_finish(work->call, &work->err);
     else if (work->call)
@@ -165,33 +189,8 @@ static bool line_up(struct validate *v) {
         return false;
     *end = v;
     if (!n)
-        offload_start(&v->work, look, done);
+        begin(v);
     return true;
-}
-
-/* The errors that Submit would report for the named files. */
-static int resolve_named(struct validate *v, struct err *err) {
-    struct jobfile_ref refs[JOBFILE_MAX_REFS];
-    int rc = 0;
-    v->n_named = jobfile_refs(&v->job, refs);
-    for (int i = 0; i < v->n_named && !rc; i++) {
-        v->named[i].ref = refs[i];
-        rc = submission_resolve(&services_of(v->work.call)->rules, &refs[i], v->named[i].path, err);
-    }
-    return rc;
-}
-
-/* The recordings, with the errors that Submit would report. Those in a bucket are not read: a notice says so. */
-static int find_data(struct validate *v, struct err *err) {
-    char line[4200];
-    int rc = submission_source(&services_of(v->work.call)->rules, &v->job, v->data_root, sizeof v->data_root, err);
-    if (rc || !v->job.data)
-        return rc;
-    if (!str_starts(v->data_root, "store://"))
-        v->config.data_root = v->data_root;
-    else if (str_format(line, sizeof line, "%s is fetched when the job runs; its recordings are not counted here", v->data_root))
-        notice(v, line);
-    return 0;
 }
 
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
@@ -199,7 +198,9 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     struct device_info device;
     const char *name = *in->name ? in->name : "job.yaml";
     int rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err);
-    if (rc || (rc = resolve_named(v, err)))
+    if (!rc)
+        rc = submission_refer(&s->rules, &v->job, &v->refs, err);
+    if (rc)
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);
@@ -210,17 +211,13 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .threads = device.threads,
                                          .cache_dir = s->paths[1],
                                          .memory_limit_bytes = worker_memory_limit(s->worker),
-                                         .measure = sched_idle(s->sched),
+                                         .measure = &v->measure,
                                          .stop = &v->work.gone,
                                          .files = v->files,
                                          .ctx = v,
                                          .fact = fact,
                                          .notice = notice};
     v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
-    if ((rc = find_data(v, err)))
-        return rc;
-    if (task_work_of(v->job.kind)->estimates_time && !sched_idle(s->sched))
-        notice(v, "a job runs now: the time of a step is not measured beside it");
     return 0;
 }
 
@@ -230,10 +227,9 @@ static bool limit_matters(const struct validate *v) {
     return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->work.call)->sched);
 }
 
-/* On the loop, which may look at files now. */
-static void validate_probed(struct rpc_call *call, void *message) {
-    const Brr__V1__ValidateRequest *in = message;
-    struct validate *v = offload_new(call, sizeof *v, drop);
+static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
+    struct validate *v = in ? offload_new(call, sizeof *v, drop) : NULL;
     struct err err;
     if (!v)
         return;
@@ -250,12 +246,6 @@ static void validate_probed(struct rpc_call *call, void *message) {
         err_set(&err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
         rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
     }
-}
-
-static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
-    if (in)
-        offload_probe(call, in, validate_probed);
 }
 
 const struct rpc_method svc_validate[] = {

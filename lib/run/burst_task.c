@@ -382,7 +382,7 @@ static int estimate_engine(const struct estimate_config *config, struct burst_ne
         estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
         estimate_fact(config, "areas", "%d", net->n_areas);
     }
-    if (!rc && config->measure && !(rc = estimate_stopped(config, err)))
+    if (!rc && estimate_measures(config) && !(rc = estimate_stopped(config, err)))
         rc = measure(c, b, &ret->seconds_per_step, err);
     burst_free(b);
     stream_close(stream);

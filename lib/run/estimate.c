@@ -24,6 +24,8 @@ void estimate_fact(const struct estimate_config *config, const char *key, const 
         config->fact(config->ctx, key, text);
 }
 
+bool estimate_measures(const struct estimate_config *config) { return config->measure && atomic_load(config->measure); }
+
 int estimate_stopped(const struct estimate_config *config, struct err *err) {
     return config->stop && atomic_load(config->stop) ? err_set(err, ERR_CANCELLED, "nobody waits for the estimate any more") : 0;
 }

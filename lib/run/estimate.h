@@ -32,7 +32,7 @@ struct estimate_config {
     const char *device;    /* "cpu", "cuda:0" */
     int threads;
     int64_t memory_limit_bytes; /* 0 = no limit */
-    bool measure;               /* run a few steps on the device */
+    const atomic_bool *measure; /* run a few steps on the device, as long as it is true; once false, the seconds mean nothing */
     const atomic_bool *stop;    /* may be NULL; once set: CANCELLED, after the recording or step at hand */
     const struct estimate_file *files;
     int n_files;
@@ -45,6 +45,7 @@ struct estimate_config {
 const struct estimate_file *estimate_file(const struct estimate_config *config, const char *key);
 void estimate_fact(const struct estimate_config *config, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+bool estimate_measures(const struct estimate_config *config);
 /* CANCELLED once *stop is set. */
 int estimate_stopped(const struct estimate_config *config, struct err *err);
 /* The recordings below data_root as the job would find them for this model, and the lines on them. Known

@@ -37,7 +37,7 @@ static int open_trial(const struct estimate_config *c, const struct geodesic_fit
 static int run_trial(const struct estimate_config *c, struct trial *t, int n, double *ret_seconds, struct err *err) {
     double best = INFINITY;
     int rc = 0;
-    for (int i = 0; !rc && i <= n; i++) {
+    for (int i = 0; !rc && i <= n && (!i || estimate_measures(c)); i++) {
         double start = clock_s();
         if (!(rc = estimate_stopped(c, err)) && !(rc = geodesic_fit_step(t->fit, err)) && i)
             best = fmin(best, clock_s() - start);
@@ -57,12 +57,12 @@ static int try_phase(const struct estimate_config *c, const struct spectra *s, b
     struct trial t = {0};
     int rc = open_trial(c, &fit, s, last, &t, err);
     if (!rc && !ode)
-        rc = run_trial(c, &t, c->measure ? MEASURED_STEPS : 0, ret_seconds, err);
+        rc = run_trial(c, &t, estimate_measures(c) ? MEASURED_STEPS : 0, ret_seconds, err);
     if (!rc)
         device_alloc_stats(t.device, &bytes, &allocations);
     close_trial(&t);
     ret->memory_bytes = bytes > ret->memory_bytes ? bytes : ret->memory_bytes;
-    if (rc || !ode || !c->measure)
+    if (rc || !ode || !estimate_measures(c))
         return rc;
     fit.batch = 1;
     t = (struct trial){0};

@@ -178,7 +178,7 @@ static int measure(const struct estimate_config *c, const struct train_config *j
     struct trial t = {.batch = cpu ? 1 : job->training.micro_batch_size};
     double best = INFINITY;
     int rc = open_trial(c, job, &t, err);
-    for (int64_t i = 0; !rc && i <= MEASURED_STEPS; i++) { /* the first warms up */
+    for (int64_t i = 0; !rc && i <= MEASURED_STEPS && estimate_measures(c); i++) { /* the first warms up */
         double start = clock_s();
         if (!(rc = estimate_stopped(c, err)) && !(rc = one_step(&job->model, &t, i, err)) && i)
             best = fmin(best, clock_s() - start);
@@ -234,7 +234,7 @@ int estimate_train(const struct estimate_config *c, struct estimate *ret, struct
                       err);
     if (!rc && c->data_root)
         rc = plan_steps(c, ret, err);
-    if (!rc && c->measure && ret->largest_micro_batch)
+    if (!rc && estimate_measures(c) && ret->largest_micro_batch)
         rc = measure(c, &job, ret, err);
     ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
     return rc;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Validate surveys one corpus at a time: calls that were abandoned over a folder that does not answer leave the thread pool to others
-and are forgotten. What the cache volume knows of recordings is not read again. Beside a job nothing is measured on the device."""
+and are forgotten. What the cache volume knows of recordings is not read again. Beside a job nothing is measured on the device, also
+when it starts later than the call."""
 import glob
 import os
 import sys
@@ -10,7 +11,7 @@ from daemon import MINI, SOURCE, make_corpus, temporary
 from stock import Stock
 from test_held_volume import HeldDaemon, Waiting
 
-CALLS = 6  # more than the pool has threads
+CALLS = 16  # as many as the pool has threads
 
 
 def known_recordings_are_not_read(c, request, path):
@@ -56,12 +57,16 @@ def main():
         d.release()
         assert c.Jobs.Validate(request).recordings == 2  # after what was under way, which stops at the next recording
 
-        code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0", "training.max_steps=100000", watch=False)
-        assert code == 0, err
-        d.wait(end["job"], lambda job: job["state"] == "running")
-        beside = c.Jobs.Validate(request)
-        assert beside.seconds_per_step == 0 and beside.steps > 0 and any("not measured" in n for n in beside.notices), beside
-        d.ctl("cancel", end["job"])
+        d.hold()
+        begun = c.Jobs.Validate.future(request)
+        file.overrides.append("training.max_steps=100000")
+        job = c.Jobs.Submit(c.jobs.SubmitRequest(file=file)).job.id
+        d.wait(job, lambda j: j["state"] == "preparing")
+        d.release()
+        d.wait(job, lambda j: j["state"] == "running")
+        for beside in (begun.result(), c.Jobs.Validate(request)):
+            assert beside.seconds_per_step == 0 and beside.steps > 0 and any("not measured" in n for n in beside.notices), beside
+        d.ctl("cancel", job)
         assert d.stop() == 0
     return 0
 

@@ -3,13 +3,30 @@
 #include "daemon/jobs/sched.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "daemon/jobs/jobdb.h"
 #include "unit/temp_dir.h"
 
 static int64_t now_ms = INT64_C(1800000000000);
 static int64_t wall_ms(void) { return now_ms; }
+
+/* In place of the C library's: while `held`, no volume answers. */
+static atomic_bool held;
+int statvfs(const char *restrict path, struct statvfs *restrict ret) {
+    static const struct timespec turn = {.tv_nsec = 1000 * 1000};
+    while (atomic_load(&held))
+        nanosleep(&turn, NULL);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -1 : fstatvfs(fd, ret);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
 
 struct rig {
     char *dir;
@@ -36,8 +53,8 @@ static void changed(void *ctx, const struct job *job) {
     (void)job;
     ((struct rig *)ctx)->told++;
 }
-static int no_models(void *ctx, const char *ref, char *path, struct err *err) {
-    (void)ctx, (void)path;
+static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    (void)ctx, (void)ret;
     return err_set(err, ERR_NOT_FOUND, "no model %s", ref);
 }
 
@@ -53,7 +70,7 @@ static void open_sched(struct rig *rig) {
         fail_msg("%s", err.message);
     struct sched_config config = rig->config;
     config.db = rig->db;
-    config.rules = (struct submission_rules){.places = &rig->places, .resolve_model = no_models};
+    config.rules = (struct submission_rules){.places = &rig->places, .refer_model = no_models};
     config.cache_dir = rig->dir;
     config.max_queued = 100;
     config.keep_finished_ms = config.keep_finished_ms ? config.keep_finished_ms : -1;
@@ -98,6 +115,24 @@ static int tear_down(void **state) {
     return temp_dir_remove(&dir);
 }
 
+static int accept_draft(struct rig *rig, struct draft *draft, const struct job **ret, struct err *err) {
+    int rc = sched_accept(rig->sched, draft, NULL, NULL, ret, err);
+    draft_discard(draft);
+    draft_free(draft);
+    return rc;
+}
+
+static int send(struct rig *rig, const struct submission *request, const struct job **ret, struct err *err) {
+    struct draft *draft = NULL;
+    int rc = sched_draft(rig->sched, request, &draft, ret, err);
+    if (rc || !draft)
+        return rc;
+    if (!(rc = draft_place(draft, err)))
+        return accept_draft(rig, draft, ret, err);
+    draft_free(draft);
+    return rc;
+}
+
 static int try_submit(struct rig *rig, const char *const *overrides, int n, const struct job **ret, struct err *err) {
     const struct submission request = {
         .yaml = "kind: train\nname: t\ndata:\n  source: .\nmodel:\n  preset: tiny\nlimits:\n  restarts: 2\n",
@@ -105,7 +140,7 @@ static int try_submit(struct rig *rig, const char *const *overrides, int n, cons
         .request_id = "",
         .overrides = overrides,
         .n_overrides = n};
-    return sched_submit(rig->sched, &request, NULL, NULL, ret, err);
+    return send(rig, &request, ret, err);
 }
 
 static const struct job *submit(struct rig *rig) {
@@ -197,10 +232,47 @@ static void a_submission_that_is_repeated_is_the_same_job(void **state) {
     struct rig *rig = *state;
     const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
     const struct job *a, *b;
-    assert_int_equal(sched_submit(rig->sched, &request, NULL, NULL, &a, NULL), 0);
-    assert_int_equal(sched_submit(rig->sched, &request, NULL, NULL, &b, NULL), 0);
+    assert_int_equal(send(rig, &request, &a, NULL), 0);
+    assert_int_equal(send(rig, &request, &b, NULL), 0);
     assert_ptr_equal(a, b);
     assert_int_equal(sched_count(rig->sched), 1);
+}
+
+static void submissions_of_one_request_at_the_same_time_are_one_job(void **state) {
+    struct rig *rig = *state;
+    const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
+    const struct job *a, *b = NULL;
+    struct draft *first = NULL, *second = NULL;
+    char directory[2048];
+    assert_int_equal(sched_draft(rig->sched, &request, &first, &b, NULL), 0);
+    assert_int_equal(sched_draft(rig->sched, &request, &second, &b, NULL), 0);
+    assert_null(b);
+    assert_int_equal(draft_place(second, NULL), 0);
+    assert_int_equal(draft_place(first, NULL), 0);
+    str_copy(directory, sizeof directory, second->job->directory);
+    assert_true(fsio_is_dir(directory) && strcmp(directory, first->job->directory) != 0);
+    assert_int_equal(accept_draft(rig, first, &a, NULL), 0);
+    assert_int_equal(accept_draft(rig, second, &b, NULL), 0);
+    assert_ptr_equal(a, b);
+    assert_int_equal(sched_count(rig->sched), 1);
+    assert_true(fsio_is_dir(a->directory) && !fsio_exists(directory));
+}
+
+static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
+    struct rig *rig = *state;
+    const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = ""};
+    const struct job *job = NULL;
+    struct draft *draft = NULL;
+    char directory[2048];
+    for (int i = 0; i < 99; i++)
+        submit(rig);
+    assert_int_equal(sched_draft(rig->sched, &request, &draft, &job, NULL), 0);
+    assert_int_equal(draft_place(draft, NULL), 0);
+    str_copy(directory, sizeof directory, draft->job->directory);
+    submit(rig); /* the hundredth came first */
+    assert_int_equal(accept_draft(rig, draft, &job, NULL), ERR_EXHAUSTED);
+    assert_int_equal(sched_count(rig->sched), 100);
+    assert_false(fsio_exists(directory));
 }
 
 static void a_run_records_its_device_versions_and_times(void **state) {
@@ -472,6 +544,34 @@ static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state)
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
 }
 
+static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) {
+    struct rig *rig = *state;
+    char id[JOB_ID_SIZE];
+    const struct job *waits, *got = NULL;
+    struct err err;
+    str_copy(id, sizeof id, started(rig)->id);
+    waits = submit(rig);
+    atomic_store(&held, true);
+    sched_tick(rig->sched);
+    assert_int_equal(sched_cancel(rig->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "does not answer"));
+    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(rig->sched));
+    report_checkpoint(rig, 1, true);
+    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    sched_tick(rig->sched);
+    sched_turn(rig->sched);
+    assert_int_equal(rig->runs, 1); /* the other job waits for the record */
+    atomic_store(&held, false);
+    db_wait(rig->db);
+    sched_tick(rig->sched);
+    assert_true(sched_writable(rig->sched));
+    sched_turn(rig->sched);
+    assert_int_equal(rig->runs, 2);
+    die_and_start(rig);
+    assert_int_equal(sched_get(rig->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(rig, id), 1);
+}
+
 static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **state) {
     struct rig *rig = *state;
     char id[JOB_ID_SIZE];
@@ -544,6 +644,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         rigged(jobs_run_by_priority_and_then_in_order_of_submission),
         rigged(a_submission_that_is_repeated_is_the_same_job),
+        rigged(submissions_of_one_request_at_the_same_time_are_one_job),
+        rigged(the_queue_is_full_also_for_a_submission_under_way),
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(a_checkpoint_between_crashes_shortens_the_wait_again),
@@ -561,6 +663,7 @@ int main(void) {
         rigged(cancelling_a_run_is_refused_when_it_cannot_be_written),
         rigged(nothing_starts_while_the_database_cannot_be_written),
         rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
+        rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(an_id_never_comes_again),

@@ -86,6 +86,7 @@ ON_PATH(int, stat, (const char *path, struct stat *st), (path, st))
 ON_PATH(int, lstat, (const char *path, struct stat *st), (path, st))
 ON_PATH(int, statvfs, (const char *path, struct statvfs *st), (path, st))
 ON_PATH(int, mkdir, (const char *path, mode_t mode), (path, mode))
+ON_PATH(int, rmdir, (const char *path), (path))
 ON_PATH(int, unlink, (const char *path), (path))
 ON_PATH(int, link, (const char *path, const char *to), (path, to))
 ON_PATH(int, rename, (const char *path, const char *to), (path, to))
@@ -98,4 +99,21 @@ ON_FD(int, fsync, (int fd), (fd))
 ON_FD(int, fdatasync, (int fd), (fd))
 ON_FD(int, fstat, (int fd, struct stat *st), (fd, st))
 ON_FD(int, fstatat, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags))
+ON_FD(int, ftruncate, (int fd, off_t length), (fd, length))
 ON_FD(int, unlinkat, (int fd, const char *path, int flags), (fd, path, flags))
+
+/* The same under the names that SQLite uses. */
+EXPORT int open64(const char *path, int flags, ...) {
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = va_arg(ap, mode_t);
+    va_end(ap);
+    return open(path, flags, mode);
+}
+
+ON_PATH(int, stat64, (const char *path, struct stat64 *st), (path, st))
+ON_PATH(int, lstat64, (const char *path, struct stat64 *st), (path, st))
+ON_FD(int, fstat64, (int fd, struct stat64 *st), (fd, st))
+ON_FD(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t at), (fd, buf, n, at))
+ON_FD(ssize_t, pwrite64, (int fd, const void *buf, size_t n, off64_t at), (fd, buf, n, at))
+ON_FD(int, ftruncate64, (int fd, off64_t length), (fd, length))

@@ -1,0 +1,124 @@
+#include "base/volume.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+
+struct volume {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    char *directory;
+    bool asked, stopping; /* asked: a call is on its way */
+    int64_t asked_ms;     /* when it began */
+    int64_t answers;      /* how many came */
+    int64_t free_bytes;   /* as the newest answer said */
+};
+
+static void *volume_main(void *arg) {
+    struct volume *v = arg;
+    pthread_mutex_lock(&v->lock);
+    while (!v->stopping) {
+        if (!v->asked) {
+            pthread_cond_wait(&v->changed, &v->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&v->lock);
+        (void)fsio_is_dir(v->directory);
+        int64_t free_bytes = fsio_free_bytes(v->directory); /* statvfs is answered by the server, never from a cache */
+        pthread_mutex_lock(&v->lock);
+        v->free_bytes = free_bytes;
+        v->asked = false;
+        v->answers++;
+        pthread_cond_broadcast(&v->changed);
+    }
+    pthread_mutex_unlock(&v->lock);
+    return NULL;
+}
+
+int volume_open(const char *directory, struct volume **ret, struct err *err) {
+    struct volume *v = calloc(1, sizeof *v);
+    if (!v || !(v->directory = strdup(directory))) {
+        free(v);
+        return err_set(err, ERR_EXHAUSTED, "out of memory watching %s", directory);
+    }
+    pthread_mutex_init(&v->lock, NULL);
+    clock_cond_init(&v->changed);
+    int code = pthread_create(&v->thread, NULL, volume_main, v);
+    if (!code) {
+        *ret = v;
+        return 0;
+    }
+    pthread_cond_destroy(&v->changed);
+    pthread_mutex_destroy(&v->lock);
+    free(v->directory);
+    free(v);
+    return err_set(err, ERR_EXHAUSTED, "cannot start a thread to watch %s: %s", directory, strerror(code));
+}
+
+void volume_close(struct volume *v) {
+    if (!v)
+        return;
+    pthread_mutex_lock(&v->lock);
+    v->stopping = true;
+    pthread_cond_broadcast(&v->changed);
+    pthread_mutex_unlock(&v->lock);
+    pthread_join(v->thread, NULL);
+    pthread_cond_destroy(&v->changed);
+    pthread_mutex_destroy(&v->lock);
+    free(v->directory);
+    free(v);
+}
+
+/* The age of the call that is on its way, which begins here if there is none. The lock is held. */
+static int64_t ask(struct volume *v) {
+    if (v->asked)
+        return clock_ms() - v->asked_ms;
+    v->asked = true;
+    v->asked_ms = clock_ms();
+    pthread_cond_broadcast(&v->changed);
+    return 0;
+}
+
+/* The lock is held. */
+static bool wait_answer(struct volume *v) {
+    int64_t before = v->answers, left_ms = VOLUME_WAIT_MS - ask(v);
+    struct timespec until = clock_after_ms(left_ms > 0 ? left_ms : 0);
+    while (left_ms > 0 && v->answers == before && pthread_cond_timedwait(&v->changed, &v->lock, &until) != ETIMEDOUT) {
+    }
+    return v->answers != before;
+}
+
+bool volume_answers(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    bool answers = wait_answer(v);
+    pthread_mutex_unlock(&v->lock);
+    return answers;
+}
+
+void volume_wait(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    int64_t before = v->answers;
+    ask(v);
+    while (v->answers == before)
+        pthread_cond_wait(&v->changed, &v->lock);
+    pthread_mutex_unlock(&v->lock);
+}
+
+bool volume_look(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    bool answers = ask(v) < VOLUME_WAIT_MS;
+    pthread_mutex_unlock(&v->lock);
+    return answers;
+}
+
+int64_t volume_free_bytes(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    int64_t bytes = wait_answer(v) ? v->free_bytes : -1;
+    pthread_mutex_unlock(&v->lock);
+    return bytes;
+}

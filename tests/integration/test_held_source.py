@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""A volume that jobs name, and then the one of the job database, does not answer: states, health and lists go on, what needs the volume
+waits and ends well when it is back, and no other call waits with it."""
+import os
+import sys
+import time
+
+from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary
+from stock import Stock
+from test_held_volume import HeldDaemon, Waiting, http
+
+CALLS = 20  # more than the pool has threads
+
+
+def job_file(c, source, steps=1):
+    with open(f"{SOURCE}/configs/tiny.yaml", encoding="utf-8") as f:
+        return c.jobs.JobFile(yaml=f.read(), name="tiny.yaml", overrides=[*MINI, f"data.source={source}", f"training.max_steps={steps}"])
+
+
+def submit(c, source, request_id="", steps=1):
+    return c.Jobs.Submit(c.jobs.SubmitRequest(file=job_file(c, source, steps), request_id=request_id)).job.id
+
+
+def others_go_on(d, c, job):
+    assert c.Jobs.Get(c.jobs.GetJobRequest(id=job), timeout=PATIENCE).id == job
+    assert any(j.id == job for j in c.Jobs.List(c.jobs.ListJobsRequest(), timeout=PATIENCE).jobs)
+    assert http(d, "/healthz")[0] == 200
+
+
+def wait_over(c, job):
+    *_, last = c.Jobs.Watch(c.jobs.WatchJobRequest(id=job), timeout=PATIENCE)
+    return last.job
+
+
+def release(d, waiting):
+    d.release()
+    for w in waiting:
+        w.join(timeout=PATIENCE)
+        assert not w.is_alive() and not w.error, f"{w.name}: {w.error or 'still waits'}"
+
+
+def a_held_source(d, c, tmp, job):
+    held = f"file://{tmp}/held-eeg"
+    d.hold()
+    waiting = [Waiting("Submit", lambda i=i: submit(c, held, f"request-{i // 2}")) for i in range(CALLS)]
+    waiting.append(Waiting("Validate", lambda: c.Jobs.Validate(c.jobs.ValidateRequest(file=job_file(c, held)))))
+    for _ in range(20):
+        others_go_on(d, c, job)
+        time.sleep(0.1)
+    c.Checkpoints.List(c.checkpoints.ListCheckpointsRequest(), timeout=PATIENCE)  # the pool has threads for it
+    for w in waiting:
+        assert w.is_alive(), f"{w.name} did not need the volume: {w.error or w.answer}"
+    release(d, waiting)
+    jobs = [w.answer for w in waiting[:CALLS]]
+    assert jobs[::2] == jobs[1::2] and len(set(jobs)) == CALLS // 2, jobs  # two calls of one request are one job
+    wait_for_directories(f"{tmp}/results/jobs", {job, *jobs})
+    for other in set(jobs):
+        assert c.jobs.JobState.Name(wait_over(c, other).state) == "JOB_STATE_SUCCEEDED"
+
+
+def wait_for_directories(folder, names):
+    """Those of the calls that came second are removed after the answer."""
+    deadline = time.time() + PATIENCE
+    while set(os.listdir(folder)) != names:
+        assert time.time() < deadline, (os.listdir(folder), names)
+        time.sleep(0.05)
+
+
+def a_held_database(d, c, tmp):
+    """Nothing is acknowledged that is not recorded."""
+    runs = submit(c, f"file://{tmp}/eeg", steps=1000000)
+    d.wait(runs, lambda job: job["state"] == "running")
+    d.hold()
+    waiting = [Waiting("Submit", lambda: submit(c, f"file://{tmp}/eeg")),
+               Waiting("Cancel", lambda: c.Jobs.Cancel(c.jobs.CancelJobRequest(id=runs)))]
+    deadline = time.time() + PATIENCE
+    while not http_failed(d, "/readyz"):
+        assert time.time() < deadline, "the volume counts as one that answers"
+        others_go_on(d, c, runs)
+    for _ in range(20):
+        others_go_on(d, c, runs)
+        time.sleep(0.1)
+    for w in waiting:
+        assert w.is_alive(), f"{w.name} did not need the database: {w.error or w.answer}"
+    release(d, waiting)
+    assert c.jobs.JobState.Name(wait_over(c, runs).state) == "JOB_STATE_CANCELLED"
+    assert c.jobs.JobState.Name(wait_over(c, waiting[0].answer).state) == "JOB_STATE_SUCCEEDED"
+    assert not http_failed(d, "/readyz")
+
+
+def http_failed(d, path):
+    try:
+        return http(d, path)[0] != 200
+    except OSError:  # urllib's error for a status such as 503
+        return True
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=0.04)
+        make_corpus(f"{tmp}/held-eeg", seed=22, patients=2, hours=0.04)
+        os.mkdir(f"{tmp}/db")
+        d = HeldDaemon(tmp)
+        d.extra = [f"jobs.database={tmp}/db/jobs.sqlite"]
+        os.environ["BRR_HOLD_PATH"] = f"{tmp}/held-eeg"
+        d.start()
+        c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
+        job = submit(c, f"file://{tmp}/eeg")
+        wait_over(c, job)
+        a_held_source(d, c, tmp, job)
+        assert d.stop() == 0
+        os.environ["BRR_HOLD_PATH"] = f"{tmp}/db"
+        d.start()
+        c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
+        a_held_database(d, c, tmp)
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
