@@ -33,13 +33,15 @@ struct reading {
 static void next_row(struct reading *r) {
     char path[DETECT_LIST_PATH], text[800];
     struct err err;
-    do {
-        errno = 0;
-        if (!fgets(r->line, sizeof r->line, r->list) && ferror(r->list))
-            err_errno(&r->work.err, errno, "cannot read %s of job %s", DETECT_LIST_NAME, r->id);
-        if (ferror(r->list) || feof(r->list))
-            return; /* at the end, or where a line is being written */
-    } while (detect_row_read(r->line, strlen(r->line) - 1, &r->row, NULL));
+    errno = 0;
+    if (!fgets(r->line, sizeof r->line, r->list) && ferror(r->list))
+        err_errno(&r->work.err, errno, "cannot read %s of job %s", DETECT_LIST_NAME, r->id);
+    if (ferror(r->list) || feof(r->list))
+        return; /* at the end, or where a line is being written */
+    if (detect_row_read(r->line, strcspn(r->line, "\n"), &r->row, &r->work.err)) {
+        err_wrap(&r->work.err, "job %s", r->id);
+        return;
+    }
     r->at = r->len = 0;
     if (!*r->row.error && (detect_events_path(r->directory, r->row.recording, path, sizeof path, &err) ||
                            fsio_read(path, MAX_TSV_BYTES, &r->tsv, &r->len, &err)))

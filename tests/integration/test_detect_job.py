@@ -135,6 +135,25 @@ def long_store(d, night, model):
     return files(f"{d.dir}/long")
 
 
+def check_unreadable_list(d):
+    """A list that cannot be read is an error, not a job that found less."""
+    path = sorted(glob.glob(f"{d.dir}/results/jobs/*/recordings.jsonl"))[0]
+    ref = "job:" + os.path.basename(os.path.dirname(path))
+    os.rename(path, f"{path}.away")
+    os.mkdir(path)  # opens, and every read fails
+    code, out, err = detect(d, ref, "--out", f"{d.dir}/unreadable")
+    assert code != 0 and "cannot read recordings.jsonl" in err, (code, out, err)
+    os.rmdir(path)
+    with open(f"{path}.away") as f:
+        lines = f.read().splitlines(True)
+    with open(path, "w") as f:
+        f.writelines([lines[0], "no JSON\n", *lines[1:]])
+    code, out, err = detect(d, ref, "--out", f"{d.dir}/unreadable")
+    assert code != 0 and "no JSON object" in err, (code, out, err)
+    os.rename(f"{path}.away", path)
+    assert detect(d, ref, "--out", f"{d.dir}/unreadable")[0] == 0
+
+
 def check_bad_files(d, night, model, want):
     mixed = f"{d.dir}/store/mixed"
     shutil.copytree(night, mixed)
@@ -310,6 +329,7 @@ def main():
             check_one(s3, d, night, model, want)
             print("one recording: as a folder with it alone")
             check_bad_files(d, night, model, want)
+            check_unreadable_list(d)
             print("files that cannot be used: named, the others done")
             check_bad_samples(s3, d, night, model)
             print("samples that are cut: done as far as they go; a recording that goes away: named, the others done")
