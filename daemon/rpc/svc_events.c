@@ -59,6 +59,7 @@ static bool send_part(struct reading *r) {
     size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
     out.recording = r->row.recording;
     out.error = r->row.error;
+    out.note = r->row.note;
     out.duration_s = r->row.duration_s;
     out.events = r->row.events;
     out.seizure_s = r->row.seizure_s;

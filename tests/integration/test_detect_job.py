@@ -213,6 +213,7 @@ def check_bad_samples(s3, d, night, model):
     for store in ("disk", "bucket"):
         code, out, err = detect(d, f"store://{store}/late", "--model", model, "--out", f"{d.dir}/late-{store}")
         assert code == 0 and files(f"{d.dir}/late-{store}") == want, (out, err)
+        assert f"brrctl: note: store://{store}/late/3_eeg.edf: file ends early" in err, err
     with open(f"{folder}/1_eeg.edf", "wb") as f:  # long: while it is decoded, the others wait
         f.write(header[:236] + b"%-8d" % (100 * len(body) // record) + header[244:] + 100 * body)
     for i in range(2, 6):  # not known from before
