@@ -52,6 +52,7 @@ endforeach()
 foreach(name test_worker test_live test_models test_rpc)
   target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 endforeach()
+target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

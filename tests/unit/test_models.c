@@ -1,6 +1,8 @@
 /* models: a served name is lost neither when memory is short, nor when the database or the worker takes nothing. */
 #include "daemon/models/models.h"
 
+#include <sys/stat.h>
+
 #include "unit/model_fixture.h"
 #include "unit/temp_dir.h"
 
@@ -10,6 +12,17 @@ void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size) {
     return memory_short && size == sizeof(struct live_report) ? NULL : __real_calloc(n, size);
+}
+
+/* The directory that was made durable last. */
+static struct stat synced;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    struct stat st;
+    if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+        synced = st;
+    return __real_fsync(fd);
 }
 
 struct bench {
@@ -155,11 +168,22 @@ static void orders_that_nobody_takes_go_with_the_models(void **state) {
     assert_int_equal(models_serve_now(b->models, "ward", "b", NULL), 0); /* leak checkers look at the rest */
 }
 
+static void the_link_of_a_served_model_is_durable(void **state) {
+    struct bench *b = *state;
+    char folder[400];
+    struct stat st;
+    serve_a(b);
+    str_format(folder, sizeof folder, "%s/served", b->results);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_true(synced.st_ino == st.st_ino && synced.st_dev == st.st_dev);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_memory_is_short_for_the_next_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_its_record_cannot_be_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_found_no_room_are_posted_by_the_tick_in_their_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_link_of_a_served_model_is_durable, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_nobody_takes_go_with_the_models, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
