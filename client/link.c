@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 5000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
+enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 5000, LONGEST_HINT_MS = 60 * 1000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
 
 int link_fail(struct link *l, int code, const char *text) {
     if (l->state != LINK_FAILED)
@@ -55,8 +55,9 @@ static void go_away(struct link *l, int64_t retry_after_ms) {
     if (pause > LONGEST_PAUSE_MS)
         pause = LONGEST_PAUSE_MS;
     pause = pause / 2 + jitter(pause / 2 + 1);
-    if (retry_after_ms > pause)
-        pause = retry_after_ms < LONGEST_PAUSE_MS ? retry_after_ms : LONGEST_PAUSE_MS;
+    int64_t most = l->resume_ms / 2 < LONGEST_HINT_MS ? l->resume_ms / 2 : LONGEST_HINT_MS;
+    if (retry_after_ms > pause && most > pause)
+        pause = retry_after_ms < most ? retry_after_ms : most;
     conn_call_close(l->call);
     l->call = NULL;
     l->attempts++;

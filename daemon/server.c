@@ -344,6 +344,7 @@ static void on_tick(uv_timer_t *timer) {
     look_at_verdict(d);
     take_reports(s);
     sessions_tick(s->sessions);
+    models_tick(s->models);
     access_tick(&d->access, d->http);
     rpc_server_tick(d->rpc);
     metric_set(series(s, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(d->rpc));

@@ -23,7 +23,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c $
 set(ground_floor_tests err volume arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
-set(daemon_tests test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_networks test_joblog test_snapshot test_session_resume) # what stands on the daemon's own folders
+set(daemon_tests test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_models test_rpc test_networks test_joblog test_snapshot test_session_resume) # what stands on the daemon's own folders
 add_custom_target(unit_programs) # all that carries the label unit
 foreach(source ${unit_tests})
   get_filename_component(name ${source} NAME_WE)
@@ -49,7 +49,14 @@ foreach(source ${unit_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_DYNAMIC=true") # a dynamic team must not leave parts of a result out
 endforeach()
 
-target_link_options(test_worker PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
+foreach(name test_worker test_live test_models test_rpc)
+  target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
+endforeach()
+target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
+foreach(name test_snapshot test_store)
+  target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
+endforeach()
+target_link_libraries(test_rpc PRIVATE brr)
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data

@@ -144,7 +144,8 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
              !recording_path(f, m->recording, path, sizeof path, &f->err)) {
         item->path = strdup(path);
         item->output = strdup(output);
-        if (!item->path || !item->output)
+        item->note = *m->note ? strdup(m->note) : NULL;
+        if (!item->path || !item->output || (*m->note && !item->note))
             err_set(&f->err, ERR_EXHAUSTED, "out of memory for %d recordings", f->n);
     }
     f->n++;
@@ -185,6 +186,8 @@ static int fetch(struct fetching *f, const char *id) {
         code = brrctl_fail(&f->err);
     if (!code && !f->o->json)
         detect_table_print(f->items, f->n);
+    if (!code && !f->o->json)
+        detect_table_notes(f->items, f->n);
     if (!code && f->failed) {
         fprintf(stderr, "brrctl: %d of %d recordings failed\n", f->failed, f->n);
         code = EXIT_FAILED;
@@ -192,6 +195,7 @@ static int fetch(struct fetching *f, const char *id) {
     for (int i = 0; i < f->n; i++) {
         free(f->items[i].path);
         free(f->items[i].output);
+        free(f->items[i].note);
     }
     free(f->items);
     return code;

@@ -18,8 +18,8 @@ enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ, 
 struct live_stream {
     void *owner;
     atomic_bool gone;
-    _Atomic int64_t unreleased;              /* bytes of reports that the owner still holds */
-    struct live_report *last_words, *closed; /* FAILED and CLOSED, made at birth: they are sent whatever memory is left */
+    _Atomic int64_t unreleased;     /* bytes of reports that the owner still holds */
+    struct live_report *last_words; /* FAILED, made at birth: it is sent whatever memory is left */
     /* set at birth */
     struct live_open open; /* its texts are these */
     char checkpoint[LIVE_PATH], name[LIVE_NAME];
@@ -29,7 +29,8 @@ struct live_stream {
     struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
-    bool failed, finishing, summarised;
+    bool failed, finishing;
+    struct live_report *summary;       /* the answer to FINISH, until it is due */
     int64_t looked;                    /* the look in which it was found last */
     double newest_s;                   /* when the newest chunk in the timeline was received */
     struct live_report *result;        /* under construction: its events follow its probabilities */
@@ -67,13 +68,17 @@ static int64_t report_bytes(const struct live_report *r) {
 }
 
 static void post(struct live *l, struct live_report *r) {
-    if (!r)
-        return;
     r->bytes = report_bytes(r);
     if (r->bytes)
         atomic_fetch_add(&r->stream->unreleased, r->bytes);
     if (!mailbox_post_wait(l->reports, &r->message, -1))
         live_report_free(r);
+}
+
+static struct live_report *take_answer(struct live_order *o) {
+    struct live_report *r = o->answer;
+    o->answer = NULL;
+    return r;
 }
 
 static void flush_result(struct live_stream *s) {
@@ -111,8 +116,7 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
     s->open.labels = (const char *const *)s->labels;
     s->open.n_labels = n;
     s->last_words = live_report_new(LIVE_FAILED, s);
-    s->closed = live_report_new(LIVE_CLOSED, s);
-    if (s->labels && n == open->n_labels && s->last_words && s->closed)
+    if (s->labels && n == open->n_labels && s->last_words)
         return s;
     live_stream_free(s);
     return NULL;
@@ -125,7 +129,6 @@ void live_stream_free(struct live_stream *s) {
         free(s->labels[i]);
     free(s->labels);
     live_report_free(s->last_words);
-    live_report_free(s->closed);
     free(s);
 }
 
@@ -154,26 +157,23 @@ static struct live_opened *describe(const struct live_model *m) {
     return o;
 }
 
-static void on_load(struct live *l, const struct live_order *o) {
-    struct live_report *r = live_report_new(LIVE_LOADED, NULL);
+static void on_load(struct live *l, struct live_order *o) {
+    struct live_report *r = take_answer(o);
     struct live_model *m = NULL;
-    if (!r)
-        return;
     str_copy(r->model, sizeof r->model, o->model);
     int rc = live_models_load(&l->models, o->checkpoint, o->model, &m, &r->err);
     if (!rc && !m->pins)
         rc = detector_warm_up(m->detector, l->stream, &r->err);
-    if (!rc) {
+    if (!rc && !(r->opened = describe(m)))
+        rc = err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");
+    if (!rc)
         m->pins++;
-        r->opened = describe(m);
-    }
     post(l, r);
 }
 
-static void on_unload(struct live *l, const struct live_order *o) {
-    struct live_report *r = live_report_new(LIVE_UNLOADED, NULL);
-    if (r)
-        str_copy(r->model, sizeof r->model, o->model);
+static void on_unload(struct live *l, struct live_order *o) {
+    struct live_report *r = take_answer(o);
+    str_copy(r->model, sizeof r->model, o->model);
     live_models_unpin(&l->models, o->checkpoint);
     post(l, r);
 }
@@ -357,13 +357,12 @@ static int load_numbers(struct live_stream *s, struct unpack *in, struct err *er
     return 0;
 }
 
-static void on_save(struct live *l, struct live_stream *s) {
-    struct live_report *r = live_report_new(LIVE_SAVED, s);
+static void on_save(struct live *l, struct live_stream *s, struct live_report *r) {
     struct str state;
     str_init(&state, STATE_MAX);
-    if (r && (!s->timeline || s->failed))
+    if (!s->timeline || s->failed)
         err_set(&r->err, ERR_PRECONDITION, "the stream has ended");
-    else if (r && !save_state(s, &state, &r->err)) {
+    else if (!save_state(s, &state, &r->err)) {
         r->state_len = state.len;
         r->state = str_take(&state);
         if (!r->state)
@@ -413,10 +412,9 @@ static int open_timeline(struct live *l, struct live_stream *s, struct live_open
     return 0;
 }
 
-static void on_open(struct live *l, const struct live_order *order) {
+static void on_open(struct live *l, struct live_order *order) {
     struct live_stream *s = order->stream;
     struct unpack state = unpack_of(order->data, (size_t)order->data_bytes);
-    struct live_report *r = live_report_new(LIVE_OPENED, s);
     struct err err = {0};
     s->live = l;
     s->next = NULL;
@@ -429,16 +427,14 @@ static void on_open(struct live *l, const struct live_order *order) {
         s->model->streams++;
         s->model->used = l->turns;
     }
-    if (!rc && (!r || !(r->opened = describe(s->model))))
+    if (!rc && !(order->answer->opened = describe(s->model)))
         rc = err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
     if (!rc)
-        rc = open_timeline(l, s, r->opened, order->data ? &state : NULL, &err);
-    if (rc) {
-        live_report_free(r);
+        rc = open_timeline(l, s, order->answer->opened, order->data ? &state : NULL, &err);
+    if (rc)
         fail(s, &err);
-        return;
-    }
-    post(l, r);
+    else
+        post(l, take_answer(order));
 }
 
 static void drop_orders(struct live_stream *s) {
@@ -478,7 +474,8 @@ static void detach(struct live *l, struct live_stream *s) {
     s->model = NULL;
     drop_orders(s);
     live_report_free(s->result);
-    s->result = NULL;
+    live_report_free(s->summary);
+    s->result = s->summary = NULL;
     free(s->scratch);
     s->scratch = NULL;
 }
@@ -490,7 +487,7 @@ void live_order(struct live *l, struct live_order *o) {
         on_open(l, o);
         break;
     case LIVE_SAVE:
-        on_save(l, s);
+        on_save(l, s, take_answer(o));
         break;
     case LIVE_LOAD:
         on_load(l, o);
@@ -498,13 +495,10 @@ void live_order(struct live *l, struct live_order *o) {
     case LIVE_UNLOAD:
         on_unload(l, o);
         break;
-    case LIVE_CLOSE: {
-        struct live_report *closed = s->closed;
-        s->closed = NULL;
+    case LIVE_CLOSE:
         detach(l, s);
-        post(l, closed); /* from now on the stream is its owner's */
+        post(l, take_answer(o)); /* from now on the stream is its owner's */
         break;
-    }
     case LIVE_WAKE:
         break;
     case LIVE_CHUNK:
@@ -559,16 +553,14 @@ static void absorb(struct live *l, struct live_stream *s) {
     struct err err = {0};
     while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
         struct live_order *o = (struct live_order *)s->first;
-        struct live_report *consumed = o->message.kind == LIVE_FINISH ? NULL : live_report_new(LIVE_CONSUMED, s);
         int rc = 0;
         s->first = o->message.next;
         if (!s->first)
             s->last = NULL;
         if (o->message.kind == LIVE_FINISH) {
             s->finishing = true;
+            s->summary = take_answer(o);
             rc = timeline_finish(s->timeline, &err);
-        } else if (!consumed) {
-            rc = err_set(&err, ERR_EXHAUSTED, "out of memory for samples of a stream");
         } else if (o->message.kind == LIVE_GAP) {
             if (!(rc = quality_gap(s->quality, o->samples, &err)))
                 rc = timeline_gap(s->timeline, o->samples, &err);
@@ -576,17 +568,14 @@ static void absorb(struct live *l, struct live_stream *s) {
             s->newest_s = o->received_s;
             rc = timeline_push(s->timeline, (const float *const *)rows, o->samples - o->skip, &err);
         }
-        if (consumed) {
-            consumed->samples = o->samples - o->skip;
-            consumed->data_bytes = o->data_bytes;
+        if (rc) {
+            fail(s, &err);
+        } else if (o->answer) {
+            o->answer->samples = o->samples - o->skip;
+            o->answer->data_bytes = o->data_bytes;
+            post(l, take_answer(o));
         }
         live_order_free(o);
-        if (rc) {
-            live_report_free(consumed);
-            fail(s, &err);
-        } else {
-            post(l, consumed);
-        }
     }
 }
 
@@ -595,15 +584,12 @@ static void settle(struct live *l, struct live_stream *s) {
     struct err err = {0};
     if (timeline_status(s->timeline, &err)) {
         fail(s, &err);
-    } else if (s->finishing && timeline_done(s->timeline) && !s->summarised) {
-        struct live_report *r = live_report_new(LIVE_SUMMARY, s);
-        s->summarised = true;
-        if (r) {
-            r->samples = timeline_samples(s->timeline);
-            r->windows = timeline_windows(s->timeline);
-            timeline_suppression(s->timeline, &r->totals);
-        }
-        post(l, r);
+    } else if (s->summary && timeline_done(s->timeline)) {
+        s->summary->samples = timeline_samples(s->timeline);
+        s->summary->windows = timeline_windows(s->timeline);
+        timeline_suppression(s->timeline, &s->summary->totals);
+        post(l, s->summary);
+        s->summary = NULL;
     }
 }
 

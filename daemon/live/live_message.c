@@ -3,19 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const enum live_report_kind answers[] = {
+    [LIVE_OPEN] = LIVE_OPENED, [LIVE_CHUNK] = LIVE_CONSUMED, [LIVE_GAP] = LIVE_CONSUMED, [LIVE_FINISH] = LIVE_SUMMARY,
+    [LIVE_SAVE] = LIVE_SAVED,  [LIVE_CLOSE] = LIVE_CLOSED,   [LIVE_LOAD] = LIVE_LOADED,  [LIVE_UNLOAD] = LIVE_UNLOADED};
+
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream) {
     struct live_order *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
     o->message.kind = (int)kind;
     o->stream = stream;
-    return o;
+    if (kind == LIVE_WAKE || (o->answer = live_report_new(answers[kind], stream)))
+        return o;
+    free(o);
+    return NULL;
 }
 
 void live_order_free(struct live_order *o) {
     if (!o)
         return;
     free(o->data);
+    live_report_free(o->answer);
     free(o);
 }
 

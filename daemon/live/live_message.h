@@ -28,9 +28,10 @@ struct live_order {
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
     double received_s;     /* CHUNK: monotonic clock */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
+    struct live_report *answer; /* of the kind that ends this order; made with it, so that it is sent whatever memory is left */
 };
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream); /* NULL when out of memory */
-void live_order_free(struct live_order *o);
+void live_order_free(struct live_order *o); /* with its answer, unless that was taken */
 /* Hands an order to the device worker. False when it cannot be taken now: the order still belongs to the caller. */
 typedef bool live_post_fn(void *ctx, struct live_order *o);
 
@@ -82,7 +83,7 @@ struct live_report {
     float probability; /* ALARM; PROVISIONAL: of its last sample */
     int64_t wall_ms;
     char model[LIVE_NAME];
-    struct live_opened *opened;
+    struct live_opened *opened; /* OPENED, LOADED; its owner may take it */
     struct err err;
 };
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *stream); /* NULL when out of memory */

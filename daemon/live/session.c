@@ -446,13 +446,24 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
+int64_t session_retry_ms(const struct session *s) {
+    int64_t pause = SESSION_RETRY_MS, most = s->all->config.resume_ttl_ms / 2; /* later it may be gone */
+    most = most < SESSION_LONGEST_RETRY_MS ? most : SESSION_LONGEST_RETRY_MS;
+    for (int i = 1; i < s->overloads && pause < most; i++)
+        pause *= 2;
+    return pause < most ? pause : most;
+}
+
 /* Live output that comes late is worse than none: the client hears how far behind the device is and comes back later. */
 static bool send_away_late(struct session *s, int64_t now) {
     int64_t lag = session_lag_ms(s, now), limit = s->all->config.lag_ms;
     struct err err;
-    if (limit <= 0 || lag <= limit || !s->sink || s->sent_away || s->closing || s->finishing ||
-        !live_stream_open(s->stream)->realtime)
+    if (limit <= 0 || !s->sink || s->sent_away || s->closing || s->finishing || !live_stream_open(s->stream)->realtime)
         return false;
+    if (lag <= limit) {
+        s->overloads = 0;
+        return false;
+    }
     err_set(
         &err, ERR_EXHAUSTED,
         "the device is %.1f s behind this live stream, more than limits.lag allows (%.1f s): fewer streams or jobs, or a faster "
@@ -461,6 +472,7 @@ static bool send_away_late(struct session *s, int64_t now) {
     log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
     session_count(s, "brrd_stream_overloads_total", NULL, 1);
     s->sent_away = true;
+    s->overloads++;
     s->sink->failed(s->owner, &err, "OVERLOADED");
     return true;
 }

@@ -17,6 +17,8 @@ enum {
     SESSION_MAX_GAP_S = 24 * 3600,
     SESSION_MAX_CHUNK_S = 600, /* what a chunk becomes grows with its duration, not with its bytes */
     SESSION_MAX_EVENTS = 65536,
+    SESSION_RETRY_MS = 5000,
+    SESSION_LONGEST_RETRY_MS = 60 * 1000,
     SESSION_KEPT_BYTES = 1 << 20, /* of results and alarms kept for a client that may have to come back */
 };
 
@@ -81,6 +83,8 @@ void session_close(struct session *s, const char *reason);
 /* The client's connection is gone: a resumable session waits for the next one, another ends as "client_gone". As session_close for
  * the owner. */
 void session_leave(struct session *s);
+/* When a client that was sent away (OVERLOADED) should come back: twice as late for each connection in a row that was. */
+int64_t session_retry_ms(const struct session *s);
 
 /* State that a client presents when it resumes a session. */
 struct session_return {

@@ -28,6 +28,7 @@ struct session {
     struct session_watch *watches;
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
     bool alarm, sent_away;       /* sent_away: its connection heard OVERLOADED */
+    int overloads;               /* connections in a row that did */
     float probability;
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;

@@ -143,19 +143,24 @@ int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *r
     DIR *d = opendir(dir);
     if (!d)
         return err_errno(err, errno, "%s: cannot be read", dir);
-    for (struct dirent *e; (e = readdir(d));) {
+    struct dirent *e = NULL;
+    int rc = fsio_next_entry(d, &e, err);
+    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
         if (!is_id(e->d_name))
             continue;
         void *more = realloc(ids, (n + 1) * sizeof *ids);
-        if (!more) {
-            free(ids);
-            closedir(d);
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the list of snapshots");
+        if (more) {
+            ids = more;
+            memcpy(ids[n++], e->d_name, SNAPSHOT_ID_SIZE);
+        } else {
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory for the list of snapshots");
         }
-        ids = more;
-        memcpy(ids[n++], e->d_name, SNAPSHOT_ID_SIZE);
     }
     closedir(d);
+    if (rc) {
+        free(ids);
+        return err_wrap(err, "%s: cannot be read", dir);
+    }
     if (n)
         qsort(ids, n, sizeof *ids, by_name);
     *ret_ids = ids;

@@ -35,7 +35,8 @@ struct models {
     int count;
     struct fetching *fetching[MODELS_MAX]; /* under way or waiting, oldest first */
     int n_fetching;
-    bool failed; /* a model of the configuration could not be had, so that it has no row */
+    struct message *due, **due_end; /* orders that the worker has not taken yet, oldest first */
+    bool failed;                    /* a model of the configuration could not be had, so that it has no row */
 };
 
 /* ---- REFs ---- */
@@ -165,20 +166,40 @@ enum models_state models_state(const struct models *m) {
 const struct served_model *models_at(const struct models *m, int index) { return m->served[index]; }
 
 static void served_free(struct served_model *s) {
+    live_order_free(s->load);
+    live_order_free(s->unload);
     free(s->opened);
     free(s);
 }
 
-static bool order(struct models *m, enum live_order_kind kind, const char *path, const char *name) {
+static struct live_order *order_new(enum live_order_kind kind, const struct served_model *s) {
     struct live_order *o = live_order_new(kind, NULL);
     if (!o)
-        return false;
-    str_copy(o->checkpoint, sizeof o->checkpoint, path);
-    str_copy(o->model, sizeof o->model, name);
-    if (m->config.post(m->config.post_ctx, o))
-        return true;
-    live_order_free(o);
-    return false;
+        return NULL;
+    str_copy(o->checkpoint, sizeof o->checkpoint, s->path);
+    str_copy(o->model, sizeof o->model, s->name);
+    return o;
+}
+
+void models_tick(struct models *m) {
+    for (struct message *o; (o = m->due);) {
+        struct message *next = o->next;
+        if (!m->config.post(m->config.post_ctx, (struct live_order *)o))
+            return;
+        m->due = next;
+        if (!next)
+            m->due_end = &m->due;
+    }
+}
+
+/* In order: a model must not be loaded again before it was let go. At most two wait per name, as a name is settled before it is
+ * given again. */
+static void hand_over(struct models *m, struct live_order **order) {
+    (*order)->message.next = NULL;
+    *m->due_end = &(*order)->message;
+    m->due_end = &(*order)->message.next;
+    *order = NULL;
+    models_tick(m);
 }
 
 static void drop(struct models *m, struct served_model *s) {
@@ -188,25 +209,33 @@ static void drop(struct models *m, struct served_model *s) {
     memmove(m->served + i, m->served + i + 1, (size_t)(m->count - i - 1) * sizeof *m->served);
     m->count--;
     if (s->opened)
-        order(m, LIVE_UNLOAD, s->path, s->name);
+        hand_over(m, &s->unload);
     served_free(s);
 }
 
-/* A row whose file is being loaded. */
-static int add(struct models *m, const char *name, const char *path, const char *ref, struct served_model **ret, struct err *err) {
-    struct served_model *s = m->count < MODELS_MAX ? calloc(1, sizeof *s) : NULL;
-    if (!s)
+/* A row beside those there are, or in the place of `old`, with all that it needs to be served and to be dropped. */
+static int new_row(const struct models *m, const struct served_model *old, const char *name, const char *path, const char *ref,
+                   struct served_model **ret, struct err *err) {
+    if (!old && m->count == MODELS_MAX)
         return err_set(err, ERR_EXHAUSTED, "%d models are served already; unload one first", m->count);
+    struct served_model *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
     str_copy(s->name, sizeof s->name, name);
     str_copy(s->path, sizeof s->path, path);
     str_copy(s->ref, sizeof s->ref, ref);
-    if (!order(m, LIVE_LOAD, path, name)) {
-        free(s);
-        return err_set(err, ERR_EXHAUSTED, "too many orders wait for the device; try again later");
+    if (!(s->load = order_new(LIVE_LOAD, s)) || !(s->unload = order_new(LIVE_UNLOAD, s))) {
+        served_free(s);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
     }
-    m->served[m->count++] = s;
     *ret = s;
     return 0;
+}
+
+/* The row is in the table and its file is being loaded. */
+static void add(struct models *m, struct served_model *s) {
+    m->served[m->count++] = s;
+    hand_over(m, &s->load);
 }
 
 /* A name that is being loaded cannot be given to another file. */
@@ -224,20 +253,23 @@ static int keep_model(const struct models *m, const char *name, const char *from
     return rc ? rc : models_keep(m, "served", name, from, kept, err);
 }
 
-/* That link takes the name; it is loaded next. */
+/* That link takes the name; it is loaded next. What was served under the name stays until nothing can fail any more. */
 static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
     struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
     int rc = check_settled(m, f->name, err);
-    if (!rc && old)
-        drop(m, old);
     if (!rc)
-        rc = add(m, f->name, f->kept, f->ref, &s, err);
-    if (!rc)
-        rc = serveddb_save(m->config.db, f->name, f->kept, f->ref, err);
+        rc = new_row(m, old, f->name, f->kept, f->ref, &s, err);
     if (rc)
         return rc;
+    if ((rc = serveddb_save(m->config.db, f->name, f->kept, f->ref, err))) {
+        served_free(s);
+        return rc;
+    }
+    if (old)
+        drop(m, old);
     s->done = f->done;
     s->ctx = f->ctx;
+    add(m, s);
     return 0;
 }
 
@@ -401,20 +433,17 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     return 0;
 }
 
-void models_report(struct models *m, const struct live_report *r) {
+void models_report(struct models *m, struct live_report *r) {
     struct served_model *s = r->message.kind == LIVE_LOADED ? (struct served_model *)(uintptr_t)models_find(m, r->model) : NULL;
     if (!s)
         return;
     s->err = r->err;
-    if (r->opened && (s->opened = malloc(sizeof *s->opened))) {
-        *s->opened = *r->opened;
-        s->opened->info.checkpoint = s->opened->checkpoint;
-        s->opened->info.file.frontend.montage = s->opened->info.file.montage;
+    s->opened = r->opened;
+    r->opened = NULL;
+    if (s->opened) {
         m->failed = false;
         log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
     } else {
-        if (!s->err.code)
-            err_set(&s->err, ERR_EXHAUSTED, "out of memory for a model");
         log_error("model cannot serve", "model=%s error=\"%s\"", s->name, s->err.message);
     }
     models_done_fn *done = s->done;
@@ -427,7 +456,9 @@ static void reload(void *ctx, const char *name, const char *path, const char *re
     struct models *m = ctx;
     struct served_model *s;
     struct err err;
-    if (add(m, name, path, ref, &s, &err))
+    if (!new_row(m, NULL, name, path, ref, &s, &err))
+        add(m, s);
+    else
         log_error("model cannot serve", "model=%s error=\"%s\"", name, err.message);
 }
 
@@ -437,6 +468,7 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory for models");
     m->config = *config;
+    m->due_end = &m->due;
     if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
     int rc = serveddb_setup(config->db, err);
@@ -455,5 +487,9 @@ void models_free(struct models *m) {
         return;
     for (int i = 0; i < m->count; i++)
         served_free(m->served[i]);
+    for (struct message *o = m->due, *next; o; o = next) {
+        next = o->next;
+        live_order_free((struct live_order *)o);
+    }
     free(m);
 }

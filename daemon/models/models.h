@@ -70,6 +70,7 @@ struct served_model {
     struct err err;             /* why loading failed */
     models_done_fn *done;
     void *ctx;
+    struct live_order *load, *unload; /* until they are due; made with the row, so that they cannot fail for want of memory */
 };
 int models_count(const struct models *m);
 /* LOADING while a model is being fetched, looked for or loaded; else FAILED when one could not be loaded; else WARM. */
@@ -77,7 +78,9 @@ enum models_state { MODELS_LOADING, MODELS_FAILED, MODELS_WARM };
 enum models_state models_state(const struct models *m);
 const struct served_model *models_at(const struct models *m, int index);
 const struct served_model *models_find(const struct models *m, const char *name); /* NULL if no model is served under this name */
-/* Handles the worker's LOADED and UNLOADED reports. */
-void models_report(struct models *m, const struct live_report *r);
+/* Handles the worker's LOADED and UNLOADED reports; takes r->opened. */
+void models_report(struct models *m, struct live_report *r);
+/* Once a second: hands over orders that the worker had no room for. */
+void models_tick(struct models *m);
 
 #endif

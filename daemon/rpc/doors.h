@@ -16,6 +16,7 @@ enum { DOORS_MAX = 64 };
 struct door {
     struct grpc_server *server;
     struct auth_door who;
+    struct door *next; /* for the RPC server: among doors from which it could not request a call yet */
 };
 
 struct doors_config {

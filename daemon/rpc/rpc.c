@@ -37,7 +37,7 @@ struct answer {
 
 struct rpc_call {
     struct rpc_server *server;
-    const struct door *door;
+    struct door *door;
     struct auth_caller caller;
     struct rpc_call *previous, *next; /* among the server's open calls */
     const struct rpc_method *method;
@@ -77,6 +77,7 @@ struct rpc_server {
     struct tag *head, *tail;
     bool drained, stopping;
     struct rpc_call *calls; /* open ones */
+    struct door *unasked;   /* a call could not be requested from them: the tick tries again */
     int n_calls;
     size_t unsent; /* bytes of answers of all calls */
     struct rpc_config config;
@@ -120,19 +121,21 @@ static struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_
     return tag;
 }
 
-/* Start one operation with a tag of its own; false when it could not be started. */
+/* Start one operation with a tag of its own; false when it could not be started: the call is cancelled then, so that its client
+ * does not wait for what cannot come. */
 static bool start(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind) {
     struct tag *tag = tag_new(c->server, kind, c);
-    if (!tag)
-        return false;
-    if (grpc_call_start_batch(c->call, ops, n, tag, NULL) == GRPC_CALL_OK)
+    if (tag && grpc_call_start_batch(c->call, ops, n, tag, NULL) == GRPC_CALL_OK)
         return true;
-    c->tags--;
+    if (tag)
+        c->tags--;
     free(tag);
+    c->gone = true;
+    grpc_call_cancel(c->call, NULL);
     return false;
 }
 
-static bool ask_for_call(struct rpc_server *s, const struct door *door) {
+static bool request_call(struct rpc_server *s, struct door *door) {
     struct rpc_call *c = calloc(1, sizeof *c);
     if (!c)
         return false;
@@ -147,6 +150,13 @@ static bool ask_for_call(struct rpc_server *s, const struct door *door) {
     free(tag);
     free(c);
     return false;
+}
+
+static void ask_for_call(struct rpc_server *s, struct door *door) {
+    if (request_call(s, door))
+        return;
+    door->next = s->unasked;
+    s->unasked = door;
 }
 
 static void count_unsent(struct rpc_call *c, size_t more, size_t less) {
@@ -577,6 +587,12 @@ static bool waits_for_client(const struct rpc_call *c) {
 }
 
 void rpc_server_tick(struct rpc_server *s) {
+    struct door *unasked = s->unasked;
+    s->unasked = NULL;
+    for (struct door *next; unasked && !s->stopping; unasked = next) {
+        next = unasked->next;
+        ask_for_call(s, unasked);
+    }
     uint64_t now = uv_now(s->loop);
     for (struct rpc_call *c = s->calls; c; c = c->next) {
         uint64_t idle_ms = now - c->progress_ms;

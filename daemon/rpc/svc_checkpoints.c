@@ -46,20 +46,22 @@ static void drop_listing(struct offload *work) {
     free(l);
 }
 
+static int fail_listing(struct listing *l) { return err_set(&l->work.err, ERR_EXHAUSTED, "out of memory listing checkpoints"); }
+
 static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
     struct listing *l = ctx;
     if (l->n_records == l->room) {
         size_t room = l->room ? 2 * l->room : 64;
         struct listed *more = realloc(l->records, room * sizeof *more);
         if (!more)
-            return err_set(&l->work.err, ERR_EXHAUSTED, "out of memory listing checkpoints");
+            return fail_listing(l);
         l->records = more;
         l->room = room;
     }
     struct listed *r = &l->records[l->n_records++];
     *r = (struct listed){.step = c->c.step, .paths = {strdup(c->c.path), strdup(c->kept)}, .there = -1};
     str_copy(r->job_id, sizeof r->job_id, c->job_id);
-    return 0;
+    return r->paths[0] && r->paths[1] ? 0 : fail_listing(l);
 }
 
 /* On the pool. Uploads that are no models are passed over. */
@@ -71,14 +73,17 @@ static void look_at_files(struct offload *work) {
                 l->records[i].there = k;
     DIR *d = *l->folder ? opendir(l->folder) : NULL;
     char path[LIVE_PATH], name[256];
+    struct dirent *e = NULL;
     struct err err;
-    for (struct dirent *e; d && l->n_uploads <= MAX_LISTED && (e = readdir(d));) {
+    if (*l->folder && !d && errno != ENOENT)
+        err_errno(&work->err, errno, "cannot open directory %s", l->folder);
+    while (d && !work->err.code && l->n_uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
         if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_copy(name, sizeof name, e->d_name) ||
             fsio_join(path, sizeof path, l->folder, e->d_name, &err))
             continue;
         struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
         if (!more) {
-            err_set(&work->err, ERR_EXHAUSTED, "out of memory listing checkpoints");
+            fail_listing(l);
             break;
         }
         l->uploads = more;
@@ -123,8 +128,8 @@ static void answer_list(struct offload *work) {
     Brr__V1__ListCheckpointsResponse out = BRR__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
     l->items = arena_alloc(rpc_arena(call), MAX_LISTED * sizeof *l->items);
     if (!l->items)
-        err_set(&work->err, ERR_EXHAUSTED, "out of memory listing checkpoints");
-    else
+        fail_listing(l);
+    else if (!work->err.code)
         jobdb_records(l->db, l->job_id, add_checkpoint, l, &work->err);
     for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
         add_item(l, l->n < MAX_LISTED ? checkpoint_message_of_file(rpc_arena(call), &l->uploads[i]) : NULL);

@@ -29,21 +29,28 @@ struct reading {
     char line[DETECT_LIST_LINE];
 };
 
-/* The next row with its table; false when there is none. A table that cannot be read is the row's error. */
-static bool next_row(struct reading *r) {
+/* The next row with its table, if there is one (r->any). A table that cannot be read is the row's error. */
+static void next_row(struct reading *r) {
     char path[DETECT_LIST_PATH], text[800];
     struct err err;
-    do {
-        if (!fgets(r->line, sizeof r->line, r->list) || !strchr(r->line, '\n'))
-            return false; /* at the end, or where a line is being written */
-    } while (detect_row_read(r->line, strlen(r->line) - 1, &r->row, NULL));
+    errno = 0;
+    if (!fgets(r->line, sizeof r->line, r->list) && ferror(r->list))
+        err_errno(&r->work.err, errno, "cannot read %s of job %s", DETECT_LIST_NAME, r->id);
+    if (ferror(r->list) || feof(r->list))
+        return; /* at the end, or where a line is being written */
+    if (detect_row_read(r->line, strcspn(r->line, "\n"), &r->row, &r->work.err)) {
+        err_wrap(&r->work.err, "job %s", r->id);
+        return;
+    }
     r->at = r->len = 0;
     if (!*r->row.error && (detect_events_path(r->directory, r->row.recording, path, sizeof path, &err) ||
                            fsio_read(path, MAX_TSV_BYTES, &r->tsv, &r->len, &err)))
         str_copy(r->row.error, sizeof r->row.error, err_text(&err, text, sizeof text));
     if (!r->tsv)
         r->tsv = strdup("");
-    return r->tsv != NULL;
+    if (!r->tsv)
+        err_set(&r->work.err, ERR_EXHAUSTED, "out of memory reading the events of job %s", r->id);
+    r->any = r->tsv != NULL;
 }
 
 /* One message of the row; what rpc_send says. */
@@ -52,6 +59,7 @@ static bool send_part(struct reading *r) {
     size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
     out.recording = r->row.recording;
     out.error = r->row.error;
+    out.note = r->row.note;
     out.duration_s = r->row.duration_s;
     out.events = r->row.events;
     out.seizure_s = r->row.seizure_s;
@@ -83,7 +91,7 @@ static void read_row(struct offload *work) {
         else
             err_errno(&work->err, errno, "cannot open %s", path);
     } else {
-        r->any = next_row(r);
+        next_row(r);
     }
 }
 

@@ -221,7 +221,10 @@ static void send_update(struct watch *w, const struct job *job) {
     Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
     out.job = convert_job(&arena, job, sched_position(services_of(w->call)->sched, job));
     out.final = job_is_over(job->state);
-    w->stale = out.job && !convert_send(w->call, &out.base);
+    if (out.job)
+        w->stale = !convert_send(w->call, &out.base);
+    else
+        fail_memory(w->call); /* rather than an end without the last state */
     if (out.final)
         rpc_finish(w->call, NULL);
     arena_done(&arena);
@@ -231,6 +234,8 @@ static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__WatchJobRequest *in = convert_unpack(call, &brr__v1__watch_job_request__descriptor, data, len);
     const struct job *job = in ? find(call, in->id) : NULL;
     struct watch *w = job ? calloc(1, sizeof *w) : NULL;
+    if (job && !w)
+        fail_memory(call);
     if (!w)
         return;
     struct services *services = services_of(call);

@@ -12,7 +12,7 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, OVERLOAD_RETRY_MS = 5000, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
+enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -206,9 +206,10 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = "MONTAGE_MISMATCH";
-    if (reason && (!strcmp(reason, "DRAINING") || !strcmp(reason, "OVERLOADED"))) { /* the session stays as after a cut */
+    bool overloaded = reason && !strcmp(reason, "OVERLOADED");
+    if (overloaded || (reason && !strcmp(reason, "DRAINING"))) { /* the session stays as after a cut */
         send_ack(&c->ack_timer);
-        rpc_refuse(c->call, err, reason, OVERLOAD_RETRY_MS);
+        rpc_refuse(c->call, err, reason, overloaded ? session_retry_ms(c->session) : SESSION_RETRY_MS);
         return;
     }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
@@ -271,7 +272,7 @@ static bool takes_streams(struct stream_call *c) {
         refuse(c, &err, "DEVICE_BAD", 0);
     } else if (!atomic_load(&services->serving)) {
         err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");
-        refuse(c, &err, "DRAINING", OVERLOAD_RETRY_MS);
+        refuse(c, &err, "DRAINING", SESSION_RETRY_MS);
     } else {
         return true;
     }
@@ -284,7 +285,7 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
         .open = &open, .client = in->client_name, .principal = rpc_caller(c->call)->name, .resumable = in->resumable};
     struct err err;
     if (takes_streams(c) && session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
-        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
+        refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
 }
 
 static void count_resume(const struct stream_call *c, const char *model, const char *result) {
@@ -360,7 +361,7 @@ static void lease_model(struct stream_call *c, const char *url, const uint8_t *d
     struct err err;
     if (services->leasings == MAX_LEASINGS) {
         err_set(&err, ERR_UNAVAILABLE, "%d models are being fetched for other streams; try again later", services->leasings);
-        refuse(c, &err, "OVERLOADED", OVERLOAD_RETRY_MS);
+        refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
         return;
     }
     if (!keep_open(c, data, len))

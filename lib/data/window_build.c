@@ -228,10 +228,10 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
 
 static void add_fault(struct str *out, const char *text) { str_printf(out, "%s%s", out->len ? "; " : "", text); }
 
-/* Repairs of the header, and seizures that label_spans drops because they lie outside the recording: MOST_FAULTS of each. */
+/* Repairs of the header, and seizures that label_spans drops or cuts because the recording is shorter: MOST_FAULTS of each. */
 static void describe_faults(struct builder *b, int64_t samples) {
     char path[4096], line[400];
-    double length_s = (double)samples / FRONTEND_RATE_HZ;
+    const double length_s = (double)samples / FRONTEND_RATE_HZ, half_s = 0.5 / FRONTEND_RATE_HZ; /* half: what rounding takes */
     bool fits, beside = labels_candidate(b->labels.source, b->request->edf_path, path, sizeof path, &fits) && fits;
     int outside = 0;
     struct str text;
@@ -242,13 +242,16 @@ static void describe_faults(struct builder *b, int64_t samples) {
         add_fault(&text, line);
     for (size_t i = 0; i < b->labels.n_runs; i++) {
         const struct label_run *run = &b->labels.runs[i];
-        if ((run->onset_s >= length_s || run->end_s <= 0) && outside++ < MOST_FAULTS &&
+        bool gone = run->onset_s >= length_s || run->end_s <= 0;
+        bool cut = run->onset_s < -half_s || run->end_s > length_s + half_s;
+        if ((gone || cut) && outside++ < MOST_FAULTS &&
             str_format(line, sizeof line,
-                       "the seizure at %.10g to %.10g s in %.200s lies outside the recording of %.10g s and is ignored",
-                       run->onset_s, run->end_s, beside ? fsio_basename(path) : "its annotations", b->info->duration_s))
+                       "the seizure at %.10g to %.10g s in %.200s lies %soutside the recording of %.10g s and is %s", run->onset_s,
+                       run->end_s, beside ? fsio_basename(path) : "its annotations", gone ? "" : "partly ", b->info->duration_s,
+                       gone ? "ignored" : "cut"))
             add_fault(&text, line);
     }
-    if (outside > MOST_FAULTS && str_format(line, sizeof line, "and so are %d others", outside - MOST_FAULTS))
+    if (outside > MOST_FAULTS && str_format(line, sizeof line, "and so do %d others", outside - MOST_FAULTS))
         add_fault(&text, line);
     str_copy(b->faults, sizeof b->faults, str_cstr(&text));
     str_done(&text);

@@ -292,8 +292,12 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
     str_copy(row->recording, sizeof row->recording, entry->relative_path);
     str_copy(row->error, sizeof row->error, o->done ? "" : error ? error : "not done");
     str_copy(row->model, sizeof row->model, detector_info(d->detector)->sha256);
-    if (entry->recording)
-        str_copy(row->key, sizeof row->key, recording_key(entry->recording));
+    if (!entry->recording)
+        return;
+    struct recording_info info;
+    recording_info(entry->recording, &info);
+    str_copy(row->note, sizeof row->note, info.faults);
+    str_copy(row->key, sizeof row->key, recording_key(entry->recording));
 }
 
 static void row_of(void *ctx, int64_t i, struct detect_row *ret) { describe(ctx, i, ret); }

@@ -87,8 +87,9 @@ static int read_names(const char *path, struct names *names, struct err *err) {
     DIR *dir = opendir(path);
     if (!dir)
         return err_errno(err, errno, "cannot open directory %s", path);
+    struct dirent *e;
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(dir));) {
+    while (!rc && !(rc = fsio_next_entry(dir, &e, err)) && e) {
         struct stat link, st;
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || fsio_is_temporary(e->d_name))
             continue;

@@ -46,6 +46,14 @@ def main():
         assert not os.path.exists(kept) and pinned not in listed(d, job["job"])
         code, _, err = d.ctl("checkpoint", "verify", pinned)
         assert code != 0 and "no such checkpoint" in err, err
+        uploads = f"{d.dir}/results/uploads"
+        os.path.isdir(uploads) and os.rename(uploads, f"{uploads}.away")
+        with open(uploads, "w"):
+            pass
+        code, out, err = d.ctl("checkpoints")
+        assert code != 0 and "cannot open directory" in err and "uploads" in err, (code, out, err)  # not a list that lacks some
+        os.remove(uploads)
+        assert d.ctl("checkpoints")[0] == 0
         assert d.stop() == 0
     return 0
 

@@ -135,6 +135,25 @@ def long_store(d, night, model):
     return files(f"{d.dir}/long")
 
 
+def check_unreadable_list(d):
+    """A list that cannot be read is an error, not a job that found less."""
+    path = sorted(glob.glob(f"{d.dir}/results/jobs/*/recordings.jsonl"))[0]
+    ref = "job:" + os.path.basename(os.path.dirname(path))
+    os.rename(path, f"{path}.away")
+    os.mkdir(path)  # opens, and every read fails
+    code, out, err = detect(d, ref, "--out", f"{d.dir}/unreadable")
+    assert code != 0 and "cannot read recordings.jsonl" in err, (code, out, err)
+    os.rmdir(path)
+    with open(f"{path}.away") as f:
+        lines = f.read().splitlines(True)
+    with open(path, "w") as f:
+        f.writelines([lines[0], "no JSON\n", *lines[1:]])
+    code, out, err = detect(d, ref, "--out", f"{d.dir}/unreadable")
+    assert code != 0 and "no JSON object" in err, (code, out, err)
+    os.rename(f"{path}.away", path)
+    assert detect(d, ref, "--out", f"{d.dir}/unreadable")[0] == 0
+
+
 def check_bad_files(d, night, model, want):
     mixed = f"{d.dir}/store/mixed"
     shutil.copytree(night, mixed)
@@ -194,6 +213,7 @@ def check_bad_samples(s3, d, night, model):
     for store in ("disk", "bucket"):
         code, out, err = detect(d, f"store://{store}/late", "--model", model, "--out", f"{d.dir}/late-{store}")
         assert code == 0 and files(f"{d.dir}/late-{store}") == want, (out, err)
+        assert f"brrctl: note: store://{store}/late/3_eeg.edf: file ends early" in err, err
     with open(f"{folder}/1_eeg.edf", "wb") as f:  # long: while it is decoded, the others wait
         f.write(header[:236] + b"%-8d" % (100 * len(body) // record) + header[244:] + 100 * body)
     for i in range(2, 6):  # not known from before
@@ -310,6 +330,7 @@ def main():
             check_one(s3, d, night, model, want)
             print("one recording: as a folder with it alone")
             check_bad_files(d, night, model, want)
+            check_unreadable_list(d)
             print("files that cannot be used: named, the others done")
             check_bad_samples(s3, d, night, model)
             print("samples that are cut: done as far as they go; a recording that goes away: named, the others done")

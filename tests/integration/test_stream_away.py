@@ -2,15 +2,18 @@
 """libbrr while the daemon is away: what is pushed meanwhile is kept up to the buffer's size, then refused with BRR_AGAIN and never lost;
 after resume_ms the stream ends with an error that says what happened; a session that the daemon has forgotten, or a model that was
 replaced, is an error too."""
+import concurrent.futures
 import os
 import shutil
 import subprocess
 import sys
 import time
 
-from daemon import PATIENCE
+import grpc
+
+from daemon import BIN, PATIENCE
 from relay import Relay
-from stream_fixture import streaming_daemon, with_events
+from stream_fixture import messages, streaming_daemon, with_events
 
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/away_driver"
 CHUNK = 64
@@ -77,8 +80,50 @@ def check_forgotten(d, model, replace):
     assert c.done() == 1
 
 
+class Busy:
+    """A daemon that opens a stream, sends it away with a hint, and refuses it when it comes back."""
+
+    def __init__(self, directory, hint_ms):
+        self.hint_ms, self.sent_away, self.came_back = hint_ms, None, None
+        _, self.common, self.pb, _ = messages()
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+        run = grpc.stream_stream_rpc_method_handler(self.run, lambda data: self.pb.ClientMessage.FromString(data), lambda m: m.SerializeToString())
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("brr.v1.Stream", {"Run": run}),))
+        self.endpoint = f"unix:{directory}/busy.sock"
+        self.server.add_insecure_port(self.endpoint)
+        self.server.start()
+
+    def run(self, requests, context):
+        first = next(requests).open
+        if self.sent_away is None:
+            yield self.pb.ServerMessage(opened=self.pb.Opened(session_id="1", max_chunk_samples=1000, montage=["C3"], used_channels=[0], hop_s=1,
+                                                              window_s=16, model_sha256="00", resume_token="token", epoch=1))
+            next(requests)  # the client has heard it
+            self.sent_away = time.monotonic()
+            self.end(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", self.hint_ms)
+        assert first.resume_token == "token"
+        self.came_back = time.monotonic()
+        self.end(context, grpc.StatusCode.INVALID_ARGUMENT, "ENOUGH", 0)
+
+    def end(self, context, code, reason, hint_ms):
+        detail = self.common.ErrorDetail(reason=reason, message=reason, retry_after_ms=hint_ms)
+        context.set_trailing_metadata((("brr-error-bin", detail.SerializeToString()),))
+        context.abort(code, reason)
+
+
+def check_hint(d, recording):
+    """A client that is asked to wait for longer than its own longest pause does."""
+    busy = Busy(d.dir, 7000)
+    r = subprocess.run([f"{BIN}/brrctl", "stream", recording, "--model", "m", "--output", f"{d.dir}/busy.tsv"],
+                       env={**d.env, "BRR_ENDPOINT": busy.endpoint}, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode != 0 and "ENOUGH" in r.stderr, r
+    assert busy.came_back - busy.sent_away >= 7, (busy.sent_away, busy.came_back)
+    busy.server.stop(None)
+
+
 def main():
-    with streaming_daemon() as (d, _, model):
+    with streaming_daemon() as (d, recording, model):
+        check_hint(d, recording)
         relay = Relay(d.dir, d.socket, 0)
         check_full(d, relay, model)
         check_given_up(d, relay, model)

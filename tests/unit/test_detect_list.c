@@ -16,8 +16,13 @@ static int see(void *ctx, const struct detect_row *row, struct err *err) {
     return 0;
 }
 
-static const struct detect_row DONE = {
-    .recording = "a/x \"1\"_eeg.edf", .key = "k1", .model = "m1", .duration_s = 60.25, .seizure_s = 3.5, .events = 2};
+static const struct detect_row DONE = {.recording = "a/x \"1\"_eeg.edf",
+                                       .note = "file ends early",
+                                       .key = "k1",
+                                       .model = "m1",
+                                       .duration_s = 60.25,
+                                       .seizure_s = 3.5,
+                                       .events = 2};
 static const struct detect_row BAD = {.recording = "b.edf", .error = "b.edf: no recording"};
 
 static void add(const char *path, const struct detect_row *row) {
@@ -31,6 +36,7 @@ static void add(const char *path, const struct detect_row *row) {
 static void assert_same(const struct detect_row *a, const struct detect_row *b) {
     assert_string_equal(a->recording, b->recording);
     assert_string_equal(a->error, b->error);
+    assert_string_equal(a->note, b->note);
     assert_string_equal(a->key, b->key);
     assert_string_equal(a->model, b->model);
     assert_int_equal(a->events, b->events);

@@ -7,9 +7,26 @@
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
+#include "unit/model_fixture.h"
+
+/* While memory is short no report can be made: calloc fails for its size (the linker's --wrap). */
+static bool memory_short;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) {
+    return memory_short && size == sizeof(struct live_report) ? NULL : __real_calloc(n, size);
+}
 
 /* Streams of three channels at 256 Hz under a small model, on the CPU. */
-enum { CHANNELS = 3, RATE = FRONTEND_RATE_HZ, WINDOW = 512, HOP = 128, SECONDS = 20, SAMPLES = SECONDS * RATE, BOX = 4096 };
+enum {
+    CHANNELS = MODEL_CHANNELS,
+    RATE = FRONTEND_RATE_HZ,
+    WINDOW = MODEL_WINDOW,
+    HOP = MODEL_HOP,
+    SECONDS = 20,
+    SAMPLES = SECONDS * RATE,
+    BOX = 4096
+};
 
 static const char *const labels[] = {"Fp1", "F3", "C3"};
 
@@ -22,31 +39,6 @@ struct bench {
     float x[CHANNELS * SAMPLES]; /* channel-major */
 };
 
-static int make_model(struct bench *b) {
-    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70}, 1.5};
-    struct modelfile file = {.hop = HOP, .prior = 0.0625};
-    struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
-    struct seizure_net *net = NULL;
-    char sha[65];
-    if (seizure_preset("tiny", CHANNELS, &file.model, NULL))
-        return -1;
-    file.model.window = WINDOW;
-    memcpy(file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof file.model.encoder_channels);
-    file.model.mamba_layers = 1;
-    file.model.headdim = 8;
-    events_config_default(&file.events);
-    file.events.on = file.events.off = 0.3; /* about what an untrained network says, so that there are events */
-    file.events.min_onset = file.events.min_offset = 4;
-    file.events.min_duration_s = 0.1;
-    file.events.merge_gap_s = 0.05;
-    int rc = modelfile_set_frontend(&file, &frontend, NULL);
-    rc = rc ? rc : seizure_new(b->device, &file.model, &options, &net, NULL);
-    rc = rc ? rc : seizure_init(net, b->queue, 11, 0.3, NULL);
-    rc = rc ? rc : modelfile_save(b->path, &file, net, NULL, b->queue, sha, NULL);
-    seizure_free(net);
-    return rc;
-}
-
 static int set_up(void **state) {
     struct bench *b = calloc(1, sizeof *b);
     *state = b;
@@ -55,7 +47,8 @@ static int set_up(void **state) {
     for (int c = 0; c < CHANNELS; c++)
         for (int64_t i = 0; i < SAMPLES; i++)
             b->x[c * SAMPLES + i] = (float)fixture_sample(c, i, RATE);
-    if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) || make_model(b))
+    if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) ||
+        fixture_model(b->device, b->queue, b->path))
         return -1;
     b->reports = mailbox_new(BOX, NULL, NULL);
     b->live = live_new(b->device, b->reports, NULL, 0);
@@ -602,6 +595,38 @@ static void samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_othe
     close_stream(b, all[1]);
 }
 
+static void orders_are_answered_whatever_memory_is_left(void **state) {
+    struct bench *b = *state;
+    struct heard one, other;
+    open_stream(b, &one, NULL);
+    open_stream(b, &other, NULL);
+    for (struct live_report *r; (r = next(b)); live_report_free(r))
+        assert_int_equal(r->message.kind, LIVE_OPENED);
+    struct live_order *orders[] = {chunk(b, one.stream, 0, 100, 0),           live_order_new(LIVE_SAVE, one.stream),
+                                   live_order_new(LIVE_LOAD, NULL),           live_order_new(LIVE_UNLOAD, NULL),
+                                   live_order_new(LIVE_FINISH, other.stream), live_order_new(LIVE_CLOSE, one.stream),
+                                   live_order_new(LIVE_CLOSE, other.stream)};
+    static const enum live_report_kind wanted[] = {LIVE_CONSUMED, LIVE_SAVED,  LIVE_LOADED, LIVE_UNLOADED,
+                                                   LIVE_SUMMARY,  LIVE_CLOSED, LIVE_CLOSED};
+    snprintf(orders[2]->checkpoint, sizeof orders[2]->checkpoint, "%s", b->path);
+    snprintf(orders[3]->checkpoint, sizeof orders[3]->checkpoint, "%s", b->path);
+    memory_short = true;
+    assert_null(live_order_new(LIVE_SAVE, one.stream)); /* what could not be answered is not ordered */
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        live_order(b->live, orders[i]);
+        run(b);
+        struct live_report *r = next(b);
+        assert_non_null(r);
+        assert_int_equal(r->message.kind, wanted[i]);
+        assert_int_equal(r->err.code, 0);
+        live_report_free(r);
+        assert_null(next(b));
+    }
+    memory_short = false;
+    live_stream_free(one.stream);
+    live_stream_free(other.stream);
+}
+
 static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
     struct bench *b = *state;
     struct heard lost, one, *l = &lost;
@@ -669,6 +694,7 @@ int main(void) {
         LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
         LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
+        LIVE_TEST(orders_are_answered_whatever_memory_is_left),
         LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
     };

@@ -166,6 +166,10 @@ static void faults_of_the_sources_are_kept_with_the_index(void **state) {
                                                  "-20\t5\tsz\tn/a\tn/a\tn/a\t60\n6000\t1\tsz\tn/a\tn/a\tn/a\t60\n";
     snprintf(events, sizeof events, "%s/sub-01/sub-01_run-01_events.tsv", root);
     assert_int_equal(fsio_write_atomic(events, outside, strlen(outside), NULL), 0);
+    static const char partly[] = FIXTURE_EVENTS "-2\t5\tsz\tn/a\tn/a\tn/a\t60\n"
+                                                "30\t40\tsz\tn/a\tn/a\tn/a\t60\n";
+    snprintf(events, sizeof events, "%s/sub-03/sub-03_run-01_events.tsv", root);
+    assert_int_equal(fsio_write_atomic(events, partly, strlen(partly), NULL), 0);
     snprintf(edf, sizeof edf, "%s/sub-02/sub-02_run-01_eeg.edf", root);
     assert_int_equal(truncate(edf, 256 + 19 * 256 + 40 * 19 * 512), 0); /* within the 40th of 60 records of 1 s */
     for (int again = 0; again < 2; again++) {
@@ -177,10 +181,13 @@ static void faults_of_the_sources_are_kept_with_the_index(void **state) {
             info[0].faults,
             "the seizure at -20 to -15 s in sub-01_run-01_events.tsv lies outside the recording of 60 s and is ignored; "
             "the seizure at 5000 to 5010 s in sub-01_run-01_events.tsv lies outside the recording of 60 s and is ignored; "
-            "and so are 1 others");
+            "and so do 1 others");
         assert_int_equal(info[0].n_seizures, 1);
         assert_string_equal(info[1].faults, "file ends early: 39 of 60 records are there, the last one cut and left out");
-        assert_string_equal(info[2].faults, "");
+        assert_string_equal(
+            info[2].faults,
+            "the seizure at -2 to 3 s in sub-03_run-01_events.tsv lies partly outside the recording of 60 s and is cut; "
+            "the seizure at 30 to 70 s in sub-03_run-01_events.tsv lies partly outside the recording of 60 s and is cut");
         manifest_close(m);
         if (!again)
             spoil("sub-01/sub-01_run-01_eeg.edf");

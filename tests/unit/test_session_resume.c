@@ -562,12 +562,23 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(v
     assert_int_equal(b->owner.failures, 1);
     assert_string_equal(b->owner.reason, "OVERLOADED");
     assert_true(value(b, "brrd_stream_overloads_total", "ward") == 1);
+    assert_int_equal(session_retry_ms(s), SESSION_RETRY_MS);
     session_leave(s);
+    for (int i = 1; i < 8; i++) { /* the device has not caught up: each time the client is asked to wait longer */
+        come_back(s, &next, session_token(s), 0, 0);
+        sessions_tick(b->all);
+        assert_int_equal(next.failures, i);
+        int64_t pause = (int64_t)SESSION_RETRY_MS << i;
+        assert_int_equal(session_retry_ms(s), pause < SESSION_LONGEST_RETRY_MS ? pause : SESSION_LONGEST_RETRY_MS);
+        session_leave(s);
+    }
+    next = (struct owner_side){0};
     consume(b, stream, 1, CHANNELS * WIDTH);
-    come_back(s, &next, session_token(s), 0, 0); /* when the device has caught up */
+    come_back(s, &next, session_token(s), 0, 0); /* when it has */
     sessions_tick(b->all);
     assert_int_equal(next.opened, 1);
     assert_int_equal(next.failures, 0);
+    assert_int_equal(session_retry_ms(s), SESSION_RETRY_MS);
 }
 
 static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void **state) {

@@ -1,10 +1,24 @@
 #include "daemon/live/snapshot.h"
 
 #include <dirent.h>
+#include <errno.h>
 
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
+
+/* How many entries a directory gives before its volume fails; -1 = all (the linker's --wrap). */
+static int entries = -1;
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir) {
+    if (!entries) {
+        errno = EIO;
+        return NULL;
+    }
+    entries -= entries > 0;
+    return __real_readdir(dir);
+}
 
 static const char id[] = "0123456789abcdef0123456789abcdef";
 static char folder[256], dir[512], path[600];
@@ -60,6 +74,23 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     assert_int_equal(snapshot_read(dir, id, &data, &len, NULL), ERR_NOT_FOUND);
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
     assert_int_equal(n, 0);
+}
+
+static void a_directory_that_cannot_be_read_to_its_end_is_an_error(void **state) {
+    (void)state;
+    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    size_t n = 0;
+    struct err err;
+    assert_int_equal(snapshot_write(dir, id, "a", 1, NULL), 0);
+    for (entries = 3; entries >= 0;) { /* ".", ".." and the snapshot */
+        int left = entries;
+        assert_int_not_equal(snapshot_list(dir, &ids, &n, &err), 0);
+        assert_non_null(strstr(err.message, dir));
+        entries = left - 1;
+    }
+    assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    free(ids);
 }
 
 static void spoil(const char *data, size_t len) {
@@ -120,6 +151,7 @@ int main(void) {
 #define SNAPSHOT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         SNAPSHOT_TEST(what_is_written_is_read_and_nobody_else_may),
+        SNAPSHOT_TEST(a_directory_that_cannot_be_read_to_its_end_is_an_error),
         SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
         SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
         SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),

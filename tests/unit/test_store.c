@@ -1,9 +1,24 @@
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "unit/temp_dir.h"
 
 #include "store/store.h"
+
+/* How many entries a directory gives before its volume fails; -1 = all (the linker's --wrap). */
+static int entries = -1;
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir) {
+    if (!entries) {
+        errno = EIO;
+        return NULL;
+    }
+    entries -= entries > 0;
+    return __real_readdir(dir);
+}
 
 static struct store *opened(void **state) {
     char url[512];
@@ -95,6 +110,22 @@ static void list_all(struct store *store, const char *prefix, char *ret, size_t 
         if (!more)
             return;
     } while (1);
+}
+
+static void a_folder_that_cannot_be_listed_to_its_end_is_an_error(void **state) {
+    struct store *store = opened(state);
+    struct store_page page;
+    struct err err;
+    put_object(state, "a", "1");
+    for (int left = 0; left <= 3; left++) { /* ".", ".." and the object */
+        entries = left;
+        assert_int_equal(store_list(store, "", "", &page, &err), ERR_INTERNAL);
+    }
+    entries = -1;
+    assert_int_equal(store_list(store, "", "", &page, NULL), 0);
+    assert_int_equal(page.count, 1);
+    store_page_done(&page);
+    store_close(store);
 }
 
 static void a_list_is_in_byte_order_of_whole_keys_under_a_prefix(void **state) {
@@ -318,6 +349,7 @@ int main(void) {
         in_temp_dir(a_url_that_is_no_store_says_what_is_accepted),
         in_temp_dir(keys_that_leave_the_store_are_refused_by_every_operation),
         in_temp_dir(a_list_is_in_byte_order_of_whole_keys_under_a_prefix),
+        in_temp_dir(a_folder_that_cannot_be_listed_to_its_end_is_an_error),
         in_temp_dir(what_is_no_object_is_not_listed),
         in_temp_dir(a_long_list_comes_in_pages),
         in_temp_dir(a_range_reads_what_there_is),

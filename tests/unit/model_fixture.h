@@ -1,0 +1,37 @@
+/* model_fixture: the file of a small untrained network for three channels. */
+#ifndef BRR_TESTS_UNIT_MODEL_FIXTURE_H
+#define BRR_TESTS_UNIT_MODEL_FIXTURE_H
+#include <string.h>
+
+#include "infer/modelfile.h"
+#include "model/seizure.h"
+
+enum { MODEL_CHANNELS = 3, MODEL_WINDOW = 512, MODEL_HOP = 128 };
+
+/* 0, or what failed. */
+static inline int fixture_model(struct device *device, struct stream *queue, const char *path) {
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70}, 1.5};
+    struct modelfile file = {.hop = MODEL_HOP, .prior = 0.0625};
+    struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
+    struct seizure_net *net = NULL;
+    char sha[65];
+    if (seizure_preset("tiny", MODEL_CHANNELS, &file.model, NULL))
+        return -1;
+    file.model.window = MODEL_WINDOW;
+    memcpy(file.model.encoder_channels, (int[]){8, 8, 16, 16}, sizeof file.model.encoder_channels);
+    file.model.mamba_layers = 1;
+    file.model.headdim = 8;
+    events_config_default(&file.events);
+    file.events.on = file.events.off = 0.3; /* about what an untrained network says, so that there are events */
+    file.events.min_onset = file.events.min_offset = 4;
+    file.events.min_duration_s = 0.1;
+    file.events.merge_gap_s = 0.05;
+    int rc = modelfile_set_frontend(&file, &frontend, NULL);
+    rc = rc ? rc : seizure_new(device, &file.model, &options, &net, NULL);
+    rc = rc ? rc : seizure_init(net, queue, 11, 0.3, NULL);
+    rc = rc ? rc : modelfile_save(path, &file, net, NULL, queue, sha, NULL);
+    seizure_free(net);
+    return rc;
+}
+
+#endif

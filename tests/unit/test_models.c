@@ -1,0 +1,190 @@
+/* models: a served name is lost neither when memory is short, nor when the database or the worker takes nothing. */
+#include "daemon/models/models.h"
+
+#include <sys/stat.h>
+
+#include "unit/model_fixture.h"
+#include "unit/temp_dir.h"
+
+/* While memory is short no report can be made: calloc fails for its size (the linker's --wrap). */
+static bool memory_short;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) {
+    return memory_short && size == sizeof(struct live_report) ? NULL : __real_calloc(n, size);
+}
+
+/* The directory that was made durable last. */
+static struct stat synced;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    struct stat st;
+    if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+        synced = st;
+    return __real_fsync(fd);
+}
+
+struct bench {
+    char dir[256], results[300];
+    struct db *db;
+    struct places places;
+    struct models *models;
+    struct live_order *orders[8]; /* that the worker took */
+    int n, refuse;                /* refuse: how many it does not take from now on */
+};
+
+static bool take(void *ctx, struct live_order *o) {
+    struct bench *b = ctx;
+    if (b->refuse > 0 || b->n == 8) {
+        b->refuse--;
+        return false;
+    }
+    b->orders[b->n++] = o;
+    return true;
+}
+
+static void start(struct bench *b) {
+    const struct models_config config = {.db = b->db, .post = take, .post_ctx = b, .places = &b->places};
+    struct err err;
+    if (models_new(&config, &b->models, &err))
+        fail_msg("%s", err.message);
+}
+
+static void stop(struct bench *b) {
+    models_free(b->models);
+    while (b->n)
+        live_order_free(b->orders[--b->n]);
+}
+
+/* Uploads "a" and "b", of which "a" is to be served as "ward". */
+static int set_up(void **state) {
+    struct bench *b = calloc(1, sizeof *b);
+    struct device *device = NULL;
+    struct stream *queue = NULL;
+    char path[600];
+    void *dir = NULL;
+    *state = b;
+    if (temp_dir_make(&dir) || device_open("cpu", 0, &device, NULL) || stream_open(device, STREAM_NORMAL, &queue, NULL))
+        return -1;
+    str_copy(b->dir, sizeof b->dir, dir);
+    free(dir);
+    str_format(b->results, sizeof b->results, "%s/results", b->dir);
+    b->places = (struct places){.results_dir = b->results};
+    for (const char *name = "ab"; *name; name++) {
+        str_format(path, sizeof path, "%s/uploads/%c.safetensors", b->results, *name);
+        if (fsio_mkdirs_above(path, NULL) || fixture_model(device, queue, path))
+            return -1;
+    }
+    stream_close(queue);
+    device_close(device);
+    str_format(path, sizeof path, "%s/brrd.db", b->dir);
+    if (db_open(path, &b->db, NULL))
+        return -1;
+    start(b);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct bench *b = *state;
+    stop(b);
+    db_close(b->db);
+    fsio_remove_tree(b->dir, NULL);
+    free(b);
+    return 0;
+}
+
+/* The worker has loaded ward. */
+static void loaded(struct bench *b) {
+    struct live_report r = {.message = {.kind = LIVE_LOADED}, .model = "ward", .opened = calloc(1, sizeof *r.opened)};
+    models_report(b->models, &r);
+    assert_null(r.opened);
+    assert_non_null(models_find(b->models, "ward")->opened);
+}
+
+static void serve_a(struct bench *b) {
+    assert_int_equal(models_serve_now(b->models, "ward", "a", NULL), 0);
+    assert_int_equal(b->n, 1);
+    assert_int_equal(b->orders[0]->message.kind, LIVE_LOAD);
+    loaded(b);
+}
+
+/* ward serves a, now and after a restart, and the worker was told nothing else. */
+static void still_serves_a(struct bench *b) {
+    const struct served_model *s = models_find(b->models, "ward");
+    assert_non_null(s);
+    assert_string_equal(s->ref, "a");
+    assert_non_null(s->opened);
+    assert_int_equal(b->n, 1);
+}
+
+static void a_name_goes_on_serving_when_memory_is_short_for_the_next_model(void **state) {
+    struct bench *b = *state;
+    serve_a(b);
+    memory_short = true;
+    struct err err;
+    assert_int_equal(models_serve_now(b->models, "ward", "b", &err), ERR_EXHAUSTED);
+    memory_short = false;
+    still_serves_a(b);
+    stop(b);
+    start(b);
+    assert_string_equal(models_find(b->models, "ward")->ref, "a");
+}
+
+static void a_name_goes_on_serving_when_its_record_cannot_be_written(void **state) {
+    struct bench *b = *state;
+    struct db_query q;
+    serve_a(b);
+    assert_int_equal(db_query(b->db, "ALTER TABLE served RENAME TO away", "rename", &q, NULL) || db_run(&q, NULL), 0);
+    assert_int_not_equal(models_serve_now(b->models, "ward", "b", NULL), 0);
+    still_serves_a(b);
+    assert_int_not_equal(models_serve_now(b->models, "new", "b", NULL), 0);
+    assert_null(models_find(b->models, "new")); /* the caller was told that it does not serve */
+    assert_int_equal(db_query(b->db, "ALTER TABLE away RENAME TO served", "rename", &q, NULL) || db_run(&q, NULL), 0);
+}
+
+static void orders_that_found_no_room_are_posted_by_the_tick_in_their_order(void **state) {
+    struct bench *b = *state;
+    serve_a(b);
+    b->refuse = 3;
+    assert_int_equal(models_serve_now(b->models, "ward", "b", NULL), 0);
+    assert_string_equal(models_find(b->models, "ward")->ref, "b");
+    assert_int_equal(b->n, 1);
+    models_tick(b->models);
+    assert_int_equal(b->n, 1);
+    models_tick(b->models);
+    assert_int_equal(b->n, 3);
+    assert_int_equal(b->orders[1]->message.kind, LIVE_UNLOAD);
+    assert_int_equal(b->orders[2]->message.kind, LIVE_LOAD);
+    models_tick(b->models);
+    assert_int_equal(b->n, 3);
+    loaded(b);
+}
+
+static void orders_that_nobody_takes_go_with_the_models(void **state) {
+    struct bench *b = *state;
+    serve_a(b);
+    b->refuse = 100;
+    assert_int_equal(models_serve_now(b->models, "ward", "b", NULL), 0); /* leak checkers look at the rest */
+}
+
+static void the_link_of_a_served_model_is_durable(void **state) {
+    struct bench *b = *state;
+    char folder[400];
+    struct stat st;
+    serve_a(b);
+    str_format(folder, sizeof folder, "%s/served", b->results);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_true(synced.st_ino == st.st_ino && synced.st_dev == st.st_dev);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_memory_is_short_for_the_next_model, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_its_record_cannot_be_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(orders_that_found_no_room_are_posted_by_the_tick_in_their_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_link_of_a_served_model_is_durable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(orders_that_nobody_takes_go_with_the_models, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

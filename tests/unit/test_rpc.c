@@ -1,0 +1,232 @@
+/* rpc: whichever allocation fails, a client gets all answers or an error, and the next call is served; so does one that watches a
+ * job. */
+#include "daemon/rpc/rpc.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brr.h"
+#include "daemon/rpc/services.h"
+#include "unit/temp_dir.h"
+
+/* Which calloc of the loop thread fails from now on, 0 = none (the linker's --wrap). */
+static atomic_int fails;
+static pthread_t loop_thread;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) {
+    if (atomic_load(&fails) && pthread_equal(pthread_self(), loop_thread) && atomic_fetch_sub(&fails, 1) == 1)
+        return NULL;
+    return __real_calloc(n, size);
+}
+
+enum { ANSWERS = 3, TIMEOUT_MS = 60 * 1000 };
+
+struct bench {
+    char dir[256], endpoint[300];
+    uv_loop_t loop;
+    uv_timer_t tick;
+    uv_async_t stop;
+    pthread_t thread;
+    struct metrics *metrics;
+    struct auth *auth;
+    struct db *db;
+    struct places places;
+    struct services services;
+    struct rpc_server *server;
+    brr_client *client;
+};
+
+/* ---- the server ---- */
+
+static void answer(struct rpc_call *call, const uint8_t *data, size_t len) {
+    for (int i = 0; i < ANSWERS; i++)
+        rpc_send(call, data, len);
+    rpc_finish(call, NULL);
+}
+
+static const struct rpc_method method = {.path = "/test.Echo/Three", .role = ROLE_READ, .max_message = 100, .message = answer};
+static const struct rpc_method *methods[64] = {&method};
+
+static int no_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    (void)ctx, (void)ret;
+    return err_set(err, ERR_NOT_FOUND, "no model %s", ref);
+}
+
+static int64_t wall_ms(void) { return 1000; }
+
+/* A scheduler with a job that has ended. */
+static int make_job(struct bench *b) {
+    char path[300];
+    struct job *job = job_new();
+    str_copy(job->id, sizeof job->id, "train-1");
+    str_copy(job->kind, sizeof job->kind, "train");
+    job->sequence = 1;
+    job->state = JOB_SUCCEEDED;
+    job->yaml = strdup("kind: train\n");
+    job->file = strdup("t.yaml");
+    job->overrides = strdup("[]");
+    job->request_id = strdup("");
+    str_format(path, sizeof path, "%s/jobs.sqlite", b->dir);
+    int rc = db_open(path, &b->db, NULL) || jobdb_setup(b->db, NULL) || jobdb_save(b->db, job, NULL);
+    job_free(job);
+    b->places = (struct places){.data_dir = b->dir, .results_dir = b->dir};
+    const struct sched_config config = {.db = b->db,
+                                        .rules = {.places = &b->places, .refer_model = no_model},
+                                        .cache_dir = b->dir,
+                                        .max_queued = 10,
+                                        .keep_finished_ms = -1,
+                                        .device = "cpu",
+                                        .versions = "",
+                                        .wall_ms = wall_ms};
+    return rc ? rc : sched_open(&config, &b->services.sched, NULL);
+}
+
+static void on_tick(uv_timer_t *tick) { rpc_server_tick(((struct bench *)tick->data)->server); }
+
+static void on_stopped(void *ctx) {
+    struct bench *b = ctx;
+    uv_close((uv_handle_t *)&b->tick, NULL);
+    uv_close((uv_handle_t *)&b->stop, NULL);
+}
+
+static void on_stop(uv_async_t *stop) { rpc_server_stop(((struct bench *)stop->data)->server, on_stopped, stop->data); }
+
+static void *run(void *arg) {
+    struct bench *b = arg;
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static const struct metric_family families[] = {{"brrd_auth_failures_total", METRIC_COUNTER, "Refused.", "reason", NULL, 0}};
+
+static int set_up(void **state) {
+    struct bench *b = calloc(1, sizeof *b);
+    char path[280];
+    void *dir = NULL;
+    *state = b;
+    if (temp_dir_make(&dir))
+        return -1;
+    str_copy(b->dir, sizeof b->dir, dir);
+    free(dir);
+    str_format(path, sizeof path, "%s/rpc.sock", b->dir);
+    str_format(b->endpoint, sizeof b->endpoint, "unix:%s", path);
+    b->metrics = metrics_new(families, 1, 16);
+    const struct auth_config auth = {.metrics = b->metrics};
+    struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
+                                .methods = methods,
+                                .n_methods = 1 + svc_jobs_count,
+                                .max_calls = 10,
+                                .max_unsent_bytes = 1 << 20,
+                                .ctx = &b->services};
+    for (size_t i = 0; i < svc_jobs_count; i++)
+        methods[1 + i] = &svc_jobs[i];
+    if (make_job(b) || auth_new(&auth, &config.auth, NULL))
+        return -1;
+    b->auth = config.auth;
+    uv_loop_init(&b->loop);
+    uv_timer_init(&b->loop, &b->tick);
+    uv_async_init(&b->loop, &b->stop, on_stop);
+    b->tick.data = b->stop.data = b;
+    if (rpc_server_start(&b->loop, &config, &b->server, NULL) || brr_connect(b->endpoint, &b->client, NULL))
+        return -1;
+    uv_timer_start(&b->tick, on_tick, 5, 5);
+    if (pthread_create(&b->thread, NULL, run, b))
+        return -1;
+    loop_thread = b->thread;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct bench *b = *state;
+    brr_disconnect(b->client);
+    uv_async_send(&b->stop);
+    pthread_join(b->thread, NULL);
+    rpc_server_free(b->server);
+    uv_loop_close(&b->loop);
+    auth_free(b->auth);
+    metrics_free(b->metrics);
+    sched_close(b->services.sched);
+    db_close(b->db);
+    fsio_remove_tree(b->dir, NULL);
+    free(b);
+    return 0;
+}
+
+/* ---- its client ---- */
+
+struct ask {
+    const char *path;
+    const void *data;
+    size_t len;
+    int answers;
+};
+static const struct ask three = {"/test.Echo/Three", "hello", 5, ANSWERS};
+
+/* What ended a call: BRR_END or an error; *ret_answers: how many came before. */
+static int call(struct bench *b, const struct ask *ask, int *ret_answers) {
+    struct brr_error err = {0};
+    const void *data;
+    size_t len;
+    brr_rpc *rpc = NULL;
+    int n = 0, rc = brr_rpc_open(b->client, ask->path, TIMEOUT_MS, &rpc, &err);
+    if (!rc)
+        rc = brr_rpc_send(rpc, ask->data, ask->len, -1, &err);
+    if (!rc)
+        rc = brr_rpc_half_close(rpc, &err);
+    while (rc >= 0 && !(rc = brr_rpc_next(rpc, -1, &data, &len, &err)))
+        n += len > 0;
+    brr_rpc_close(rpc);
+    *ret_answers = n;
+    return rc;
+}
+
+static void assert_served(struct bench *b, const struct ask *ask) {
+    int n = 0;
+    assert_int_equal(call(b, ask, &n), BRR_END);
+    assert_int_equal(n, ask->answers);
+}
+
+/* Each allocation of the call fails once: the client hears all, or an error. */
+static void fail_each(struct bench *b, const struct ask *ask) {
+    int failed = 0;
+    assert_served(b, ask); /* the door is open */
+    for (bool all = false; !all; failed++) {
+        int n = 0;
+        atomic_store(&fails, failed + 1);
+        int rc = call(b, ask, &n);
+        all = atomic_exchange(&fails, 0) > 0; /* none failed: the call makes fewer */
+        assert_int_not_equal(rc, BRR_DEADLINE);
+        assert_true(rc != BRR_END || n == ask->answers);
+        assert_served(b, ask);
+    }
+    assert_true(failed > ask->answers);
+}
+
+static void a_door_from_which_no_call_could_be_requested_is_tried_again(void **state) {
+    struct bench *b = *state;
+    atomic_store(&fails, 2); /* after the door itself */
+    assert_served(b, &three);
+    assert_int_equal(atomic_load(&fails), 0);
+}
+
+static void no_allocation_that_fails_loses_an_answer_or_a_client(void **state) { fail_each(*state, &three); }
+
+static void no_allocation_that_fails_hides_the_end_of_a_job(void **state) {
+    Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
+    uint8_t data[64];
+    in.id = (char *)(uintptr_t) "train-1";
+    const struct ask watch = {"/brr.v1.Jobs/Watch", data, brr__v1__watch_job_request__pack(&in, data), 1};
+    fail_each(*state, &watch);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
