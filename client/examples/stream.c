@@ -56,6 +56,10 @@ static int run(brr_stream *stream, int channels, struct brr_error *err) {
         if (!rc)
             rc = take(stream, 0, err);
     }
+    if (!rc && ferror(stdin)) { /* not the end of the recording */
+        snprintf(err->message, sizeof err->message, "cannot read the samples from standard input");
+        rc = err->code = BRR_INTERNAL;
+    }
     if (!rc)
         rc = brr_stream_finish(stream, err);
     while (!rc)

@@ -46,6 +46,10 @@ def main():
         numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows]).T.copy().tofile(frames)
         with open(frames, "rb") as f:
             c = run(program, model, str(rate), ",".join(labels), env=d.env, stdin=f)
+        folder = os.open(d.dir, os.O_RDONLY)  # every read of it fails
+        r = subprocess.run([program, model, str(rate), ",".join(labels)], env=d.env, capture_output=True, text=True, stdin=folder, timeout=120)
+        os.close(folder)
+        assert r.returncode != 0 and "cannot read the samples" in r.stderr, r
         python = run(sys.executable, f"{d.dir}/prefix/share/brrd/examples/stream.py", recording, model, "777", env=d.env)
         assert c == python and c, f"C and Python differ:\n{c}\n{python}"
         got = [tuple(float(x) for x in line.split("\t")[:2]) for line in c.splitlines()]

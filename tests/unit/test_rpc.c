@@ -15,7 +15,7 @@
 static atomic_int fails;
 static pthread_t loop_thread;
 void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
+__attribute__((visibility("default"))) void *__wrap_calloc(size_t n, size_t size); /* the linker looks for it from libbrr.so too */
 void *__wrap_calloc(size_t n, size_t size) {
     if (atomic_load(&fails) && pthread_equal(pthread_self(), loop_thread) && atomic_fetch_sub(&fails, 1) == 1)
         return NULL;
