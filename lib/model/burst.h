@@ -25,7 +25,10 @@ void burst_free(struct burst *b); /* NULL is fine */
 const struct connectome *burst_connectome(const struct burst *b); /* its parameters; the state is on the device */
 uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
 bool burst_every_tick(const struct burst *b);                     /* of its options, or of a state that it took */
-int64_t burst_bytes(const struct burst *b);                       /* host and device memory of network and state */
+/* Host and device memory of network and state, and what the ticks of the injections that wait may yet take; burst_bytes_with: once
+ * n more injections wait. */
+int64_t burst_bytes(const struct burst *b);
+int64_t burst_bytes_with(const struct burst *b, int64_t n);
 
 /* All or none of them. INVALID: a neuron that is not there, a potential that is not finite or 2^40 and more in size; RANGE: a tick
  * that has run; EXHAUSTED: too many wait. Index i of the list is named. */
@@ -35,9 +38,10 @@ int64_t burst_pending(const struct burst *b);
 typedef void burst_sink(void *ctx, const struct burst_frame *frame);
 /* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */
 int burst_step(struct burst *b, int64_t ticks, burst_sink *sink, void *ctx, struct err *err);
-/* The same, but after the first no tick begins once so many seconds have passed (on a device with memory of its own: none beyond
- * the BURST_AHEAD that are queued). burst_tick tells how many ran. */
+/* The same, but after the first burst_ahead ticks none begins once so many seconds have passed. burst_tick tells how many ran. */
 int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink *sink, void *ctx, struct err *err);
+/* Ticks that begin at once: 1, or more on a device with memory of its own. */
+int burst_ahead(const struct burst *b);
 /* The membranes as the newest tick left them; ret has room for all neurons. */
 int burst_membranes(struct burst *b, float *ret, struct err *err);
 

@@ -18,8 +18,9 @@
 #include "run/task.h"
 
 enum { MOST_SLICE = 1 << 16 };
-#define SLICE_S  0.005
-#define REPORT_S 0.1
+#define SLICE_S   0.005 /* aimed at */
+#define LONGEST_S 0.02  /* a network that wakes up in a slice: no further tick begins */
+#define REPORT_S  0.1
 
 struct burst_task {
     const struct jobfile *job;
@@ -266,7 +267,7 @@ static void report(struct burst_task *t, double now) {
     task_report(&t->env, p);
 }
 
-/* A slice takes about SLICE_S. */
+/* Ticks of a slice that takes about SLICE_S, if they go on as they did. */
 static int64_t next_slice(const struct burst_task *t) {
     int64_t n = t->config->ticks - t->output.ticks, most = burst_network_drive_most(t->config, t->burst);
     n = n < t->slice ? n : t->slice;
@@ -274,11 +275,25 @@ static int64_t next_slice(const struct burst_task *t) {
     return burst_output_until_membranes(&t->output, n);
 }
 
+/* At most n ticks. Random input is drawn for as many as the engine begins at once, so that none is drawn for a tick that the slice
+ * leaves out. */
+static int run_ticks(struct burst_task *t, int64_t n, struct err *err) {
+    int64_t last = t->output.ticks + n, most = t->config->random_rate > 0 ? burst_ahead(t->burst) : n;
+    double end = clock_s() + LONGEST_S;
+    int rc = 0;
+    do {
+        int64_t left = last - t->output.ticks, ticks = left < most ? left : most;
+        rc = burst_network_drive(t->config, t->burst, ticks, err);
+        if (!rc)
+            rc = burst_step_within(t->burst, ticks, end - clock_s(), on_tick, t, err);
+    } while (!rc && !t->sink_rc && t->output.ticks < last && clock_s() < end);
+    return rc;
+}
+
 static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     double start = clock_s();
-    int rc = burst_network_drive(t->config, t->burst, n, err);
-    if (!rc)
-        rc = burst_step(t->burst, n, on_tick, t, err);
+    int64_t before = t->output.ticks;
+    int rc = run_ticks(t, n, err);
     if (!rc && t->sink_rc) {
         if (err)
             *err = t->sink_err;
@@ -288,7 +303,7 @@ static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
         rc = burst_output_membranes(&t->output, t->burst, err);
     double took = clock_s() - start;
     t->tick_s += took;
-    double fit = SLICE_S / fmax(took / (double)n, 1e-9);
+    double fit = SLICE_S / fmax(took / fmax((double)(t->output.ticks - before), 1), 1e-9);
     t->slice = fit < 1 ? 1 : fit > 2 * (double)t->slice ? 2 * t->slice : (int64_t)fit;
     t->slice = t->slice > MOST_SLICE ? MOST_SLICE : t->slice;
     return rc;
