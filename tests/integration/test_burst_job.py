@@ -107,6 +107,18 @@ def check_stop(tmp, whole, sets):
     assert other.returncode == 0 and "belongs to another network" in other.stderr and "resuming from" not in other.stderr, other.stderr
 
 
+def check_wake(tmp):
+    """An idle network has long slices; the one in which all neurons begin to fire ends early. (Each tick then delivers two million
+    synapses, and a report comes with the first slice that ends 0.1 s after the last one.)"""
+    wakes, neurons = 50000, 20000
+    pathlib.Path(tmp, "wake.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{wakes}\t{i}\t1000\n" for i in range(neurons)))
+    run = drive(f"{tmp}/wake", "network.generate=ring", f"network.neurons={neurons}", "network.inhibitory=0", "network.threshold=1", "network.leak=0", "network.refractory=0",
+                f"input.file={tmp}/wake.tsv", "input.random=0", "ticks=60000", "output.fired=none", "output.rates_every=0", f"stop_after={wakes}")
+    assert run.returncode == 0, run.stderr
+    ended = int(run.stdout.split("/tick-")[1].split(".")[0])
+    assert wakes <= ended < wakes + 250, ended
+
+
 def check_no_output(tmp):
     run = drive(f"{tmp}/none", "ticks=100", "output.fired=none", "output.rates_every=0")
     assert run.returncode == 0, run.stderr
@@ -206,6 +218,7 @@ def main():
         assert run.returncode == 0, run.stderr
         whole = content(f"{tmp}/long")
         check_stop(tmp, whole, sets)
+        check_wake(tmp)
         check_no_output(tmp)
         d = Daemon(f"{tmp}/daemon").start()
         check_example(d)
