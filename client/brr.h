@@ -400,8 +400,8 @@ BRR_API int brr_network_step(brr_client *client, const struct brr_step_request *
                              struct brr_error *err);
 
 /* Follows a network while any client steps it: a frame for each tick that runs after brr_network_observe has returned. Frames wait
- * in the daemon, bounded by number and by 16 MiB; the network never waits for an observer: when it reads too slowly, the oldest
- * frames are dropped and counted. */
+ * in the daemon, bounded by number, by 16 MiB, and by 256 MiB for all observers; the network never waits for an observer: when it
+ * reads too slowly, the oldest frames are dropped and counted. */
 typedef struct brr_observer brr_observer;
 struct brr_frame { /* one tick */
     int64_t tick;

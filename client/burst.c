@@ -55,6 +55,10 @@ static int upload_open(struct upload *u, struct brr_error *err) {
             fclose(u->file);
         return conn_error(err, BRR_INVALID, "%s cannot be read as a regular file", u->path);
     }
+    if (st.st_size < 1) {
+        fclose(u->file);
+        return conn_error(err, BRR_INVALID, "%s is empty; expected a network file or a snapshot", u->path);
+    }
     u->bytes = st.st_size;
     return 0;
 }
@@ -104,6 +108,16 @@ static int receive_network(brr_rpc *rpc, const char *method, struct brr_network 
     return 0;
 }
 
+/* The daemon does not know where the file lies. */
+static void name_file(const char *path, struct brr_error *err) {
+    static const char anonymous[] = "the network file";
+    char text[sizeof err->message];
+    if (!err || !str_starts(err->message, anonymous))
+        return;
+    str_copy(text, sizeof text, err->message + sizeof anonymous - 1);
+    str_format(err->message, sizeof err->message, "%s%s", path, text);
+}
+
 static int upload(brr_client *client, struct upload *u, int64_t timeout_ms, struct brr_network *ret, struct brr_error *err) {
     const char *method = u->restores ? "/brr.v1.Burst/Restore" : "/brr.v1.Burst/Create";
     brr_rpc *rpc = NULL;
@@ -118,6 +132,8 @@ static int upload(brr_client *client, struct upload *u, int64_t timeout_ms, stru
         rc = receive_network(rpc, method, ret, err);
     brr_rpc_close(rpc);
     fclose(u->file);
+    if (rc)
+        name_file(u->path, err);
     return rc;
 }
 

@@ -539,6 +539,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                 .stores = d->stores,
                                 .n_stores = c->n_stores};
     s->network_memory = c->network_bytes;
+    s->frames.most = OBSERVER_SHARED_BYTES;
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};

@@ -109,6 +109,8 @@ int cmd_load(const struct arguments *o);
 int cmd_unload(const struct arguments *o);
 int cmd_geodesic(const struct arguments *o);
 int cmd_burst(const struct arguments *o);
+/* A word after `burst`: what follows it, and its options. False: no such word. */
+bool burst_verb(const char *word, const char **ret_words, const char **ret_takes);
 int cmd_windows(const struct arguments *o);
 int cmd_store(const struct arguments *o);
 int cmd_dataset(const struct arguments *o);

@@ -29,12 +29,22 @@ static const struct verb {
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
+bool burst_verb(const char *word, const char **ret_words, const char **ret_takes) {
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i].name, word)) {
+            *ret_words = verbs[i].words;
+            *ret_takes = verbs[i].takes;
+            return true;
+        }
+    return false;
+}
+
 static int usage(const struct arguments *o, const struct verb *v, const char *option) {
     const char *gap = *v->words ? " " : "";
     if (option)
-        fprintf(stderr, "brrctl: burst %s has no option '%s'; `brrctl burst --help` lists them\n", v->name, option);
+        fprintf(stderr, "brrctl: burst %s has no option '%s'; `brrctl burst %s --help` lists them\n", v->name, option, v->name);
     else if (o->n_args < v->n_args)
-        fprintf(stderr, "brrctl: burst %s needs %s; see `brrctl burst --help`\n", v->name, v->words);
+        fprintf(stderr, "brrctl: burst %s needs %s; see `brrctl burst %s --help`\n", v->name, v->words, v->name);
     else
         fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl burst %s%s%s\n", o->args[v->n_args], v->name, gap,
                 v->words);

@@ -186,6 +186,35 @@ static int print_help(const struct command *c) {
     return 0;
 }
 
+/* The lines of the command's details that begin with two spaces and the verb, and those that go on deeper. */
+static void print_verb_lines(const char *details, const char *verb) {
+    size_t len = strlen(verb);
+    bool ours = false;
+    for (const char *line = details; *line;) {
+        size_t n = strcspn(line, "\n");
+        ours = strncmp(line, "   ", 3) ? !strncmp(line, "  ", 2) && !strncmp(line + 2, verb, len) && line[2 + len] == ' ' : ours;
+        if (ours)
+            printf("%.*s\n", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static int print_verb_help(const struct command *c, const char *verb, const char *words, const char *takes) {
+    printf("usage: brrctl %s %s%s%s [OPTIONS]\n", c->name, verb, *words ? " " : "", words);
+    print_verb_lines(c->details, verb);
+    putchar('\n');
+    arguments_each(takes, print_option, stdout);
+    return 0;
+}
+
+static int help_of(const struct command *c, int argc, char **argv) {
+    const char *words, *takes;
+    for (int i = 2; c->run == cmd_burst && i < argc; i++)
+        if (burst_verb(argv[i], &words, &takes))
+            return print_verb_help(c, argv[i], words, takes);
+    return print_help(c);
+}
+
 static bool is_version(const char *word) { return !strcmp(word, "--version"); }
 static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
@@ -259,5 +288,5 @@ int main(int argc, char **argv) {
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name);
-    return done(help || asks_help(argc, argv) ? print_help(c) : run(c, argc, argv));
+    return done(help || asks_help(argc, argv) ? help_of(c, argc, argv) : run(c, argc, argv));
 }

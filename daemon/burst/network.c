@@ -86,27 +86,38 @@ int network_describe(struct network *n, struct network_order *o, struct err *err
 /* ---- changes --------------------------------------------------------------------------------------------------- */
 
 int network_inject(struct network *n, struct network_order *o, struct err *err) {
-    int64_t room = n->budget_bytes - burst_bytes(n->burst), bytes = burst_inject_bytes(n->burst, o->count);
-    if (bytes > room)
-        return err_set(err, ERR_EXHAUSTED,
-                       "%lld injections may take %lld bytes, and %lld of the network's memory budget are free; step it first",
-                       (long long)o->count, (long long)bytes, (long long)room);
+    int64_t is = burst_bytes(n->burst), more = burst_bytes_with(n->burst, o->count) - is;
+    if (more > 0 && is + more > n->budget_bytes)
+        return err_set(
+            err, ERR_EXHAUSTED,
+            "%lld injections take %lld bytes more; the network has %lld bytes and a memory budget of %lld: step it first",
+            (long long)o->count, (long long)more, (long long)is, (long long)n->budget_bytes);
     for (int64_t i = 0; o->next_tick && i < o->count; i++)
         o->injections[i].tick = burst_tick(n->burst) + 1;
     return burst_inject(n->burst, o->injections, o->count, err);
 }
 
+static int check_more(const struct network *n, const char *what, int64_t more, struct err *err) {
+    int64_t bytes = burst_bytes(n->burst);
+    return bytes + more <= n->budget_bytes
+               ? 0
+               : err_set(err, ERR_EXHAUSTED, "%s take %lld bytes more; the network has %lld bytes and a memory budget of %lld",
+                         what, (long long)more, (long long)bytes, (long long)n->budget_bytes);
+}
+
 /* A psp that differs from the rest of its row makes all synapses take 8 bytes instead of 4. */
-static int check_widening(struct network *n, const struct network_change *c, struct err *err) {
+static int check_widening(const struct network *n, const struct network_change *c, struct err *err) {
     const struct connectome *net = burst_connectome(n->burst);
-    int64_t bytes = burst_bytes(n->burst), more = net->capacity * 4;
-    if (net->net.wide || c->synapse.psp < 0 || c->synapse.source >= net->net.n ||
-        c->synapse.psp == net->base_psp[c->synapse.source] || bytes + more <= n->budget_bytes)
-        return 0;
-    return err_set(
-        err, ERR_EXHAUSTED,
-        "a psp of its own makes the synapses take %lld bytes more; the network has %lld bytes and a memory budget of %lld",
-        (long long)more, (long long)bytes, (long long)n->budget_bytes);
+    return net->net.wide || c->synapse.psp < 0 || c->synapse.source >= net->net.n ||
+                   c->synapse.psp == net->base_psp[c->synapse.source]
+               ? 0
+               : check_more(n, "a psp of its own makes the synapses", net->capacity * 4, err);
+}
+
+/* The first area that divides makes each neuron take a divisor of 4 bytes. */
+static int check_dividing(const struct network *n, const struct network_change *c, struct err *err) {
+    const struct connectome *net = burst_connectome(n->burst);
+    return net->net.divisor || !c->psp_divide ? 0 : check_more(n, "the divisors of neurons", net->net.n * (int64_t)4, err);
 }
 
 static int apply(struct network *n, const struct network_change *c, struct err *err) {
@@ -123,7 +134,8 @@ static int apply(struct network *n, const struct network_change *c, struct err *
     case NETWORK_DELETE_SYNAPSE:
         return burst_delete_synapse(n->burst, c->synapse.source, c->synapse.target, err);
     case NETWORK_SET_AREA:
-        return burst_set_area(n->burst, c->area, &area, err);
+        rc = check_dividing(n, c, err);
+        return rc ? rc : burst_set_area(n->burst, c->area, &area, err);
     }
     return rc;
 }

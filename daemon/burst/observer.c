@@ -1,36 +1,43 @@
 #include "daemon/burst/observer.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct observer {
     atomic_int holders;
+    struct observer_share *share;
     pthread_mutex_t lock; /* of everything below */
     struct observer_frame *first, *last;
     int frames, most_frames;
     int64_t bytes, missed;
-    struct observer_total *total;
     bool told, left, ended;
     mailbox_wake_fn *wake;
     void *wake_ctx;
 };
 
-struct observer *observer_new(int frames, struct observer_total *total, mailbox_wake_fn *wake, void *wake_ctx) {
+struct observer *observer_new(int frames, struct observer_share *share, mailbox_wake_fn *wake, void *wake_ctx) {
     struct observer *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
     atomic_init(&o->holders, 1);
     pthread_mutex_init(&o->lock, NULL);
+    o->share = share;
     o->most_frames = frames;
-    o->total = total;
     o->wake = wake;
     o->wake_ctx = wake_ctx;
     return o;
 }
 
-static int64_t bytes_of(const struct observer_frame *f) { return (int64_t)sizeof *f + f->fired * (int64_t)sizeof *f->ids; }
+static int64_t bytes_for(int64_t fired) {
+    return (int64_t)sizeof(struct observer_frame) + fired * (int64_t)sizeof((struct observer_frame *)0)->ids[0];
+}
+
+void observer_frame_free(struct observer_frame *f) {
+    if (f)
+        atomic_fetch_sub(&f->share->used, bytes_for(f->fired));
+    free(f);
+}
 
 /* With the lock. */
 static struct observer_frame *take_first(struct observer *o) {
@@ -41,8 +48,7 @@ static struct observer_frame *take_first(struct observer *o) {
     if (!o->first)
         o->last = NULL;
     o->frames--;
-    o->bytes -= bytes_of(f);
-    atomic_fetch_sub(&o->total->bytes, bytes_of(f));
+    o->bytes -= bytes_for(f->fired);
     return f;
 }
 
@@ -52,7 +58,7 @@ void observer_release(struct observer *o) {
     if (!o || atomic_fetch_sub(&o->holders, 1) > 1)
         return;
     for (struct observer_frame *f; (f = take_first(o));)
-        free(f);
+        observer_frame_free(f);
     pthread_mutex_destroy(&o->lock);
     free(o);
 }
@@ -64,40 +70,59 @@ static bool tell(struct observer *o) {
     return wake;
 }
 
-/* The frame joins the queue, in place of older ones where there is no room; a NULL one could not be copied. With the lock. */
+static bool share(struct observer_share *s, int64_t bytes) {
+    bool fits = atomic_fetch_add(&s->used, bytes) + bytes <= s->most;
+    if (!fits)
+        atomic_fetch_sub(&s->used, bytes);
+    return fits;
+}
+
+/* Drops what is oldest until one more frame fits; true if its bytes have been taken from the share. With the lock. */
+static bool make_room(struct observer *o, int64_t bytes) {
+    bool fits = false;
+    while (o->first && (o->frames >= o->most_frames || o->bytes + bytes > OBSERVER_BYTES || !(fits = share(o->share, bytes)))) {
+        observer_frame_free(take_first(o));
+        o->missed++;
+    }
+    return fits || share(o->share, bytes);
+}
+
+/* A frame whose bytes have been taken from the share; NULL gives them back. */
+static struct observer_frame *copy_of(struct observer *o, const struct burst_frame *frame, int64_t bytes) {
+    struct observer_frame *f = malloc((size_t)bytes);
+    if (!f) {
+        atomic_fetch_sub(&o->share->used, bytes);
+        return NULL;
+    }
+    *f = (struct observer_frame){.share = o->share, .tick = frame->tick, .candidates = frame->candidates, .fired = frame->fired};
+    memcpy(f->ids, frame->ids, (size_t)frame->fired * sizeof *f->ids);
+    return f;
+}
+
+/* The frame, for which there is room, joins the queue. With the lock. */
 static void join(struct observer *o, struct observer_frame *f) {
-    int64_t bytes = f ? bytes_of(f) : 0, total = atomic_fetch_add(&o->total->bytes, bytes) + bytes;
-    while (f && o->first && (o->frames >= o->most_frames || o->bytes + bytes > OBSERVER_BYTES || total > OBSERVERS_BYTES)) {
-        free(take_first(o));
-        o->missed++;
-        total = atomic_load(&o->total->bytes);
-    }
-    if (!f || total > OBSERVERS_BYTES) {
-        atomic_fetch_sub(&o->total->bytes, bytes);
-        free(f);
-        o->missed++;
-        return;
-    }
     if (o->last)
         o->last->next = f;
     else
         o->first = f;
     o->last = f;
     o->frames++;
-    o->bytes += bytes;
+    o->bytes += bytes_for(f->fired);
 }
 
 void observer_add(struct observer *o, const struct burst_frame *frame) {
-    struct observer_frame *f = malloc(sizeof *f + (size_t)frame->fired * sizeof *f->ids);
-    if (f) {
-        *f = (struct observer_frame){.tick = frame->tick, .candidates = frame->candidates, .fired = frame->fired};
-        memcpy(f->ids, frame->ids, (size_t)frame->fired * sizeof *f->ids);
-    }
+    int64_t bytes = bytes_for(frame->fired);
+    pthread_mutex_lock(&o->lock);
+    bool fits = !o->left && make_room(o, bytes);
+    pthread_mutex_unlock(&o->lock);
+    struct observer_frame *f = fits ? copy_of(o, frame, bytes) : NULL; /* the reader, which only takes, need not wait for it */
     pthread_mutex_lock(&o->lock);
     if (o->left)
-        free(f);
-    else
+        observer_frame_free(f);
+    else if (f)
         join(o, f);
+    else
+        o->missed++;
     bool wake = tell(o);
     pthread_mutex_unlock(&o->lock);
     if (wake)
@@ -135,6 +160,6 @@ void observer_leave(struct observer *o) {
     pthread_mutex_lock(&o->lock);
     o->left = true;
     for (struct observer_frame *f; (f = take_first(o));)
-        free(f);
+        observer_frame_free(f);
     pthread_mutex_unlock(&o->lock);
 }

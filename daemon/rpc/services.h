@@ -46,7 +46,7 @@ struct services {
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     struct health_watch *health;       /* open Watch calls, health.c */
     struct observing *observings;      /* open Observe calls, svc_burst.c */
-    struct observer_total observed;    /* frames that wait for them */
+    struct observer_share frames;      /* of all observers of networks */
     int64_t network_memory;            /* largest budget of a spiking network */
     int network_files;                 /* calls that hold a network or snapshot as a file, svc_burst_files.c */
     void (*wake)(void *ctx);           /* makes the loop look at its mailboxes. Any thread */

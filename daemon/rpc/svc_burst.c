@@ -287,8 +287,8 @@ static void drop_observing(struct offload *work) {
         link = &(*link)->next;
     if (*link)
         *link = g->next;
-    free(g->frame);
-    free(observer_take(g->observer, &missed, &ended));
+    observer_frame_free(g->frame);
+    observer_frame_free(observer_take(g->observer, &missed, &ended));
     count_missed(g, missed);
     observer_leave(g->observer);
     observer_release(g->observer);
@@ -336,7 +336,7 @@ static bool send_frames(struct observing *g, bool *ret_ended) {
     if (out.n_frames)
         g->full = !convert_send(g->ask.work.call, &out.base);
     for (size_t i = 0; i < whole; i++)
-        free(sent[i]);
+        observer_frame_free(sent[i]);
     return out.n_frames > 0;
 }
 
@@ -383,7 +383,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
         return;
     }
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
-    struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->observed,
+    struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->frames,
                                                  services->wake, services->wake_ctx)
                                   : NULL;
     struct observing *g = observer ? offload_new(call, sizeof *g, drop_observing) : NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "model/burst_parts.h"
 
 enum { FIRST_ROOM = 1024 };
@@ -27,14 +28,15 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
     b->ids = malloc(((size_t)c->net.n + SPIKE_BLOCK) * sizeof *b->ids);
     int rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n);
-    if (!rc)
-        rc = burst_list_power(b, err);
+    if (!rc && !(b->power = calloc((size_t)c->n_areas, sizeof *b->power)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas);
     if (!rc)
         rc = burst_device_fired(b, b->ids, 0, err);
     if (rc) {
         burst_free(b);
         return rc;
     }
+    burst_list_power(b);
     *ret = b;
     return 0;
 }
@@ -57,17 +59,25 @@ uint64_t burst_tick(const struct burst *b) { return b->tick; }
 bool burst_every_tick(const struct burst *b) { return b->options.every_tick; }
 int64_t burst_pending(const struct burst *b) { return b->n_pending - b->head; }
 
-/* Of an injected neuron, here and on the device. */
-static int64_t bytes_of_sum(const struct burst *b) {
-    return (b->remote ? 2 : 1) * (int64_t)(sizeof *b->inject_ids + sizeof *b->inject_sums);
+/* Elements of an array of injections that has `room` of them once it must hold n. */
+static int64_t room_for(int64_t room, int64_t n) {
+    if (n > room && room < FIRST_ROOM)
+        room = FIRST_ROOM;
+    while (room < n)
+        room *= 2;
+    return room;
 }
 
-int64_t burst_bytes(const struct burst *b) {
-    int64_t n = burst_padded(b), sums = b->net.wide_sums ? 8 : 4, lists = b->n_lists * 5;
-    int64_t own = n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->net.parts - 1) * n * 4 +
-                  b->pending_room * (int64_t)sizeof *b->pending + b->inject_room * bytes_of_sum(b);
-    return b->c->bytes * (b->remote ? 2 : 1) + own + (b->remote ? n / 8 : 0);
+int64_t burst_bytes_with(const struct burst *b, int64_t more) {
+    int64_t n = burst_padded(b), sums = b->net.wide_sums ? 8 : 4, lists = b->n_lists * 5, waiting = burst_pending(b) + more;
+    int64_t own = n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->net.parts - 1) * n * 4 + (b->remote ? n / 8 : 0);
+    int64_t tick = room_for(b->inject_room, waiting + (b->n_lists - 1) * (int64_t)b->n_power); /* all of them may be for one tick */
+    own += room_for(b->pending_room, waiting) * (int64_t)sizeof *b->pending;
+    own += tick * (int64_t)(sizeof *b->inject_ids + sizeof *b->inject_sums) * (b->remote ? 2 : 1);
+    return b->c->bytes * (b->remote ? 2 : 1) + own;
 }
+
+int64_t burst_bytes(const struct burst *b) { return burst_bytes_with(b, 0); }
 
 /* ---- injections ------------------------------------------------------------------------------------------------ */
 
@@ -78,34 +88,22 @@ static int by_place(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-int burst_check_injections(const struct burst *b, uint64_t tick, const struct burst_injection *list, int64_t n, struct err *err) {
-    for (int64_t i = 0; i < n; i++) {
-        if (list[i].id >= b->net.n)
-            return err_set(err, ERR_INVALID, "injection %lld is for neuron %u; expected 0 to %u", (long long)i, list[i].id,
-                           b->net.n - 1);
-        if (!isfinite(list[i].potential) || fabsf(list[i].potential) >= MOST_POTENTIAL)
-            return err_set(err, ERR_INVALID, "injection %lld has potential %g; expected a finite number below 2^40 in size",
-                           (long long)i, (double)list[i].potential);
-        if (list[i].tick <= tick)
-            return err_set(err, ERR_RANGE, "injection %lld is for tick %llu, which has run: the next one is %llu", (long long)i,
-                           (unsigned long long)list[i].tick, (unsigned long long)tick + 1);
-    }
-    return 0;
-}
-
-/* The room of an array that has `room` now and is to take n. */
-static int64_t room_for(int64_t room, int64_t n) {
-    if (n > 0 && room == 0)
-        room = FIRST_ROOM;
-    while (room < n)
-        room *= 2;
-    return room;
-}
-
-int64_t burst_inject_bytes(const struct burst *b, int64_t n) {
-    int64_t waiting = burst_pending(b) + n, sums = waiting + (b->n_lists - 1) * (int64_t)b->n_power;
-    return (room_for(b->pending_room, waiting) - b->pending_room) * (int64_t)sizeof *b->pending +
-           (room_for(b->inject_room, sums) - b->inject_room) * bytes_of_sum(b);
+int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,
+                           struct err *err) {
+    int64_t i = 0;
+    while (i < n && list[i].id < b->net.n && fabsf(list[i].potential) < MOST_POTENTIAL && list[i].tick > tick)
+        i++;
+    if (i == n)
+        return 0;
+    char name[64];
+    str_format(name, sizeof name, array ? "%s[%lld]" : "%s %lld", array ? array : "injection", (long long)i);
+    if (list[i].id >= b->net.n)
+        return err_set(err, ERR_INVALID, "%s is for neuron %u; expected 0 to %u", name, list[i].id, b->net.n - 1);
+    if (!(fabsf(list[i].potential) < MOST_POTENTIAL))
+        return err_set(err, ERR_INVALID, "%s has potential %g; expected a finite number below 2^40 in size", name,
+                       (double)list[i].potential);
+    return err_set(err, ERR_RANGE, "%s is for tick %llu, which has run: the next one is %llu", name,
+                   (unsigned long long)list[i].tick, (unsigned long long)tick + 1);
 }
 
 /* Room for n more, those that have run taken out. */
@@ -114,6 +112,8 @@ static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
     if (n > b->options.max_pending - waiting)
         return err_set(err, ERR_EXHAUSTED, "%lld injections wait and %lld are new; at most %lld may wait: step the network first",
                        (long long)waiting, (long long)n, (long long)b->options.max_pending);
+    if (b->n_pending + n <= b->pending_room)
+        return 0;
     if (b->head > 0) {
         memmove(b->pending, b->pending + b->head, (size_t)waiting * sizeof *b->pending);
         b->sorted -= b->head;
@@ -121,8 +121,6 @@ static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
         b->n_pending = waiting;
     }
     int64_t room = room_for(b->pending_room, waiting + n);
-    if (room == b->pending_room)
-        return 0;
     struct burst_injection *more = realloc(b->pending, (size_t)room * sizeof *more);
     if (!more)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)room);
@@ -132,7 +130,7 @@ static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
 }
 
 int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err) {
-    int rc = burst_check_injections(b, b->tick, list, n, err);
+    int rc = burst_check_injections(b, b->tick, NULL, list, n, err);
     if (!rc)
         rc = reserve_pending(b, n, err);
     if (rc || n == 0)
@@ -142,27 +140,41 @@ int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n,
     return 0;
 }
 
-int burst_list_power(struct burst *b, struct err *err) {
+/* Those that came since the last tick are sorted and merged, from the end on, into those that have waited for longer. */
+static void sort_pending(struct burst *b) {
+    struct burst_injection *all = b->pending;
+    while (b->sorted < b->n_pending && (b->sorted == b->head || by_place(&all[b->sorted - 1], &all[b->sorted]) <= 0))
+        b->sorted++;
+    int64_t n = b->n_pending - b->sorted, old = b->sorted, to = b->n_pending;
+    b->sorted = b->n_pending;
+    if (n == 0)
+        return;
+    struct burst_injection *late = old > b->head ? malloc((size_t)n * sizeof *late) : NULL;
+    if (!late) { /* all are new, or memory is short */
+        qsort(all + b->head, (size_t)(to - b->head), sizeof *all, by_place);
+        return;
+    }
+    memcpy(late, all + old, (size_t)n * sizeof *late);
+    qsort(late, (size_t)n, sizeof *late, by_place);
+    while (n > 0)
+        all[--to] = old > b->head && by_place(&all[old - 1], &late[n - 1]) > 0 ? all[--old] : late[--n];
+    free(late);
+}
+
+void burst_list_power(struct burst *b) {
     const struct connectome *c = b->c;
-    struct burst_injection *power = calloc((size_t)c->n_areas, sizeof *power);
-    int n = 0;
-    if (!power)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas);
+    b->n_power = 0;
     for (int i = 0; i < c->n_areas; i++)
         if (c->areas[i].power != 0 && c->area_first[i] != UINT32_MAX)
-            power[n++] = (struct burst_injection){0, c->area_first[i], c->areas[i].power};
-    qsort(power, (size_t)n, sizeof *power, by_place);
-    free(b->power);
-    b->power = power;
-    b->n_power = n;
-    return 0;
+            b->power[b->n_power++] = (struct burst_injection){0, c->area_first[i], c->areas[i].power};
+    qsort(b->power, (size_t)b->n_power, sizeof *b->power, by_place);
 }
 
 /* Room for the sums of n injections, here and on the device. Nothing is queued when it is called. */
 static int reserve_sums(struct burst *b, int64_t n, struct err *err) {
-    int64_t room = room_for(b->inject_room, n);
-    if (room == b->inject_room)
+    if (n <= b->inject_room)
         return 0;
+    int64_t room = room_for(b->inject_room, n);
     device_free(b->device, b->device_ids);
     device_free(b->device, b->device_sums);
     b->device_ids = NULL;
@@ -206,26 +218,6 @@ static int64_t sum_injections(struct burst *b, uint64_t tick, int64_t at) {
     return at - first;
 }
 
-/* Sorts what came since the last time into the rest; without memory for a copy of it, everything. */
-static void sort_pending(struct burst *b) {
-    struct burst_injection *all = b->pending, *more = all + b->sorted;
-    int64_t n = b->n_pending - b->sorted, old = b->sorted, at = b->n_pending;
-    b->sorted = b->n_pending;
-    while (n > 0 && (old == b->head || by_place(&all[old - 1], more) <= 0)) /* it continues the sorted ones */
-        old++, more++, n--;
-    if (n == 0)
-        return;
-    struct burst_injection *copy = old > b->head ? malloc((size_t)n * sizeof *copy) : NULL;
-    qsort(copy ? more : all + b->head, (size_t)(copy ? n : at - b->head), sizeof *all, by_place);
-    if (!copy)
-        return;
-    memcpy(copy, more, (size_t)n * sizeof *copy);
-    while (n > 0 && old > b->head)
-        all[--at] = by_place(&all[old - 1], &copy[n - 1]) > 0 ? all[--old] : copy[--n];
-    memcpy(all + old, copy, (size_t)n * sizeof *copy);
-    free(copy);
-}
-
 /* How many of those that wait are for the next n ticks, at most. */
 static int64_t waiting_for(struct burst *b, int n) {
     int64_t count = 0;
@@ -237,12 +229,31 @@ static int64_t waiting_for(struct burst *b, int n) {
 
 /* ---- ticks ----------------------------------------------------------------------------------------------------- */
 
-/* Changes since the last tick: bounds and features of the network as it is now, and p of those that fired last. */
+/* One pass for all areas. */
+static int settle_areas(struct burst *b, struct err *err) {
+    struct spike_net *net = &b->c->net;
+    int rc = burst_device_fetch(b, net->psp, err);
+    if (rc)
+        return rc;
+    connectome_apply_areas(b->c);
+    burst_list_power(b);
+    rc = burst_device_array(b, net->flags, err);
+    if (!rc)
+        rc = burst_device_array(b, net->psp, err);
+    if (!rc && net->divisor)
+        rc = burst_device_array(b, net->divisor, err);
+    b->areas_changed = rc != 0;
+    return rc;
+}
+
+/* Changes since the last tick: areas' neurons, bounds and features of the network as it is now, and p of those that fired last. */
 int burst_settle(struct burst *b, struct err *err) {
     uint32_t fired = 0;
     int rc = 0;
     if (!b->unsettled)
         return 0;
+    if (b->areas_changed && (rc = settle_areas(b, err)))
+        return rc;
     connectome_scan_features(b->c);
     connectome_scale(b->c);
     if (b->c->net.wide != b->net.wide) /* there was no memory for them when they changed */

@@ -25,13 +25,15 @@ void burst_free(struct burst *b); /* NULL is fine */
 const struct connectome *burst_connectome(const struct burst *b); /* its parameters; the state is on the device */
 uint64_t burst_tick(const struct burst *b);                       /* the newest that has run; 0 before the first */
 bool burst_every_tick(const struct burst *b);                     /* of its options, or of a state that it took */
-int64_t burst_bytes(const struct burst *b);                       /* host and device memory of network and state */
+/* Host and device memory of network and state, and what the ticks of the injections that wait may yet take; burst_bytes_with: once
+ * n more injections wait. */
+int64_t burst_bytes(const struct burst *b);
+int64_t burst_bytes_with(const struct burst *b, int64_t n);
 
 /* All or none of them. INVALID: a neuron that is not there, a potential that is not finite or 2^40 and more in size; RANGE: a tick
  * that has run; EXHAUSTED: too many wait. Index i of the list is named. */
 int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err);
 int64_t burst_pending(const struct burst *b);
-int64_t burst_inject_bytes(const struct burst *b, int64_t n); /* by which n more may raise burst_bytes, at once or when they run */
 
 typedef void burst_sink(void *ctx, const struct burst_frame *frame);
 /* Runs so many ticks; sink (NULL: nobody) is called once for each, in order. */

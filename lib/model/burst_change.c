@@ -194,23 +194,13 @@ int burst_set_area(struct burst *b, int index, const struct connectome_area *are
         return err_set(err, ERR_INVALID, "area %d; expected less than the %d areas", index, b->c->n_areas);
     if (!isfinite(area->power) || fabsf(area->power) >= 0x1p40f)
         return err_set(err, ERR_INVALID, "power %g; expected a finite number below 2^40 in size", (double)area->power);
-    struct connectome_area *is = &b->c->areas[index], was = *is;
-    int rc = burst_device_fetch(b, b->c->net.psp, err);
+    int rc = area->psp_divide ? connectome_make_divisors(b->c, err) : 0;
     if (rc)
         return rc;
+    struct connectome_area *is = &b->c->areas[index];
     is->psp_divide = area->psp_divide;
     is->mp_driven_psp = area->mp_driven_psp;
     is->power = area->power;
-    rc = connectome_apply_area(b->c, index, err);
-    if (!rc)
-        rc = burst_list_power(b, err);
-    if (rc) {
-        *is = was;
-        return rc;
-    }
-    b->unsettled = true;
-    rc = burst_device_array(b, b->c->net.flags, err);
-    if (!rc)
-        rc = burst_device_array(b, b->c->net.psp, err);
-    return rc || !b->c->net.divisor ? rc : burst_device_array(b, b->c->net.divisor, err);
+    b->unsettled = b->areas_changed = true;
+    return 0;
 }

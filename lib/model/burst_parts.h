@@ -23,12 +23,14 @@ struct burst {
     uint64_t tick;
     bool unsettled; /* bounds or features are to be looked at before the next tick */
 
-    struct burst_injection *pending; /* those that wait, from head to n_pending; up to `sorted` by tick and neuron */
+    bool areas_changed; /* and have not reached their neurons */
+
+    struct burst_injection *pending; /* from head on; those before `sorted` by tick and neuron, later ones as they came */
     int64_t head, sorted, n_pending, pending_room;
     uint32_t *inject_ids, *device_ids; /* of the ticks that are queued next */
     int64_t *inject_sums, *device_sums;
     int64_t inject_room;
-    struct burst_injection *power; /* of areas, sorted by neuron */
+    struct burst_injection *power; /* (areas) sorted by neuron */
     int n_power;
 };
 
@@ -50,7 +52,9 @@ static inline int64_t burst_padded(const struct burst *b) {
 
 /* burst.c */
 int burst_settle(struct burst *b, struct err *err);
-int burst_list_power(struct burst *b, struct err *err);
-int burst_check_injections(const struct burst *b, uint64_t tick, const struct burst_injection *list, int64_t n, struct err *err);
+void burst_list_power(struct burst *b);
+/* array: what messages call the list, "state.pending"; NULL: its elements are injections 0, 1, … */
+int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,
+                           struct err *err);
 
 #endif

@@ -92,7 +92,7 @@ static int check(const struct burst *b, const struct burst_state *state, struct 
     if (state->n_pending > b->options.max_pending)
         return err_set(err, ERR_EXHAUSTED, "%lld injections wait in the state; at most %lld may", (long long)state->n_pending,
                        (long long)b->options.max_pending);
-    return burst_check_injections(b, state->tick, state->pending, state->n_pending, err);
+    return burst_check_injections(b, state->tick, "state.pending", state->pending, state->n_pending, err);
 }
 
 /* Into the connectome's arrays; burst_restore then brings them to the device. */
@@ -138,9 +138,8 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     b->net.features = net->features;
     free(b->pending);
     b->pending = pending;
-    b->head = 0;
+    b->head = b->sorted = 0;
     b->n_pending = b->pending_room = state->n_pending;
-    b->sorted = 0;
     b->tick = state->tick;
     b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
     void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};

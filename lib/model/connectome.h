@@ -96,8 +96,9 @@ int connectome_make_divisors(struct connectome *c, struct err *err);
 bool connectome_scale(struct connectome *c);
 /* Sets net.features (enum spike_feature) again after neurons have changed. */
 void connectome_scan_features(struct connectome *c);
-/* An area's flags to its neurons, and the bounds of their targets, after areas have changed. */
-int connectome_apply_area(struct connectome *c, int area, struct err *err);
+/* The areas' flags to their neurons, and the bounds of their targets, after areas have changed; connectome_make_divisors comes
+ * first where one divides. */
+void connectome_apply_areas(struct connectome *c);
 
 /* The arrays of a network file again, the synapses sorted by source and target: malloc'd, one free of *ret_memory for all. v is
  * the membrane as it is. */

@@ -183,6 +183,7 @@ int connectome_make_divisors(struct connectome *c, struct err *err) {
     if (!(c->net.divisor = pages_alloc(bytes)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the divisors of %u neurons", c->net.n);
     memset(c->net.divisor, 0, bytes);
+    c->bytes += (int64_t)bytes;
     for (uint32_t i = 0; i < c->net.n; i++)
         c->net.divisor[i] = connectome_built(c, i);
     return 0;
@@ -218,11 +219,8 @@ int connectome_finish(struct connectome *c, struct err *err) {
     return divide_where_areas_do(c, err);
 }
 
-int connectome_apply_area(struct connectome *c, int area, struct err *err) {
-    int rc = divide_where_areas_do(c, err);
-    for (uint32_t i = 0; !rc && i < c->net.n; i++) {
-        if (c->area[i] != (uint32_t)area)
-            continue;
+void connectome_apply_areas(struct connectome *c) {
+    for (uint32_t i = 0; i < c->net.n; i++) {
         uint8_t flags = flags_of(c, i), was = c->net.flags[i];
         bool moves = (flags ^ was) & SPIKE_MP_DRIVEN;
         if (moves)
@@ -233,7 +231,6 @@ int connectome_apply_area(struct connectome *c, int area, struct err *err) {
             c->net.psp[i] = c->base_psp[i];
         }
     }
-    return rc;
 }
 
 /* ---- changes --------------------------------------------------------------------------------------------------- */
@@ -265,7 +262,7 @@ static int widen(struct connectome *c, struct err *err) {
     free(c->net.synapses);
     c->net.synapses = wide;
     c->net.wide = true;
-    c->bytes = connectome_bytes(c->net.n, c->capacity, true);
+    c->bytes += c->capacity * (int64_t)(sizeof *wide - sizeof(spike_packed));
     return 0;
 }
 

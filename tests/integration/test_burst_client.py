@@ -111,6 +111,10 @@ def check_errors(folder):
         f.write(b"\x08\0\0\0\0\0\0\0{}      ")
     assert "brr.kind" in ctl("info", f"{folder}/bad", code=1)[1]
     assert not os.path.exists(f"{folder}/x")
+    for args in (("info", "--help"), ("--help", "info")):
+        text = ctl(*args)[0]
+        assert text.startswith("usage: brrctl burst info FILE") and "--neurons" not in text and "snapshot NAME" not in text, text
+    assert "generate random|ring|layered --out FILE" in ctl("--help")[0]
 
 
 class Case:
@@ -261,12 +265,14 @@ def check_refusals(d, case):
         f.write("tick\tid\tpotential\n1\t3\t1\n1\t200\t1\n")
     with open(case.path, "rb") as f, open(f"{d.dir}/cut.safetensors", "wb") as g:
         g.write(f.read()[:-1])
+    open(f"{d.dir}/empty.safetensors", "wb").close()
     arrays = {**case.arrays, "synapse.dst": np.full(3000, 200, "<u4")}
     write_network(pathlib.Path(f"{d.dir}/wrong.safetensors"), arrays, case.areas)
     told(d, "create", case.path, "--name", "taken")
     out = f"{d.dir}/never.npy"
     for args, code, words in ((("run", case.path, "--ticks", 5, "--inject", bad, "--fired", out), 1, "bad.tsv:3: neuron 200; expected 0 to 199"), (("run", f"{d.dir}/none", "--ticks", 5), 3, "none"),
-                              (("run", f"{d.dir}/cut.safetensors", "--ticks", 5, "--fired", out), 1, "truncated"),
+                              (("run", f"{d.dir}/cut.safetensors", "--ticks", 5, "--fired", out), 1, "cut.safetensors"),
+                              (("create", f"{d.dir}/cut.safetensors"), 1, "truncated"), (("create", f"{d.dir}/empty.safetensors"), 1, "empty.safetensors is empty"),
                               (("run", f"{d.dir}/wrong.safetensors", "--ticks", 5), 1, "synapse.dst[0] is 200"),
                               (("run", case.path, "--ticks", 5, "--keep", "taken"), 1, "taken"), (("run", case.path, "--ticks", 5, "--budget", "1000"), 1, "1000"),
                               (("run", case.path, "--ticks", 5, "--fired", f"{d.dir}/no/x.npy"), 3, "no/x.npy"),

@@ -660,6 +660,32 @@ static void an_injection_arrives_at_its_tick(void **state) {
     small_end(&s);
 }
 
+/* Rows that come in any order, a few at a time and between ticks, among others that wait for long. */
+static void injections_arrive_in_order_whatever_the_order_they_come_in(void **state) {
+    (void)state;
+    enum { TICKS = 40, NEURONS = 7 };
+    struct small s;
+    small_init(&s, NEURONS);
+    small_start(&s);
+    struct burst_injection rows[TICKS * NEURONS];
+    for (uint32_t i = 0; i < TICKS * NEURONS; i++)
+        rows[i] = (struct burst_injection){2 + i * 11 % (TICKS * NEURONS) / NEURONS, i * 11 % (TICKS * NEURONS) % NEURONS, 0.5f};
+    ok(burst_inject(s.e.b, rows, TICKS * NEURONS, &err)); /* half of a threshold each */
+    for (uint64_t tick = 1; tick <= TICKS; tick++) {
+        for (uint32_t id = NEURONS; id-- > 0;) /* and the other half */
+            ok(burst_inject(s.e.b, &(struct burst_injection){tick + 1, id, 0.5f}, 1, &err));
+        small_step(&s, 1);
+    }
+    small_step(&s, 1);
+    assert_int_equal(burst_pending(s.e.b), 0);
+    assert_int_equal(s.n_fired, TICKS * NEURONS);
+    for (int64_t i = 0; i < s.n_fired; i++) {
+        assert_int_equal(s.fired[i][0], 2 + i / NEURONS);
+        assert_int_equal(s.fired[i][1], i % NEURONS);
+    }
+    small_end(&s);
+}
+
 static void wrong_injections_are_refused_as_a_whole(void **state) {
     (void)state;
     struct small s;
@@ -720,6 +746,7 @@ int main(void) {
         cmocka_unit_test(all_neurons_at_once_deliver_all_synapses),
         cmocka_unit_test(ticks_end_when_their_time_is_over),
         cmocka_unit_test(an_injection_arrives_at_its_tick),
+        cmocka_unit_test(injections_arrive_in_order_whatever_the_order_they_come_in),
         cmocka_unit_test(wrong_injections_are_refused_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ static void open_networks(struct bench *b, int most, int64_t most_bytes) {
     assert_non_null(b->networks);
 }
 
+static struct observer_share share = {.most = OBSERVER_SHARED_BYTES};
+
 static int set_up(void **state) {
     struct bench *b = calloc(1, sizeof *b);
     *state = b;
@@ -215,6 +217,47 @@ static void bounds_are_kept(void **state) {
 }
 
 /* All neurons fire in every tick. */
+static int64_t bytes_after_injecting(struct bench *b, int64_t budget, int n, int *ret_code) {
+    assert_int_equal(create(b, "n", RING, budget), 0);
+    *ret_code = inject(b, "n", n);
+    int64_t bytes = info_of(b, "n").bytes;
+    struct network_order *o = step(b, "n", 1, false);
+    networks_order(b->networks, o);
+    while (networks_step(b->networks)) {
+    }
+    network_order_free(taken(b));
+    assert_int_equal(info_of(b, "n").bytes, bytes); /* a tick takes nothing that was not counted before */
+    assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, "n")), 0);
+    return bytes;
+}
+
+static void injections_count_as_what_they_may_take(void **state) {
+    struct bench *b = *state;
+    int code;
+    int64_t bytes = bytes_after_injecting(b, 1 << 24, RING, &code);
+    assert_int_equal(code, 0);
+    assert_int_equal(bytes_after_injecting(b, bytes, RING, &code), bytes);
+    assert_int_equal(code, 0);
+    assert_true(bytes_after_injecting(b, bytes - 1, RING, &code) < bytes);
+    assert_int_equal(code, ERR_EXHAUSTED);
+}
+
+static void divisors_count(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "n", RING, 1 << 24), 0);
+    int64_t bytes = info_of(b, "n").bytes;
+    assert_int_equal(create(b, "tight", RING, bytes), 0);
+    for (int i = 0; i < 2; i++) {
+        struct network_order *o = order(b, NETWORK_PATCH, i ? "tight" : "n");
+        o->changes = calloc(1, sizeof *o->changes);
+        o->changes[0] = (struct network_change){.kind = NETWORK_SET_AREA, .psp_divide = true};
+        o->count = 1;
+        assert_int_equal(ask_code(b, o), i ? ERR_EXHAUSTED : 0);
+    }
+    assert_in_range(info_of(b, "n").bytes, bytes + 4 * RING, bytes + 8 * RING);
+    assert_int_equal(info_of(b, "tight").bytes, bytes);
+}
+
 static void a_full_answer_ends_a_step(void **state) {
     struct bench *b = *state;
     assert_int_equal(create(b, "loud", 1000, 1 << 20), 0);
@@ -320,12 +363,11 @@ static void count_wake(void *ctx) { ++*(atomic_int *)ctx; }
 
 static void a_full_observer_loses_the_oldest(void **state) {
     (void)state;
-    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
     int64_t missed = 0;
     bool ended = false;
-    struct observer *o = observer_new(3, &total, count_wake, &wakes);
+    struct observer *o = observer_new(3, &share, count_wake, &wakes);
     const uint32_t ids[2] = {4, 7};
     for (uint64_t tick = 1; tick <= 5; tick++) {
         const struct burst_frame f = {.tick = tick, .ids = ids, .fired = 2, .candidates = 9};
@@ -338,7 +380,7 @@ static void a_full_observer_loses_the_oldest(void **state) {
         assert_int_equal(f->tick, tick);
         assert_int_equal(f->fired, 2);
         assert_int_equal(f->ids[1], 7);
-        free(f);
+        observer_frame_free(f);
     }
     assert_null(observer_take(o, &missed, &ended));
     assert_int_equal(missed, 2);
@@ -352,12 +394,11 @@ static void a_full_observer_loses_the_oldest(void **state) {
 
 static void bytes_of_an_observer_are_bounded(void **state) {
     (void)state;
-    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
     enum { FIRED = 1 << 20 }; /* 4 MiB a frame */
     uint32_t *ids = calloc(FIRED, sizeof *ids);
-    struct observer *o = observer_new(OBSERVER_MOST_FRAMES, &total, count_wake, &wakes), *small;
+    struct observer *o = observer_new(OBSERVER_MOST_FRAMES, &share, count_wake, &wakes), *small;
     int64_t missed = 0;
     bool ended = false;
     for (uint64_t tick = 1; tick <= 10; tick++) {
@@ -367,49 +408,52 @@ static void bytes_of_an_observer_are_bounded(void **state) {
     struct observer_frame *first = observer_take(o, &missed, &ended);
     assert_int_equal(first->tick, 8); /* three fit into 16 MiB */
     assert_int_equal(missed, 7);
-    free(first);
+    observer_frame_free(first);
     observer_leave(o);
     assert_true(observer_has_left(o));
     const struct burst_frame late = {.tick = 11, .ids = ids, .fired = 1};
     observer_add(o, &late);
     assert_null(observer_take(o, &missed, &ended));
     observer_release(o);
-    small = observer_new(1, &total, count_wake, &wakes);
+    small = observer_new(1, &share, count_wake, &wakes);
     observer_add(small, &late);
     observer_release(small); /* with a frame that nobody took */
     free(ids);
 }
 
-static void bytes_of_all_observers_are_bounded(void **state) {
+static void observers_share_their_bytes(void **state) {
     (void)state;
-    enum { FIRED = 1 << 20, OBSERVERS = 24, EACH = 3, FIT = 63 }; /* frames of 4 MiB, and a little for each */
-    struct observer_total total = {0};
-    struct observer *o[OBSERVERS];
+    enum { FIRED = 1000, FRAME = FIRED * sizeof(uint32_t) + sizeof(struct observer_frame) };
     atomic_int wakes;
     atomic_init(&wakes, 0);
-    uint32_t *ids = calloc(FIRED, sizeof *ids);
-    int64_t got = 0, lost = 0;
-    for (int i = 0; i < OBSERVERS; i++) {
-        o[i] = observer_new(OBSERVER_FRAMES, &total, count_wake, &wakes);
-        for (uint64_t tick = 1; tick <= EACH; tick++)
-            observer_add(o[i], &(struct burst_frame){.tick = tick, .ids = ids, .fired = FIRED});
-        assert_in_range(atomic_load(&total.bytes), 1, OBSERVERS_BYTES);
-    }
-    observer_add(o[0], &(struct burst_frame){.tick = EACH + 1, .ids = ids, .fired = FIRED}); /* in place of its oldest */
-    for (int i = 0; i < OBSERVERS; i++) {
-        bool ended = false;
-        int64_t missed = 0;
-        for (struct observer_frame *f; (f = observer_take(o[i], &missed, &ended)); got++) {
-            assert_int_equal(f->fired, FIRED);
-            free(f);
-        }
-        lost += missed;
-        observer_release(o[i]);
-    }
-    assert_int_equal(got, FIT);
-    assert_int_equal(got + lost, OBSERVERS * EACH + 1);
-    assert_int_equal(atomic_load(&total.bytes), 0);
-    free(ids);
+    uint32_t ids[FIRED] = {0};
+    struct observer_share tight = {.most = 3 * FRAME};
+    struct observer *slow = observer_new(100, &tight, count_wake, &wakes), *quick = observer_new(100, &tight, count_wake, &wakes);
+    int64_t missed = 0;
+    bool ended = false;
+    struct burst_frame f = {.ids = ids, .fired = FIRED};
+    for (f.tick = 1; f.tick <= 5; f.tick++)
+        observer_add(slow, &f);
+    assert_int_equal(tight.used, 3 * FRAME);
+    observer_add(quick, &f);
+    assert_null(observer_take(quick, &missed, &ended));
+    assert_int_equal(missed, 1);
+    struct observer_frame *held = observer_take(slow, &missed, &ended);
+    assert_int_equal(held->tick, 3);
+    assert_int_equal(missed, 2);
+    observer_add(quick, &f); /* what is taken and not freed counts */
+    assert_null(observer_take(quick, &missed, &ended));
+    assert_int_equal(missed, 2);
+    observer_frame_free(held);
+    observer_add(quick, &f);
+    observer_frame_free(observer_take(quick, &missed, &ended));
+    f.fired = 4 * FIRED; /* more than all share: never read, since not even an empty queue has room */
+    observer_add(slow, &f);
+    assert_null(observer_take(slow, &missed, &ended));
+    assert_int_equal(missed, 5);
+    assert_int_equal(tight.used, 0);
+    observer_release(slow);
+    observer_release(quick);
 }
 
 enum { FRAMES = 20000 };
@@ -427,10 +471,9 @@ static void *add_frames(void *arg) {
 
 static void every_frame_is_read_or_counted(void **state) {
     (void)state;
-    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
-    struct observer *o = observer_new(16, &total, count_wake, &wakes);
+    struct observer *o = observer_new(16, &share, count_wake, &wakes);
     pthread_t thread;
     int64_t missed = 0, got = 0;
     uint64_t last = 0;
@@ -445,7 +488,7 @@ static void every_frame_is_read_or_counted(void **state) {
         assert_true(f->tick > last && f->fired == (int64_t)(f->tick % 4));
         last = f->tick;
         got++;
-        free(f);
+        observer_frame_free(f);
     }
     pthread_join(thread, NULL);
     assert_int_equal(got + missed, FRAMES);
@@ -455,10 +498,9 @@ static void every_frame_is_read_or_counted(void **state) {
 
 static void observers_see_the_ticks_of_their_network(void **state) {
     struct bench *b = *state;
-    struct observer_total total = {0};
     atomic_int wakes;
     atomic_init(&wakes, 0);
-    struct observer *seen = observer_new(100, &total, count_wake, &wakes);
+    struct observer *seen = observer_new(100, &share, count_wake, &wakes);
     int64_t missed = 0;
     bool ended = false;
     assert_int_equal(create(b, "n", RING, 1 << 20), 0);
@@ -477,7 +519,7 @@ static void observers_see_the_ticks_of_their_network(void **state) {
         struct observer_frame *f = observer_take(seen, &missed, &ended);
         assert_int_equal(f->tick, tick);
         assert_int_equal(f->ids[0], tick - 1);
-        free(f);
+        observer_frame_free(f);
     }
     assert_int_equal(ask_code(b, order(b, NETWORK_DESTROY, "n")), 0);
     assert_null(observer_take(seen, &missed, &ended));
@@ -493,6 +535,8 @@ int main(void) {
         TEST(names_are_picked),
         TEST(networks_take_turns),
         TEST(bounds_are_kept),
+        TEST(injections_count_as_what_they_may_take),
+        TEST(divisors_count),
         TEST(a_full_answer_ends_a_step),
         TEST(a_lent_network_waits),
         TEST(an_order_whose_caller_left_does_nothing),
@@ -500,7 +544,7 @@ int main(void) {
         TEST(a_change_that_fails_is_named),
         cmocka_unit_test(a_full_observer_loses_the_oldest),
         cmocka_unit_test(bytes_of_an_observer_are_bounded),
-        cmocka_unit_test(bytes_of_all_observers_are_bounded),
+        cmocka_unit_test(observers_share_their_bytes),
         cmocka_unit_test(every_frame_is_read_or_counted),
         TEST(observers_see_the_ticks_of_their_network),
     };
