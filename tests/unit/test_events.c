@@ -214,6 +214,25 @@ static int64_t find(const struct events_config *c, const float *p, int64_t n, st
 
 /* 0.5 s above `on` are needed and are marked from their first sample; the 256th low sample ends the event and is the first that is
  * not marked; 255 low samples do not end it. */
+static void a_recording_may_have_more_events_than_65536(void **state) {
+    (void)state;
+    enum { EVENTS = 70000, LENGTH = 4 };
+    float *p = malloc((size_t)EVENTS * 2 * LENGTH * sizeof *p);
+    struct event *events = NULL;
+    int64_t n = 0;
+    struct events_config c;
+    events_config_default(&c);
+    c.min_onset = c.min_offset = c.opening = c.closing = 1;
+    c.min_duration_s = c.merge_gap_s = 0;
+    for (int64_t i = 0; i < (int64_t)EVENTS * 2 * LENGTH; i++)
+        p[i] = i / LENGTH % 2 ? 1 : 0;
+    assert_int_equal(events_find(&c, p, (int64_t)EVENTS * 2 * LENGTH, &events, &n, NULL), 0);
+    assert_int_equal(n, EVENTS);
+    assert_int_equal(events[EVENTS - 1].first, (int64_t)EVENTS * 2 * LENGTH - LENGTH);
+    free(events);
+    free(p);
+}
+
 static void hysteresis_switches_at_the_exact_sample(void **state) {
     (void)state;
     static float p[8192];
@@ -362,6 +381,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
         cmocka_unit_test(nan_gaps_split_events),
+        cmocka_unit_test(a_recording_may_have_more_events_than_65536),
         cmocka_unit_test(hysteresis_switches_at_the_exact_sample),
         cmocka_unit_test(events_two_seconds_apart_merge_and_a_sample_more_keeps_them_apart),
         cmocka_unit_test(long_events_are_cut_into_pieces_of_600_s),
