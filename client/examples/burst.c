@@ -16,16 +16,33 @@ static int fail(const struct brr_error *err) {
     return 1;
 }
 
+static int refuse(struct brr_error *err, long line, const char *what) {
+    snprintf(err->message, sizeof err->message, "standard input, line %ld: %s", line, what);
+    return err->code = BRR_INVALID;
+}
+
+/* Many at a time: each call is one message to the daemon. */
 static int inject(brr_client *client, const char *name, struct brr_error *err) {
     static struct brr_injection list[MOST];
-    char line[128], *at;
+    char line[128], *at, *end;
     size_t n = 0;
-    while (n < MOST && fgets(line, sizeof line, stdin)) {
+    long lines = 0;
+    int rc = 0;
+    while (!rc && fgets(line, sizeof line, stdin)) {
+        lines++;
         list[n].tick = strtoll(line, &at, 10);
         list[n].id = (uint32_t)strtoul(at, &at, 10);
-        list[n++].potential = strtof(at, NULL);
+        list[n].potential = strtof(at, &end);
+        if (end == at)
+            rc = refuse(err, lines, "expected \"tick id potential\"");
+        else if (++n == MOST) {
+            rc = brr_network_inject(client, name, list, n, NULL, err);
+            n = 0;
+        }
     }
-    return brr_network_inject(client, name, list, n, NULL, err);
+    if (!rc && ferror(stdin))
+        rc = refuse(err, lines + 1, "cannot be read");
+    return rc ? rc : brr_network_inject(client, name, list, n, NULL, err);
 }
 
 /* Prints frames until that of the tick has come; frames of ticks without a spike come too. */

@@ -339,6 +339,9 @@ def check_examples(d, case):
     same(got, want)
     lines = "".join(f"{t} {i} {p:.6g}\n" for t, i, p in case.injections)
     same(run_example([os.path.join(os.path.dirname(BIN), "examples", "example_burst"), case.path, str(case.ticks)], d, input=lines), case.spikes)
+    program = [os.path.join(os.path.dirname(BIN), "examples", "example_burst"), case.path, "1"]
+    wrong = subprocess.run(program, env=d.env, input=lines + "7 1\n", capture_output=True, text=True, timeout=PATIENCE)
+    assert wrong.returncode == 1 and f"line {lines.count(chr(10)) + 1}: expected" in wrong.stderr, wrong
     assert not networks(d)
 
 
