@@ -1,24 +1,9 @@
 #include "daemon/live/snapshot.h"
 
-#include <dirent.h>
-#include <errno.h>
-
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
-
-/* How many entries a directory gives before its volume fails; -1 = all (the linker's --wrap). */
-static int entries = -1;
-struct dirent *__real_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir) {
-    if (!entries) {
-        errno = EIO;
-        return NULL;
-    }
-    entries -= entries > 0;
-    return __real_readdir(dir);
-}
+#include "unit/failing_readdir.h"
 
 static const char id[] = "0123456789abcdef0123456789abcdef";
 static char folder[256], dir[512], path[600];

@@ -1,24 +1,10 @@
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "unit/failing_readdir.h"
 #include "unit/temp_dir.h"
 
 #include "store/store.h"
-
-/* How many entries a directory gives before its volume fails; -1 = all (the linker's --wrap). */
-static int entries = -1;
-struct dirent *__real_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir);
-struct dirent *__wrap_readdir(DIR *dir) {
-    if (!entries) {
-        errno = EIO;
-        return NULL;
-    }
-    entries -= entries > 0;
-    return __real_readdir(dir);
-}
 
 static struct store *opened(void **state) {
     char url[512];

@@ -1,0 +1,20 @@
+/* failing_readdir: a volume that fails in the middle of a directory. The program is linked with --wrap=readdir. */
+#ifndef BRR_TESTS_UNIT_FAILING_READDIR_H
+#define BRR_TESTS_UNIT_FAILING_READDIR_H
+#include <dirent.h>
+#include <errno.h>
+#include <stddef.h>
+
+static int entries = -1; /* that a directory gives before its volume fails; -1 = all */
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir) {
+    if (!entries) {
+        errno = EIO;
+        return NULL;
+    }
+    entries -= entries > 0;
+    return __real_readdir(dir);
+}
+
+#endif
