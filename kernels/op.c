@@ -565,7 +565,7 @@ int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err 
     require(&c, net->wide || net->n <= SPIKE_PACKED_NEURONS, "packed synapses reach 2^23 neurons; use the wide form");
     require(&c, net->parts >= 1 && net->part_neurons % SPIKE_BLOCK == 0, "parts must be at least 1, of whole blocks");
     require(&c, (uint64_t)net->parts * net->part_neurons >= net->n, "the parts do not hold all neurons");
-    require(&c, net->row && net->live && net->synapses && (net->cut || net->parts == 1), "row, live, synapses or cut is missing");
+    require(&c, net->row && net->live && net->synapses, "row, live or synapses is missing");
     require(&c, net->flags && net->psp && net->v && net->threshold && net->threshold_limit && net->leak && net->excitability,
             "an array of neurons is missing");
     require(&c, net->refractory && net->fire_limit && net->snooze && net->countdown && net->fire_count && net->sums && net->stale,

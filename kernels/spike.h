@@ -20,6 +20,7 @@ enum {
     SPIKE_BLOCK = 64,         /* neurons; every array of neurons is padded to a multiple, the padding not alive */
     SPIKE_MOST_FRACTION = 20, /* the largest f */
     SPIKE_PACKED_NEURONS = 1 << 23,
+    SPIKE_SLACK = 16,        /* synapses' room behind the last row that kernels may read */
     SPIKE_UNLIMITED = 65535, /* of fire_limit */
 };
 #define SPIKE_MOST_NEURONS (UINT32_MAX - SPIKE_BLOCK)
@@ -80,7 +81,7 @@ struct spike_net {
     uint32_t part_neurons;
     int64_t *row;      /* (n + 1) where rows begin; row i has room for row[i+1] − row[i] synapses */
     uint32_t *live;    /* (n) how many it has, sorted by target */
-    uint32_t *cut;     /* CPU: (n, parts − 1) how many of a row's synapses have targets below (j + 1)·part_neurons */
+    uint32_t *span;    /* CPU: (n, SPIKE_SPAN_WORDS(parts)), see below */
     uint32_t *divisor; /* (n) k of sources that divide; NULL where none does */
     void *synapses;
     uint8_t *flags, *psp; /* psp changes for sources that are SPIKE_MP_DRIVEN */
@@ -93,6 +94,9 @@ struct spike_net {
     uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than +0 */
 };
 enum { SPIKE_LONG_ROW = 4096 };
+/* The span of a row has in one place what delivery looks up: where the row begins (int64), then for j from 0 to parts − 1 how many
+ * of its synapses have targets below (j + 1)·part_neurons. */
+#define SPIKE_SPAN_WORDS(parts) (2 + (parts))
 
 /* The draw of a neuron in a tick: 32 bits. */
 SPIKE_RULE uint32_t spike_hash(uint32_t id, uint32_t tick) {

@@ -43,6 +43,8 @@ int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err
     int n = a->net.parts;
     if (n > MOST_PARTS)
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
+    if (!a->net.span)
+        return err_set(err, ERR_INVALID, "op spike_tick: span is missing");
 #pragma omp parallel for num_threads(team_for(a, cpu_stream(s)->threads)) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */

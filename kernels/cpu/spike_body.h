@@ -10,22 +10,41 @@
 #include "kernels/cpu/spike_job.h"
 
 enum {
-    AHEAD = 6,
-    CHUNK = 64,
-    LINE = 64,
-    MOST_LINES = 16
-}; /* rows and cache lines that are fetched ahead; synapses worked on at once */
+    LINE = 64,        /* bytes */
+    LANES = 16,       /* synapses that are decoded at once; what lies behind a row is read too, and does not count */
+    ROOM = 4096,      /* synapses that are decoded before they are added */
+    SUMS_AHEAD = 32,  /* synapses whose sums are fetched ahead */
+    ROWS_AHEAD = 8,   /* rows whose synapses are fetched ahead */
+    SPANS_AHEAD = 64, /* rows whose spans are */
+    MOST_LINES = 16   /* of a row that are fetched ahead; the processor fetches the rest by itself */
+};
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- delivery -------------------------------------------------------------------------------------------------- */
 
-/* The synapses of source i in the range. */
+/* Synapses of several rows, decoded. Reading rows and adding to sums are two loops, since each waits for memory at other places:
+ * together they keep fewer accesses on their way than the processor can hold. */
+struct delivery {
+    int n;
+    uint32_t target[ROOM + SUMS_AHEAD];
+    union {
+        int32_t narrow[ROOM + LANES]; /* in the common case: packed rows, 32-bit sums, no division */
+        int64_t wide[ROOM];           /* else */
+    } units;
+};
+
+INLINE const uint32_t *span_of(const struct spike_net *net, uint32_t source) {
+    return net->span + (size_t)source * SPIKE_SPAN_WORDS(net->parts);
+}
+
+/* The synapses of a source in the range. */
 INLINE void segment_of(const struct spike_net *net, uint32_t source, int part, int64_t *ret_first, int64_t *ret_end) {
-    const uint32_t *cut = net->cut + (int64_t)source * (net->parts - 1);
-    int64_t row = net->row[source];
-    *ret_first = row + (part > 0 ? cut[part - 1] : 0);
-    *ret_end = row + (part < net->parts - 1 ? cut[part] : net->live[source]);
+    const uint32_t *span = span_of(net, source);
+    int64_t row;
+    memcpy(&row, span, sizeof row);
+    *ret_first = row + (part > 0 ? span[1 + part] : 0);
+    *ret_end = row + span[2 + part];
 }
 
 INLINE void fetch_segment(const struct spike_net *net, uint32_t source, int part, size_t each) {
@@ -47,81 +66,90 @@ INLINE void add_64(int64_t *sum, int64_t units) {
     *sum = (was == SPIKE_NO_INPUT_64 ? 0 : was) + units;
 }
 
-/* The common case: packed rows, 32-bit sums, no division. The sums that the row `next` of m synapses will need are fetched
- * meanwhile: additions go to random lines, and a core by itself looks only some thirty synapses ahead. */
-INLINE void deliver_packed(int32_t *sums, const spike_packed *y, int64_t n, const spike_packed *next, int64_t m, int32_t factor) {
-    int64_t both = n < m ? n : m, i = 0;
-    for (; i < both; i++) {
-        __builtin_prefetch(&sums[spike_packed_target(next[i])], 1, 3);
-        add_32(&sums[spike_packed_target(y[i])], spike_packed_weight(y[i]) * factor);
+/* Adds all units to their targets' sums; the sums of later targets are fetched meanwhile. */
+INLINE void add_units(struct delivery *d, void *sums, bool wide_sums, bool plain) {
+    size_t each = wide_sums ? sizeof(int64_t) : sizeof(int32_t);
+    for (int i = 0; i < SUMS_AHEAD; i++)
+        d->target[d->n + i] = d->target[0];
+    for (int i = 0; i < d->n; i++) {
+        __builtin_prefetch((char *)sums + d->target[i + SUMS_AHEAD] * each, 1, 3);
+        if (wide_sums)
+            add_64((int64_t *)sums + d->target[i], d->units.wide[i]);
+        else
+            add_32((int32_t *)sums + d->target[i], plain ? d->units.narrow[i] : (int32_t)d->units.wide[i]);
     }
-    for (; i < n; i++)
-        add_32(&sums[spike_packed_target(y[i])], spike_packed_weight(y[i]) * factor);
+    d->n = 0;
 }
 
-/* Every other case, CHUNK synapses at a time: first their units, in vectors, then the additions. */
-INLINE void deliver_any(const struct spike_net *net, uint32_t source, uint8_t psp, int64_t first, int64_t end) {
-    bool own = net->wide && !(net->flags[source] & SPIKE_MP_DRIVEN);
-    uint32_t k = net->divisor && net->flags[source] & SPIKE_DIVIDES ? net->divisor[source] : 1;
-    int64_t one = (int64_t)1 << net->fraction_bits, units[CHUNK];
-    uint32_t target[CHUNK];
-    for (int64_t at = first; at < end; at += CHUNK) {
-        int n = end - at < CHUNK ? (int)(end - at) : CHUNK;
-        if (net->wide) {
-            const struct spike_wide *y = (const struct spike_wide *)net->synapses + at;
-            for (int i = 0; i < n; i++) {
-                target[i] = y[i].target;
-                units[i] = (int32_t)y[i].weight * (own ? y[i].psp : psp) * one;
-            }
-        } else {
-            const spike_packed *y = (const spike_packed *)net->synapses + at;
-            for (int i = 0; i < n; i++) {
-                target[i] = spike_packed_target(y[i]);
-                units[i] = spike_packed_weight(y[i]) * psp * one;
-            }
+INLINE void decode_packed(const spike_packed *y, int n, uint32_t factor, struct delivery *d) {
+    uint32_t *target = d->target + d->n;
+    int32_t *units = d->units.narrow + d->n;
+    for (int at = 0; at < n; at += LANES)
+        for (int i = at; i < at + LANES; i++) {
+            target[i] = spike_packed_target(y[i]);
+            units[i] = (int32_t)((uint32_t)spike_packed_weight(y[i]) * factor);
         }
-        if (k > 1)
-            for (int i = 0; i < n; i++)
-                units[i] = spike_divided(units[i], k);
-        if (net->wide_sums)
-            for (int i = 0; i < n; i++)
-                add_64((int64_t *)net->sums + target[i], units[i]);
-        else
-            for (int i = 0; i < n; i++)
-                add_32((int32_t *)net->sums + target[i], (int32_t)units[i]);
+}
+
+INLINE void decode_any(const struct spike_net *net, uint32_t source, uint8_t psp, int64_t at, int n, struct delivery *d) {
+    bool own = net->wide && !(net->flags[source] & SPIKE_MP_DRIVEN);
+    uint32_t k = net->divisor && net->flags[source] & SPIKE_DIVIDES ? net->divisor[source] : 1, *target = d->target + d->n;
+    int64_t one = (int64_t)1 << net->fraction_bits, *units = d->units.wide + d->n;
+    if (net->wide) {
+        const struct spike_wide *y = (const struct spike_wide *)net->synapses + at;
+        for (int i = 0; i < n; i++) {
+            target[i] = y[i].target;
+            units[i] = (int32_t)y[i].weight * (own ? y[i].psp : psp) * one;
+        }
+    } else {
+        const spike_packed *y = (const spike_packed *)net->synapses + at;
+        for (int i = 0; i < n; i++) {
+            target[i] = spike_packed_target(y[i]);
+            units[i] = spike_packed_weight(y[i]) * psp * one;
+        }
     }
+    if (k > 1)
+        for (int i = 0; i < n; i++)
+            units[i] = spike_divided(units[i], k);
+}
+
+INLINE uint64_t deliver(const struct spike_tick_args *a, int part, bool plain, bool wide_sums) {
+    const struct spike_net *net = &a->net;
+    const uint32_t *ids = a->before.ids, n = a->before.counts->fired;
+    size_t each = net->wide ? sizeof(struct spike_wide) : sizeof(spike_packed);
+    uint64_t events = 0;
+    struct delivery d;
+    d.n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t first, end;
+        if (i + SPANS_AHEAD < n)
+            __builtin_prefetch(span_of(net, ids[i + SPANS_AHEAD]) + part, 0, 3);
+        if (i + ROWS_AHEAD < n)
+            fetch_segment(net, ids[i + ROWS_AHEAD], part, each);
+        segment_of(net, ids[i], part, &first, &end);
+        events += (uint64_t)(end - first);
+        while (first < end) {
+            int take = end - first < ROOM - d.n ? (int)(end - first) : ROOM - d.n;
+            if (plain)
+                decode_packed((const spike_packed *)net->synapses + first, take, (uint32_t)a->before.psp[i] << net->fraction_bits,
+                              &d);
+            else
+                decode_any(net, ids[i], a->before.psp[i], first, take, &d);
+            first += take;
+            d.n += take;
+            if (d.n == ROOM)
+                add_units(&d, net->sums, wide_sums, plain);
+        }
+    }
+    add_units(&d, net->sums, wide_sums, plain);
+    return events;
 }
 
 static uint64_t deliver_part(const struct spike_tick_args *a, int part) {
     const struct spike_net *net = &a->net;
-    size_t each = net->wide ? sizeof(struct spike_wide) : sizeof(spike_packed);
-    uint32_t n = a->before.counts->fired;
-    bool plain = !net->wide && !net->wide_sums && !net->divisor;
-    uint64_t events = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t source = a->before.ids[i];
-        int64_t first, end;
-        if (i + 2 * AHEAD < n) {
-            __builtin_prefetch(&net->row[a->before.ids[i + 2 * AHEAD]], 0, 3);
-            __builtin_prefetch(&net->live[a->before.ids[i + 2 * AHEAD]], 0, 3);
-            if (net->parts > 1)
-                __builtin_prefetch(&net->cut[(int64_t)a->before.ids[i + 2 * AHEAD] * (net->parts - 1)], 0, 3);
-        }
-        if (i + AHEAD < n)
-            fetch_segment(net, a->before.ids[i + AHEAD], part, each);
-        segment_of(net, source, part, &first, &end);
-        events += (uint64_t)(end - first);
-        if (plain) {
-            const spike_packed *y = net->synapses;
-            int64_t next = 0, next_end = 0;
-            if (i + 1 < n)
-                segment_of(net, a->before.ids[i + 1], part, &next, &next_end);
-            deliver_packed(net->sums, y + first, end - first, y + next, next_end - next,
-                           (int32_t)a->before.psp[i] << net->fraction_bits);
-        } else
-            deliver_any(net, source, a->before.psp[i], first, end);
-    }
-    return events;
+    if (net->wide_sums)
+        return deliver(a, part, false, true);
+    return net->wide || net->divisor ? deliver(a, part, false, false) : deliver(a, part, true, false);
 }
 
 /* ---- neurons --------------------------------------------------------------------------------------------------- */

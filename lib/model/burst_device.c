@@ -4,13 +4,15 @@
 
 #include "model/burst_parts.h"
 
-enum { SMALLEST_PART = 8192, MOST_PARTS = 32 }; /* more parts than that cost more in cuts than they gain */
+enum { SMALLEST_PART = 8192, MOST_PARTS = 32 }; /* more parts than that cost more in spans than they gain */
 
 /* ---- ranges of targets ----------------------------------------------------------------------------------------- */
 
-static void cut_row(struct burst *b, uint32_t source) {
+/* The span of a row (kernels/spike.h). */
+static void span_row(struct burst *b, uint32_t source) {
     const struct connectome *c = b->c;
-    uint32_t *cut = b->net.cut + (int64_t)source * (b->net.parts - 1), at = 0, live = c->net.live[source];
+    uint32_t *span = b->net.span + (size_t)source * SPIKE_SPAN_WORDS(b->net.parts), at = 0, live = c->net.live[source];
+    memcpy(span, &c->net.row[source], sizeof *c->net.row);
     for (int j = 0; j < b->net.parts - 1; j++) {
         uint64_t border = (uint64_t)(j + 1) * b->net.part_neurons;
         uint32_t low = at, high = live;
@@ -21,11 +23,16 @@ static void cut_row(struct burst *b, uint32_t source) {
             else
                 high = middle;
         }
-        cut[j] = at = low;
+        span[2 + j] = at = low;
     }
+    span[1 + b->net.parts] = live;
 }
 
-static int cut_rows(struct burst *b, struct err *err) {
+static int64_t span_bytes(const struct burst *b) {
+    return (int64_t)b->net.n * SPIKE_SPAN_WORDS(b->net.parts) * (int64_t)sizeof *b->net.span;
+}
+
+static int span_rows(struct burst *b, struct err *err) {
     int64_t blocks = burst_padded(b) / SPIKE_BLOCK;
     int parts = b->options.parts > 0                     ? b->options.parts
                 : b->net.n < (uint32_t)SMALLEST_PART * 2 ? 1
@@ -35,13 +42,11 @@ static int cut_rows(struct burst *b, struct err *err) {
     parts = parts > blocks ? (int)blocks : parts;
     b->net.parts = parts;
     b->net.part_neurons = (uint32_t)((blocks + parts - 1) / parts) * SPIKE_BLOCK;
-    if (parts == 1)
-        return 0;
-    int rc = device_alloc(b->device, (size_t)b->net.n * (size_t)(parts - 1) * sizeof *b->net.cut, (void **)&b->net.cut, err);
+    int rc = device_alloc(b->device, (size_t)span_bytes(b), (void **)&b->net.span, err);
 #pragma omp parallel for schedule(static) if (!rc)
     for (uint32_t i = 0; i < b->net.n; i++)
         if (!rc)
-            cut_row(b, i);
+            span_row(b, i);
     return rc;
 }
 
@@ -102,8 +107,7 @@ int burst_device_row(struct burst *b, uint32_t source, struct err *err) {
     if (b->net.wide != host->wide)
         return burst_device_rows(b, err);
     if (!b->remote) {
-        if (b->net.parts > 1)
-            cut_row(b, source);
+        span_row(b, source);
         return 0;
     }
     int rc = stream_to_device(b->stream, (char *)b->net.synapses + at, (char *)host->synapses + at, host->live[source] * each, err);
@@ -112,7 +116,7 @@ int burst_device_row(struct burst *b, uint32_t source, struct err *err) {
 
 int burst_device_rows(struct burst *b, struct err *err) {
     const struct spike_net *host = &b->c->net;
-    size_t bytes = (size_t)(b->c->capacity + 1) * synapse_bytes(b);
+    size_t bytes = (size_t)(b->c->capacity + SPIKE_SLACK) * synapse_bytes(b);
     if (!b->remote) {
         b->net.synapses = host->synapses;
         b->net.wide = host->wide;
@@ -263,7 +267,7 @@ int burst_device_open(struct burst *b, struct err *err) {
     if (!rc && b->remote)
         rc = device_alloc(b->device, (size_t)burst_padded(b) / 8, (void **)&b->net.touched, err);
     if (!rc && !b->remote)
-        rc = cut_rows(b, err);
+        rc = span_rows(b, err);
     return rc ? rc : open_lists(b, err);
 }
 
@@ -277,7 +281,7 @@ void burst_device_close(struct burst *b) {
     device_free(dev, b->net.sums);
     device_free(dev, b->net.stale);
     device_free(dev, b->net.touched);
-    device_free(dev, b->net.cut);
+    device_free(dev, b->net.span);
     device_free(dev, b->device_ids);
     device_free(dev, b->device_sums);
     if (!b->remote)

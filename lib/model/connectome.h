@@ -52,7 +52,7 @@ struct connectome_arrays {
 
 /* Open for its owner to read; changed through the functions below. */
 struct connectome {
-    struct spike_net net;  /* of host memory, 64-byte aligned; sums, touched, stale and cut are the engine's and NULL here */
+    struct spike_net net;  /* of host memory, 64-byte aligned; sums, touched, stale and span are the engine's and NULL here */
     uint64_t *input_bound; /* (n) Σ |w·p| over a neuron's synapses, p = 255 of sources that are mp-driven */
     uint32_t *area;        /* (n) */
     uint8_t *base_psp;     /* (n) p of packed rows as given; net.psp is that or, of sources that are mp-driven, their last one */

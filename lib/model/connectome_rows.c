@@ -10,7 +10,7 @@ enum { INSERTION = 32, SHORT_ROW = 2048 };
 
 static size_t synapse_bytes(bool wide) { return wide ? sizeof(struct spike_wide) : sizeof(spike_packed); }
 
-static void *synapses_alloc(int64_t count, bool wide) { return pages_alloc(((size_t)count + 1) * synapse_bytes(wide)); }
+static void *synapses_alloc(int64_t count, bool wide) { return pages_alloc(((size_t)count + SPIKE_SLACK) * synapse_bytes(wide)); }
 
 int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err) {
     struct spike_net *net = &c->net;
