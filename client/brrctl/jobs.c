@@ -85,6 +85,7 @@ static void print_result(const char *text) {
     struct json *result = NULL;
     const struct json *value;
     const char *key;
+    char figure[32];
     if (!*text || json_parse(text, strlen(text), "result", &result, NULL))
         return;
     while (json_next(result, &at, &key, &value)) {
@@ -93,7 +94,7 @@ static void print_result(const char *text) {
         else if (json_kind(value) == JSON_KIND_INTEGER)
             printf("  %-26s %lld\n", key, (long long)json_i64(value, 0));
         else if (json_kind(value) == JSON_KIND_REAL)
-            printf("  %-26s %.5g\n", key, json_f64(value, NAN));
+            printf("  %-26s %s\n", key, output_figure(json_f64(value, NAN), figure, sizeof figure));
     }
     json_free(result);
 }
@@ -150,13 +151,13 @@ struct watching {
 
 /* Further figures: the running loss, the pace, those of the kind, the remaining time. */
 static void put_figures(struct str *line, const Brr__V1__Progress *p) {
-    char eta[32];
+    char eta[32], figure[32];
     if (!isnan(p->loss))
         str_printf(line, "  loss %.4f", p->loss);
     if (!isnan(p->windows_per_second))
         str_printf(line, "  %.1f windows/s", p->windows_per_second);
     for (size_t i = 0; i < p->n_figures; i++)
-        str_printf(line, "  %s %.4g", p->figures[i]->name, p->figures[i]->value);
+        str_printf(line, "  %s %s", p->figures[i]->name, output_figure(p->figures[i]->value, figure, sizeof figure));
     if (!isnan(p->eta_s))
         str_printf(line, "  left %s", output_duration(p->eta_s, eta, sizeof eta));
 }

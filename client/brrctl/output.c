@@ -1,6 +1,7 @@
 #include "client/brrctl/output.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,15 @@ const char *output_clock(double seconds, char *buf, size_t size) {
     long long hundredths = (long long)(seconds * 100 + 0.5);
     str_format(buf, size, "%lld:%02lld:%02lld.%02lld", hundredths / 360000, hundredths / 6000 % 60, hundredths / 100 % 60,
                hundredths % 100);
+    return buf;
+}
+
+const char *output_figure(double value, char *buf, size_t size) {
+    bool whole = value == floor(value) || fabs(value) >= 1000;
+    if (isnan(value))
+        str_copy(buf, size, "?");
+    else
+        str_format(buf, size, whole && fabs(value) < 1e15 ? "%.0f" : "%.4g", value);
     return buf;
 }
 
