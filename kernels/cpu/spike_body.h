@@ -23,8 +23,8 @@ enum {
 
 /* ---- delivery -------------------------------------------------------------------------------------------------- */
 
-/* Synapses of several rows, decoded. One loop reads rows and another one adds to the sums: both wait for memory, at different places,
- * and a single loop keeps fewer accesses in flight (two million-neuron ranges took more than twice as long). */
+/* Synapses of several rows, decoded. One loop reads the rows, another one adds to the sums: both wait for memory, and a single loop
+ * keeps fewer accesses in flight (with a million neurons it took twice as long). */
 struct delivery {
     int n;
     uint32_t target[ROOM + SUMS_AHEAD];
