@@ -38,8 +38,8 @@ enum {
 struct daemon {
     struct services services;
     const struct config *config;
-    server_reload_fn *reload;
-    void *reload_ctx;
+    const struct config_source *source;
+    struct reload *configuration; /* its file */
     uv_loop_t loop;
     uv_async_t reports;
     uv_signal_t signals[3];
@@ -220,14 +220,13 @@ static int serve_configured(struct services *s, const struct config *c, bool at_
     return rc;
 }
 
-static void reload(struct daemon *d) {
+static void use_configuration(struct daemon *d, const struct reload_report *report) {
     struct arena arena;
     struct config config;
-    struct err err = {0};
+    struct err err = report->err;
     char text[800];
     arena_init(&arena, 8u << 20);
-    access_reload(&d->access, d->http);
-    int rc = d->reload(d->reload_ctx, &arena, &config, &err);
+    int rc = report->rc ? report->rc : config_parse(d->source, report->texts[0], report->lengths[0], &arena, &config, &err);
     if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
         rc = serve_configured(&d->services, &config, false, &err);
@@ -239,12 +238,23 @@ static void reload(struct daemon *d) {
     arena_done(&arena);
 }
 
+/* Files that were read again. */
+static void take_files(struct daemon *d) {
+    access_take(&d->access, d->http);
+    for (struct reload_report *report; (report = reload_take(d->configuration));) {
+        use_configuration(d, report);
+        reload_report_free(report);
+    }
+}
+
 static void on_signal(uv_signal_t *handle, int signum) {
     struct daemon *d = handle->data;
-    if (signum == SIGHUP)
-        reload(d);
-    else
+    if (signum != SIGHUP) {
         begin_stop(d);
+        return;
+    }
+    access_reload(&d->access);
+    reload_request(d->configuration);
 }
 
 /* A fault took the device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
@@ -309,6 +319,7 @@ static void on_reports(uv_async_t *handle) {
     struct services *s = &d->services;
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
     look_at_verdict(d);
+    take_files(d);
     for (struct live_report *r; (r = worker_take_live(s->worker));) {
         if (r->stream)
             sessions_report(s->sessions, r);
@@ -345,7 +356,6 @@ static void on_tick(uv_timer_t *timer) {
     take_reports(s);
     sessions_tick(s->sessions);
     models_tick(s->models);
-    access_tick(&d->access, d->http);
     rpc_server_tick(d->rpc);
     metric_set(series(s, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(d->rpc));
     sched_tick(s->sched);
@@ -489,6 +499,17 @@ static int open_watch(struct daemon *d, struct err *err) {
     return device_watch_start(&watch, &d->services.watch, err);
 }
 
+/* The files that are read again while the daemon runs. */
+static int open_files(struct daemon *d, struct err *err) {
+    const struct reload_file configuration = {.path = d->source->path, .max_bytes = CONFIG_MAX_BYTES};
+    int rc = access_open(&d->access, d->config, d->services.metrics, err);
+    if (!rc)
+        rc = access_start(&d->access, wake_loop, &d->reports, err);
+    if (!rc)
+        rc = reload_new(&configuration, 1, false, &d->configuration, err);
+    return rc ? rc : reload_start(d->configuration, wake_loop, &d->reports, err);
+}
+
 static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
                                      .watch = d->services.watch,
@@ -596,7 +617,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = open_streams(d, err);
     if (!rc)
-        rc = access_open(&d->access, c, s->metrics, err);
+        rc = open_files(d, err);
     if (!rc)
         rc = open_http(d, err);
     describe_doors(d, &rpc);
@@ -616,6 +637,7 @@ static void close_parts(struct daemon *d) {
     object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);
+    reload_stop(d->configuration);
     access_close(&d->access);
     if (d->cache_lock >= 0)
         close(d->cache_lock);
@@ -670,14 +692,13 @@ static void announce(struct daemon *d) {
     sched_turn(s->sched);
 }
 
-int server_run(const struct config *config, server_reload_fn *reload_config, void *reload_ctx, struct err *err) {
+int server_run(const struct config *config, const struct config_source *source, struct err *err) {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
     d->config = config;
-    d->reload = reload_config;
-    d->reload_ctx = reload_ctx;
+    d->source = source;
     d->services.loop = &d->loop;
     d->services.drain = on_drain;
     d->services.paths[0] = config->data;
