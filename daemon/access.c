@@ -4,13 +4,61 @@
 #include "daemon/rpc/doors.h"
 #include "daemon/server.h"
 
+enum { PEM_MAX = 1 << 20, KEY_FORBIDDEN = 0027, CERT = 0, KEY = 1 /* texts of the certificate's report */ };
+
+/* ---- what was read takes effect ---- */
+
+static int use_tokens(struct access *a, struct reload_report *r, struct err *err) {
+    return auth_set_tokens(a->auth, r->texts[0], err);
+}
+
+static int use_authorities(struct access *a, struct reload_report *r, struct err *err) {
+    int rc = auth_set_authorities(a->auth, r->texts[0], err);
+    return rc ? rc : tls_set_roots(a->tls, r->texts[0], err);
+}
+
+static int use_certificate(struct access *a, struct reload_report *r, struct err *err) {
+    return tls_set_pair(a->tls, r->texts[CERT], r->texts[KEY], err);
+}
+
+typedef int use_fn(struct access *a, struct reload_report *r, struct err *err);
+
+/* ---- start ---- */
+
+static int open_files(struct access *a, const struct reload_file *files, int n, use_fn *use, struct reload **ret, struct err *err) {
+    struct reload_report *report = NULL;
+    int rc = reload_new(files, n, true, ret, err);
+    if (!rc)
+        rc = reload_now(*ret, &report, err);
+    if (!rc)
+        rc = use(a, report, err);
+    reload_report_free(report);
+    return rc;
+}
+
+static int open_tls(struct access *a, const struct config *c, struct err *err) {
+    const struct reload_file pair[] = {
+        [CERT] = {.path = c->tls_cert, .key = "tls.cert", .max_bytes = PEM_MAX},
+        [KEY] = {.path = c->tls_key, .key = "tls.key", .max_bytes = PEM_MAX, .forbidden_rights = KEY_FORBIDDEN}};
+    const struct reload_file authorities = {.path = c->tls_client_ca, .key = "tls.client_ca", .max_bytes = PEM_MAX};
+    const struct tls_config tls = {
+        .cert = c->tls_cert, .key = c->tls_key, .client_ca = c->tls_client_ca != NULL, .metrics = a->metrics};
+    int rc = tls_new(&tls, &a->tls, err);
+    if (!rc && c->tls_client_ca)
+        rc = open_files(a, &authorities, 1, use_authorities, &a->authorities, err);
+    return rc ? rc : open_files(a, pair, 2, use_certificate, &a->certificate, err);
+}
+
 int access_open(struct access *a, const struct config *c, struct metrics *metrics, struct err *err) {
     const struct auth_config auth = {.tokens_file = c->tokens_file, .client_ca = c->tls_client_ca, .metrics = metrics};
-    const struct tls_config tls = {.cert = c->tls_cert, .key = c->tls_key, .client_ca = c->tls_client_ca, .metrics = metrics};
+    const struct reload_file tokens = {
+        .path = c->tokens_file, .key = "auth.tokens_file", .max_bytes = TOKENS_FILE_MAX, .forbidden_rights = TOKENS_FILE_FORBIDDEN};
     a->metrics = metrics;
     int rc = auth_new(&auth, &a->auth, err);
+    if (!rc && c->tokens_file)
+        rc = open_files(a, &tokens, 1, use_tokens, &a->tokens, err);
     if (!rc && c->tls_cert)
-        rc = tls_new(&tls, &a->tls, err);
+        rc = open_tls(a, c, err);
     if (!rc)
         doors_watch_transport(a->auth);
     if (!rc && c->tcp && !c->tokens_file)
@@ -19,10 +67,30 @@ int access_open(struct access *a, const struct config *c, struct metrics *metric
     return rc;
 }
 
+int access_start(struct access *a, mailbox_wake_fn *wake, void *ctx, struct err *err) {
+    struct reload *all[] = {a->tokens, a->authorities, a->certificate};
+    int rc = 0;
+    for (int i = 0; !rc && i < 3; i++)
+        rc = all[i] ? reload_start(all[i], wake, ctx, err) : 0;
+    return rc;
+}
+
 void access_close(struct access *a) {
+    reload_stop(a->tokens);
+    reload_stop(a->authorities);
+    reload_stop(a->certificate);
     doors_watch_transport(NULL);
     tls_free(a->tls);
     auth_free(a->auth);
+}
+
+/* ---- while the daemon runs ---- */
+
+void access_reload(struct access *a) {
+    struct reload *all[] = {a->tokens, a->authorities, a->certificate};
+    for (int i = 0; i < 3; i++)
+        if (all[i])
+            reload_request(all[i]);
 }
 
 static void say(struct access *a, const char *what, int rc, const struct err *err) {
@@ -35,29 +103,19 @@ static void say(struct access *a, const char *what, int rc, const struct err *er
         log_info("reloaded", "what=\"%s\"", what);
 }
 
-static void reload_auth(struct access *a) {
-    struct err err = {0};
-    int rc = auth_reload(a->auth, &err);
-    say(a, "tokens and client CAs", rc, &err);
+static void take(struct access *a, struct reload *files, const char *what, use_fn *use, struct http *renewed) {
+    for (struct reload_report *r; files && (r = reload_take(files));) {
+        struct err err = r->err;
+        int rc = r->rc ? r->rc : use(a, r, &err);
+        if (!rc && renewed)
+            rc = http_renew(renewed, &err);
+        say(a, what, rc, &err);
+        reload_report_free(r);
+    }
 }
 
-static void reload_tls(struct access *a, struct http *http) {
-    struct err err = {0};
-    int rc = tls_reload(a->tls, &err);
-    if (!rc && http)
-        rc = http_renew(http, &err);
-    say(a, "certificate", rc, &err);
-}
-
-void access_reload(struct access *a, struct http *http) {
-    reload_auth(a);
-    if (a->tls)
-        reload_tls(a, http);
-}
-
-void access_tick(struct access *a, struct http *http) {
-    if (auth_changed(a->auth))
-        reload_auth(a);
-    if (a->tls && tls_changed(a->tls))
-        reload_tls(a, http);
+void access_take(struct access *a, struct http *http) {
+    take(a, a->tokens, "tokens", use_tokens, NULL);
+    take(a, a->authorities, "client CAs", use_authorities, NULL);
+    take(a, a->certificate, "certificate", use_certificate, http);
 }

@@ -1,7 +1,10 @@
-/* access: the daemon's certificate, tokens and client CAs, and their reload on SIGHUP or when a file changes. Loop thread. */
+/* access: the daemon's certificate, tokens and client CAs, and how they follow their files on SIGHUP or when one of them changes.
+ * The tokens, the client CAs, and the certificate with its key are read by three threads (daemon/reload.h), since a revoked token
+ * must not wait for the volume of the certificate. Loop thread, which waits for no file after access_open. */
 #ifndef BRR_DAEMON_ACCESS_H
 #define BRR_DAEMON_ACCESS_H
 #include "daemon/config.h"
+#include "daemon/reload.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/tls.h"
 
@@ -10,13 +13,18 @@ struct access {
     struct auth *auth;
     struct tls *tls; /* NULL: no certificate is configured */
     struct metrics *metrics;
+    struct reload *tokens, *authorities, *certificate; /* NULL: none are configured */
 };
 
+/* Reads every file, on the calling thread. */
 int access_open(struct access *a, const struct config *config, struct metrics *metrics, struct err *err);
+/* Starts the threads. wake(ctx) is called when access_take has something to do, until access_close. */
+int access_start(struct access *a, mailbox_wake_fn *wake, void *ctx, struct err *err);
+/* Has every file read again; returns at once. */
+void access_reload(struct access *a);
+/* Uses what was read, and logs it; http may be NULL. On errors the previous version stays in use. */
+void access_take(struct access *a, struct http *http);
+/* Ends the threads as reload_stop does, then frees everything. */
 void access_close(struct access *a);
-/* Reloads every file; http may be NULL. Errors are logged, and the previous file stays in use. */
-void access_reload(struct access *a, struct http *http);
-/* Same if a file has changed; call once a second. */
-void access_tick(struct access *a, struct http *http);
 
 #endif

@@ -1,7 +1,7 @@
 #include "daemon/check.h"
 
-#include "base/fsio.h"
 #include "daemon/access.h"
+#include "daemon/paths.h"
 #include "daemon/server.h"
 
 enum { MAX_SERIES = 1000 };
@@ -18,9 +18,6 @@ static int check_access(const struct config *config, struct err *err) {
 }
 
 int check_config(const struct config *config, struct err *err) {
-    if (fsio_can_mkdirs(config->cache, err))
-        return err_wrap(err, "paths.cache");
-    if (fsio_can_mkdirs(config->results, err))
-        return err_wrap(err, "paths.results");
-    return check_access(config, err);
+    int rc = paths_check(config, err);
+    return rc ? rc : check_access(config, err);
 }

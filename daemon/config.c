@@ -269,23 +269,30 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     return rc;
 }
 
-int config_read(const char *path, const char *const *overrides, int n, struct arena *arena, struct config *ret, struct err *err) {
-    char *text = NULL;
-    size_t len = 0;
+int config_parse(const struct config_source *source, const char *text, size_t len, struct arena *arena, struct config *ret,
+                 struct err *err) {
     struct yaml_node *root = NULL;
     struct raw *raw = arena_alloc(arena, sizeof *raw);
-    int rc = raw ? fsio_read(path, 1 << 20, &text, &len, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+    int rc = raw ? yaml_parse(arena, text, len, source->path, &root, err)
+                 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", source->path);
+    for (int i = 0; !rc && i < source->n_overrides; i++)
+        rc = yaml_set(arena, root, source->overrides[i], err);
     if (!rc)
-        rc = yaml_parse(arena, text, len, path, &root, err);
-    for (int i = 0; !rc && i < n; i++)
-        rc = yaml_set(arena, root, overrides[i], err);
-    free(text);
+        rc = options_read(&table, root, source->path, arena, raw, err);
     if (!rc)
-        rc = options_read(&table, root, path, arena, raw, err);
-    if (!rc)
-        rc = check(raw, root, path, arena, err);
+        rc = check(raw, root, source->path, arena, err);
     if (!rc)
         *ret = raw->c;
+    return rc;
+}
+
+int config_read(const struct config_source *source, struct arena *arena, struct config *ret, struct err *err) {
+    char *text = NULL;
+    size_t len = 0;
+    int rc = fsio_read(source->path, CONFIG_MAX_BYTES, &text, &len, err);
+    if (!rc)
+        rc = config_parse(source, text, len, arena, ret, err);
+    free(text);
     return rc;
 }
 

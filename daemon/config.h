@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "daemon/models/source.h"
 
-enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16 };
+enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_BYTES = 1 << 20 };
 
 struct config_served {
     const char *name, *checkpoint;
@@ -41,8 +41,19 @@ struct config {
     int64_t networks_bytes; /* memory of all spiking networks; 0 = half of the device */
 };
 
-/* Reads FILE and applies overrides ("a.b=value"). Features that are missing are UNSUPPORTED, with their position in the file. */
-int config_read(const char *path, const char *const *overrides, int n, struct arena *arena, struct config *ret, struct err *err);
+/* Where the configuration comes from: a file of at most CONFIG_MAX_BYTES, and overrides ("a.b=value"). Borrowed. */
+struct config_source {
+    const char *path;
+    const char *const *overrides;
+    int n_overrides;
+};
+
+/* Reads the file and applies the overrides; the texts of *ret are in the arena. Features that are missing are UNSUPPORTED, with
+ * their position in the file. */
+int config_read(const struct config_source *source, struct arena *arena, struct config *ret, struct err *err);
+/* The same for a text that was read from the file. */
+int config_parse(const struct config_source *source, const char *text, size_t len, struct arena *arena, struct config *ret,
+                 struct err *err);
 void config_print_keys(FILE *out);
 
 #endif

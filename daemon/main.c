@@ -66,23 +66,19 @@ static void raise_descriptors(void) {
     }
 }
 
-static int reload(void *ctx, struct arena *arena, struct config *ret, struct err *err) {
-    const struct arguments *a = ctx;
-    return config_read(a->config, a->overrides, a->n, arena, ret, err);
-}
-
-static int run(struct arguments *a) {
+static int run(const struct arguments *a) {
+    const struct config_source source = {.path = a->config, .overrides = a->overrides, .n_overrides = a->n};
     struct arena arena;
     struct config config;
     struct err err = {0};
     char text[800];
     arena_init(&arena, 8u << 20);
-    int rc = config_read(a->config, a->overrides, a->n, &arena, &config, &err);
+    int rc = config_read(&source, &arena, &config, &err);
     if (!rc && a->check) {
         rc = check_config(&config, &err);
     } else if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
-        rc = server_run(&config, reload, a, &err);
+        rc = server_run(&config, &source, &err);
     }
     if (rc < 0)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));

@@ -1,14 +1,9 @@
 #include "daemon/server.h"
 
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -18,28 +13,22 @@
 #include "base/str.h"
 #include "daemon/access.h"
 #include "daemon/drain.h"
-#include "daemon/jobs/job_metrics.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/live/keeper.h"
 #include "daemon/live/snapshot.h"
+#include "daemon/meters.h"
+#include "daemon/paths.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum {
-    TICK_MS = 1000,
-    WATCH_MS = 10 * 1000,
-    STALL_MS = 15 * 60 * 1000,
-    MEASURE_MS = 60 * 1000,
-    MAX_METHODS = 64,
-    MAX_SERIES = 2000
-};
+enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, STALL_MS = 15 * 60 * 1000, MEASURE_MS = 60 * 1000, MAX_METHODS = 64 };
 
 /* The server with what only its own file touches. */
 struct daemon {
     struct services services;
     const struct config *config;
-    server_reload_fn *reload;
-    void *reload_ctx;
+    const struct config_source *source;
+    struct reload *configuration; /* its file */
     uv_loop_t loop;
     uv_async_t reports;
     uv_signal_t signals[3];
@@ -56,58 +45,19 @@ struct daemon {
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool announced;         /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, held;
-    struct metric_family *families; /* of /metrics: the daemon's and those of the kinds */
-    struct job_metrics job_metrics;
+    struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
 
-static struct metric *series(struct services *s, const char *name, const char *labels) {
-    return metrics_series(s->metrics, name, labels);
-}
-
-/* CPU time and resident memory of the process. */
-static void measure_process(struct services *s) {
-    struct rusage use;
-    struct metric *cpu = series(s, "process_cpu_seconds_total", "");
-    if (cpu && !getrusage(RUSAGE_SELF, &use)) {
-        double now =
-            (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-        metric_add(cpu, now - metric_value(cpu));
-    }
-    long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && fscanf(f, "%*s %lld", &pages) == 1) // NOLINT(cert-err34-c): the kernel's own number
-        metric_set(series(s, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
-    if (f)
-        fclose(f);
-}
-
-static void count_jobs(struct services *s) {
-    int counts[JOB_STATE_COUNT] = {0};
-    for (int i = 0; i < sched_count(s->sched); i++)
-        counts[sched_at(s->sched, i)->state]++;
-    for (int i = 0; i < JOB_STATE_COUNT; i++)
-        metric_set(series(s, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
-    metric_set(series(s, "brrd_jobs_paused", "cache_full"), sched_paused(s->sched));
-    metric_set(series(s, "brrd_ready", "cache"), !sched_paused(s->sched));
-    metric_set(series(s, "brrd_ready", "database"), sched_writable(s->sched));
-    atomic_store(&s->writable, sched_writable(s->sched));
-}
+/* services is a member of the daemon. */
+static struct daemon *daemon_of(struct services *s) { return (struct daemon *)((char *)s - offsetof(struct daemon, services)); }
 
 static void on_job_changed(void *ctx, const struct job *job) {
     struct daemon *d = ctx;
-    struct services *s = &d->services;
-    job_metrics_follow(&d->job_metrics, job);
+    meters_job_changed(&d->meters, job);
     if (job_is_active(job->state))
-        svc_validate_yield(s);
-    if (job_is_over(job->state)) {
-        const char *outcome = job_state_name(job->state);
-        metric_add(series(s, "brrd_jobs_finished_total", outcome), 1);
-        metric_observe(series(s, "brrd_job_run_duration_seconds", outcome), (double)(job->finished_ms - job->started_ms) / 1000);
-    }
-    if (job->state == JOB_QUEUED && !job->attempts && !*job->reason)
-        metric_add(series(s, "brrd_jobs_submitted_total", job->kind), 1);
-    svc_jobs_changed(s, job);
+        svc_validate_yield(&d->services);
+    svc_jobs_changed(&d->services, job);
 }
 
 static void on_job_log(void *ctx, const struct job *job, const char *level, const char *text) {
@@ -122,33 +72,10 @@ static void on_caller(void *ctx, const struct auth_caller *caller) {
     s->places.local_paths = s->local_paths && (!caller || caller->own);
 }
 
+static void on_call_begun(void *ctx, const char *path) { meters_call_begun(&daemon_of(ctx)->meters, path); }
+
 static void on_call_ended(void *ctx, const char *path, int code, const char *reason, double seconds) {
-    struct services *s = ctx;
-    char labels[256];
-    str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
-    metric_add(series(s, "brrd_rpc_requests_total", labels), 1);
-    str_format(labels, sizeof labels, "%s\x1f%s", path, reason);
-    if (*reason)
-        metric_add(series(s, "brrd_rpc_errors_total", labels), 1);
-    metric_observe(series(s, "brrd_rpc_duration_seconds", path), seconds);
-    metric_add(series(s, "brrd_rpc_in_flight", path), -1);
-}
-
-static void count_line(void *ctx, enum log_level level) {
-    metric_add(metrics_series(ctx, "brrd_log_messages_total", log_level_name(level)), 1);
-}
-
-/* All levels are shown from the start, at 0. */
-static void count_lines(struct metrics *m) {
-    for (int level = LOG_DEBUG; m && level <= LOG_ERROR; level++)
-        metrics_series(m, "brrd_log_messages_total", log_level_name((enum log_level)level));
-    if (m)
-        log_hook(count_line, m);
-}
-
-static void on_call_begun(void *ctx, const char *path) {
-    struct services *s = ctx;
-    metric_add(series(s, "brrd_rpc_in_flight", path), 1);
+    meters_call_ended(&daemon_of(ctx)->meters, path, code, reason, seconds);
 }
 
 static void wake_loop(void *ctx) { uv_async_send(ctx); }
@@ -189,7 +116,7 @@ static void begin_stop(struct daemon *d) {
     d->stopping = true;
     atomic_store(&d->services.serving, false);
     svc_health_changed(&d->services);
-    metric_set(series(&d->services, "brrd_ready", "daemon"), 0);
+    meters_ready(&d->meters, "daemon", false);
     log_info("stopping: running jobs checkpoint and streams are saved first", NULL);
     sd_notify(0, "STOPPING=1");
     models_stop(d->services.models);
@@ -198,9 +125,8 @@ static void begin_stop(struct daemon *d) {
     stop_rpc_if_idle(d);
 }
 
-/* services is a member of the daemon. */
 static void on_drain(struct services *s) {
-    struct daemon *d = (struct daemon *)((char *)s - offsetof(struct daemon, services));
+    struct daemon *d = daemon_of(s);
     d->drain_wanted = true; /* seen by on_reports: the call that asked is answered first */
     uv_async_send(&d->reports);
 }
@@ -220,14 +146,13 @@ static int serve_configured(struct services *s, const struct config *c, bool at_
     return rc;
 }
 
-static void reload(struct daemon *d) {
+static void use_configuration(struct daemon *d, const struct reload_report *report) {
     struct arena arena;
     struct config config;
-    struct err err = {0};
+    struct err err = report->err;
     char text[800];
     arena_init(&arena, 8u << 20);
-    access_reload(&d->access, d->http);
-    int rc = d->reload(d->reload_ctx, &arena, &config, &err);
+    int rc = report->rc ? report->rc : config_parse(d->source, report->texts[0], report->lengths[0], &arena, &config, &err);
     if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
         rc = serve_configured(&d->services, &config, false, &err);
@@ -239,12 +164,23 @@ static void reload(struct daemon *d) {
     arena_done(&arena);
 }
 
+/* Files that were read again. */
+static void take_files(struct daemon *d) {
+    access_take(&d->access, d->http);
+    for (struct reload_report *report; (report = reload_take(d->configuration));) {
+        use_configuration(d, report);
+        reload_report_free(report);
+    }
+}
+
 static void on_signal(uv_signal_t *handle, int signum) {
     struct daemon *d = handle->data;
-    if (signum == SIGHUP)
-        reload(d);
-    else
+    if (signum != SIGHUP) {
         begin_stop(d);
+        return;
+    }
+    access_reload(&d->access);
+    reload_request(d->configuration);
 }
 
 /* A fault took the device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
@@ -256,7 +192,7 @@ static void look_for_loss(struct daemon *d) {
     worker_device(d->services.worker, &info);
     d->lost = true;
     log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d", info.name,
-              *d->job_metrics.job ? d->job_metrics.job : "none", SERVER_DEVICE_LOST);
+              *d->meters.jobs.job ? d->meters.jobs.job : "none", SERVER_DEVICE_LOST);
     begin_stop(d);
 }
 
@@ -271,7 +207,7 @@ static void look_at_verdict(struct daemon *d) {
     worker_device(d->services.worker, &info);
     str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->fix);
     d->held = true;
-    metric_set(series(&d->services, "brrd_ready", "device"), 0);
+    meters_ready(&d->meters, "device", false);
     log_error("the device takes no new work", "device=%s reason=\"%s\" fix=\"%s\"", info.name, bad->why, bad->fix);
     sched_hold(d->services.sched, why);
 }
@@ -293,7 +229,7 @@ static void look_at_models(struct daemon *d) {
         now = MODELS_LOADING;
     if (atomic_load(&s->models_state) != MODELS_WARM)
         atomic_store(&s->models_state, (int)now);
-    metric_set(series(s, "brrd_ready", "models"), atomic_load(&s->models_state) == MODELS_WARM);
+    meters_ready(&d->meters, "models", atomic_load(&s->models_state) == MODELS_WARM);
     if (!d->announced && now != MODELS_LOADING) {
         d->announced = true;
         sd_notify(0, "READY=1");
@@ -309,6 +245,7 @@ static void on_reports(uv_async_t *handle) {
     struct services *s = &d->services;
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
     look_at_verdict(d);
+    take_files(d);
     for (struct live_report *r; (r = worker_take_live(s->worker));) {
         if (r->stream)
             sessions_report(s->sessions, r);
@@ -345,71 +282,15 @@ static void on_tick(uv_timer_t *timer) {
     take_reports(s);
     sessions_tick(s->sessions);
     models_tick(s->models);
-    access_tick(&d->access, d->http);
     rpc_server_tick(d->rpc);
-    metric_set(series(s, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(d->rpc));
     sched_tick(s->sched);
-    count_jobs(s);
+    atomic_store(&s->writable, sched_writable(s->sched));
+    meters_tick(&d->meters, s->sched, d->rpc);
     look_at_models(d);
-    metric_set(series(s, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - s->start_ms) / 1000);
-    measure_process(s);
     if (makes_progress(d))
         sd_notify(0, "WATCHDOG=1");
     if (d->stopping)
         stop_rpc_if_idle(d);
-}
-
-/* Removes the files of unfinished networks and snapshots that an earlier process left. */
-static int clear_networks(const struct config *c, struct err *err) {
-    char path[4096];
-    int rc = fsio_join(path, sizeof path, c->cache, "networks", err);
-    if (!rc)
-        rc = fsio_remove_tree(path, err);
-    return rc ? rc : fsio_mkdirs(path, err);
-}
-
-static int prepare_paths(struct daemon *d, struct err *err) {
-    const struct config *c = d->config;
-    char lock[4096];
-    if (fsio_mkdirs(c->cache, err))
-        return err_wrap(err, "paths.cache");
-    if (fsio_mkdirs(c->results, err))
-        return err_wrap(err, "paths.results");
-    int rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
-    if (!rc && (rc = fsio_lock(lock, &d->cache_lock, err)) == ERR_PRECONDITION)
-        err_wrap(err, "another daemon uses paths.cache");
-    if (!rc)
-        rc = clear_networks(c, err);
-    if (!rc && access(c->data, R_OK | X_OK))
-        log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
-                 "make it readable, or set paths.data; until then jobs can use recordings from stores");
-    return rc;
-}
-
-static void collect_methods(struct daemon *d, size_t *ret_n) {
-    const struct {
-        const struct rpc_method *rows;
-        size_t count;
-    } tables[] = {{svc_jobs, svc_jobs_count},
-                  {svc_logs, svc_logs_count},
-                  {svc_events, svc_events_count},
-                  {svc_validate, svc_validate_count},
-                  {svc_stream, svc_stream_count},
-                  {svc_sessions, svc_sessions_count},
-                  {svc_models, svc_models_count},
-                  {svc_checkpoints, svc_checkpoints_count},
-                  {svc_checkpoint_files, svc_checkpoint_files_count},
-                  {svc_burst, svc_burst_count},
-                  {svc_burst_files, svc_burst_files_count},
-                  {svc_admin, svc_admin_count},
-                  {svc_metrics, svc_metrics_count},
-                  {svc_health, svc_health_count},
-                  {svc_reflection, svc_reflection_count}};
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (size_t k = 0; k < tables[i].count && n < MAX_METHODS; k++)
-            d->methods[n++] = &tables[i].rows[k];
-    *ret_n = n;
 }
 
 static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
@@ -489,6 +370,17 @@ static int open_watch(struct daemon *d, struct err *err) {
     return device_watch_start(&watch, &d->services.watch, err);
 }
 
+/* The files that are read again while the daemon runs. */
+static int open_files(struct daemon *d, struct err *err) {
+    const struct reload_file configuration = {.path = d->source->path, .max_bytes = CONFIG_MAX_BYTES};
+    int rc = access_open(&d->access, d->config, d->services.metrics, err);
+    if (!rc)
+        rc = access_start(&d->access, wake_loop, &d->reports, err);
+    if (!rc)
+        rc = reload_new(&configuration, 1, false, &d->configuration, err);
+    return rc ? rc : reload_start(d->configuration, wake_loop, &d->reports, err);
+}
+
 static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
                                      .watch = d->services.watch,
@@ -516,22 +408,15 @@ static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
 static void describe_build(struct daemon *d) {
     const struct services *s = &d->services;
     struct device_info info;
-    struct str text;
     worker_device(s->worker, &info);
     str_format(d->device, sizeof d->device, "%s: %s", info.name, info.description);
-    str_init(&text, sizeof d->versions - 1);
-    str_printf(&text, "brrd %s (%s)", s->version, s->revision);
-    for (size_t i = 0; i < s->n_libraries; i++)
-        if (strcmp(s->libraries[i].version, "absent") != 0)
-            str_printf(&text, ", %s %s", s->libraries[i].name, s->libraries[i].version);
-    str_copy(d->versions, sizeof d->versions, str_cstr(&text));
-    str_done(&text);
+    versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
 }
 
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    int rc = prepare_paths(d, err);
+    int rc = paths_open(c, &d->cache_lock, err);
     s->local_paths = c->local_paths;
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,
@@ -576,7 +461,7 @@ static int open_parts(struct daemon *d, struct err *err) {
         d->stores[i] = c->stores[i];
         d->stores[i].config.metrics = s->metrics;
     }
-    collect_methods(d, &rpc.n_methods);
+    rpc.n_methods = services_methods(d->methods, MAX_METHODS);
     if (!rc)
         rc = worker_start(&worker, &s->worker, err);
     if (!rc)
@@ -596,7 +481,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = open_streams(d, err);
     if (!rc)
-        rc = access_open(&d->access, c, s->metrics, err);
+        rc = open_files(d, err);
     if (!rc)
         rc = open_http(d, err);
     describe_doors(d, &rpc);
@@ -616,6 +501,7 @@ static void close_parts(struct daemon *d) {
     object_cache_free(d->services.source.objects);
     if (d->rpc)
         rpc_server_free(d->rpc);
+    reload_stop(d->configuration);
     access_close(&d->access);
     if (d->cache_lock >= 0)
         close(d->cache_lock);
@@ -635,49 +521,31 @@ static void start_handles(struct daemon *d) {
     }
 }
 
-/* Why there is no GPU, or what of its software does not fit. */
-static void announce_parts(void) {
-    enum { MAX_PARTS = 8 };
-    struct device_part parts[MAX_PARTS];
-    int n = device_parts(parts, MAX_PARTS);
-    for (int i = 0; i < n; i++) {
-        if (!parts[i].fits && parts[i].version[0])
-            log_warn("does not fit", "part=\"%s\" found=\"%s\" fix=\"%s\"", parts[i].name, parts[i].version, parts[i].fix);
-        else if (!parts[i].fits) {
-            log_info("devices: cpu", "missing=\"%s\" fix=\"%s\"", parts[i].name, parts[i].fix);
-            return; /* what stands on it cannot say more */
-        }
-    }
-}
-
 static void announce(struct daemon *d) {
     struct services *s = &d->services;
-    char labels[160];
     struct device_info info;
     worker_device(s->worker, &info);
-    str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
-    metric_set(series(s, "brrd_build_info", labels), 1);
-    metric_set(series(s, "brrd_ready", "daemon"), 1);
-    metric_set(series(s, "brrd_ready", "device"), 1);
+    meters_ready(&d->meters, "daemon", true);
+    meters_ready(&d->meters, "device", true);
     atomic_store(&s->serving, true);
-    count_jobs(s);
+    atomic_store(&s->writable, sched_writable(s->sched));
+    meters_tick(&d->meters, s->sched, d->rpc);
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
              info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");
-    announce_parts();
+    versions_log_parts();
     look_at_verdict(d); /* before anything starts */
     look_at_models(d);
     sched_turn(s->sched);
 }
 
-int server_run(const struct config *config, server_reload_fn *reload_config, void *reload_ctx, struct err *err) {
+int server_run(const struct config *config, const struct config_source *source, struct err *err) {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
     d->config = config;
-    d->reload = reload_config;
-    d->reload_ctx = reload_ctx;
+    d->source = source;
     d->services.loop = &d->loop;
     d->services.drain = on_drain;
     d->services.paths[0] = config->data;
@@ -688,14 +556,12 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     d->services.revision = versions_revision();
     d->services.notice = BRR_NOTICE;
     d->services.n_libraries = versions_list(d->services.libraries, SERVICES_MAX_LIBRARIES);
-    size_t n_families = 0;
-    d->families = job_metrics_families(metrics_families, metrics_family_count, &n_families);
-    d->services.metrics = d->families ? metrics_new(d->families, n_families, MAX_SERIES) : NULL;
-    d->job_metrics.metrics = d->services.metrics;
-    count_lines(d->services.metrics);
     uv_loop_init(&d->loop);
     start_handles(d);
-    int rc = d->services.metrics ? open_parts(d, err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    int rc = meters_open(&d->meters, d->services.start_ms, err);
+    d->services.metrics = d->meters.metrics;
+    if (!rc)
+        rc = open_parts(d, err);
     if (rc) {
         models_stop(d->services.models);
         close_handles(d);
@@ -705,9 +571,7 @@ int server_run(const struct config *config, server_reload_fn *reload_config, voi
     uv_run(&d->loop, UV_RUN_DEFAULT);
     close_parts(d);
     uv_loop_close(&d->loop);
-    log_hook(NULL, NULL);
-    metrics_free(d->services.metrics);
-    free(d->families);
+    meters_close(&d->meters);
     if (!rc)
         log_info("stopped", NULL);
     if (!rc && d->lost)

@@ -10,13 +10,11 @@
 
 #define BRR_NOTICE "not a medical device: nothing here has been evaluated for clinical use"
 
-/* Reads the configuration again on SIGHUP; the data of *ret is in the arena. */
-typedef int server_reload_fn(void *ctx, struct arena *arena, struct config *ret, struct err *err);
 /* Result of server_run, and exit code of the process, after a fault has made the device unusable (device_lost). */
 enum { SERVER_DEVICE_LOST = 70 };
 /* Runs until SIGTERM, SIGINT, Admin.Drain or the loss of the device; returns 0 after a clean shutdown. On SIGHUP, log.* and serve
- * are taken from `reload`; other keys need a restart. */
-int server_run(const struct config *config, server_reload_fn *reload, void *reload_ctx, struct err *err);
+ * are read again from the source; other keys need a restart. */
+int server_run(const struct config *config, const struct config_source *source, struct err *err);
 
 /* Families of /metrics. */
 extern const struct metric_family metrics_families[];
@@ -34,7 +32,7 @@ struct http_state {
     struct tls *tls;             /* NULL: plain text */
 };
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
-/* New connections use the current certificate. NULL is allowed. */
+/* Loop thread. New connections use the current certificate. NULL is allowed. */
 int http_renew(struct http *http, struct err *err);
 void http_stop(struct http *http);
 

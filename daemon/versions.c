@@ -3,8 +3,10 @@
 #include <dnnl.h>
 #include <microhttpd.h>
 #include <protobuf-c/protobuf-c.h>
+#include <string.h>
 #include <uv.h>
 
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/db/db.h"
 #include "daemon/rpc/rpc.h"
@@ -35,4 +37,28 @@ size_t versions_list(struct service_library *rows, size_t max) {
         str_copy(rows[n].version, sizeof rows[n].version, parts[i].version[0] ? parts[i].version : "absent");
     }
     return n;
+}
+
+void versions_describe(const struct service_library *rows, size_t n, char *ret, size_t size) {
+    struct str text;
+    str_init(&text, size - 1);
+    str_printf(&text, "brrd %s (%s)", versions_own(), versions_revision());
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].version, "absent") != 0)
+            str_printf(&text, ", %s %s", rows[i].name, rows[i].version);
+    str_copy(ret, size, str_cstr(&text));
+    str_done(&text);
+}
+
+void versions_log_parts(void) {
+    struct device_part parts[VERSIONS_MAX_PARTS];
+    int n = device_parts(parts, VERSIONS_MAX_PARTS);
+    for (int i = 0; i < n; i++) {
+        if (!parts[i].fits && parts[i].version[0])
+            log_warn("does not fit", "part=\"%s\" found=\"%s\" fix=\"%s\"", parts[i].name, parts[i].version, parts[i].fix);
+        else if (!parts[i].fits) {
+            log_info("devices: cpu", "missing=\"%s\" fix=\"%s\"", parts[i].name, parts[i].fix);
+            return; /* what stands on it cannot say more */
+        }
+    }
 }

@@ -57,6 +57,7 @@ foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()
 target_link_libraries(test_rpc PRIVATE brr)
+target_sources(test_reload PRIVATE ${CMAKE_SOURCE_DIR}/daemon/reload.c)
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data
@@ -122,7 +123,7 @@ foreach(source ${driver_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
 
-# Preloaded by test_held_volume.py: a volume that does not answer.
+# Preloaded by test_held_*.py: a volume that does not answer.
 add_library(hold_volume SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/hold_volume.c)
 set_target_properties(hold_volume PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(hold_volume PRIVATE ${CMAKE_DL_LIBS})

@@ -7,11 +7,10 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
 
-enum { CA_MAX = 1 << 20, LINES_A_SECOND = 10 };
+enum { LINES_A_SECOND = 10 };
 
 struct auth {
     struct auth_config config;
@@ -19,58 +18,35 @@ struct auth {
     struct tokens *tokens;
     struct authorities *authorities;
     uint64_t generation;
-    uint64_t stamps[2]; /* of the files, as they were read; loop thread */
     pthread_mutex_t flood_lock;
     int64_t second, lines, unsaid; /* refusals of the present second: written, and left out */
 };
 
-/* ---- files ---- */
+/* ---- tables ---- */
 
-static int read_authorities(const char *path, struct authorities **ret, struct err *err) {
-    char *pem = NULL;
-    size_t len;
-    int rc = fsio_read(path, CA_MAX, &pem, &len, err);
-    if (!rc)
-        rc = authorities_read(pem, ret, err);
+int auth_set_tokens(struct auth *a, char *text, struct err *err) {
+    struct tokens *tokens = NULL, *old = a->tokens; /* only this thread replaces it */
+    int rc = tokens_parse(text, a->config.tokens_file, old, &tokens, err);
     if (rc)
-        err_wrap(err, "tls.client_ca %s cannot be used", path);
-    free(pem);
-    return rc;
-}
-
-static void stamp(const struct auth *a, uint64_t ret[2]) {
-    ret[0] = a->config.tokens_file ? fsio_stamp(a->config.tokens_file) : 0;
-    ret[1] = a->config.client_ca ? fsio_stamp(a->config.client_ca) : 0;
-}
-
-bool auth_changed(const struct auth *a) {
-    uint64_t now[2];
-    stamp(a, now);
-    return memcmp(now, a->stamps, sizeof now) != 0;
-}
-
-int auth_reload(struct auth *a, struct err *err) {
-    struct tokens *tokens = NULL, *old_tokens;
-    struct authorities *authorities = NULL, *old_authorities;
-    stamp(a, a->stamps); /* before reading: a change meanwhile is seen by the next look */
-    int rc = a->config.tokens_file ? tokens_read(a->config.tokens_file, a->tokens, &tokens, err) : 0;
-    if (rc)
-        err_wrap(err, "auth.tokens_file cannot be used");
-    if (!rc && a->config.client_ca)
-        rc = read_authorities(a->config.client_ca, &authorities, err);
-    if (rc) {
-        tokens_free(tokens);
-        return rc;
-    }
+        return err_wrap(err, "auth.tokens_file cannot be used");
     pthread_rwlock_wrlock(&a->lock);
-    old_tokens = a->tokens;
-    old_authorities = a->authorities;
     a->tokens = tokens;
-    a->authorities = authorities;
     a->generation++;
     pthread_rwlock_unlock(&a->lock);
-    tokens_free(old_tokens);
-    authorities_free(old_authorities);
+    tokens_free(old);
+    return 0;
+}
+
+int auth_set_authorities(struct auth *a, const char *pem, struct err *err) {
+    struct authorities *authorities = NULL, *old;
+    int rc = authorities_read(pem, &authorities, err);
+    if (rc)
+        return err_wrap(err, "tls.client_ca %s cannot be used", a->config.client_ca);
+    pthread_rwlock_wrlock(&a->lock);
+    old = a->authorities;
+    a->authorities = authorities;
+    pthread_rwlock_unlock(&a->lock);
+    authorities_free(old);
     return 0;
 }
 
@@ -87,11 +63,6 @@ int auth_new(const struct auth_config *config, struct auth **ret, struct err *er
     pthread_mutex_init(&a->flood_lock, NULL);
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         metrics_series(config->metrics, "brrd_auth_failures_total", reasons[i]);
-    int rc = auth_reload(a, err);
-    if (rc) {
-        auth_free(a);
-        return rc;
-    }
     *ret = a;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* auth: identifies callers of the daemon and decides what they may do. It holds the tokens and the CAs of client certificates,
- * reloads them on demand, counts refused callers by reason, and writes the audit log. Tokens, keys and certificates never appear in
- * logs. Any thread: RPC calls it on the loop, HTTP on its own thread. */
+ * counts refused callers by reason, and writes the audit log; it reads no files (daemon/reload.h). Tokens, keys and certificates
+ * never appear in logs. Any thread, except where noted: RPC calls it on the loop, HTTP on its own thread. */
 #ifndef BRR_DAEMON_RPC_AUTH_H
 #define BRR_DAEMON_RPC_AUTH_H
 #include <stdbool.h>
@@ -49,18 +49,20 @@ struct auth_refusal {
 };
 
 struct auth_config {
-    const char *tokens_file; /* or NULL: no tokens are configured */
+    const char *tokens_file; /* or NULL: no tokens are configured. For errors, as client_ca; borrowed */
     const char *client_ca;   /* or NULL: no client certificates */
     struct metrics *metrics;
 };
 
 struct auth;
+/* Without tokens and CAs: until they are set, every token and every client certificate is refused. */
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
 void auth_free(struct auth *auth);
-/* True if a file has changed since it was last read. */
-bool auth_changed(const struct auth *auth);
-/* Reloads the files. On errors the old tables stay in use. */
-int auth_reload(struct auth *auth, struct err *err);
+/* Loop thread. Uses the tokens of this text, that of tokens_file, from now on; the text is modified. Calls of a token that it
+ * revokes end. On errors the previous tokens stay in use. */
+int auth_set_tokens(struct auth *auth, char *text, struct err *err);
+/* Loop thread. Uses these CAs, the text of client_ca, from now on. On errors the previous CAs stay in use. */
+int auth_set_authorities(struct auth *auth, const char *pem, struct err *err);
 /* True if tokens are configured. */
 bool auth_has_tokens(const struct auth *auth);
 

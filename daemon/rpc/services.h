@@ -57,6 +57,9 @@ struct services {
     size_t n_libraries;
 };
 
+/* Writes the rows of all tables below, at most max; returns their number. */
+size_t services_methods(const struct rpc_method **ret, size_t max);
+
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
 extern const struct rpc_method svc_jobs[];

@@ -7,52 +7,18 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
 
-enum { PEM_MAX = 1 << 20, FORBIDDEN_MODE = 0027 };
 static const int64_t warn_before_ms = INT64_C(14) * 24 * 3600 * 1000;
 
 struct tls {
     struct tls_config config;
-    pthread_mutex_t lock; /* the pair and its generations */
+    pthread_mutex_t lock; /* everything below */
     struct certificate_pair pair;
-    char *roots;                  /* names of CAs that clients are told; never NULL, since gRPC insists on it */
-    uint64_t generation, fetched; /* of the pair, and as gRPC has it */
-    uint64_t stamps[3];           /* of the files, as they were read; loop thread */
+    char *roots;                  /* names of CAs that clients are told; NULL: the certificate, since gRPC insists on some */
+    uint64_t generation, fetched; /* of pair and roots, and as gRPC has them */
 };
-
-static void stamp(const struct tls *t, uint64_t ret[3]) {
-    ret[0] = fsio_stamp(t->config.cert);
-    ret[1] = fsio_stamp(t->config.key);
-    ret[2] = t->config.client_ca ? fsio_stamp(t->config.client_ca) : 0;
-}
-
-bool tls_changed(const struct tls *t) {
-    uint64_t now[3];
-    stamp(t, now);
-    return memcmp(now, t->stamps, sizeof now) != 0;
-}
-
-static int read_pair(const struct tls *t, struct certificate_pair *ret, int64_t *ret_until_ms, struct err *err) {
-    struct certificate_pair pair = {0};
-    size_t len;
-    int rc = fsio_check_mode(t->config.key, FORBIDDEN_MODE, err);
-    if (!rc)
-        rc = fsio_read(t->config.cert, PEM_MAX, &pair.certificate, &len, err);
-    if (!rc)
-        rc = fsio_read(t->config.key, PEM_MAX, &pair.key, &len, err);
-    if (!rc)
-        rc = certificate_check_pair(pair.certificate, pair.key, ret_until_ms, err);
-    if (rc) {
-        err_wrap(err, "tls.cert %s and tls.key %s cannot be used", t->config.cert, t->config.key);
-        certificate_pair_done(&pair);
-        return rc;
-    }
-    *ret = pair;
-    return 0;
-}
 
 /* An expired certificate is used all the same: the unix socket and jobs go on, and clients say clearly what is wrong. */
 static void announce_end(const struct tls *t, int64_t until_ms) {
@@ -71,29 +37,36 @@ static void announce_end(const struct tls *t, int64_t until_ms) {
                  day);
 }
 
-int tls_reload(struct tls *t, struct err *err) {
-    struct certificate_pair pair, old;
-    char *roots = NULL, *old_roots;
-    size_t len;
+int tls_set_pair(struct tls *t, const char *certificate, const char *key, struct err *err) {
     int64_t until_ms = 0;
-    stamp(t, t->stamps); /* before reading: a change meanwhile is seen by the next look */
-    int rc = fsio_read(t->config.client_ca ? t->config.client_ca : t->config.cert, PEM_MAX, &roots, &len, err);
-    if (!rc)
-        rc = read_pair(t, &pair, &until_ms, err);
-    if (rc) {
-        free(roots);
-        return rc;
+    int rc = certificate_check_pair(certificate, key, &until_ms, err);
+    if (rc)
+        return err_wrap(err, "tls.cert %s and tls.key %s cannot be used", t->config.cert, t->config.key);
+    struct certificate_pair pair = {strdup(certificate), strdup(key)}, old;
+    if (!pair.certificate || !pair.key) {
+        certificate_pair_done(&pair);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the daemon's certificate");
     }
     pthread_mutex_lock(&t->lock);
     old = t->pair;
-    old_roots = t->roots;
     t->pair = pair;
-    t->roots = roots;
     t->generation++;
     pthread_mutex_unlock(&t->lock);
     certificate_pair_done(&old);
-    free(old_roots);
     announce_end(t, until_ms);
+    return 0;
+}
+
+int tls_set_roots(struct tls *t, const char *pem, struct err *err) {
+    char *roots = strdup(pem), *old;
+    if (!roots)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the CAs of client certificates");
+    pthread_mutex_lock(&t->lock);
+    old = t->roots;
+    t->roots = roots;
+    t->generation++;
+    pthread_mutex_unlock(&t->lock);
+    free(old);
     return 0;
 }
 
@@ -103,11 +76,6 @@ int tls_new(const struct tls_config *config, struct tls **ret, struct err *err) 
         return err_set(err, ERR_EXHAUSTED, "out of memory for the daemon's certificate");
     t->config = *config;
     pthread_mutex_init(&t->lock, NULL);
-    int rc = tls_reload(t, err);
-    if (rc) {
-        tls_free(t);
-        return rc;
-    }
     *ret = t;
     return 0;
 }
@@ -140,7 +108,7 @@ static grpc_ssl_certificate_config_reload_status fetch(void *ctx, grpc_ssl_serve
     bool fresh = t->fetched != t->generation;
     if (fresh) {
         grpc_ssl_pem_key_cert_pair pair = {t->pair.key, t->pair.certificate};
-        *ret = grpc_ssl_server_certificate_config_create(t->roots, &pair, 1);
+        *ret = grpc_ssl_server_certificate_config_create(t->roots ? t->roots : t->pair.certificate, &pair, 1);
         t->fetched = t->generation;
     }
     pthread_mutex_unlock(&t->lock);

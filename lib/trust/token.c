@@ -10,10 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/fsio.h"
 #include "base/str.h"
 
-enum { FILE_MAX = 1 << 20, LINE_WORDS = 5, FORBIDDEN_MODE = 0027, DAY_S = 24 * 3600 };
+enum { LINE_WORDS = 5, DAY_S = 24 * 3600 };
 
 struct tokens {
     struct token *items;
@@ -198,18 +197,6 @@ int tokens_parse(char *text, const char *path, const struct tokens *previous, st
     keep_revoked(t, previous, path);
     *ret = t;
     return 0;
-}
-
-int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
-    char *text = NULL;
-    size_t len;
-    int rc = fsio_check_mode(path, FORBIDDEN_MODE, err);
-    if (!rc)
-        rc = fsio_read(path, FILE_MAX, &text, &len, err);
-    if (!rc)
-        rc = tokens_parse(text, path, previous, ret, err);
-    free(text);
-    return rc;
 }
 
 void tokens_free(struct tokens *t) {

@@ -20,6 +20,8 @@ const char *role_name(enum role role);
 enum role role_parse(const char *text);
 
 enum { TOKEN_NAME_SIZE = 64, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
+/* Longest tokens file in bytes, and the rights that its mode must not grant (fsio_check_mode). */
+enum { TOKENS_FILE_MAX = 1 << 20, TOKENS_FILE_FORBIDDEN = 0027 };
 enum token_verdict { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
 
 /* One line of the file. */
@@ -31,10 +33,8 @@ struct token {
 };
 
 struct tokens;
-/* Reads the file. Errors name the line; DENIED, with the fix, for a file that others may change or read. `previous` may be NULL;
- * its tokens that the file no longer lists are reported as revoked. */
-int tokens_read(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
-/* Same for a text, which is modified; path: its file name, for errors. */
+/* Parses the text of a tokens file, which is modified; path: its file name, for errors, which name the line. `previous` may be
+ * NULL; its tokens that the text no longer lists are reported as revoked. */
 int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
 void tokens_free(struct tokens *tokens);
 /* Number of tokens that are not revoked. */

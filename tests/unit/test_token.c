@@ -19,6 +19,19 @@ static const char *put(void **state, const char *text) {
     return path;
 }
 
+/* As the daemon reads its tokens. */
+static int read_tokens(const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
+    char *text = NULL;
+    size_t len;
+    int rc = fsio_check_mode(path, TOKENS_FILE_FORBIDDEN, err);
+    if (!rc)
+        rc = fsio_read(path, TOKENS_FILE_MAX, &text, &len, err);
+    if (!rc)
+        rc = tokens_parse(text, path, previous, ret, err);
+    free(text);
+    return rc;
+}
+
 static void a_listed_token_has_its_name_and_role(void **state) {
     char text[400];
     str_format(text, sizeof text, "# lab\n\nread nurse.station %s\n\tsubmit  ana  %s \r\n", secret_sum, other_sum);
@@ -26,7 +39,7 @@ static void a_listed_token_has_its_name_and_role(void **state) {
     struct token found;
     unsigned char digest[TOKEN_DIGEST];
     struct err err = {0};
-    if (tokens_read(put(state, text), NULL, &t, &err))
+    if (read_tokens(put(state, text), NULL, &t, &err))
         fail_msg("%s", err.message);
     assert_int_equal(tokens_count(t), 2);
     digest_of("secret", digest);
@@ -49,7 +62,7 @@ static void a_token_expires_after_its_last_day(void **state) {
     struct tokens *t = NULL;
     struct token found;
     unsigned char digest[TOKEN_DIGEST];
-    assert_int_equal(tokens_read(put(state, text), NULL, &t, NULL), 0);
+    assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
     digest_of("secret", digest);
     assert_int_equal(tokens_find(t, digest, 2 * 24 * 3600 * 1000 - 1, &found), TOKEN_VALID);
     assert_int_equal(tokens_find(t, digest, 2 * 24 * 3600 * 1000, &found), TOKEN_EXPIRED);
@@ -67,15 +80,15 @@ static void a_removed_token_is_revoked_until_it_is_listed_again(void **state) {
     unsigned char digest[TOKEN_DIGEST], other[TOKEN_DIGEST];
     digest_of("secret", digest);
     digest_of("other", other);
-    assert_int_equal(tokens_read(put(state, both), NULL, &first, NULL), 0);
-    assert_int_equal(tokens_read(put(state, one), first, &second, NULL), 0);
+    assert_int_equal(read_tokens(put(state, both), NULL, &first, NULL), 0);
+    assert_int_equal(read_tokens(put(state, one), first, &second, NULL), 0);
     assert_int_equal(tokens_find(second, digest, 0, &found), TOKEN_REVOKED);
     assert_string_equal(found.name, "a");
     assert_int_equal(tokens_find(second, other, 0, &found), TOKEN_VALID);
     assert_int_equal(tokens_count(second), 1);
-    assert_int_equal(tokens_read(put(state, both), second, &third, NULL), 0);
+    assert_int_equal(read_tokens(put(state, both), second, &third, NULL), 0);
     assert_int_equal(tokens_find(third, digest, 0, &found), TOKEN_VALID);
-    assert_int_equal(tokens_read(put(state, marked), NULL, &fourth, NULL), 0);
+    assert_int_equal(read_tokens(put(state, marked), NULL, &fourth, NULL), 0);
     assert_int_equal(tokens_find(fourth, other, 0, &found), TOKEN_REVOKED);
     tokens_free(first);
     tokens_free(second);
@@ -105,7 +118,7 @@ static void a_bad_line_is_named_and_never_repeated(void **state) {
         }
         struct tokens *t = NULL;
         struct err err = {0};
-        assert_int_equal(tokens_read(put(state, text), NULL, &t, &err), ERR_INVALID);
+        assert_int_equal(read_tokens(put(state, text), NULL, &t, &err), ERR_INVALID);
         if (!strstr(err.message, cases[i].word) || strstr(err.message, "plain") || strstr(err.cause, "plain"))
             fail_msg("%s", err.message);
         assert_null(t);
@@ -119,14 +132,14 @@ static void a_file_that_others_may_change_or_read_is_refused(void **state) {
     static const unsigned bad[] = {0604, 0620, 0602, 0666};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(chmod(path, bad[i]), 0);
-        assert_int_equal(tokens_read(path, NULL, &t, &err), ERR_DENIED);
+        assert_int_equal(read_tokens(path, NULL, &t, &err), ERR_DENIED);
         assert_non_null(strstr(err.message, "run: chmod 6"));
     }
     assert_int_equal(chmod(path, 0640), 0);
-    assert_int_equal(tokens_read(path, NULL, &t, &err), 0);
+    assert_int_equal(read_tokens(path, NULL, &t, &err), 0);
     assert_int_equal(tokens_count(t), 0);
     tokens_free(t);
-    assert_int_equal(tokens_read(in_dir(state, "none"), NULL, &t, &err), ERR_NOT_FOUND);
+    assert_int_equal(read_tokens(in_dir(state, "none"), NULL, &t, &err), ERR_NOT_FOUND);
 }
 
 static void made_tokens_are_found_by_their_digest(void **state) {
@@ -139,7 +152,7 @@ static void made_tokens_are_found_by_their_digest(void **state) {
     assert_string_not_equal(a, b);
     assert_int_equal(strlen(a), 68);
     str_format(text, sizeof text, "stream bed-7 %s", a_hex);
-    assert_int_equal(tokens_read(put(state, text), NULL, &t, NULL), 0);
+    assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
     digest_of(a, digest);
     assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
     digest_of(b, digest);

@@ -1,0 +1,107 @@
+#include "daemon/meters.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/server.h"
+#include "daemon/versions.h"
+
+enum { MAX_SERIES = 2000 };
+
+static struct metric *series(struct meters *m, const char *name, const char *labels) {
+    return metrics_series(m->metrics, name, labels);
+}
+
+static void count_line(void *metrics, enum log_level level) {
+    metric_add(metrics_series(metrics, "brrd_log_messages_total", log_level_name(level)), 1);
+}
+
+int meters_open(struct meters *m, int64_t start_ms, struct err *err) {
+    char labels[160];
+    size_t n = 0;
+    m->start_ms = start_ms;
+    m->families = job_metrics_families(metrics_families, metrics_family_count, &n);
+    m->metrics = m->families ? metrics_new(m->families, n, MAX_SERIES) : NULL;
+    if (!m->metrics)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for metrics");
+    m->jobs.metrics = m->metrics;
+    for (int level = LOG_DEBUG; level <= LOG_ERROR; level++) /* all of them are shown from the start, at 0 */
+        series(m, "brrd_log_messages_total", log_level_name((enum log_level)level));
+    log_hook(count_line, m->metrics);
+    str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
+    metric_set(series(m, "brrd_build_info", labels), 1);
+    return 0;
+}
+
+void meters_close(struct meters *m) {
+    log_hook(NULL, NULL);
+    metrics_free(m->metrics);
+    free(m->families);
+}
+
+void meters_ready(struct meters *m, const char *component, bool ready) { metric_set(series(m, "brrd_ready", component), ready); }
+
+void meters_job_changed(struct meters *m, const struct job *job) {
+    job_metrics_follow(&m->jobs, job);
+    if (job_is_over(job->state)) {
+        const char *outcome = job_state_name(job->state);
+        metric_add(series(m, "brrd_jobs_finished_total", outcome), 1);
+        metric_observe(series(m, "brrd_job_run_duration_seconds", outcome), (double)(job->finished_ms - job->started_ms) / 1000);
+    }
+    if (job->state == JOB_QUEUED && !job->attempts && !*job->reason)
+        metric_add(series(m, "brrd_jobs_submitted_total", job->kind), 1);
+}
+
+void meters_call_begun(struct meters *m, const char *path) { metric_add(series(m, "brrd_rpc_in_flight", path), 1); }
+
+void meters_call_ended(struct meters *m, const char *path, int code, const char *reason, double seconds) {
+    char labels[256];
+    str_format(labels, sizeof labels, "%s\x1f%s", path, err_name(code));
+    metric_add(series(m, "brrd_rpc_requests_total", labels), 1);
+    str_format(labels, sizeof labels, "%s\x1f%s", path, reason);
+    if (*reason)
+        metric_add(series(m, "brrd_rpc_errors_total", labels), 1);
+    metric_observe(series(m, "brrd_rpc_duration_seconds", path), seconds);
+    metric_add(series(m, "brrd_rpc_in_flight", path), -1);
+}
+
+static void count_jobs(struct meters *m, const struct sched *sched) {
+    int counts[JOB_STATE_COUNT] = {0};
+    for (int i = 0; i < sched_count(sched); i++)
+        counts[sched_at(sched, i)->state]++;
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        metric_set(series(m, "brrd_jobs", job_state_name((enum job_state)i)), counts[i]);
+    metric_set(series(m, "brrd_jobs_paused", "cache_full"), sched_paused(sched));
+    meters_ready(m, "cache", !sched_paused(sched));
+    meters_ready(m, "database", sched_writable(sched));
+}
+
+/* CPU time and resident memory. */
+static void measure_process(struct meters *m) {
+    struct rusage use;
+    struct metric *cpu = series(m, "process_cpu_seconds_total", "");
+    if (cpu && !getrusage(RUSAGE_SELF, &use)) {
+        double now =
+            (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+        metric_add(cpu, now - metric_value(cpu));
+    }
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %lld", &pages) == 1) // NOLINT(cert-err34-c): the kernel's own number
+        metric_set(series(m, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
+    if (f)
+        fclose(f);
+}
+
+void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc) {
+    count_jobs(m, sched);
+    metric_set(series(m, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(rpc));
+    metric_set(series(m, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - m->start_ms) / 1000);
+    measure_process(m);
+}

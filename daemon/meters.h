@@ -1,0 +1,31 @@
+/* meters: what the daemon measures about itself, in the registry behind /metrics: its calls, jobs and log lines, the readiness of
+ * its parts, CPU time and memory of the process. Other modules update their own families (metrics_table.c). Embedded in the server;
+ * loop thread, except that log lines are counted on the thread that logs. It decides nothing. */
+#ifndef BRR_DAEMON_METERS_H
+#define BRR_DAEMON_METERS_H
+#include "daemon/jobs/job_metrics.h"
+#include "daemon/jobs/sched.h"
+#include "daemon/rpc/rpc.h"
+
+struct meters {
+    struct metrics *metrics;
+    struct metric_family *families; /* the daemon's and those of the kinds of job */
+    struct job_metrics jobs;
+    int64_t start_ms;
+};
+
+/* Makes the registry and counts log lines from here on. start_ms: when the process began, wall clock. */
+int meters_open(struct meters *m, int64_t start_ms, struct err *err);
+/* No other thread may log any more. Half-opened meters are allowed. */
+void meters_close(struct meters *m);
+/* Whether this part of the daemon is ready: "daemon", "device", "models", "cache", "database". */
+void meters_ready(struct meters *m, const char *component, bool ready);
+/* Call after each change of a job. */
+void meters_job_changed(struct meters *m, const struct job *job);
+/* A call of a known method, as rpc_config.begun and rpc_config.observe have it. */
+void meters_call_begun(struct meters *m, const char *path);
+void meters_call_ended(struct meters *m, const char *path, int code, const char *reason, double seconds);
+/* Measures what is a state: jobs by state, unsent answers, the process. Once a second. */
+void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc);
+
+#endif
