@@ -27,6 +27,17 @@ void live_order_free(struct live_order *o) {
     free(o);
 }
 
+struct live_report *live_order_answer(struct live_order *o) {
+    struct live_report *r = o->answer;
+    o->answer = NULL;
+    return r;
+}
+
+void live_report_post(struct live_report *r, struct mailbox *to) {
+    if (!mailbox_post_wait(to, &r->message, -1))
+        live_report_free(r);
+}
+
 void live_report_free(struct live_report *r) {
     if (!r)
         return;

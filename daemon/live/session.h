@@ -1,12 +1,13 @@
 /* session: the streams of clients on the loop's side. A session checks the order of a client's samples and turns them into orders
- * for the device worker, which filters them and runs the model (live/live.h). The sample index is the sequence number: duplicates
- * are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for resume_ttl_ms:
- * what was received goes on being processed, results and alarms are kept, and the next connection with its token goes on where the
- * first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the results kept. Loop
- * thread. */
+ * for the device worker, which filters them and runs the model (live/live_stream.h). The sample index is the sequence number:
+ * duplicates are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for
+ * resume_ttl_ms: what was received goes on being processed, results and alarms are kept, and the next connection with its token
+ * goes on where the first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the
+ * results kept. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_H
 #define BRR_DAEMON_LIVE_SESSION_H
-#include "daemon/live/live.h"
+#include "base/metrics.h"
+#include "daemon/live/live_stream.h"
 #include "daemon/live/pass.h"
 
 enum {

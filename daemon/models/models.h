@@ -5,8 +5,9 @@
  * such a file lease it (models/model_lease.h). Loop thread. */
 #ifndef BRR_DAEMON_MODELS_MODELS_H
 #define BRR_DAEMON_MODELS_MODELS_H
+#include "base/metrics.h"
 #include "daemon/db/db.h"
-#include "daemon/live/live.h"
+#include "daemon/live/live_message.h"
 #include "daemon/models/places.h"
 
 typedef struct uv_loop_s uv_loop_t;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "daemon/live/live_stream.h"
 #include "infer/timeline.h"
 #include "seed.h"
 #include "unit/cmocka_all.h"
