@@ -79,15 +79,6 @@ struct live_report *live_report_copy(const struct live_report *r) {
     return NULL;
 }
 
-struct live_opened *live_opened_copy(const struct live_opened *o) {
-    struct live_opened *copy = copy_of(o, o ? sizeof *o : 0);
-    if (!copy)
-        return NULL;
-    copy->info.checkpoint = copy->checkpoint;
-    copy->info.file.frontend.montage = copy->info.file.montage;
-    return copy;
-}
-
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *s) {
     struct live_report *r = calloc(1, sizeof *r);
     if (!r)

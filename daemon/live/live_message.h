@@ -95,7 +95,5 @@ void live_report_post(struct live_report *r, struct mailbox *to);
 int64_t live_report_bytes(const struct live_report *r);
 /* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
 struct live_report *live_report_copy(const struct live_report *r);
-/* The same of a description; free() it. */
-struct live_opened *live_opened_copy(const struct live_opened *o);
 
 #endif

@@ -342,24 +342,25 @@ static void pass_on(struct session *s, struct live_report *r) {
     }
 }
 
-static void on_opened(struct session *s, const struct live_report *r) {
+static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
     s->newest_ms = clock_ms();
-    s->info = live_opened_copy(r->opened);
-    struct err err;
-    if (r->opened && !s->info) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
-        session_fail(s, &err, NULL);
-    } else {
-        s->restoring = false;
-        if (s->resumable && s->durable < 0)
-            session_save_begin(s);
-        session_greet(s);
-    }
+    s->info = r->opened;
+    r->opened = NULL;
+    s->restoring = false;
+    if (s->resumable && s->durable < 0)
+        session_save_begin(s);
+    session_greet(s);
 }
 
 static void on_summary(struct session *s, const struct live_report *r) {
-    s->summary = s->resumable ? live_report_copy(r) : NULL;
+    s->summary = s->last_word;
+    s->last_word = NULL;
+    if (s->summary) {
+        s->summary->samples = r->samples;
+        s->summary->windows = r->windows;
+        s->summary->totals = r->totals;
+    }
     if (s->sink)
         s->sink->summary(s->owner, r);
     else

@@ -156,7 +156,7 @@ struct session_watch {
 void session_watch_start(struct session *s, struct session_watch *w);
 void session_watch_stop(struct session_watch *w);
 
-/* A report of the worker about a stream; stays the caller's. */
+/* A report of the worker about a stream; stays the caller's, but for its description of the model (opened). */
 void sessions_report(struct sessions *all, struct live_report *r);
 /* The snapshot of this id is durable, or could not be written. */
 void sessions_kept(struct sessions *all, const char *id, const struct err *err);

@@ -22,7 +22,8 @@ struct session {
     struct ring kept;
     bool heard_seen; /* the client sends Seen */
     int64_t next_result;
-    struct live_report *summary, *failure; /* the last word */
+    struct live_report *last_word;         /* made at birth, so that it can be kept whatever memory is left; NULL once used */
+    struct live_report *summary, *failure; /* the last word, when it was said */
     char failure_reason[32];
     /* for those who watch */
     struct session_watch *watches;

@@ -1,5 +1,14 @@
 #include "unit/session_fixture.h"
 
+/* Memory is short for blocks of this size (0: for none): malloc and calloc fail for it (the linker's --wrap). */
+static size_t scarce;
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return scarce && size == scarce ? NULL : __real_malloc(size); }
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) { return scarce && size == scarce ? NULL : __real_calloc(n, size); }
+
 /* ---- clients that come back ---- */
 
 static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
@@ -168,6 +177,58 @@ static void a_failure_while_nobody_listens_is_told_later(void **state) {
     come_back(s, &next, token, 0, 0);
     assert_int_equal(next.failures, 1);
     assert_string_equal(next.err.message, "out of memory");
+}
+
+static void expect_description(void *owner, const struct live_opened *o) {
+    assert_non_null(o);
+    assert_string_equal(o->note, "two channels");
+    ((struct owner_side *)owner)->opened++;
+}
+
+static void a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct session_sink strict = sink;
+    struct session *s = NULL;
+    char token[PASS_TOKEN_SIZE];
+    strict.opened = expect_description;
+    assert_int_equal(session_open(b->all, &lasting, &strict, &b->owner, &s, NULL), 0);
+    str_copy(token, sizeof token, session_token(s));
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    assert_non_null(r.opened = calloc(1, sizeof *r.opened));
+    str_copy(r.opened->note, sizeof r.opened->note, "two channels");
+    session_leave(s); /* before the model was loaded */
+    scarce = sizeof(struct live_opened);
+    sessions_report(b->all, &r);
+    scarce = 0;
+    free(r.opened);
+    session_resume(s, &(struct session_return){.token = token, .sink = &strict, .owner = &next});
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.failures, 0);
+}
+
+static void the_last_word_of_a_stream_is_kept_whatever_memory_is_left(void **state) {
+    struct bench *b = *state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct owner_side next = {0};
+        struct live_stream *stream;
+        char token[PASS_TOKEN_SIZE];
+        struct session *s = open_lasting(b, &stream, token);
+        assert_int_equal(session_finish(s, NULL), 0);
+        session_leave(s);
+        struct live_report r = report(stream, fails ? LIVE_FAILED : LIVE_SUMMARY);
+        r.samples = 77;
+        err_set(&r.err, ERR_INTERNAL, "broken");
+        scarce = sizeof(struct live_report);
+        sessions_report(b->all, &r);
+        scarce = 0;
+        assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+        come_back(s, &next, token, 0, 0);
+        if (!fails)
+            assert_int_equal(session_finish(s, NULL), 0);
+        assert_int_equal(next.summaries, !fails);
+        assert_int_equal(next.failures, fails);
+    }
 }
 
 /* A result whose values take `bytes`. */
@@ -613,6 +674,8 @@ int main(void) {
         SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
         SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
         SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
+        SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
+        SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
