@@ -68,7 +68,7 @@ static void on_open(struct live *l, struct live_order *o) {
     struct live_model *m = NULL;
     struct err err = {0};
     enqueue(l, o->stream);
-    live_stream_join(o->stream, l->reports);
+    live_stream_join(o->stream, l->models.device, l->reports);
     int rc = live_models_load(&l->models, open->checkpoint, open->model, &m, &err);
     if (!rc) {
         m->used = l->turns;

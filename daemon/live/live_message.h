@@ -44,7 +44,7 @@ enum live_report_kind {
     LIVE_ALARM,
     LIVE_SAVED,   /* after SAVE: state, or err; the reports before it are those of the samples in the state */
     LIVE_SUMMARY, /* after FINISH: everything was given out */
-    LIVE_FAILED,  /* err; nothing but CLOSED follows */
+    LIVE_FAILED,  /* err, lost; nothing but CLOSED follows */
     LIVE_CLOSED,
     LIVE_LOADED,  /* after one window of warm-up: model, opened->info; or err */
     LIVE_UNLOADED /* model */
@@ -85,6 +85,7 @@ struct live_report {
     int64_t wall_ms;
     char model[LIVE_NAME];
     struct live_opened *opened; /* OPENED, LOADED; its owner may take it */
+    bool lost; /* FAILED: the device is unusable in this process (device_lost); another process can go on with the stream */
     struct err err;
 };
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *stream); /* NULL when out of memory */

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "daemon/live/live_models.h"
 #include "infer/timeline.h"
+#include "kernels/device.h"
 #include "store/digest.h"
 
 enum { MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
@@ -25,6 +26,7 @@ struct live_stream {
     char **labels;
     /* the worker's */
     struct live_turn turn;
+    const struct device *device;
     struct mailbox *reports;
     struct live_model *model;
     struct timeline *timeline;
@@ -108,6 +110,7 @@ void live_stream_fail(struct live_stream *s, const struct err *err) {
     s->failed = true;
     flush_result(s);
     s->last_words->err = *err;
+    s->last_words->lost = device_lost(s->device);
     post(s, s->last_words);
     s->last_words = NULL;
 }
@@ -327,7 +330,10 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
     return 0;
 }
 
-void live_stream_join(struct live_stream *s, struct mailbox *reports) { s->reports = reports; }
+void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports) {
+    s->device = device;
+    s->reports = reports;
+}
 
 int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *o, struct err *err) {
     struct unpack state = unpack_of(o->data, (size_t)o->data_bytes);

@@ -418,7 +418,9 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         on_summary(s, r);
         break;
     case LIVE_FAILED:
-        if (s->restoring)
+        if (r->lost && s->resumable)
+            session_survive(s, &r->err);
+        else if (s->restoring)
             session_restore_failed(s, &r->err);
         else
             session_fail(s, &r->err, NULL);

@@ -104,6 +104,8 @@ void session_release(struct session *s);
 /* Ends it with an error. The owner may take long to hear of it, so the place is freed at once; the session itself lives until
  * session_close, or until its client has come back and heard of it. */
 void session_fail(struct session *s, const struct err *err, const char *reason);
+/* The worker has lost the device, and the daemon ends: a resumable session goes on in the next one, from its snapshot. */
+void session_survive(struct session *s, const struct err *err);
 /* No connection holds it; freed when CLOSED comes, or with all sessions. */
 void session_let_go(struct session *s);
 void session_forget(struct session *s); /* after CLOSED */

@@ -264,6 +264,17 @@ void sessions_freeze(struct sessions *all) {
             session_save_begin(s);
 }
 
+void session_survive(struct session *s, const struct err *why) {
+    struct err err;
+    char text[800];
+    err_set(&err, ERR_UNAVAILABLE,
+            "the device failed, and the daemon restarts: %.300s; a resumable stream goes on with its token then",
+            err_text(why, text, sizeof text));
+    s->over = true;
+    if (s->sink)
+        s->sink->failed(s->owner, &err, "DRAINING");
+}
+
 bool sessions_saved(const struct sessions *all) {
     for (const struct session *s = all->first; s; s = s->next_session)
         if (s->saving && !s->closing)

@@ -536,6 +536,38 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     assert_int_equal(k->kept.drops, 0);
 }
 
+static void a_snapshot_outlives_the_device(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct err none = {0};
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "state");
+    sessions_kept(k->b.all, session_id(s), &none);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_INTERNAL, "the bus is lost");
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->b.owner.failures, 1);
+    assert_int_equal(k->b.owner.err.code, ERR_UNAVAILABLE);
+    assert_string_equal(k->b.owner.reason, "DRAINING");
+    assert_non_null(strstr(k->b.owner.err.message, "the bus is lost"));
+    session_leave(s);
+    sessions_free(k->b.all); /* the daemon ends */
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    r = report(last(&k->b)->stream, LIVE_FAILED); /* and the next device fails as well */
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    s = sessions_find(k->b.all, token, "uid:1");
+    assert_non_null(s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.opened, 0); /* not before it is restored, by the daemon after this one */
+    assert_int_equal(k->kept.drops, 0);
+    assert_int_equal(k->kept.rejects, 0);
+}
+
 static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -685,6 +717,7 @@ int main(void) {
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        KEEPER_TEST(a_snapshot_outlives_the_device),
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
         SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
