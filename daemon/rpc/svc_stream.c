@@ -132,11 +132,23 @@ static void on_opened(void *owner, const struct live_opened *o) {
     steer(c);
 }
 
+/* Half an answer is none: the call ends, and a resumable session is not told of it, so that its client may come back for the whole.
+ */
+static void lack_memory(struct rpc_call *call) {
+    struct err err;
+    err_set(&err, ERR_EXHAUSTED, "out of memory for the answers of a stream; try again later");
+    rpc_refuse(call, &err, NULL, SESSION_RETRY_MS);
+}
+
 /* A result, an alarm, or values of the alarm trace. */
 static void send_report(struct stream_call *c, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     struct stream_message parts;
-    stream_message(r, &parts);
+    if (!stream_message(r, &parts)) {
+        stream_message_done(&parts);
+        lack_memory(c->call);
+        return;
+    }
     switch ((enum live_report_kind)r->message.kind) {
     case LIVE_ALARM:
         m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
@@ -169,7 +181,12 @@ static void on_summary(void *owner, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Summary s = BRR__V1__SUMMARY__INIT;
     session_counts(c->session, &counts);
-    struct stream_events events = stream_events(counts.events, counts.n_events);
+    struct stream_events events;
+    if (!stream_events(counts.events, counts.n_events, &events)) {
+        stream_events_done(&events);
+        lack_memory(c->call);
+        return;
+    }
     s.source_samples = counts.received_through;
     s.samples = r->samples;
     s.windows = r->windows;
@@ -452,10 +469,15 @@ static void on_more(struct stream_call *c, const Brr__V1__ClientMessage *m) {
         ack_soon(c);
 }
 
+/* NULL when out of memory: the call has been refused then. */
 static struct stream_call *state_of(struct rpc_call *call) {
     struct stream_call *c = rpc_state(call);
-    if (c || !(c = calloc(1, sizeof *c)))
+    if (c)
         return c;
+    if (!(c = calloc(1, sizeof *c))) {
+        lack_memory(call);
+        return NULL;
+    }
     c->call = call;
     c->outcome = client_gone;
     uv_timer_init(services_of(call)->loop, &c->ack_timer);
