@@ -53,7 +53,9 @@ foreach(name test_worker test_live test_models test_rpc test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
-target_link_options(test_session_resume PRIVATE -Wl,--wrap=malloc)
+foreach(name test_live test_session_resume)
+  target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
+endforeach()
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

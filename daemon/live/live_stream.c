@@ -108,7 +108,8 @@ void live_stream_fail(struct live_stream *s, const struct err *err) {
     if (s->failed)
         return;
     s->failed = true;
-    flush_result(s);
+    live_report_free(s->result); /* not whole: its events were still to come */
+    s->result = NULL;
     s->last_words->err = *err;
     s->last_words->lost = device_lost(s->device);
     post(s, s->last_words);
