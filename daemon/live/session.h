@@ -13,6 +13,7 @@
 enum {
     SESSION_ID_SIZE = PASS_TOKEN_SIZE,
     SESSION_NAME_SIZE = 128,
+    SESSION_LABEL_SIZE = 256, /* of a channel; a snapshot holds no longer ones */
     SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,
     SESSION_MAX_ORDERS = 64,
     SESSION_MAX_GAP_S = 24 * 3600,

@@ -49,7 +49,7 @@ struct opening {
     struct session_request request;
     struct live_open open;
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
-    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][256];
+    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t epoch;
 };

@@ -252,6 +252,10 @@ static const struct session_sink sink = {.opened = on_opened,
 static int check_open(const Brr__V1__Open *in, struct err *err) {
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
+    for (size_t i = 0; i < in->n_channels; i++)
+        if (strlen(in->channels[i]) >= SESSION_LABEL_SIZE)
+            return err_set(err, ERR_INVALID, "Open.channels[%zu] has %zu bytes; expected at most %d", i, strlen(in->channels[i]),
+                           SESSION_LABEL_SIZE - 1);
     if (!(in->rate_hz >= 1 && in->rate_hz <= MAX_RATE_HZ))
         return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
     if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)

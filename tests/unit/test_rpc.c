@@ -308,14 +308,13 @@ static bool result_is_whole(const void *data, size_t len) {
     return whole;
 }
 
-static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
-    struct bench *b = *state;
-    static const char *const channels[] = {"C3", "C4"};
+/* Open of a stream whose second channel has this label. Any file is a model: the worker here opens none. */
+static size_t pack_open(const struct bench *b, const char *label, uint8_t *data) {
+    const char *channels[] = {"C3", label};
     char model[300];
-    uint8_t data[500];
     Brr__V1__ClientMessage in = BRR__V1__CLIENT_MESSAGE__INIT;
     Brr__V1__Open open = BRR__V1__OPEN__INIT;
-    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir); /* any file: the worker here opens none */
+    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir);
     open.model = model;
     open.channels = (char **)(uintptr_t)channels;
     open.n_channels = 2;
@@ -323,9 +322,28 @@ static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
     open.format = BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV;
     in.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
     in.open = &open;
-    const struct ask stream = {"/brr.v1.Stream/Run", data, brr__v1__client_message__pack(&in, data), 4, result_is_whole,
-                               "without an Open"};
-    fail_each(b, &stream); /* Opened, Result, Ack, Summary */
+    return brr__v1__client_message__pack(&in, data);
+}
+
+static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
+    uint8_t data[1000];
+    const struct ask stream = {"/brr.v1.Stream/Run", data, pack_open(*state, "C4", data), 4, result_is_whole, "without an Open"};
+    fail_each(*state, &stream); /* Opened, Result, Ack, Summary */
+}
+
+/* What a snapshot cannot hold is refused, not lost at the next restart. */
+static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
+    char label[SESSION_LABEL_SIZE + 1];
+    uint8_t data[1000];
+    int n = 0;
+    memset(label, 'x', sizeof label);
+    label[SESSION_LABEL_SIZE - 1] = '\0';
+    struct ask stream = {"/brr.v1.Stream/Run", data, pack_open(*state, label, data), 4, result_is_whole, NULL};
+    assert_served(*state, &stream);
+    label[SESSION_LABEL_SIZE - 1] = 'x';
+    label[SESSION_LABEL_SIZE] = '\0';
+    stream.len = pack_open(*state, label, data);
+    assert_int_equal(call(*state, &stream, &n), BRR_INVALID);
 }
 
 int main(void) {
@@ -334,6 +352,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

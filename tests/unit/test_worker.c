@@ -1,5 +1,5 @@
-/* worker: the end of a job is reported whatever happens to memory meanwhile, a checkpoint too or the job fails, and jobs run one at a
- * time. The device is the CPU. */
+/* worker: the end of a job is reported whatever happens to memory meanwhile, a checkpoint too or the job fails, and jobs run one at
+ * a time. The device is the CPU. */
 #include "daemon/jobs/worker.h"
 
 #include <pthread.h>
