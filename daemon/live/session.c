@@ -488,6 +488,7 @@ void sessions_tick(struct sessions *all) {
         session_save_tick(s, now);
         parked += s->parked_ms && !s->closing;
         session_post_due(s);
+        session_excuse_device(s, now);
         struct err err;
         if (send_away_late(s, now))
             continue;

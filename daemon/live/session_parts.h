@@ -87,6 +87,8 @@ bool session_is_full(const struct session *s);
 void session_give_credit(struct session *s);
 /* How long the oldest samples that wait for the device have waited. */
 int64_t session_lag_ms(const struct session *s, int64_t now_ms);
+/* Call at intervals: while the client reads nothing, or keeps the ring full, samples wait for it and not for the device. */
+void session_excuse_device(struct session *s, int64_t now_ms);
 
 /* A result or an alarm, to the connection. */
 void session_deliver(const struct session *s, const struct live_report *r);

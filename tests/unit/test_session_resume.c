@@ -674,6 +674,27 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(v
     assert_int_equal(session_retry_ms(s), SESSION_RETRY_MS);
 }
 
+static void a_client_that_does_not_read_is_not_told_that_the_device_is_late(void **state) {
+    struct bench *b = *state;
+    struct live_open live = open;
+    const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
+    struct session *s = NULL;
+    live.realtime = true;
+    assert_int_equal(session_open(b->all, &realtime, &sink, &b->owner, &s, NULL), 0);
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    assert_int_equal(push(s, 0, 1), 0);
+    session_stall(s, true); /* the worker may have no credit: what waits, waits for the client */
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0);
+    assert_true(value(b, "brrd_stream_overloads_total", "ward") == 0);
+    session_stall(s, false);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1); /* now it is the device */
+}
+
 static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void **state) {
     struct bench *b = *state;
     struct live_open live = open;
@@ -721,6 +742,7 @@ int main(void) {
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
         SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
+        cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_not_told_that_the_device_is_late, set_up_late, tear_down),
         cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once, set_up_late, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
