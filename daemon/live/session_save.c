@@ -126,6 +126,11 @@ void session_save_far(struct session *s) {
         save_when_due(s, clock_ms(), 0);
 }
 
+static void log_unsaved(const struct session *s, const struct err *err) {
+    char text[800];
+    log_warn("a stream has no new snapshot", "session=%s error=\"%s\"", s->id, err_text(err, text, sizeof text));
+}
+
 /* There is no new snapshot. */
 static void give_up(struct session *s) {
     s->saving = false;
@@ -137,6 +142,7 @@ void session_saved(struct session *s, struct live_report *r) {
     const struct session_keeper *keeper = &s->all->config.keeper;
     struct str state;
     if (r->err.code || !r->state) {
+        log_unsaved(s, &r->err);
         give_up(s);
         return;
     }
@@ -148,6 +154,9 @@ void session_saved(struct session *s, struct live_report *r) {
     s->saved_bytes = (int64_t)len;
     s->on_disk = true;
     if (!data || !keeper->put(keeper->ctx, s->id, data, len)) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
+        log_unsaved(s, &err);
         free(data);
         give_up(s);
     }

@@ -1,3 +1,4 @@
+#include "base/log.h"
 #include "unit/session_fixture.h"
 
 /* Memory is short for blocks of this size (0: for none): malloc and calloc fail for it (the linker's --wrap). */
@@ -393,6 +394,23 @@ static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **sta
     assert_int_equal(counts.durable_through, 0);
 }
 
+static void count_warnings(void *ctx, enum log_level level) { *(int *)ctx += level == LOG_WARN; }
+
+static void a_snapshot_that_cannot_be_made_is_logged(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    int warnings = 0;
+    (void)open_lasting(&k->b, &stream, token);
+    struct live_report r = report(stream, LIVE_SAVED);
+    err_set(&r.err, ERR_EXHAUSTED, "out of memory for the state of a stream");
+    log_hook(count_warnings, &warnings);
+    sessions_report(k->b.all, &r);
+    log_hook(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(k->b.owner.opened, 1); /* the stream itself is well */
+}
+
 static void only_what_a_snapshot_holds_is_durable(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -734,6 +752,7 @@ int main(void) {
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
         KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
         KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
