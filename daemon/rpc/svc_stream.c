@@ -12,7 +12,7 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
+enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, MAX_FINDING = 8 };
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -393,9 +393,12 @@ static void lease_model(struct stream_call *c, const char *url, const uint8_t *d
         services->leasings++;
 }
 
-/* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
+/* A model that does not serve: whether its file is there is found out on libuv's thread pool, for a few at a time: on a volume that
+ * does not answer each holds a thread. */
 struct finding {
     uv_work_t work;
+    struct finding *next; /* in the line, while it waits */
+    struct services *services;
     struct stream_call *c; /* NULL once the call has ended */
     struct model_ref ref;
     struct err err;
@@ -406,10 +409,24 @@ static void find_work(uv_work_t *work) {
     model_ref_find(&f->ref, &f->err);
 }
 
+static void find_done(uv_work_t *work, int status);
+
+/* Those in the line begin while there is room for them. */
+static void start_findings(struct services *services) {
+    while (services->findings && services->finding < MAX_FINDING) {
+        struct finding *f = services->findings;
+        services->findings = f->next;
+        services->finding++;
+        uv_queue_work(services->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
+    }
+}
+
 static void find_done(uv_work_t *work, int status) {
     struct finding *f = work->data;
     struct stream_call *c = f->c;
     (void)status;
+    f->services->finding--;
+    start_findings(f->services);
     if (c)
         c->finding = NULL;
     if (c && f->err.code)
@@ -431,11 +448,29 @@ static void find_model(struct stream_call *c, const struct model_ref *ref, const
         free(f);
         return;
     }
+    struct finding **end = &services_of(c->call)->findings;
+    while (*end)
+        end = &(*end)->next;
+    *end = f;
     f->work.data = f;
+    f->services = services_of(c->call);
     f->c = c;
     f->ref = *ref;
     c->finding = f;
-    uv_queue_work(services_of(c->call)->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
+    start_findings(f->services);
+}
+
+/* Its call has ended. */
+static void forget_finding(struct finding *f) {
+    struct finding **link = &f->services->findings;
+    while (*link && *link != f)
+        link = &(*link)->next;
+    if (*link) { /* it still waits */
+        *link = f->next;
+        free(f);
+    } else {
+        f->c = NULL;
+    }
 }
 
 static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
@@ -556,7 +591,7 @@ static void end(struct rpc_call *call) {
         services_of(call)->leasings--;
     }
     if (c->finding)
-        c->finding->c = NULL;
+        forget_finding(c->finding);
     model_lease_release(services_of(call)->loop, &c->lease);
     free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);

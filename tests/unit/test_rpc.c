@@ -23,6 +23,20 @@ void *__wrap_calloc(size_t n, size_t size) {
     return __real_calloc(n, size);
 }
 
+/* While `held`, no volume answers who looks for a model. */
+static atomic_bool held;
+static atomic_int waiting;
+char *__real_realpath(const char *path, char *resolved);
+char *__wrap_realpath(const char *path, char *resolved);
+char *__wrap_realpath(const char *path, char *resolved) {
+    static const struct timespec turn = {.tv_nsec = 1000 * 1000};
+    atomic_fetch_add(&waiting, 1);
+    while (atomic_load(&held))
+        nanosleep(&turn, NULL);
+    atomic_fetch_sub(&waiting, 1);
+    return __real_realpath(path, resolved);
+}
+
 enum { ANSWERS = 3, TIMEOUT_MS = 60 * 1000 };
 
 struct bench {
@@ -346,13 +360,47 @@ static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
     assert_int_equal(call(*state, &stream, &n), BRR_INVALID);
 }
 
+/* The thread pool has other work than models on a volume that does not answer. */
+static void a_volume_that_does_not_answer_holds_few_threads(void **state) {
+    enum { STREAMS = 10, MOST = 8 };
+    struct bench *b = *state;
+    uint8_t data[1000];
+    const size_t len = pack_open(b, "C4", data);
+    brr_rpc *rpc[STREAMS];
+    const void *answer = NULL;
+    struct brr_error err = {0};
+    size_t n = 0;
+    atomic_store(&held, true);
+    for (int i = 0; i < STREAMS; i++) {
+        assert_int_equal(brr_rpc_open(b->client, "/brr.v1.Stream/Run", TIMEOUT_MS, &rpc[i], &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], data, len, -1, &err), 0);
+        assert_int_equal(brr_rpc_half_close(rpc[i], &err), 0);
+    }
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(brr_rpc_next(rpc[i % STREAMS], 20, &answer, &n, &err), BRR_AGAIN);
+    brr_rpc_close(rpc[0]); /* whether it is looked for or waits */
+    brr_rpc_close(rpc[STREAMS - 1]);
+    int at_once = atomic_load(&waiting);
+    atomic_store(&held, false);
+    assert_int_equal(at_once, MOST);
+    for (int i = 1; i < STREAMS - 1; i++) {
+        int rc = 0;
+        while (!rc)
+            rc = brr_rpc_next(rpc[i], -1, &answer, &n, &err);
+        brr_rpc_close(rpc[i]);
+        assert_int_equal(rc, BRR_END);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_volume_that_does_not_answer_holds_few_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
     };
+    setenv("UV_THREADPOOL_SIZE", "16", 1); /* as brrd has */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
