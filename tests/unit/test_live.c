@@ -664,6 +664,18 @@ static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
     close_stream(b, &one);
 }
 
+static void a_model_beyond_the_memory_limit_fails_its_stream(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    live_free(b->live);
+    b->live = live_new(b->device, b->reports, NULL, 1);
+    open_stream(b, &h, NULL);
+    listen(b, &one, 1);
+    assert_int_equal(h.failures, 1);
+    assert_int_equal(h.err.code, ERR_EXHAUSTED);
+    close_stream(b, &h);
+}
+
 static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
     struct bench *b = *state;
     struct heard h, *one = &h;
@@ -721,6 +733,7 @@ int main(void) {
         LIVE_TEST(a_result_is_given_whole_or_not_at_all),
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
         LIVE_TEST(orders_are_answered_whatever_memory_is_left),
+        LIVE_TEST(a_model_beyond_the_memory_limit_fails_its_stream),
         LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
     };
