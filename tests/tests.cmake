@@ -49,10 +49,14 @@ foreach(source ${unit_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_DYNAMIC=true") # a dynamic team must not leave parts of a result out
 endforeach()
 
-foreach(name test_worker test_live test_models test_rpc)
+foreach(name test_worker test_live test_models test_rpc test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
+target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath) # a volume does not answer where the test says
+foreach(name test_live test_session_resume)
+  target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
+endforeach()
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

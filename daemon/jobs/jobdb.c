@@ -232,15 +232,10 @@ static int remove_from(struct db *db, const char *sql, const char *job_id, struc
 }
 
 int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
-    int rc = db_begin(db, err);
-    if (rc)
-        return rc;
-    rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err);
+    int rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err);
     if (!rc)
         rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err);
-    if (!rc)
-        rc = remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
-    return db_end(db, rc, err);
+    return rc ? rc : remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
 }
 
 /* ---- checkpoints ---- */

@@ -16,7 +16,7 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
 /* The number of the next job: larger than that of any earlier job, including forgotten ones. */
 int jobdb_sequence(struct db *db, int64_t *ret, struct err *err);
 int jobdb_save_sequence(struct db *db, int64_t next, struct err *err);
-/* Removes a job and its checkpoints from the database; files stay. */
+/* Removes a job and its checkpoints from the database, in the caller's transaction; files stay. */
 int jobdb_remove_job(struct db *db, const char *job_id, struct err *err);
 
 struct jobdb_checkpoint {

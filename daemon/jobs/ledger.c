@@ -65,6 +65,15 @@ int ledger_insert(struct ledger *l, const struct job *job, int64_t next_sequence
     return rc;
 }
 
+int ledger_forget(struct ledger *l, struct job *const *jobs, int n, struct err *err) {
+    int rc = db_begin(l->db, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < n && !rc; i++)
+        rc = jobdb_remove_job(l->db, jobs[i]->id, err);
+    return db_end(l->db, rc, err);
+}
+
 void ledger_record(struct ledger *l, struct job *job) {
     struct err err;
     job->unsaved = jobdb_save(l->db, job, &err) != 0;

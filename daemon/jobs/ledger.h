@@ -25,6 +25,8 @@ int ledger_insert(struct ledger *l, const struct job *job, int64_t next_sequence
 void ledger_record(struct ledger *l, struct job *job);
 /* Same as ledger_record, with a checkpoint that the job has written. */
 void ledger_checkpoint(struct ledger *l, struct job *job, const struct task_checkpoint *c, int64_t now_ms);
+/* Removes jobs from the database, all or none, in one transaction. */
+int ledger_forget(struct ledger *l, struct job *const *jobs, int n, struct err *err);
 /* Call every second. Sees whether the volume of the database answers; if the ledger is broken, writes everything that waits, and
  * clears `broken` on success. */
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count);

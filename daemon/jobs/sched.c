@@ -474,17 +474,28 @@ void sched_report(struct sched *s, struct worker_report *r) {
     }
 }
 
-/* Ended jobs that are older than keep_finished leave the list and the database. */
+/* Ended jobs that are older than keep_finished leave the database and the list, a few at a time. While the database cannot be
+ * written they stay. */
 static void forget_old(struct sched *s) {
     int64_t before_ms = wall_ms(s) - s->config.keep_finished_ms;
-    int kept = 0;
-    for (int i = 0; i < s->count; i++) {
+    struct job *old[SCHED_FORGET_MAX];
+    struct err err;
+    int n = 0, kept = 0;
+    for (int i = 0; i < s->count && n < SCHED_FORGET_MAX; i++)
+        if (job_is_over(s->jobs[i]->state) && s->jobs[i]->finished_ms && s->jobs[i]->finished_ms < before_ms)
+            old[n++] = s->jobs[i];
+    if (!n || s->ledger.broken)
+        return;
+    if (ledger_forget(&s->ledger, old, n, &err)) {
+        log_warn("old jobs cannot be forgotten", "jobs=%d error=\"%s\"", n, err.message);
+        return;
+    }
+    for (int i = 0, k = 0; i < s->count; i++) {
         struct job *job = s->jobs[i];
-        struct err err;
-        bool old = job_is_over(job->state) && job->finished_ms && job->finished_ms < before_ms;
-        if (old && !jobdb_remove_job(s->config.db, job->id, &err)) {
+        if (k < n && job == old[k]) {
             map_remove(s->by_id, job->id);
             job_free(job);
+            k++;
         } else {
             s->jobs[kept++] = job;
         }

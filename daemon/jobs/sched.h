@@ -10,7 +10,7 @@
 #include "daemon/jobs/submission.h"
 #include "daemon/jobs/worker.h"
 
-enum { SCHED_MAX_JOBS = 100000 };
+enum { SCHED_MAX_JOBS = 100000, SCHED_FORGET_MAX = 64 /* jobs at a time, in one transaction: the loop must not wait for long */ };
 
 struct sched_config {
     struct db *db; /* borrowed */

@@ -33,7 +33,9 @@ struct order {
     struct message message;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
-    struct worker_report *done; /* made before the job begins, so that its end can be told even when memory is short */
+    struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
+    struct worker_report *checkpoint; /* the same for its next checkpoint; NULL once used, until another one can be made */
+    bool untold;                      /* a checkpoint could not be reported */
 };
 
 struct worker {
@@ -231,13 +233,29 @@ static void on_log(void *ctx, enum task_level level, const char *text) {
 static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     struct worker *w = ctx;
     struct worker_report *r = report_new(w, WORKER_CHECKPOINT);
+    if (!r) {
+        r = w->order->checkpoint;
+        w->order->checkpoint = NULL;
+    }
     if (r)
         r->checkpoint = *c;
+    else
+        w->order->untold = true;
     w->has_checkpoint = true;
     w->checkpoint_ms = clock_ms();
     if (w->upload)
         upload_add(w->upload, c->path);
     post(w, r);
+}
+
+/* A job whose checkpoints cannot be recorded does not go on: when it is resumed, it reports them again. */
+static int check_told(struct worker *w, struct err *err) {
+    if (!w->order->checkpoint)
+        w->order->checkpoint = report_new(w, WORKER_CHECKPOINT);
+    return w->order->untold
+               ? err_set(err, ERR_EXHAUSTED, "out of memory to record a checkpoint of job %s; its files are intact, resume the job",
+                         w->order->id)
+               : 0;
 }
 
 struct leasing {
@@ -275,7 +293,8 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     while (!rc && status == TASK_MORE && atomic_load(&w->stop) == WORKER_STOP_NONE) {
         serve(w, step_s);
         begin_lending(w);
-        rc = work->step(task, &status, err);
+        if (!(rc = work->step(task, &status, err)))
+            rc = check_told(w, err);
         step_s = clock_s() - w->step_s - w->lent_s;
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
@@ -290,6 +309,8 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     int stop = atomic_load(&w->stop);
     if (!rc && status == TASK_MORE && work->checkpoint && (stop == WORKER_STOP_TIME_LIMIT || stop == WORKER_STOP_SHUTDOWN))
         rc = work->checkpoint(task, err);
+    if (!rc)
+        rc = check_told(w, err);
     if (!rc && status == TASK_DONE)
         atomic_store(&w->stop, WORKER_STOP_NONE);
     return rc;
@@ -428,6 +449,7 @@ static void order_free(struct order *o) {
     free(o->file);
     free(o->overrides);
     worker_report_free(o->done);
+    worker_report_free(o->checkpoint);
     free(o);
 }
 
@@ -563,6 +585,7 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
         o->file = strdup(job->file);
         o->overrides = strdup(job->overrides);
         o->done = report_of(job->id, WORKER_DONE);
+        o->checkpoint = report_of(job->id, WORKER_CHECKPOINT);
         str_copy(o->id, sizeof o->id, job->id);
         str_copy(o->directory, sizeof o->directory, job->directory);
         str_copy(o->data_root, sizeof o->data_root, job->data_root);
@@ -572,7 +595,7 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
     atomic_store(&w->stop, WORKER_STOP_NONE);
     atomic_store(&w->stop_now, false);
     atomic_store(&w->busy, true);
-    if (!o || !o->yaml || !o->file || !o->overrides || !o->done || !mailbox_post(w->orders, &o->message)) {
+    if (!o || !o->yaml || !o->file || !o->overrides || !o->done || !o->checkpoint || !mailbox_post(w->orders, &o->message)) {
         atomic_store(&w->busy, false);
         order_free(o);
         return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to the device worker", job->id);

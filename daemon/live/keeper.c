@@ -115,6 +115,12 @@ static bool ask(struct keeper *k, enum deed deed, const char *id, char *state, s
     return true;
 }
 
+/* Nothing can be done about it now: the next daemon finds a stream that nobody wants, and lets it go after limits.resume_ttl. */
+static void ask_or_log(struct keeper *k, enum deed deed, const char *id) {
+    if (!ask(k, deed, id, NULL, 0))
+        log_error("the snapshot of a stream stays on the disk: out of memory to remove, move or mark it", "session=%s", id);
+}
+
 int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, struct err *err) {
     char(*ids)[SNAPSHOT_ID_SIZE] = NULL, text[800];
     size_t n = 0;
@@ -133,7 +139,7 @@ int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *
         log_warn("a stream cannot go on from its snapshot", "session=%s error=\"%s\"", ids[i], err_text(&why, text, sizeof text));
         if (metrics)
             metric_add(metrics_series(metrics, "brrd_stream_snapshots_total", "unknown\x1frejected"), 1);
-        ask(k, DEED_REJECT, ids[i], NULL, 0);
+        ask_or_log(k, DEED_REJECT, ids[i]);
     }
     if (n)
         log_info("streams go on from their snapshots", "sessions=%d snapshots=%zu", sessions_count(sessions), n);
@@ -142,9 +148,9 @@ int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *
 }
 
 static bool put(void *ctx, const char *id, char *state, size_t len) { return ask(ctx, DEED_WRITE, id, state, len); }
-static void end(void *ctx, const char *id) { ask(ctx, DEED_END, id, NULL, 0); }
-static void drop(void *ctx, const char *id) { ask(ctx, DEED_REMOVE, id, NULL, 0); }
-static void reject(void *ctx, const char *id) { ask(ctx, DEED_REJECT, id, NULL, 0); }
+static void end(void *ctx, const char *id) { ask_or_log(ctx, DEED_END, id); }
+static void drop(void *ctx, const char *id) { ask_or_log(ctx, DEED_REMOVE, id); }
+static void reject(void *ctx, const char *id) { ask_or_log(ctx, DEED_REJECT, id); }
 
 struct session_keeper keeper_for_sessions(struct keeper *k) {
     return (struct session_keeper){.put = put, .end = end, .drop = drop, .reject = reject, .ctx = k};

@@ -27,6 +27,17 @@ void live_order_free(struct live_order *o) {
     free(o);
 }
 
+struct live_report *live_order_answer(struct live_order *o) {
+    struct live_report *r = o->answer;
+    o->answer = NULL;
+    return r;
+}
+
+void live_report_post(struct live_report *r, struct mailbox *to) {
+    if (!mailbox_post_wait(to, &r->message, -1))
+        live_report_free(r);
+}
+
 void live_report_free(struct live_report *r) {
     if (!r)
         return;
@@ -66,15 +77,6 @@ struct live_report *live_report_copy(const struct live_report *r) {
         return copy;
     live_report_free(copy);
     return NULL;
-}
-
-struct live_opened *live_opened_copy(const struct live_opened *o) {
-    struct live_opened *copy = copy_of(o, o ? sizeof *o : 0);
-    if (!copy)
-        return NULL;
-    copy->info.checkpoint = copy->checkpoint;
-    copy->info.file.frontend.montage = copy->info.file.montage;
-    return copy;
 }
 
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *s) {

@@ -1,5 +1,5 @@
 /* live_message: what the owner of streams and the device worker tell each other: orders for a stream and reports about it
- * (live/live.h). A message belongs to who takes it. */
+ * (live/live_stream.h). A message belongs to who takes it. */
 #ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #include "base/mailbox.h"
@@ -31,7 +31,8 @@ struct live_order {
     struct live_report *answer; /* of the kind that ends this order; made with it, so that it is sent whatever memory is left */
 };
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream); /* NULL when out of memory */
-void live_order_free(struct live_order *o); /* with its answer, unless that was taken */
+void live_order_free(struct live_order *o);                  /* with its answer, unless that was taken */
+struct live_report *live_order_answer(struct live_order *o); /* takes the answer; NULL the second time */
 /* Hands an order to the device worker. False when it cannot be taken now: the order still belongs to the caller. */
 typedef bool live_post_fn(void *ctx, struct live_order *o);
 
@@ -43,7 +44,7 @@ enum live_report_kind {
     LIVE_ALARM,
     LIVE_SAVED,   /* after SAVE: state, or err; the reports before it are those of the samples in the state */
     LIVE_SUMMARY, /* after FINISH: everything was given out */
-    LIVE_FAILED,  /* err; nothing but CLOSED follows */
+    LIVE_FAILED,  /* err, lost; nothing but CLOSED follows */
     LIVE_CLOSED,
     LIVE_LOADED,  /* after one window of warm-up: model, opened->info; or err */
     LIVE_UNLOADED /* model */
@@ -84,15 +85,16 @@ struct live_report {
     int64_t wall_ms;
     char model[LIVE_NAME];
     struct live_opened *opened; /* OPENED, LOADED; its owner may take it */
+    bool lost; /* FAILED: the device is unusable in this process (device_lost); another process can go on with the stream */
     struct err err;
 };
 struct live_report *live_report_new(enum live_report_kind kind, struct live_stream *stream); /* NULL when out of memory */
 void live_report_free(struct live_report *r);
+/* Hands a report to the owner of the stream, and waits while the mailbox is full; frees the report when the mailbox is closed. */
+void live_report_post(struct live_report *r, struct mailbox *to);
 /* Bytes of its values, events, flaws and burst suppression, and of itself. */
 int64_t live_report_bytes(const struct live_report *r);
 /* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
 struct live_report *live_report_copy(const struct live_report *r);
-/* The same of a description; free() it. */
-struct live_opened *live_opened_copy(const struct live_opened *o);
 
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/live/live_models.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -95,4 +96,15 @@ void live_models_done(struct live_models *s) {
     for (int i = 0; i < LIVE_MAX_MODELS; i++)
         if (s->items[i].detector)
             unload(s, &s->items[i]);
+}
+
+struct live_opened *live_model_describe(const struct live_model *m) {
+    struct live_opened *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->info = *detector_info(m->detector);
+    str_copy(o->checkpoint, sizeof o->checkpoint, m->path);
+    o->info.checkpoint = o->checkpoint;
+    o->info.file.frontend.montage = o->info.file.montage;
+    return o;
 }

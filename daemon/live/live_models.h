@@ -2,7 +2,8 @@
  * pins and no stream uses stays until another needs its place; the longest unused goes first. Device worker's thread. */
 #ifndef BRR_DAEMON_LIVE_LIVE_MODELS_H
 #define BRR_DAEMON_LIVE_LIVE_MODELS_H
-#include "daemon/live/live.h"
+#include "base/metrics.h"
+#include "daemon/live/live_message.h"
 
 struct live_model {
     struct detector *detector; /* NULL: a free place */
@@ -26,5 +27,7 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
 /* One pin less for the pinned detector of this path; without pins and streams it is unloaded. */
 void live_models_unpin(struct live_models *s, const char *path);
 void live_models_done(struct live_models *s);
+/* The model as its users hear of it; free(). NULL when out of memory. */
+struct live_opened *live_model_describe(const struct live_model *m);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef BRR_DAEMON_LIVE_RING_H
 #define BRR_DAEMON_LIVE_RING_H
 #include "base/pack.h"
-#include "daemon/live/live.h"
+#include "daemon/live/live_message.h"
 
 /* Zeroed = empty. */
 struct ring {

@@ -342,24 +342,25 @@ static void pass_on(struct session *s, struct live_report *r) {
     }
 }
 
-static void on_opened(struct session *s, const struct live_report *r) {
+static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
     s->newest_ms = clock_ms();
-    s->info = live_opened_copy(r->opened);
-    struct err err;
-    if (r->opened && !s->info) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
-        session_fail(s, &err, NULL);
-    } else {
-        s->restoring = false;
-        if (s->resumable && s->durable < 0)
-            session_save_begin(s);
-        session_greet(s);
-    }
+    s->info = r->opened;
+    r->opened = NULL;
+    s->restoring = false;
+    if (s->resumable && s->durable < 0)
+        session_save_begin(s);
+    session_greet(s);
 }
 
 static void on_summary(struct session *s, const struct live_report *r) {
-    s->summary = s->resumable ? live_report_copy(r) : NULL;
+    s->summary = s->last_word;
+    s->last_word = NULL;
+    if (s->summary) {
+        s->summary->samples = r->samples;
+        s->summary->windows = r->windows;
+        s->summary->totals = r->totals;
+    }
     if (s->sink)
         s->sink->summary(s->owner, r);
     else
@@ -417,7 +418,9 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         on_summary(s, r);
         break;
     case LIVE_FAILED:
-        if (s->restoring)
+        if (r->lost && s->resumable)
+            session_survive(s, &r->err);
+        else if (s->restoring)
             session_restore_failed(s, &r->err);
         else
             session_fail(s, &r->err, NULL);
@@ -485,6 +488,7 @@ void sessions_tick(struct sessions *all) {
         session_save_tick(s, now);
         parked += s->parked_ms && !s->closing;
         session_post_due(s);
+        session_excuse_device(s, now);
         struct err err;
         if (send_away_late(s, now))
             continue;

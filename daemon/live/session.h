@@ -1,17 +1,19 @@
 /* session: the streams of clients on the loop's side. A session checks the order of a client's samples and turns them into orders
- * for the device worker, which filters them and runs the model (live/live.h). The sample index is the sequence number: duplicates
- * are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for resume_ttl_ms:
- * what was received goes on being processed, results and alarms are kept, and the next connection with its token goes on where the
- * first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the results kept. Loop
- * thread. */
+ * for the device worker, which filters them and runs the model (live/live_stream.h). The sample index is the sequence number:
+ * duplicates are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for
+ * resume_ttl_ms: what was received goes on being processed, results and alarms are kept, and the next connection with its token
+ * goes on where the first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the
+ * results kept. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_H
 #define BRR_DAEMON_LIVE_SESSION_H
-#include "daemon/live/live.h"
+#include "base/metrics.h"
+#include "daemon/live/live_stream.h"
 #include "daemon/live/pass.h"
 
 enum {
     SESSION_ID_SIZE = PASS_TOKEN_SIZE,
     SESSION_NAME_SIZE = 128,
+    SESSION_LABEL_SIZE = 256, /* of a channel; a snapshot holds no longer ones */
     SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,
     SESSION_MAX_ORDERS = 64,
     SESSION_MAX_GAP_S = 24 * 3600,
@@ -155,7 +157,7 @@ struct session_watch {
 void session_watch_start(struct session *s, struct session_watch *w);
 void session_watch_stop(struct session_watch *w);
 
-/* A report of the worker about a stream; stays the caller's. */
+/* A report of the worker about a stream; stays the caller's, but for its description of the model (opened). */
 void sessions_report(struct sessions *all, struct live_report *r);
 /* The snapshot of this id is durable, or could not be written. */
 void sessions_kept(struct sessions *all, const char *id, const struct err *err);

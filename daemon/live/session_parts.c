@@ -18,6 +18,7 @@ void session_count(struct session *s, const char *family, const char *second, do
 void session_free(struct session *s) {
     live_order_free(s->close);
     live_stream_free(s->stream);
+    live_report_free(s->last_word);
     live_report_free(s->summary);
     live_report_free(s->failure);
     ring_clear(&s->kept);
@@ -66,7 +67,8 @@ void session_release(struct session *s) {
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
     const struct live_open *open = request->open;
     struct session *s = calloc(1, sizeof *s);
-    if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream))) {
+    if (!s || !(s->stream = live_stream_new(open, s)) || !(s->close = live_order_new(LIVE_CLOSE, s->stream)) ||
+        (request->resumable && !(s->last_word = live_report_new(LIVE_SUMMARY, s->stream)))) {
         if (s)
             session_free(s);
         err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
@@ -192,7 +194,8 @@ void session_fail(struct session *s, const struct err *err, const char *reason) 
         return;
     }
     session_count_end(s, "failed");
-    s->failure = calloc(1, sizeof *s->failure);
+    s->failure = s->last_word;
+    s->last_word = NULL;
     if (s->failure)
         s->failure->err = *err;
     str_copy(s->failure_reason, sizeof s->failure_reason, reason ? reason : "");
@@ -200,6 +203,11 @@ void session_fail(struct session *s, const struct err *err, const char *reason) 
 
 int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
     return s->waiting > 0 && !s->closing ? now_ms - s->waiting_since[s->oldest] : 0;
+}
+
+void session_excuse_device(struct session *s, int64_t now_ms) {
+    for (int i = 0; i < s->waiting && (s->stalled_ms || session_is_full(s)); i++)
+        s->waiting_since[(s->oldest + i) % (2 * SESSION_MAX_ORDERS)] = now_ms;
 }
 
 void session_tell(struct session *s, const struct live_report *r) {

@@ -22,7 +22,8 @@ struct session {
     struct ring kept;
     bool heard_seen; /* the client sends Seen */
     int64_t next_result;
-    struct live_report *summary, *failure; /* the last word */
+    struct live_report *last_word;         /* made at birth, so that it can be kept whatever memory is left; NULL once used */
+    struct live_report *summary, *failure; /* the last word, when it was said */
     char failure_reason[32];
     /* for those who watch */
     struct session_watch *watches;
@@ -86,6 +87,8 @@ bool session_is_full(const struct session *s);
 void session_give_credit(struct session *s);
 /* How long the oldest samples that wait for the device have waited. */
 int64_t session_lag_ms(const struct session *s, int64_t now_ms);
+/* Call at intervals: while the client reads nothing, or keeps the ring full, samples wait for it and not for the device. */
+void session_excuse_device(struct session *s, int64_t now_ms);
 
 /* A result or an alarm, to the connection. */
 void session_deliver(const struct session *s, const struct live_report *r);
@@ -103,6 +106,8 @@ void session_release(struct session *s);
 /* Ends it with an error. The owner may take long to hear of it, so the place is freed at once; the session itself lives until
  * session_close, or until its client has come back and heard of it. */
 void session_fail(struct session *s, const struct err *err, const char *reason);
+/* The worker has lost the device, and the daemon ends: a resumable session goes on in the next one, from its snapshot. */
+void session_survive(struct session *s, const struct err *err);
 /* No connection holds it; freed when CLOSED comes, or with all sessions. */
 void session_let_go(struct session *s);
 void session_forget(struct session *s); /* after CLOSED */

@@ -49,7 +49,7 @@ struct opening {
     struct session_request request;
     struct live_open open;
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
-    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][256];
+    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t epoch;
 };
@@ -126,6 +126,11 @@ void session_save_far(struct session *s) {
         save_when_due(s, clock_ms(), 0);
 }
 
+static void log_unsaved(const struct session *s, const struct err *err) {
+    char text[800];
+    log_warn("a stream has no new snapshot", "session=%s error=\"%s\"", s->id, err_text(err, text, sizeof text));
+}
+
 /* There is no new snapshot. */
 static void give_up(struct session *s) {
     s->saving = false;
@@ -137,6 +142,7 @@ void session_saved(struct session *s, struct live_report *r) {
     const struct session_keeper *keeper = &s->all->config.keeper;
     struct str state;
     if (r->err.code || !r->state) {
+        log_unsaved(s, &r->err);
         give_up(s);
         return;
     }
@@ -148,6 +154,9 @@ void session_saved(struct session *s, struct live_report *r) {
     s->saved_bytes = (int64_t)len;
     s->on_disk = true;
     if (!data || !keeper->put(keeper->ctx, s->id, data, len)) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
+        log_unsaved(s, &err);
         free(data);
         give_up(s);
     }
@@ -262,6 +271,17 @@ void sessions_freeze(struct sessions *all) {
     for (struct session *s = all->first; s; s = s->next_session)
         if (s->resumable && s->opened && !s->closing && s->consumed > s->durable)
             session_save_begin(s);
+}
+
+void session_survive(struct session *s, const struct err *why) {
+    struct err err;
+    char text[800];
+    err_set(&err, ERR_UNAVAILABLE,
+            "the device failed, and the daemon restarts: %.300s; a resumable stream goes on with its token then",
+            err_text(why, text, sizeof text));
+    s->over = true;
+    if (s->sink)
+        s->sink->failed(s->owner, &err, "DRAINING");
 }
 
 bool sessions_saved(const struct sessions *all) {

@@ -35,8 +35,9 @@ struct models {
     int count;
     struct fetching *fetching[MODELS_MAX]; /* under way or waiting, oldest first */
     int n_fetching;
-    struct message *due, **due_end; /* orders that the worker has not taken yet, oldest first */
-    bool failed;                    /* a model of the configuration could not be had, so that it has no row */
+    struct message *due, **due_end;      /* orders that the worker has not taken yet, oldest first */
+    char missing[MODELS_MAX][LIVE_NAME]; /* of the configuration or the database: no row, as the model could not be had */
+    int n_missing;
 };
 
 /* ---- REFs ---- */
@@ -151,7 +152,7 @@ const struct served_model *models_find(const struct models *m, const char *name)
 int models_count(const struct models *m) { return m->count; }
 
 enum models_state models_state(const struct models *m) {
-    bool failed = m->failed;
+    bool failed = m->n_missing > 0;
     for (int i = 0; i < m->n_fetching; i++)
         if (m->fetching[i]->kind != FETCH_REMOVE)
             return MODELS_LOADING;
@@ -164,6 +165,24 @@ enum models_state models_state(const struct models *m) {
 }
 
 const struct served_model *models_at(const struct models *m, int index) { return m->served[index]; }
+
+/* True if the name is missing; `found`: it no longer is. */
+static bool find_missing(struct models *m, const char *name, bool found) {
+    int i = 0;
+    while (i < m->n_missing && strcmp(m->missing[i], name) != 0)
+        i++;
+    if (i == m->n_missing)
+        return false;
+    if (found)
+        memmove(m->missing + i, m->missing + i + 1, (size_t)(--m->n_missing - i) * sizeof *m->missing);
+    return true;
+}
+
+/* There can be no more names than places for models. */
+static void miss(struct models *m, const char *name) {
+    if (!find_missing(m, name, false) && m->n_missing < MODELS_MAX)
+        str_copy(m->missing[m->n_missing++], sizeof *m->missing, name);
+}
 
 static void served_free(struct served_model *s) {
     live_order_free(s->load);
@@ -321,7 +340,7 @@ static void fetch_done(uv_work_t *work, int status) {
         if (f->done)
             f->done(f->ctx, NULL, &f->err);
         else
-            m->failed = true;
+            miss(m, f->name);
     }
     free(f);
 }
@@ -416,7 +435,7 @@ void models_stop(struct models *m) {
 int models_unserve(struct models *m, const char *name, struct err *err) {
     struct served_model *s = (struct served_model *)(uintptr_t)models_find(m, name);
     struct fetching *f = NULL;
-    if (!s)
+    if (!s && !find_missing(m, name, false))
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
     int rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err);
     if (!rc && !str_format(f->path, sizeof f->path, "%s/served/%s.safetensors", m->config.places->results_dir, name))
@@ -427,7 +446,9 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
         free(f);
         return rc;
     }
-    drop(m, s);
+    if (s)
+        drop(m, s);
+    find_missing(m, name, true);
     m->fetching[m->n_fetching++] = f;
     start_fetches(m);
     return 0;
@@ -441,7 +462,7 @@ void models_report(struct models *m, struct live_report *r) {
     s->opened = r->opened;
     r->opened = NULL;
     if (s->opened) {
-        m->failed = false;
+        find_missing(m, s->name, true);
         log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
     } else {
         log_error("model cannot serve", "model=%s error=\"%s\"", s->name, s->err.message);
@@ -456,10 +477,12 @@ static void reload(void *ctx, const char *name, const char *path, const char *re
     struct models *m = ctx;
     struct served_model *s;
     struct err err;
-    if (!new_row(m, NULL, name, path, ref, &s, &err))
+    if (!new_row(m, NULL, name, path, ref, &s, &err)) {
         add(m, s);
-    else
-        log_error("model cannot serve", "model=%s error=\"%s\"", name, err.message);
+        return;
+    }
+    miss(m, name);
+    log_error("model cannot serve", "model=%s error=\"%s\"", name, err.message);
 }
 
 int models_new(const struct models_config *config, struct models **ret, struct err *err) {

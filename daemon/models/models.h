@@ -5,8 +5,9 @@
  * such a file lease it (models/model_lease.h). Loop thread. */
 #ifndef BRR_DAEMON_MODELS_MODELS_H
 #define BRR_DAEMON_MODELS_MODELS_H
+#include "base/metrics.h"
 #include "daemon/db/db.h"
-#include "daemon/live/live.h"
+#include "daemon/live/live_message.h"
 #include "daemon/models/places.h"
 
 typedef struct uv_loop_s uv_loop_t;
@@ -62,6 +63,7 @@ int models_serve(struct models *m, const char *name, const char *ref, models_don
 int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err);
 /* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
 void models_forget(struct models *m, void *ctx);
+/* Also for a name whose model could not be had, so that models_state is no longer FAILED for it. */
 int models_unserve(struct models *m, const char *name, struct err *err);
 
 struct served_model {

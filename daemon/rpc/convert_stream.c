@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-struct stream_events stream_events(const struct event *events, int n) {
+bool stream_events(const struct event *events, int n, struct stream_events *ret) {
     struct stream_events out = {.items = calloc((size_t)n + 1, sizeof *out.items), .list = calloc((size_t)n + 1, sizeof *out.list)};
     for (int i = 0; out.items && out.list && i < n; i++) {
         brr__v1__event__init(&out.items[i]);
@@ -12,7 +12,8 @@ struct stream_events stream_events(const struct event *events, int n) {
         out.list[i] = &out.items[i];
         out.n++;
     }
-    return out;
+    *ret = out;
+    return out.n == (size_t)n;
 }
 
 void stream_events_done(struct stream_events *events) {
@@ -33,13 +34,13 @@ static size_t list_flaw(const struct quality_report *from, enum quality_flaw fla
     return n;
 }
 
-/* Leaves the message out when all of its fields are at their defaults. */
-static void fill_quality(const struct live_report *r, struct stream_message *m) {
+/* Leaves the message out when all of its fields are at their defaults. False when out of memory. */
+static bool fill_quality(const struct live_report *r, struct stream_message *m) {
     const struct quality_report *from = &r->quality;
     Brr__V1__Quality *q = &m->quality;
     m->channels = calloc(4 * (size_t)from->n + 1, sizeof *m->channels);
     if (!m->channels || (!from->n && !(from->gap_fraction > 0) && !(r->measured_rate_hz > 0)))
-        return;
+        return m->channels != NULL;
     q->flat = m->channels;
     q->clipped = q->flat + from->n;
     q->missing = q->clipped + from->n;
@@ -51,6 +52,7 @@ static void fill_quality(const struct live_report *r, struct stream_message *m) 
     q->gap_fraction = from->gap_fraction;
     q->measured_rate_hz = r->measured_rate_hz;
     m->result.quality = q;
+    return true;
 }
 
 /* One allocation: the list, then its messages; NULL when there is none, or no memory. */
@@ -72,7 +74,7 @@ static Brr__V1__Suppression **suppression_list(const struct live_report *r) {
     return list;
 }
 
-void stream_message(const struct live_report *r, struct stream_message *ret) {
+bool stream_message(const struct live_report *r, struct stream_message *ret) {
     struct stream_message m = {.result = BRR__V1__RESULT__INIT,
                                .alarm = BRR__V1__ALARM__INIT,
                                .provisional = BRR__V1__PROVISIONAL__INIT,
@@ -82,7 +84,7 @@ void stream_message(const struct live_report *r, struct stream_message *ret) {
     m.result.samples = m.provisional.samples = (int32_t)r->samples;
     m.result.probabilities = m.provisional.probabilities = values(r);
     m.result.gap = r->gap;
-    m.events = stream_events(r->events, r->n_events);
+    bool whole = stream_events(r->events, r->n_events, &m.events);
     m.result.events = m.events.list;
     m.result.n_events = m.events.n;
     m.result.suppression = suppression_list(r);
@@ -91,7 +93,7 @@ void stream_message(const struct live_report *r, struct stream_message *ret) {
     m.alarm.probability = (double)r->probability;
     m.alarm.wall_time_ms = r->wall_ms;
     *ret = m;
-    fill_quality(r, ret);
+    return fill_quality(r, ret) && whole && m.result.n_suppression == (size_t)r->n_suppression;
 }
 
 void stream_message_done(struct stream_message *m) {

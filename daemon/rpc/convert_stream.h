@@ -4,12 +4,13 @@
 #include "brr/v1/stream.pb-c.h"
 #include "daemon/live/session.h"
 
-/* A list of messages that borrows from events; events_done frees it. Empty when out of memory. */
+/* A list of messages that borrows from events; stream_events_done frees it. */
 struct stream_events {
     Brr__V1__Event *items, **list;
     size_t n;
 };
-struct stream_events stream_events(const struct event *events, int n);
+/* False when out of memory: the list is empty. */
+bool stream_events(const struct event *events, int n, struct stream_events *ret);
 void stream_events_done(struct stream_events *events);
 
 /* The message of a RESULT, ALARM or PROVISIONAL; borrows from the report. stream_message_done afterwards. */
@@ -21,8 +22,9 @@ struct stream_message {
     int32_t *channels; /* of the lists in quality */
     struct stream_events events;
 };
-/* ret must stay where it is: its parts point to one another. */
-void stream_message(const struct live_report *r, struct stream_message *ret);
+/* ret must stay where it is: its parts point to one another. False when out of memory: a part is missing, and the message must not
+ * be sent. */
+bool stream_message(const struct live_report *r, struct stream_message *ret);
 void stream_message_done(struct stream_message *m);
 
 #endif

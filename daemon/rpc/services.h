@@ -36,8 +36,10 @@ struct services {
     struct submission_rules rules; /* over these places */
     struct source_config source;   /* stores, and the cache of their objects */
     int leasings;                  /* number of models being fetched from stores for streams */
-    struct watch *watches;         /* open Watch calls, svc_jobs.c */
-    struct submitting *submits;    /* Submit calls that wait, svc_jobs.c; and how many are at work */
+    struct finding *findings;      /* model files that are looked for, svc_stream.c; and how many are at work */
+    int finding;
+    struct watch *watches;      /* open Watch calls, svc_jobs.c */
+    struct submitting *submits; /* Submit calls that wait, svc_jobs.c; and how many are at work */
     int submitting;
     struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];              /* data, cache, results */

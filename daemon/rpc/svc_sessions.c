@@ -151,7 +151,11 @@ static void send_info(uv_timer_t *timer) {
 static void on_report(struct session_watch *w, const struct live_report *r) {
     Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
     struct stream_message parts;
-    stream_message(r, &parts);
+    if (!stream_message(r, &parts)) {
+        ((struct view *)w)->missed++;
+        stream_message_done(&parts);
+        return;
+    }
     if (r->message.kind == LIVE_ALARM) {
         update.kind_case = BRR__V1__SESSION_UPDATE__KIND_ALARM;
         update.alarm = &parts.alarm;

@@ -12,7 +12,7 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
+enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, MAX_FINDING = 8 };
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -132,11 +132,23 @@ static void on_opened(void *owner, const struct live_opened *o) {
     steer(c);
 }
 
+/* Half an answer is none: the call ends, and a resumable session is not told of it, so that its client may come back for the whole.
+ */
+static void lack_memory(struct rpc_call *call) {
+    struct err err;
+    err_set(&err, ERR_EXHAUSTED, "out of memory for the answers of a stream; try again later");
+    rpc_refuse(call, &err, NULL, SESSION_RETRY_MS);
+}
+
 /* A result, an alarm, or values of the alarm trace. */
 static void send_report(struct stream_call *c, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     struct stream_message parts;
-    stream_message(r, &parts);
+    if (!stream_message(r, &parts)) {
+        stream_message_done(&parts);
+        lack_memory(c->call);
+        return;
+    }
     switch ((enum live_report_kind)r->message.kind) {
     case LIVE_ALARM:
         m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ALARM;
@@ -169,7 +181,12 @@ static void on_summary(void *owner, const struct live_report *r) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Summary s = BRR__V1__SUMMARY__INIT;
     session_counts(c->session, &counts);
-    struct stream_events events = stream_events(counts.events, counts.n_events);
+    struct stream_events events;
+    if (!stream_events(counts.events, counts.n_events, &events)) {
+        stream_events_done(&events);
+        lack_memory(c->call);
+        return;
+    }
     s.source_samples = counts.received_through;
     s.samples = r->samples;
     s.windows = r->windows;
@@ -235,6 +252,10 @@ static const struct session_sink sink = {.opened = on_opened,
 static int check_open(const Brr__V1__Open *in, struct err *err) {
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
+    for (size_t i = 0; i < in->n_channels; i++)
+        if (strlen(in->channels[i]) >= SESSION_LABEL_SIZE)
+            return err_set(err, ERR_INVALID, "Open.channels[%zu] has %zu bytes; expected at most %d", i, strlen(in->channels[i]),
+                           SESSION_LABEL_SIZE - 1);
     if (!(in->rate_hz >= 1 && in->rate_hz <= MAX_RATE_HZ))
         return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
     if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)
@@ -372,9 +393,12 @@ static void lease_model(struct stream_call *c, const char *url, const uint8_t *d
         services->leasings++;
 }
 
-/* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
+/* A model that does not serve: whether its file is there is found out on libuv's thread pool, for a few at a time: on a volume that
+ * does not answer each holds a thread. */
 struct finding {
     uv_work_t work;
+    struct finding *next; /* in the line, while it waits */
+    struct services *services;
     struct stream_call *c; /* NULL once the call has ended */
     struct model_ref ref;
     struct err err;
@@ -385,10 +409,24 @@ static void find_work(uv_work_t *work) {
     model_ref_find(&f->ref, &f->err);
 }
 
+static void find_done(uv_work_t *work, int status);
+
+/* Those in the line begin while there is room for them. */
+static void start_findings(struct services *services) {
+    while (services->findings && services->finding < MAX_FINDING) {
+        struct finding *f = services->findings;
+        services->findings = f->next;
+        services->finding++;
+        uv_queue_work(services->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
+    }
+}
+
 static void find_done(uv_work_t *work, int status) {
     struct finding *f = work->data;
     struct stream_call *c = f->c;
     (void)status;
+    f->services->finding--;
+    start_findings(f->services);
     if (c)
         c->finding = NULL;
     if (c && f->err.code)
@@ -410,11 +448,29 @@ static void find_model(struct stream_call *c, const struct model_ref *ref, const
         free(f);
         return;
     }
+    struct finding **end = &services_of(c->call)->findings;
+    while (*end)
+        end = &(*end)->next;
+    *end = f;
     f->work.data = f;
+    f->services = services_of(c->call);
     f->c = c;
     f->ref = *ref;
     c->finding = f;
-    uv_queue_work(services_of(c->call)->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
+    start_findings(f->services);
+}
+
+/* Its call has ended. */
+static void forget_finding(struct finding *f) {
+    struct finding **link = &f->services->findings;
+    while (*link && *link != f)
+        link = &(*link)->next;
+    if (*link) { /* it still waits */
+        *link = f->next;
+        free(f);
+    } else {
+        f->c = NULL;
+    }
 }
 
 static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
@@ -452,10 +508,15 @@ static void on_more(struct stream_call *c, const Brr__V1__ClientMessage *m) {
         ack_soon(c);
 }
 
+/* NULL when out of memory: the call has been refused then. */
 static struct stream_call *state_of(struct rpc_call *call) {
     struct stream_call *c = rpc_state(call);
-    if (c || !(c = calloc(1, sizeof *c)))
+    if (c)
         return c;
+    if (!(c = calloc(1, sizeof *c))) {
+        lack_memory(call);
+        return NULL;
+    }
     c->call = call;
     c->outcome = client_gone;
     uv_timer_init(services_of(call)->loop, &c->ack_timer);
@@ -530,7 +591,7 @@ static void end(struct rpc_call *call) {
         services_of(call)->leasings--;
     }
     if (c->finding)
-        c->finding->c = NULL;
+        forget_finding(c->finding);
     model_lease_release(services_of(call)->loop, &c->lease);
     free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """A fault that takes the device from the process ends the daemon with a code of its own after the job went back to the queue; the next
-daemon finishes the job. A driver that is too old is named with the fix, and a machine without one computes on its CPU. The device is
-the emulated one."""
+daemon finishes the job, and resumable streams go on from their snapshots. A driver that is too old is named with the fix, and a machine
+without one computes on its CPU. The device is the emulated one."""
+import glob
+import json
 import os
 import subprocess
 import sys
 
+import stream_fixture
 from daemon import MINI, PATIENCE, Daemon, make_corpus, temporary
 
 EMULATED = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "libbrr_cuda_emulated.so")
@@ -32,6 +35,28 @@ def check_fault(tmp):
     daemon = start(tmp, {}, "devices=[cpu]")
     done = daemon.wait(job["job"], lambda j: j["state"] in ("succeeded", "failed"))
     assert done["state"] == "succeeded", done
+    assert daemon.stop() == 0
+
+
+def check_stream(tmp):
+    make_corpus(f"{tmp}/eeg", seed=12, patients=2, hours=0.04)
+    recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
+    daemon = start(tmp, {}, "devices=[cpu]")
+    model = stream_fixture.train(daemon, f"{tmp}/eeg")
+    assert daemon.stop() == 0
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_FAULT": "1500"}, "devices=[cuda:0]")
+    stream = stream_fixture.start(daemon, recording, model, "--json", "--realtime", "6")
+    try:
+        assert daemon.process.wait(timeout=PATIENCE) == DEVICE_LOST, daemon.read_log()
+        assert os.listdir(f"{tmp}/results/sessions"), "the stream's snapshot is gone\n" + daemon.read_log()
+        daemon = start(tmp, {}, "devices=[cpu]")
+        out, err = stream.communicate(timeout=PATIENCE)
+    finally:
+        stream.kill()
+        stream.wait()
+    assert stream.returncode == 0, err.decode() + daemon.read_log()[-4000:]
+    end = json.loads(out.splitlines()[-1])
+    assert end["reconnects"] >= 1 and "streams go on from their snapshots" in daemon.read_log(), (end, daemon.read_log())
     assert daemon.stop() == 0
 
 
@@ -76,6 +101,8 @@ def main():
         return 77
     with temporary() as tmp:
         check_fault(tmp)
+    with temporary() as tmp:
+        check_stream(tmp)
     with temporary() as tmp:
         check_drivers(tmp)
     with temporary() as tmp:

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "daemon/live/live_stream.h"
 #include "infer/timeline.h"
 #include "seed.h"
 #include "unit/cmocka_all.h"
@@ -16,6 +17,12 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size) {
     return memory_short && size == sizeof(struct live_report) ? NULL : __real_calloc(n, size);
 }
+
+/* Nor can a block of this size (0: any can). */
+static size_t scarce;
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return scarce && size == scarce ? NULL : __real_malloc(size); }
 
 /* Streams of three channels at 256 Hz under a small model, on the CPU. */
 enum {
@@ -90,7 +97,10 @@ static void hear_result(struct heard *h, const struct live_report *r) {
         h->gap_first = r->first;
         h->gap_samples += r->samples;
         assert_null(r->p);
-    } else if (r->p && r->first - h->gap_samples + r->samples <= SAMPLES) {
+    } else if (r->samples) {
+        assert_non_null(r->p); /* open_stream asks for them */
+    }
+    if (r->p && r->first - h->gap_samples + r->samples <= SAMPLES) {
         memcpy(h->p + r->first - h->gap_samples, r->p, (size_t)r->samples * sizeof *r->p);
     }
 }
@@ -627,6 +637,21 @@ static void orders_are_answered_whatever_memory_is_left(void **state) {
     live_stream_free(other.stream);
 }
 
+static void a_result_is_given_whole_or_not_at_all(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    open_stream(b, &h, NULL);
+    live_order(b->live, chunk(b, h.stream, 0, SAMPLES, 0));
+    scarce = HOP * sizeof(float); /* the values of a result */
+    run(b);
+    scarce = 0;
+    listen(b, &one, 1);
+    assert_int_equal(h.failures, 1);
+    assert_int_equal(h.err.code, ERR_EXHAUSTED);
+    assert_int_equal(h.results, 0);
+    close_stream(b, &h);
+}
+
 static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
     struct bench *b = *state;
     struct heard lost, one, *l = &lost;
@@ -637,6 +662,18 @@ static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
     whole(b, &one);
     close_stream(b, &lost);
     close_stream(b, &one);
+}
+
+static void a_model_beyond_the_memory_limit_fails_its_stream(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    live_free(b->live);
+    b->live = live_new(b->device, b->reports, NULL, 1);
+    open_stream(b, &h, NULL);
+    listen(b, &one, 1);
+    assert_int_equal(h.failures, 1);
+    assert_int_equal(h.err.code, ERR_EXHAUSTED);
+    close_stream(b, &h);
 }
 
 static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
@@ -693,8 +730,10 @@ int main(void) {
         LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
         LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
         LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
+        LIVE_TEST(a_result_is_given_whole_or_not_at_all),
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
         LIVE_TEST(orders_are_answered_whatever_memory_is_left),
+        LIVE_TEST(a_model_beyond_the_memory_limit_fails_its_stream),
         LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
     };

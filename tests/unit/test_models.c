@@ -94,13 +94,16 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* The worker has loaded ward. */
-static void loaded(struct bench *b) {
-    struct live_report r = {.message = {.kind = LIVE_LOADED}, .model = "ward", .opened = calloc(1, sizeof *r.opened)};
+/* The worker has loaded the model of this name. */
+static void load_named(struct bench *b, const char *name) {
+    struct live_report r = {.message = {.kind = LIVE_LOADED}, .opened = calloc(1, sizeof *r.opened)};
+    str_copy(r.model, sizeof r.model, name);
     models_report(b->models, &r);
     assert_null(r.opened);
-    assert_non_null(models_find(b->models, "ward")->opened);
+    assert_non_null(models_find(b->models, name)->opened);
 }
+
+static void loaded(struct bench *b) { load_named(b, "ward"); }
 
 static void serve_a(struct bench *b) {
     assert_int_equal(models_serve_now(b->models, "ward", "a", NULL), 0);
@@ -129,6 +132,24 @@ static void a_name_goes_on_serving_when_memory_is_short_for_the_next_model(void 
     stop(b);
     start(b);
     assert_string_equal(models_find(b->models, "ward")->ref, "a");
+}
+
+static void a_model_that_cannot_serve_after_a_restart_keeps_the_daemon_from_being_ready(void **state) {
+    struct bench *b = *state;
+    serve_a(b);
+    assert_true(models_state(b->models) == MODELS_WARM);
+    stop(b);
+    memory_short = true;
+    start(b);
+    memory_short = false;
+    assert_null(models_find(b->models, "ward"));
+    assert_true(models_state(b->models) == MODELS_FAILED);
+    assert_int_equal(models_serve_now(b->models, "icu", "b", NULL), 0);
+    load_named(b, "icu");
+    assert_true(models_state(b->models) == MODELS_FAILED); /* another model does not make up for it */
+    assert_int_equal(models_serve_now(b->models, "ward", "a", NULL), 0);
+    loaded(b);
+    assert_true(models_state(b->models) == MODELS_WARM);
 }
 
 static void a_name_goes_on_serving_when_its_record_cannot_be_written(void **state) {
@@ -181,6 +202,8 @@ static void the_link_of_a_served_model_is_durable(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_memory_is_short_for_the_next_model, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_model_that_cannot_serve_after_a_restart_keeps_the_daemon_from_being_ready, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_its_record_cannot_be_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_found_no_room_are_posted_by_the_tick_in_their_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_link_of_a_served_model_is_durable, set_up, tear_down),

@@ -1,5 +1,5 @@
 /* rpc: whichever allocation fails, a client gets all answers or an error, and the next call is served; so does one that watches a
- * job. */
+ * job, and one that sends a stream, whose results are whole. */
 #include "daemon/rpc/rpc.h"
 
 #include <pthread.h>
@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "brr/v1/jobs.pb-c.h"
+#include "brr/v1/stream.pb-c.h"
 #include "client/brr.h"
 #include "daemon/rpc/services.h"
 #include "unit/temp_dir.h"
@@ -22,6 +23,20 @@ void *__wrap_calloc(size_t n, size_t size) {
     return __real_calloc(n, size);
 }
 
+/* While `held`, no volume answers who looks for a model. */
+static atomic_bool held;
+static atomic_int waiting;
+char *__real_realpath(const char *path, char *resolved);
+char *__wrap_realpath(const char *path, char *resolved);
+char *__wrap_realpath(const char *path, char *resolved) {
+    static const struct timespec turn = {.tv_nsec = 1000 * 1000};
+    atomic_fetch_add(&waiting, 1);
+    while (atomic_load(&held))
+        nanosleep(&turn, NULL);
+    atomic_fetch_sub(&waiting, 1);
+    return __real_realpath(path, resolved);
+}
+
 enum { ANSWERS = 3, TIMEOUT_MS = 60 * 1000 };
 
 struct bench {
@@ -34,6 +49,7 @@ struct bench {
     struct auth *auth;
     struct db *db;
     struct places places;
+    struct mailbox *orders; /* of streams */
     struct services services;
     struct rpc_server *server;
     brr_client *client;
@@ -84,7 +100,58 @@ static int make_job(struct bench *b) {
     return rc ? rc : sched_open(&config, &b->services.sched, NULL);
 }
 
-static void on_tick(uv_timer_t *tick) { rpc_server_tick(((struct bench *)tick->data)->server); }
+/* ---- the device worker's side of streams ---- */
+
+enum { SECONDS_OF_RESULT = 1 };
+
+static bool take_order(void *ctx, struct live_order *o) { return mailbox_post(ctx, &o->message); }
+
+static struct live_opened *describe(void) {
+    struct live_opened *o = __real_calloc(1, sizeof *o);
+    str_copy(o->info.file.montage, sizeof o->info.file.montage, "referential-19");
+    o->info.file.frontend.montage = o->info.file.montage;
+    return o;
+}
+
+/* A result with an event, a flat channel and a second of burst suppression. */
+static struct live_report *make_result(struct live_stream *stream) {
+    struct live_report *r = __real_calloc(1, sizeof *r);
+    *r = (struct live_report){.message.kind = LIVE_RESULT, .stream = stream, .samples = 256, .n_events = 1, .channels = 1};
+    r->events = __real_calloc(1, sizeof *r->events);
+    r->quality.n = r->n_suppression = SECONDS_OF_RESULT;
+    r->quality.channels = __real_calloc(1, sizeof *r->quality.channels);
+    r->quality.channels[0].flaws = QUALITY_FLAT;
+    r->suppression = __real_calloc(1, sizeof *r->suppression);
+    r->channel_suppression = __real_calloc(2, sizeof *r->channel_suppression);
+    return r;
+}
+
+static void tell(struct sessions *all, struct live_report *r) {
+    sessions_report(all, r);
+    live_report_free(r);
+}
+
+/* Answers the orders that came: a stream has one result, when it is finished. */
+static void work(struct bench *b) {
+    for (struct message *m; (m = mailbox_take(b->orders));) {
+        struct live_order *o = (struct live_order *)m;
+        struct live_report *answer = live_order_answer(o);
+        if (m->kind == LIVE_OPEN)
+            answer->opened = describe();
+        if (m->kind == LIVE_FINISH)
+            tell(b->services.sessions, make_result(o->stream));
+        if (answer)
+            tell(b->services.sessions, answer);
+        live_order_free(o);
+    }
+}
+
+static void on_tick(uv_timer_t *tick) {
+    struct bench *b = tick->data;
+    rpc_server_tick(b->server);
+    sessions_tick(b->services.sessions);
+    work(b);
+}
 
 static void on_stopped(void *ctx) {
     struct bench *b = ctx;
@@ -117,16 +184,28 @@ static int set_up(void **state) {
     const struct auth_config auth = {.metrics = b->metrics};
     struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
-                                .n_methods = 1 + svc_jobs_count,
+                                .n_methods = 1 + svc_jobs_count + svc_stream_count,
                                 .max_calls = 10,
                                 .max_unsent_bytes = 1 << 20,
                                 .ctx = &b->services};
     for (size_t i = 0; i < svc_jobs_count; i++)
         methods[1 + i] = &svc_jobs[i];
+    for (size_t i = 0; i < svc_stream_count; i++)
+        methods[1 + svc_jobs_count + i] = &svc_stream[i];
     if (make_job(b) || auth_new(&auth, &config.auth, NULL))
         return -1;
     b->auth = config.auth;
     uv_loop_init(&b->loop);
+    b->orders = mailbox_new(1000, NULL, NULL);
+    const struct sessions_config sessions = {
+        .post = take_order, .post_ctx = b->orders, .max_sessions = 10, .max_waiting_bytes = 1 << 20};
+    const struct models_config models = {
+        .db = b->db, .post = take_order, .post_ctx = b->orders, .loop = &b->loop, .places = &b->places};
+    b->services.loop = &b->loop;
+    b->services.sessions = sessions_new(&sessions);
+    atomic_store(&b->services.serving, true);
+    if (models_new(&models, &b->services.models, NULL))
+        return -1;
     uv_timer_init(&b->loop, &b->tick);
     uv_async_init(&b->loop, &b->stop, on_stop);
     b->tick.data = b->stop.data = b;
@@ -148,6 +227,10 @@ static int tear_down(void **state) {
     uv_loop_close(&b->loop);
     auth_free(b->auth);
     metrics_free(b->metrics);
+    work(b);
+    sessions_free(b->services.sessions);
+    mailbox_free(b->orders);
+    models_free(b->services.models);
     sched_close(b->services.sched);
     db_close(b->db);
     fsio_remove_tree(b->dir, NULL);
@@ -162,8 +245,10 @@ struct ask {
     const void *data;
     size_t len;
     int answers;
+    bool (*whole)(const void *data, size_t len); /* true if an answer lacks nothing; may be NULL */
+    const char *wrong;                           /* what no error may say; may be NULL */
 };
-static const struct ask three = {"/test.Echo/Three", "hello", 5, ANSWERS};
+static const struct ask three = {"/test.Echo/Three", "hello", 5, ANSWERS, NULL, NULL};
 
 /* What ended a call: BRR_END or an error; *ret_answers: how many came before. */
 static int call(struct bench *b, const struct ask *ask, int *ret_answers) {
@@ -176,9 +261,14 @@ static int call(struct bench *b, const struct ask *ask, int *ret_answers) {
         rc = brr_rpc_send(rpc, ask->data, ask->len, -1, &err);
     if (!rc)
         rc = brr_rpc_half_close(rpc, &err);
-    while (rc >= 0 && !(rc = brr_rpc_next(rpc, -1, &data, &len, &err)))
+    while (rc >= 0 && !(rc = brr_rpc_next(rpc, -1, &data, &len, &err))) {
         n += len > 0;
+        if (ask->whole)
+            assert_true(ask->whole(data, len));
+    }
     brr_rpc_close(rpc);
+    if (rc < 0 && ask->wrong)
+        assert_null(strstr(err.message, ask->wrong));
     *ret_answers = n;
     return rc;
 }
@@ -218,8 +308,88 @@ static void no_allocation_that_fails_hides_the_end_of_a_job(void **state) {
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
     uint8_t data[64];
     in.id = (char *)(uintptr_t) "train-1";
-    const struct ask watch = {"/brr.v1.Jobs/Watch", data, brr__v1__watch_job_request__pack(&in, data), 1};
+    const struct ask watch = {"/brr.v1.Jobs/Watch", data, brr__v1__watch_job_request__pack(&in, data), 1, NULL, NULL};
     fail_each(*state, &watch);
+}
+
+/* True unless it is a Result that lacks its event, its quality or its burst suppression. */
+static bool result_is_whole(const void *data, size_t len) {
+    Brr__V1__ServerMessage *m = brr__v1__server_message__unpack(NULL, len, data);
+    assert_non_null(m);
+    const Brr__V1__Result *r = m->kind_case == BRR__V1__SERVER_MESSAGE__KIND_RESULT ? m->result : NULL;
+    bool whole = !r || (r->n_events == 1 && r->quality && r->quality->n_flat == 1 && r->n_suppression == SECONDS_OF_RESULT);
+    brr__v1__server_message__free_unpacked(m, NULL);
+    return whole;
+}
+
+/* Open of a stream whose second channel has this label. Any file is a model: the worker here opens none. */
+static size_t pack_open(const struct bench *b, const char *label, uint8_t *data) {
+    const char *channels[] = {"C3", label};
+    char model[300];
+    Brr__V1__ClientMessage in = BRR__V1__CLIENT_MESSAGE__INIT;
+    Brr__V1__Open open = BRR__V1__OPEN__INIT;
+    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir);
+    open.model = model;
+    open.channels = (char **)(uintptr_t)channels;
+    open.n_channels = 2;
+    open.rate_hz = 256;
+    open.format = BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV;
+    in.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
+    in.open = &open;
+    return brr__v1__client_message__pack(&in, data);
+}
+
+static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
+    uint8_t data[1000];
+    const struct ask stream = {"/brr.v1.Stream/Run", data, pack_open(*state, "C4", data), 4, result_is_whole, "without an Open"};
+    fail_each(*state, &stream); /* Opened, Result, Ack, Summary */
+}
+
+/* What a snapshot cannot hold is refused, not lost at the next restart. */
+static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
+    char label[SESSION_LABEL_SIZE + 1];
+    uint8_t data[1000];
+    int n = 0;
+    memset(label, 'x', sizeof label);
+    label[SESSION_LABEL_SIZE - 1] = '\0';
+    struct ask stream = {"/brr.v1.Stream/Run", data, pack_open(*state, label, data), 4, result_is_whole, NULL};
+    assert_served(*state, &stream);
+    label[SESSION_LABEL_SIZE - 1] = 'x';
+    label[SESSION_LABEL_SIZE] = '\0';
+    stream.len = pack_open(*state, label, data);
+    assert_int_equal(call(*state, &stream, &n), BRR_INVALID);
+}
+
+/* The thread pool has other work than models on a volume that does not answer. */
+static void a_volume_that_does_not_answer_holds_few_threads(void **state) {
+    enum { STREAMS = 10, MOST = 8 };
+    struct bench *b = *state;
+    uint8_t data[1000];
+    const size_t len = pack_open(b, "C4", data);
+    brr_rpc *rpc[STREAMS];
+    const void *answer = NULL;
+    struct brr_error err = {0};
+    size_t n = 0;
+    atomic_store(&held, true);
+    for (int i = 0; i < STREAMS; i++) {
+        assert_int_equal(brr_rpc_open(b->client, "/brr.v1.Stream/Run", TIMEOUT_MS, &rpc[i], &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], data, len, -1, &err), 0);
+        assert_int_equal(brr_rpc_half_close(rpc[i], &err), 0);
+    }
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(brr_rpc_next(rpc[i % STREAMS], 20, &answer, &n, &err), BRR_AGAIN);
+    brr_rpc_close(rpc[0]); /* whether it is looked for or waits */
+    brr_rpc_close(rpc[STREAMS - 1]);
+    int at_once = atomic_load(&waiting);
+    atomic_store(&held, false);
+    assert_int_equal(at_once, MOST);
+    for (int i = 1; i < STREAMS - 1; i++) {
+        int rc = 0;
+        while (!rc)
+            rc = brr_rpc_next(rpc[i], -1, &answer, &n, &err);
+        brr_rpc_close(rpc[i]);
+        assert_int_equal(rc, BRR_END);
+    }
 }
 
 int main(void) {
@@ -227,6 +397,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_volume_that_does_not_answer_holds_few_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
     };
+    setenv("UV_THREADPOOL_SIZE", "16", 1); /* as brrd has */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -612,6 +612,24 @@ static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void *
     assert_string_equal(sched_at(rig->sched, 0)->id, waiting);
 }
 
+static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
+    enum { JOBS = SCHED_FORGET_MAX + 3 };
+    struct rig *rig = *state;
+    for (int i = 0; i < JOBS; i++) {
+        const struct job *job = submit(rig);
+        assert_int_equal(sched_cancel(rig->sched, job->id, &job, NULL), 0);
+    }
+    rig->config.keep_finished_ms = 1000;
+    now_ms += 5000;
+    die_and_start(rig);
+    sched_tick(rig->sched);
+    assert_int_equal(sched_count(rig->sched), 3); /* the loop has other work */
+    die_and_start(rig);
+    assert_int_equal(sched_count(rig->sched), 3); /* in the database too */
+    sched_tick(rig->sched);
+    assert_int_equal(sched_count(rig->sched), 0);
+}
+
 static void an_id_never_comes_again(void **state) {
     struct rig *rig = *state;
     rig->config.keep_finished_ms = 1000;
@@ -667,6 +685,7 @@ int main(void) {
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(an_id_never_comes_again),
+        rigged(many_old_jobs_are_forgotten_a_few_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

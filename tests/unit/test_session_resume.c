@@ -1,4 +1,14 @@
+#include "base/log.h"
 #include "unit/session_fixture.h"
+
+/* Memory is short for blocks of this size (0: for none): malloc and calloc fail for it (the linker's --wrap). */
+static size_t scarce;
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return scarce && size == scarce ? NULL : __real_malloc(size); }
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) { return scarce && size == scarce ? NULL : __real_calloc(n, size); }
 
 /* ---- clients that come back ---- */
 
@@ -170,6 +180,58 @@ static void a_failure_while_nobody_listens_is_told_later(void **state) {
     assert_string_equal(next.err.message, "out of memory");
 }
 
+static void expect_description(void *owner, const struct live_opened *o) {
+    assert_non_null(o);
+    assert_string_equal(o->note, "two channels");
+    ((struct owner_side *)owner)->opened++;
+}
+
+static void a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left(void **state) {
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct session_sink strict = sink;
+    struct session *s = NULL;
+    char token[PASS_TOKEN_SIZE];
+    strict.opened = expect_description;
+    assert_int_equal(session_open(b->all, &lasting, &strict, &b->owner, &s, NULL), 0);
+    str_copy(token, sizeof token, session_token(s));
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    assert_non_null(r.opened = calloc(1, sizeof *r.opened));
+    str_copy(r.opened->note, sizeof r.opened->note, "two channels");
+    session_leave(s); /* before the model was loaded */
+    scarce = sizeof(struct live_opened);
+    sessions_report(b->all, &r);
+    scarce = 0;
+    free(r.opened);
+    session_resume(s, &(struct session_return){.token = token, .sink = &strict, .owner = &next});
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.failures, 0);
+}
+
+static void the_last_word_of_a_stream_is_kept_whatever_memory_is_left(void **state) {
+    struct bench *b = *state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct owner_side next = {0};
+        struct live_stream *stream;
+        char token[PASS_TOKEN_SIZE];
+        struct session *s = open_lasting(b, &stream, token);
+        assert_int_equal(session_finish(s, NULL), 0);
+        session_leave(s);
+        struct live_report r = report(stream, fails ? LIVE_FAILED : LIVE_SUMMARY);
+        r.samples = 77;
+        err_set(&r.err, ERR_INTERNAL, "broken");
+        scarce = sizeof(struct live_report);
+        sessions_report(b->all, &r);
+        scarce = 0;
+        assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+        come_back(s, &next, token, 0, 0);
+        if (!fails)
+            assert_int_equal(session_finish(s, NULL), 0);
+        assert_int_equal(next.summaries, !fails);
+        assert_int_equal(next.failures, fails);
+    }
+}
+
 /* A result whose values take `bytes`. */
 static void large_result(struct bench *b, struct live_stream *stream, int64_t seq, int64_t bytes) {
     struct live_report r = report(stream, LIVE_RESULT);
@@ -332,6 +394,23 @@ static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **sta
     assert_int_equal(counts.durable_through, 0);
 }
 
+static void count_warnings(void *ctx, enum log_level level) { *(int *)ctx += level == LOG_WARN; }
+
+static void a_snapshot_that_cannot_be_made_is_logged(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    int warnings = 0;
+    (void)open_lasting(&k->b, &stream, token);
+    struct live_report r = report(stream, LIVE_SAVED);
+    err_set(&r.err, ERR_EXHAUSTED, "out of memory for the state of a stream");
+    log_hook(count_warnings, &warnings);
+    sessions_report(k->b.all, &r);
+    log_hook(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(k->b.owner.opened, 1); /* the stream itself is well */
+}
+
 static void only_what_a_snapshot_holds_is_durable(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -475,6 +554,38 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     assert_int_equal(k->kept.drops, 0);
 }
 
+static void a_snapshot_outlives_the_device(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct err none = {0};
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "state");
+    sessions_kept(k->b.all, session_id(s), &none);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_INTERNAL, "the bus is lost");
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->b.owner.failures, 1);
+    assert_int_equal(k->b.owner.err.code, ERR_UNAVAILABLE);
+    assert_string_equal(k->b.owner.reason, "DRAINING");
+    assert_non_null(strstr(k->b.owner.err.message, "the bus is lost"));
+    session_leave(s);
+    sessions_free(k->b.all); /* the daemon ends */
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    r = report(last(&k->b)->stream, LIVE_FAILED); /* and the next device fails as well */
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    s = sessions_find(k->b.all, token, "uid:1");
+    assert_non_null(s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.opened, 0); /* not before it is restored, by the daemon after this one */
+    assert_int_equal(k->kept.drops, 0);
+    assert_int_equal(k->kept.rejects, 0);
+}
+
 static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
@@ -581,6 +692,27 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(v
     assert_int_equal(session_retry_ms(s), SESSION_RETRY_MS);
 }
 
+static void a_client_that_does_not_read_is_not_told_that_the_device_is_late(void **state) {
+    struct bench *b = *state;
+    struct live_open live = open;
+    const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
+    struct session *s = NULL;
+    live.realtime = true;
+    assert_int_equal(session_open(b->all, &realtime, &sink, &b->owner, &s, NULL), 0);
+    struct live_report r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    assert_int_equal(push(s, 0, 1), 0);
+    session_stall(s, true); /* the worker may have no credit: what waits, waits for the client */
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 0);
+    assert_true(value(b, "brrd_stream_overloads_total", "ward") == 0);
+    session_stall(s, false);
+    wait_idle();
+    sessions_tick(b->all);
+    assert_int_equal(b->owner.failures, 1); /* now it is the device */
+}
+
 static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void **state) {
     struct bench *b = *state;
     struct live_open live = open;
@@ -613,18 +745,23 @@ int main(void) {
         SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
         SESSION_TEST(a_second_half_close_of_a_stream_at_work_is_the_first_one),
         SESSION_TEST(a_failure_while_nobody_listens_is_told_later),
+        SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
+        SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
         KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
         KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        KEEPER_TEST(a_snapshot_outlives_the_device),
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
         SESSION_TEST(a_live_stream_whose_rate_is_another_one_says_so_in_its_results),
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
+        cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_not_told_that_the_device_is_late, set_up_late, tear_down),
         cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once, set_up_late, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* worker: the end of a job is reported whatever happens to memory meanwhile, and jobs run one at a time. The device is the CPU. */
+/* worker: the end of a job is reported whatever happens to memory meanwhile, a checkpoint too or the job fails, and jobs run one at
+ * a time. The device is the CPU. */
 #include "daemon/jobs/worker.h"
 
 #include <pthread.h>
@@ -135,10 +136,36 @@ static void a_stopped_job_leaves_a_checkpoint(void **state) {
     job_free(job);
 }
 
+static void a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails(void **state) {
+    struct worker *w = start(state);
+    struct job *job = make_job_of(state, "kind: burst\n"
+                                         "network: { neurons: 500, synapses: 20 }\n"
+                                         "input: { random: 0.5, potential: 1000 }\n"
+                                         "ticks: 1000000000\n"
+                                         "checkpoint: { every: 1s }\n");
+    struct err err;
+    own_thread = pthread_self();
+    assert_int_equal(worker_run(w, job, &err), 0);
+    worker_report_free(wait_for(w, WORKER_RUNNING));
+    atomic_store(&memory, NONE_ON_THE_WORKER);
+    struct worker_report *r = wait_for(w, WORKER_CHECKPOINT);
+    assert_non_null(r); /* the first one; the next has no memory left */
+    worker_report_free(r);
+    r = wait_for(w, WORKER_DONE);
+    atomic_store(&memory, ENOUGH);
+    assert_non_null(r);
+    assert_int_equal(r->rc, ERR_EXHAUSTED);
+    assert_non_null(strstr(r->err.message, "checkpoint"));
+    worker_report_free(r);
+    worker_stop(w);
+    job_free(job);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(the_end_is_reported_when_memory_is_short),
         in_temp_dir(a_stopped_job_leaves_a_checkpoint),
+        in_temp_dir(a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails),
         in_temp_dir(a_job_whose_end_could_not_be_told_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,526 @@
+#include "daemon/live/live_stream.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/live/live_models.h"
+#include "infer/timeline.h"
+#include "kernels/device.h"
+#include "store/digest.h"
+
+enum { MAX_EVENTS_WAITING = 256, STATE_MAX = 128 << 20 };
+#define ENDED_WAITS_S 30.0 /* how much later the last windows of an ended recording are due */
+
+struct live_stream {
+    void *owner;
+    atomic_bool gone;
+    _Atomic int64_t unreleased;     /* bytes of reports that the owner still holds */
+    struct live_report *last_words; /* FAILED, made at birth: it is sent whatever memory is left */
+    /* set at birth */
+    struct live_open open; /* its texts are these */
+    char checkpoint[LIVE_PATH], name[LIVE_NAME];
+    char **labels;
+    /* the worker's */
+    struct live_turn turn;
+    const struct device *device;
+    struct mailbox *reports;
+    struct live_model *model;
+    struct timeline *timeline;
+    struct message *first, *last; /* orders that wait for the windows before them */
+    bool failed, finishing;
+    struct live_report *summary;       /* the answer to FINISH, until it is due */
+    double newest_s;                   /* when the newest chunk in the timeline was received */
+    struct live_report *result;        /* under construction: its events follow its probabilities */
+    int64_t next_result, next_alarm;   /* numbers */
+    struct suppression_totals counted; /* in metrics */
+    int64_t given;                     /* 256 Hz samples that results have covered */
+    int64_t alarm_hop;                 /* 256 Hz samples, 0 = none */
+    struct quality *quality;           /* of the used channels */
+    float *scratch;                    /* used channels × samples of the newest chunk */
+    int64_t scratch_floats;
+};
+
+/* ---- its owner's handle ---- */
+
+struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
+    struct live_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->owner = owner;
+    s->open = *open;
+    str_copy(s->checkpoint, sizeof s->checkpoint, open->checkpoint);
+    str_copy(s->name, sizeof s->name, open->model);
+    s->labels = calloc((size_t)open->n_labels + 1, sizeof *s->labels);
+    int n = 0;
+    while (s->labels && n < open->n_labels && (s->labels[n] = strdup(open->labels[n])))
+        n++;
+    s->open.checkpoint = s->checkpoint;
+    s->open.model = s->name;
+    s->open.labels = (const char *const *)s->labels;
+    s->open.n_labels = n;
+    s->last_words = live_report_new(LIVE_FAILED, s);
+    if (s->labels && n == open->n_labels && s->last_words)
+        return s;
+    live_stream_free(s);
+    return NULL;
+}
+
+void live_stream_free(struct live_stream *s) {
+    if (!s)
+        return;
+    for (int i = 0; i < s->open.n_labels; i++)
+        free(s->labels[i]);
+    free(s->labels);
+    live_report_free(s->last_words);
+    free(s);
+}
+
+void *live_stream_owner(const struct live_stream *s) { return s->owner; }
+const struct live_open *live_stream_open(const struct live_stream *s) { return &s->open; }
+void live_stream_abandon(struct live_stream *s) { atomic_store(&s->gone, true); }
+
+bool live_stream_release(struct live_stream *s, int64_t bytes) {
+    int64_t before = atomic_fetch_sub(&s->unreleased, bytes);
+    return before >= LIVE_CREDIT_BYTES && before - bytes < LIVE_CREDIT_BYTES;
+}
+
+/* ---- reports ---- */
+
+static void post(struct live_stream *s, struct live_report *r) {
+    if (r->message.kind == LIVE_RESULT || r->message.kind == LIVE_PROVISIONAL || r->message.kind == LIVE_ALARM)
+        r->bytes = live_report_bytes(r); /* others are bounded by the orders that they answer */
+    if (r->bytes)
+        atomic_fetch_add(&s->unreleased, r->bytes);
+    live_report_post(r, s->reports);
+}
+
+static void flush_result(struct live_stream *s) {
+    if (s->result)
+        post(s, s->result);
+    s->result = NULL;
+}
+
+void live_stream_fail(struct live_stream *s, const struct err *err) {
+    if (s->failed)
+        return;
+    s->failed = true;
+    live_report_free(s->result); /* not whole: its events were still to come */
+    s->result = NULL;
+    s->last_words->err = *err;
+    s->last_words->lost = device_lost(s->device);
+    post(s, s->last_words);
+    s->last_words = NULL;
+}
+
+/* ---- what its timeline gives out ---- */
+
+static int judge(struct live_stream *s, struct live_report *r, struct err *err) {
+    const int *sources;
+    int rc = quality_take(s->quality, r->first, r->first + r->samples, &r->quality, err);
+    timeline_sources(s->timeline, &sources);
+    for (int i = 0; i < r->quality.n; i++)
+        r->quality.channels[i].channel = sources[r->quality.channels[i].channel];
+    return rc;
+}
+
+/* The next result, of the samples [first, first + n). */
+static struct live_report *result_new(struct live_stream *s, int64_t first, int64_t n) {
+    struct live_report *r = live_report_new(LIVE_RESULT, s);
+    if (!r)
+        return NULL;
+    r->seq = s->next_result++;
+    r->first = first;
+    r->samples = n;
+    s->given = first + n;
+    return r;
+}
+
+static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    flush_result(s);
+    struct live_report *r = result_new(s, first, n);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    s->result = r;
+    if (judge(s, r, err))
+        return err->code;
+    if (!s->open.want_probabilities)
+        return 0;
+    r->p = malloc((size_t)n * sizeof *p);
+    if (!r->p)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    memcpy(r->p, p, (size_t)n * sizeof *p);
+    return 0;
+}
+
+static int on_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    flush_result(s);
+    for (int64_t end = first + n; first < end; first += n) {
+        n = end - first < LIVE_MAX_SAMPLES ? end - first : LIVE_MAX_SAMPLES;
+        struct live_report *r = result_new(s, first, n);
+        if (!r)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+        r->gap = true;
+        post(s, r);
+    }
+    return 0;
+}
+
+static int on_event(void *ctx, const struct event *event, struct err *err) {
+    struct live_stream *s = ctx;
+    if (s->result && s->result->n_events >= MAX_EVENTS_WAITING)
+        flush_result(s);
+    if (!s->result)
+        s->result = result_new(s, s->given, 0);
+    struct event *events = s->result ? realloc(s->result->events, (size_t)(s->result->n_events + 1) * sizeof *events) : NULL;
+    if (!events)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an event");
+    s->result->events = events;
+    events[s->result->n_events++] = *event;
+    return 0;
+}
+
+static int on_suppression(void *ctx, const struct suppression_report *report, struct err *err) {
+    struct live_stream *s = ctx;
+    if (!s->result)
+        s->result = result_new(s, s->given, 0);
+    if (!s->result)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for burst suppression");
+    struct live_report *r = s->result;
+    size_t n = (size_t)r->n_suppression, channels = (size_t)report->channels;
+    struct live_suppression *more = realloc(r->suppression, (n + 1) * sizeof *more);
+    r->suppression = more ? more : r->suppression;
+    float *values = more ? realloc(r->channel_suppression, (n + 1) * 2 * channels * sizeof *values) : NULL;
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for burst suppression");
+    r->channel_suppression = values;
+    more[n] = (struct live_suppression){report->sample, report->observed, report->ratio, report->bursts_per_minute};
+    memcpy(values + 2 * n * channels, report->channel_ratio, channels * sizeof *values);
+    memcpy(values + (2 * n + 1) * channels, report->channel_bursts, channels * sizeof *values);
+    r->channels = report->channels;
+    r->n_suppression++;
+    return 0;
+}
+
+static void count_suppression(struct live_stream *s) {
+    struct suppression_totals now;
+    timeline_suppression(s->timeline, &now);
+    metric_add(s->model->suppressed, (double)(now.suppressed - s->counted.suppressed) / FRONTEND_RATE_HZ);
+    metric_add(s->model->bursts, (double)(now.bursts - s->counted.bursts));
+    s->counted = now;
+}
+
+static int on_settled(void *ctx, struct err *err) {
+    (void)err;
+    count_suppression(ctx);
+    flush_result(ctx);
+    return 0;
+}
+
+static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+    struct live_stream *s = ctx;
+    struct live_report *r = live_report_new(LIVE_ALARM, s);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
+    r->seq = s->next_alarm++;
+    r->on = kind == ALARM_ON;
+    r->first = sample;
+    r->probability = p;
+    r->wall_ms = clock_wall_ms();
+    post(s, r);
+    return 0;
+}
+
+static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct live_stream *s = ctx;
+    struct live_report *r = live_report_new(LIVE_PROVISIONAL, s);
+    if (r && s->open.want_probabilities)
+        r->p = malloc((size_t)n * sizeof *p);
+    if (!r || (s->open.want_probabilities && !r->p)) {
+        live_report_free(r);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
+    }
+    r->first = first;
+    r->samples = n;
+    r->probability = p[n - 1];
+    if (r->p)
+        memcpy(r->p, p, (size_t)n * sizeof *p);
+    post(s, r);
+    return 0;
+}
+
+/* ---- opening, saving, ending ---- */
+
+static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, const struct modelfile *file) {
+    if (s->open.alarm_hop_s < 0)
+        return 0;
+    if (s->open.alarm_hop_s > 0)
+        return (int64_t)llround(s->open.alarm_hop_s * FRONTEND_RATE_HZ);
+    return file->hop % device_hop == 0 && device_hop <= file->model.window ? device_hop : file->hop;
+}
+
+/* The state as bytes: what it was made with, the numbers, the timeline. */
+static int save_state(struct live_stream *s, struct str *out, struct err *err) {
+    pack_text(out, detector_info(s->model->detector)->sha256);
+    pack_i64(out, s->alarm_hop);
+    pack_i64(out, s->next_result);
+    pack_i64(out, s->next_alarm);
+    pack_i64(out, s->given);
+    quality_save(s->quality, out);
+    return timeline_save(s->timeline, out, err);
+}
+
+/* The first part of a saved state, before the timeline is made. */
+static int load_numbers(struct live_stream *s, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    char sha256[DIGEST_HEX_SIZE];
+    unpack_text(in, sha256, sizeof sha256);
+    s->alarm_hop = unpack_i64(in, 0, far);
+    s->next_result = unpack_i64(in, 0, far);
+    s->next_alarm = unpack_i64(in, 0, far);
+    s->given = unpack_i64(in, 0, far);
+    if (in->failed)
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    if (strcmp(sha256, detector_info(s->model->detector)->sha256) != 0)
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream was made with another version of the model %s",
+                       s->checkpoint);
+    return 0;
+}
+
+/* Where the source clips. */
+static double clipping_uv(const struct live_open *open) { return open->format == LIVE_I16 ? INT16_MAX * open->scale_uv : INFINITY; }
+
+/* A new timeline, or with `state` one that goes on from there. */
+static int open_timeline(struct live_stream *s, struct live_opened *o, struct unpack *state, struct err *err) {
+    struct frontend_source source = {.labels = s->open.labels, .n_labels = s->open.n_labels, .rate_hz = s->open.rate_hz};
+    struct timeline_sink sink = {.ctx = s,
+                                 .probabilities = on_probabilities,
+                                 .gap = on_gap,
+                                 .event = on_event,
+                                 .alarm = on_alarm,
+                                 .provisional = on_provisional,
+                                 .suppression = on_suppression,
+                                 .settled = on_settled};
+    int rc = state ? load_numbers(s, state, err) : 0;
+    struct timeline_options options = {.alarm_hop = s->alarm_hop};
+    struct frontend_report report = {.note = ""};
+    const int *sources = NULL;
+    if (!rc)
+        rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
+    if (!rc && !(s->quality = quality_new(timeline_sources(s->timeline, &sources), s->open.rate_hz, clipping_uv(&s->open))))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (!rc && state && !quality_load(s->quality, state))
+        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    if (!rc && state)
+        rc = timeline_load(s->timeline, state, err);
+    if (!rc && state && !unpack_done(state))
+        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    if (rc)
+        return rc;
+    timeline_suppression(s->timeline, &s->counted);
+    o->n_sources = timeline_sources(s->timeline, &sources);
+    for (int i = 0; i < o->n_sources; i++)
+        o->sources[i] = sources[i];
+    o->alarm_hop = options.alarm_hop;
+    str_copy(o->note, sizeof o->note, report.note);
+    return 0;
+}
+
+void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports) {
+    s->device = device;
+    s->reports = reports;
+}
+
+int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *o, struct err *err) {
+    struct unpack state = unpack_of(o->data, (size_t)o->data_bytes);
+    s->model = m;
+    s->model->streams++;
+    if (!(o->answer->opened = live_model_describe(m)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    s->alarm_hop = pick_alarm_hop(s, device_hop, &o->answer->opened->info.file);
+    int rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
+    if (!rc)
+        post(s, live_order_answer(o));
+    return rc;
+}
+
+void live_stream_save(struct live_stream *s, struct live_order *o) {
+    struct live_report *r = live_order_answer(o);
+    struct str state;
+    str_init(&state, STATE_MAX);
+    if (!s->timeline || s->failed)
+        err_set(&r->err, ERR_PRECONDITION, "the stream has ended");
+    else if (!save_state(s, &state, &r->err)) {
+        r->state_len = state.len;
+        r->state = str_take(&state);
+        if (!r->state)
+            err_set(&r->err, ERR_EXHAUSTED, "out of memory for the state of a stream");
+    }
+    str_done(&state);
+    post(s, r);
+}
+
+static void drop_orders(struct live_stream *s) {
+    while (s->first) {
+        struct live_order *o = (struct live_order *)s->first;
+        s->first = o->message.next;
+        live_order_free(o);
+    }
+    s->last = NULL;
+}
+
+/* Windows that were ready and will never be looked at. */
+static int64_t count_waiting(struct live_stream *s) {
+    const struct seizure_config *c = &detector_info(s->model->detector)->file.model;
+    float *x = malloc((size_t)c->window * (size_t)c->in_channels * sizeof *x);
+    int64_t n = 0;
+    while (x && timeline_take(s->timeline, x))
+        n++;
+    free(x);
+    return n;
+}
+
+void live_stream_leave(struct live_stream *s) {
+    if (s->model && s->timeline)
+        metric_add(s->model->dropped, (double)count_waiting(s));
+    timeline_free(s->timeline);
+    s->timeline = NULL;
+    quality_free(s->quality);
+    s->quality = NULL;
+    if (s->model)
+        s->model->streams--;
+    s->model = NULL;
+    drop_orders(s);
+    live_report_free(s->result);
+    live_report_free(s->summary);
+    s->result = s->summary = NULL;
+    free(s->scratch);
+    s->scratch = NULL;
+}
+
+/* ---- running ---- */
+
+bool live_stream_queue(struct live_stream *s, struct live_order *o) {
+    if (s->failed || atomic_load(&s->gone))
+        return false;
+    o->message.next = NULL;
+    if (s->last)
+        s->last->next = &o->message;
+    else
+        s->first = &o->message;
+    s->last = &o->message;
+    return true;
+}
+
+/* The used channels of a chunk as float rows in s->scratch. */
+static int convert(struct live_stream *s, const struct live_order *o, float **rows, struct err *err) {
+    const int *sources;
+    int n_sources = timeline_sources(s->timeline, &sources);
+    int64_t n = o->samples - o->skip;
+    if (n_sources * n > s->scratch_floats) {
+        float *scratch = realloc(s->scratch, (size_t)(n_sources * n) * sizeof *scratch);
+        if (!scratch)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for a chunk of %lld samples", (long long)n);
+        s->scratch = scratch;
+        s->scratch_floats = n_sources * n;
+    }
+    for (int c = 0; c < n_sources; c++) {
+        float *row = s->scratch + c * n;
+        int64_t at = sources[c] * o->samples + o->skip;
+        rows[c] = row;
+        if (s->open.format == LIVE_F32_UV) {
+            memcpy(row, o->data + at * 4, (size_t)n * sizeof *row);
+            continue;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t *b = o->data + (at + i) * 2;
+            row[i] = (float)((double)(int16_t)(b[0] | b[1] << 8) * s->open.scale_uv);
+        }
+    }
+    return 0;
+}
+
+/* The oldest order that waits. */
+static int carry_out(struct live_stream *s, struct live_order *o, struct err *err) {
+    float *rows[FRONTEND_MAX_LABELS];
+    int64_t n = o->samples - o->skip;
+    int rc = 0;
+    if (o->message.kind == LIVE_FINISH) {
+        s->finishing = true;
+        s->summary = live_order_answer(o);
+        return timeline_finish(s->timeline, err);
+    }
+    if (o->message.kind == LIVE_GAP)
+        return (rc = quality_gap(s->quality, n, err)) ? rc : timeline_gap(s->timeline, n, err);
+    if ((rc = convert(s, o, rows, err)) || (rc = quality_push(s->quality, rows, n, err)))
+        return rc;
+    s->newest_s = o->received_s;
+    return timeline_push(s->timeline, (const float *const *)rows, n, err);
+}
+
+void live_stream_absorb(struct live_stream *s) {
+    struct err err = {0};
+    while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
+        struct live_order *o = (struct live_order *)s->first;
+        s->first = o->message.next;
+        if (!s->first)
+            s->last = NULL;
+        if (carry_out(s, o, &err)) {
+            live_stream_fail(s, &err);
+        } else if (o->answer) {
+            o->answer->samples = o->samples - o->skip;
+            o->answer->data_bytes = o->data_bytes;
+            post(s, live_order_answer(o));
+        }
+        live_order_free(o);
+    }
+}
+
+void live_stream_settle(struct live_stream *s) {
+    struct err err = {0};
+    if (s->failed)
+        return;
+    if (timeline_status(s->timeline, &err)) {
+        live_stream_fail(s, &err);
+    } else if (s->summary && timeline_done(s->timeline)) {
+        s->summary->samples = timeline_samples(s->timeline);
+        s->summary->windows = timeline_windows(s->timeline);
+        timeline_suppression(s->timeline, &s->summary->totals);
+        post(s, s->summary);
+        s->summary = NULL;
+    }
+}
+
+bool live_stream_runnable(const struct live_stream *s) {
+    return s->timeline && !s->failed && !atomic_load(&s->gone) && atomic_load(&s->unreleased) < LIVE_CREDIT_BYTES;
+}
+
+bool live_stream_ready(const struct live_stream *s) {
+    struct err err;
+    return s->timeline && !s->failed && timeline_ready(s->timeline, &err);
+}
+
+bool live_stream_waiting(const struct live_stream *s) { return live_stream_runnable(s) && (s->first || live_stream_ready(s)); }
+
+double live_stream_waiting_since_s(const struct live_stream *s) {
+    if (live_stream_ready(s))
+        return s->newest_s + (s->finishing ? ENDED_WAITS_S : 0);
+    for (const struct message *m = s->first; m; m = m->next)
+        if (m->kind == LIVE_CHUNK)
+            return ((const struct live_order *)m)->received_s;
+    return s->first ? 0 : INFINITY;
+}
+
+double live_stream_newest_s(const struct live_stream *s) { return s->finishing ? NAN : s->newest_s; }
+const struct live_model *live_stream_model(const struct live_stream *s) { return s->model; }
+struct timeline *live_stream_timeline(const struct live_stream *s) {
+    return s->timeline;
+}
+struct live_turn *live_stream_turn(struct live_stream *s) {
+    return &s->turn;
+}

@@ -1,0 +1,81 @@
+/* live_stream: one stream on a device: the parameters and the credit that its owner (the loop) sees, and the timeline that the
+ * device worker feeds with the stream's orders and whose output it posts as reports. The contents and the number of a result or an
+ * alarm depend on the samples alone. It does not load models, and does not decide whose turn it is (live/live.h). Bounded: the
+ * owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES does not run again until its
+ * owner has released some of them. Thread: the functions of each section belong to the thread that it names. The owner's thread
+ * makes the stream and frees it, before OPEN was posted or after CLOSED; between these two the device worker holds it. */
+#ifndef BRR_DAEMON_LIVE_LIVE_STREAM_H
+#define BRR_DAEMON_LIVE_LIVE_STREAM_H
+#include "daemon/live/live_message.h"
+
+struct device;
+struct live_model;
+struct timeline;
+
+enum live_format { LIVE_F32_UV, LIVE_I16 };
+
+/* Parameters of a stream; live_stream_new copies them. */
+struct live_open {
+    const char *checkpoint; /* model file */
+    const char *model;      /* its name in metrics, bounded in number */
+    const char *const *labels;
+    int n_labels;
+    double rate_hz;
+    enum live_format format;
+    double scale_uv;    /* I16: microvolt per unit */
+    double alarm_hop_s; /* 0 = default of the device, negative = no alarms */
+    bool realtime, want_probabilities;
+};
+
+/* ---- the owner's thread ---- */
+
+/* NULL when out of memory. */
+struct live_stream *live_stream_new(const struct live_open *open, void *owner);
+void live_stream_free(struct live_stream *s); /* before OPEN was posted, or after CLOSED; NULL is fine */
+void *live_stream_owner(const struct live_stream *s);
+const struct live_open *live_stream_open(const struct live_stream *s); /* its parameters; any thread */
+/* Its client is gone: what waits is dropped and counted as soon as the worker looks. CLOSE must follow. */
+void live_stream_abandon(struct live_stream *s);
+/* Reports of `bytes` in all (live_report.bytes) have left the owner. True when the stream had no credit and has some now: the
+ * worker sleeps, so a WAKE must follow. */
+bool live_stream_release(struct live_stream *s, int64_t bytes);
+
+/* ---- the device worker's thread, for live.c ---- */
+
+/* A stream's place in the line of live.c, which alone uses it. */
+struct live_turn {
+    struct live_stream *next;
+    int64_t looked; /* the look in which the stream was found last */
+};
+struct live_turn *live_stream_turn(struct live_stream *s);
+
+/* OPEN has come for this device: from now on the stream's reports go to this mailbox, and live_stream_leave must follow. */
+void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports);
+/* Starts the stream under a model, from the state that OPEN carries if it carries one, and posts OPENED. device_hop: alarm hop of
+ * the device in 256 Hz samples, used if the stream asks for none. After an error the caller fails the stream. */
+int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *open, struct err *err);
+/* Posts FAILED, once; nothing but live_stream_save and _leave may follow. */
+void live_stream_fail(struct live_stream *s, const struct err *err);
+void live_stream_save(struct live_stream *s, struct live_order *save); /* posts SAVED: the state, or why there is none */
+/* Takes a CHUNK, GAP or FINISH that waits for its turn; false, and the order stays the caller's: the stream has ended. */
+bool live_stream_queue(struct live_stream *s, struct live_order *o);
+/* CLOSE: drops and counts what waits, and lets the model go. No report follows, not even CLOSED. */
+void live_stream_leave(struct live_stream *s);
+
+bool live_stream_runnable(const struct live_stream *s); /* it has begun, nothing ended it, and its owner keeps up */
+bool live_stream_waiting(const struct live_stream *s);  /* runnable, and an order or a window waits */
+bool live_stream_ready(const struct live_stream *s);    /* a window waits, and it has not failed */
+/* When the samples were received that the stream has not been served for, by the monotonic clock; INFINITY when nothing waits. The
+ * last windows of a recording that has ended fall due together and can wait for those of others, so they count as later. */
+double live_stream_waiting_since_s(const struct live_stream *s);
+/* When the newest chunk in its timeline was received; NaN after FINISH. */
+double live_stream_newest_s(const struct live_stream *s);
+const struct live_model *live_stream_model(const struct live_stream *s); /* NULL until live_stream_begin */
+
+/* For runnable streams. Carries out orders until a window waits or none is left. */
+void live_stream_absorb(struct live_stream *s);
+struct timeline *live_stream_timeline(const struct live_stream *s); /* for detector_run */
+/* After windows were completed, or when none waits: posts FAILED if the timeline has failed, SUMMARY if it is done. */
+void live_stream_settle(struct live_stream *s);
+
+#endif
