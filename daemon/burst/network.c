@@ -140,15 +140,19 @@ static int apply(struct network *n, const struct network_change *c, struct err *
     return rc;
 }
 
-int network_patch(struct network *n, struct network_order *o, struct err *err) {
-    int rc = 0;
-    for (int64_t i = 0; !rc && i < o->count; i++) {
+bool network_patch(struct network *n, struct network_order *o) {
+    double end = clock_s() + SLICE_S;
+    do {
+        if (o->changed == o->count)
+            return true;
         bool left = o->gone && atomic_load(o->gone);
-        rc = left ? err_set(err, ERR_CANCELLED, "the caller left") : apply(n, &o->changes[i], err);
-        if (rc)
-            o->failed = i;
-    }
-    return rc;
+        if (left ? err_set(&o->err, ERR_CANCELLED, "the caller left") : apply(n, &o->changes[o->changed], &o->err)) {
+            o->failed = o->changed;
+            return true;
+        }
+        o->changed++;
+    } while (clock_s() < end);
+    return o->changed == o->count;
 }
 
 int network_observe(struct network *n, struct network_order *o, struct err *err) {

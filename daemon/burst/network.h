@@ -18,7 +18,8 @@ struct network {
     int n_observers;
     struct message *first_step, *last_step; /* Step orders; the first one runs */
     int n_steps;
-    struct message *first_held, *last_held; /* orders that wait until a lent network is returned */
+    struct network_order *patch;            /* whose changes are being made; NULL: none */
+    struct message *first_held, *last_held; /* orders that wait until the patch is over or the lent network is returned */
     bool lent;
     int64_t slice; /* ticks of the next one */
 };
@@ -27,8 +28,8 @@ struct network {
 int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
                   struct burst **ret, struct err *err);
 int network_inject(struct network *n, struct network_order *o, struct err *err);
-/* o->failed names the change that failed. */
-int network_patch(struct network *n, struct network_order *o, struct err *err);
+/* Changes of the order for one slice; true when it is over: o->err says how, o->failed names the change that failed. */
+bool network_patch(struct network *n, struct network_order *o);
 int network_observe(struct network *n, struct network_order *o, struct err *err);
 /* INVALID if the ticks of the order are to be collected and the network is too large for it. */
 int network_may_collect(const struct network *n, const struct network_order *o, struct err *err);

@@ -158,6 +158,8 @@ static int list(struct networks *n, struct network_order *o, struct err *err) {
 
 static void destroy(struct networks *n, int i) {
     struct network *net = n->items[i];
+    if (net->patch)
+        push(&net->first_held, &net->last_held, net->patch);
     for (struct network_order *o; (o = pop(&net->first_step, &net->last_step)) || (o = pop(&net->first_held, &net->last_held));) {
         err_set(&o->err, ERR_CANCELLED, "network '%s' was destroyed", net->name);
         answer(n, o);
@@ -189,7 +191,7 @@ static int queue_step(struct network *net, struct network_order *o, struct err *
     return 0;
 }
 
-/* An order for network i. True when it has been queued. */
+/* An order for network i. True when it is not over yet. */
 static bool act(struct networks *n, struct network_order *o, int i) {
     struct network *net = n->items[i];
     switch ((enum network_order_kind)o->message.kind) {
@@ -200,7 +202,10 @@ static bool act(struct networks *n, struct network_order *o, int i) {
         network_inject(net, o, &o->err);
         break;
     case NETWORK_PATCH:
-        network_patch(net, o, &o->err);
+        if (!network_patch(net, o)) {
+            net->patch = o;
+            return true;
+        }
         break;
     case NETWORK_OBSERVE:
         network_observe(net, o, &o->err);
@@ -220,12 +225,11 @@ static bool act(struct networks *n, struct network_order *o, int i) {
     return false;
 }
 
-static void take_back(struct networks *n, int i) {
-    struct network *net = n->items[i];
+/* The orders that a loan or a patch has held up. */
+static void let_go(struct networks *n, struct network *net) {
     struct message *held = net->first_held;
-    net->lent = false;
     net->first_held = net->last_held = NULL;
-    while (held) { /* in order; another loan among them holds the rest again */
+    while (held) { /* in order; another loan or patch among them holds the rest again */
         struct network_order *o = order_of(held);
         held = held->next;
         networks_order(n, o);
@@ -236,8 +240,10 @@ void networks_order(struct networks *n, struct network_order *o) {
     enum network_order_kind kind = (enum network_order_kind)o->message.kind;
     int i = kind == NETWORK_CREATE || kind == NETWORK_LIST ? -1 : find(n, o->name);
     if (kind == NETWORK_RETURN) {
-        if (i >= 0)
-            take_back(n, i);
+        if (i >= 0) {
+            n->items[i]->lent = false;
+            let_go(n, n->items[i]);
+        }
         network_order_free(o);
         return;
     }
@@ -249,7 +255,7 @@ void networks_order(struct networks *n, struct network_order *o) {
         list(n, o, &o->err);
     } else if (i < 0) {
         err_set(&o->err, ERR_NOT_FOUND, "there is no network '%s'; `brrctl burst list` shows them", o->name);
-    } else if (n->items[i]->lent) {
+    } else if (n->items[i]->lent || n->items[i]->patch) {
         push(&n->items[i]->first_held, &n->items[i]->last_held, o);
         return;
     } else if (kind == NETWORK_DESTROY) {
@@ -262,7 +268,7 @@ void networks_order(struct networks *n, struct network_order *o) {
 
 /* ---- turns ----------------------------------------------------------------------------------------------------- */
 
-static bool is_due(const struct network *net) { return net->first_step && !net->lent; }
+static bool is_due(const struct network *net) { return net->patch || (net->first_step && !net->lent); }
 
 bool networks_waiting(const struct networks *n) {
     for (int i = 0; i < n->count; i++)
@@ -278,13 +284,20 @@ static void requeue(struct networks *n, int i) {
     n->items[n->count - 1] = net;
 }
 
-bool networks_step(struct networks *n) {
-    int i = 0;
-    while (i < n->count && !is_due(n->items[i]))
-        i++;
-    if (i == n->count)
-        return false;
-    struct network *net = n->items[i];
+/* A slice of the network's patch. */
+static void go_on_patching(struct networks *n, struct network *net, int i) {
+    struct network_order *o = net->patch;
+    if (!network_patch(net, o))
+        return;
+    net->patch = NULL;
+    if (!o->err.code)
+        describe(n, o, i, &o->err);
+    answer(n, o);
+    let_go(n, net);
+}
+
+/* A slice of the network's first Step. */
+static void go_on_stepping(struct networks *n, struct network *net, int i) {
     struct network_order *o = order_of(net->first_step);
     bool over = caller_left(o);
     if (over)
@@ -298,7 +311,20 @@ bool networks_step(struct networks *n) {
             describe(n, o, i, &o->err);
         answer(n, o);
     }
+}
+
+bool networks_step(struct networks *n) {
+    int i = 0;
+    while (i < n->count && !is_due(n->items[i]))
+        i++;
+    if (i == n->count)
+        return false;
     requeue(n, i);
+    struct network *net = n->items[n->count - 1];
+    if (net->patch)
+        go_on_patching(n, net, n->count - 1);
+    else
+        go_on_stepping(n, net, n->count - 1);
     return true;
 }
 

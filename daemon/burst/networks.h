@@ -1,7 +1,8 @@
 /* networks: the spiking networks that live in the daemon, by name. The loop sends orders; the device worker carries them out
  * between the steps of its job and the windows of streams, and sends each order back with its answer: one struct travels both ways,
- * so that an answer needs no memory. Ticks run in slices of about 5 ms; all orders but NETWORK_STEP act between two slices. Steps
- * of one network run one after the other; networks take turns.
+ * so that an answer needs no memory. Ticks and changes run in slices of about 5 ms; all orders but NETWORK_STEP act between two
+ * slices of ticks, and wait while a patch of their network is under way. Steps of one network run one after the other; networks
+ * take turns.
  *
  * Bounded: networks, memory of each and of all, orders that wait for one network, its observers.
  * Thread: network_order_new and _free any; everything else belongs to the device worker. */
@@ -85,8 +86,9 @@ struct network_order {
     bool next_tick; /* all of them, whatever their ticks */
     /* PATCH */
     struct network_change *changes;
-    int64_t count;  /* of injections or changes */
-    int64_t failed; /* PATCH, in the answer: the change that failed; -1: none did */
+    int64_t count;   /* of injections or changes */
+    int64_t changed; /* PATCH: changes that were made */
+    int64_t failed;  /* PATCH, in the answer: the change that failed; -1: none did */
     /* STEP */
     int64_t ticks;
     bool want_fired;

@@ -183,8 +183,7 @@ int burst_delete_synapse(struct burst *b, uint32_t source, uint32_t target, stru
     int rc = find(b, source, target, at, err);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < at[1]; i++)
-        connectome_drop(b->c, source, at[0]);
+    connectome_drop(b->c, source, at[0], at[1]);
     b->unsettled = true;
     return burst_device_row(b, source, err);
 }

@@ -83,8 +83,8 @@ uint32_t connectome_find(const struct connectome *c, uint32_t source, uint32_t t
 /* New weight (0..255 with its sign) and p of synapse i. Where p differs from the rest of a packed row, all rows become wide;
  * EXHAUSTED leaves everything as it was. The caller scales afterwards. */
 int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight, uint8_t psp, struct err *err);
-/* Takes synapse i out of its row. The divisor k of a source stays the same. */
-void connectome_drop(struct connectome *c, uint32_t source, uint32_t i);
+/* Takes the n synapses from `first` on out of their row. The divisor k of a source stays the same. */
+void connectome_drop(struct connectome *c, uint32_t source, uint32_t first, uint32_t n);
 /* How many synapses neuron i was built with, whether any neuron has lost some since, and the divisors that keep such numbers where
  * no area divides. */
 uint32_t connectome_built(const struct connectome *c, uint32_t i);

@@ -284,12 +284,14 @@ int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight
     return 0;
 }
 
-void connectome_drop(struct connectome *c, uint32_t source, uint32_t i) {
-    struct connectome_synapse y = connectome_at(c, source, i);
+void connectome_drop(struct connectome *c, uint32_t source, uint32_t first, uint32_t n) {
     size_t each = synapse_bytes(c->net.wide);
-    char *at = (char *)c->net.synapses + (size_t)(c->net.row[source] + i) * each;
-    c->input_bound[y.target] -= bound_of(c, source, y);
-    memmove(at, at + each, (size_t)(c->net.live[source] - i - 1) * each);
-    c->net.live[source]--;
-    c->synapses--;
+    char *at = (char *)c->net.synapses + (size_t)(c->net.row[source] + first) * each;
+    for (uint32_t i = first; i < first + n; i++) {
+        struct connectome_synapse y = connectome_at(c, source, i);
+        c->input_bound[y.target] -= bound_of(c, source, y);
+    }
+    memmove(at, at + n * each, (size_t)(c->net.live[source] - first - n) * each);
+    c->net.live[source] -= n;
+    c->synapses -= n;
 }

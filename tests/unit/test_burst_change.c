@@ -28,6 +28,26 @@ static void what_is_deleted_stops_with_the_next_tick(void **state) {
     small_end(&s);
 }
 
+static void all_synapses_of_a_pair_go_together(void **state) {
+    (void)state;
+    struct small s;
+    small_init(&s, 4);
+    small_join(&s, 0, 1, 3, 1);
+    for (int i = 0; i < 3; i++)
+        small_join(&s, 0, 2, 5 + i, 2);
+    small_join(&s, 0, 3, 4, 1);
+    s.threshold[1] = s.threshold[2] = s.threshold[3] = 100;
+    small_start(&s);
+    ok(burst_delete_synapse(s.e.b, 0, 2, &err));
+    assert_int_equal(burst_connectome(s.e.b)->synapses, 2);
+    assert_int_equal(burst_connectome(s.e.b)->input_bound[2], 0);
+    kick(&s, 0);
+    small_step(&s, 2);
+    assert_int_equal(s.events, 2);
+    assert_true(small_v(&s, 1) == 3 && small_v(&s, 2) == 0 && small_v(&s, 3) == 4);
+    small_end(&s);
+}
+
 static void changes_act_in_the_next_tick(void **state) {
     (void)state;
     struct small s;
@@ -127,8 +147,11 @@ static void changes_that_make_no_sense_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_deleted_stops_with_the_next_tick),  cmocka_unit_test(changes_act_in_the_next_tick),
-        cmocka_unit_test(a_synapse_takes_a_new_weight_sign_and_psp), cmocka_unit_test(a_synapse_of_weight_0_has_no_type_to_keep),
+        cmocka_unit_test(what_is_deleted_stops_with_the_next_tick),
+        cmocka_unit_test(all_synapses_of_a_pair_go_together),
+        cmocka_unit_test(changes_act_in_the_next_tick),
+        cmocka_unit_test(a_synapse_takes_a_new_weight_sign_and_psp),
+        cmocka_unit_test(a_synapse_of_weight_0_has_no_type_to_keep),
         cmocka_unit_test(changes_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests_name("burst_change", tests, NULL, NULL);

@@ -357,6 +357,82 @@ static void a_change_that_fails_is_named(void **state) {
     network_order_free(o);
 }
 
+/* Changes that take many slices. */
+static struct network_order *long_patch(struct bench *b, const char *name, int64_t n) {
+    struct network_order *o = order(b, NETWORK_PATCH, name);
+    o->changes = calloc((size_t)n, sizeof *o->changes);
+    assert_non_null(o->changes);
+    o->count = n;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t source = (uint32_t)(i % RING);
+        o->changes[i] = (struct network_change){
+            .kind = NETWORK_SET_SYNAPSE,
+            .synapse = {.source = source, .target = (source + 1) % RING, .weight = 1 + (int)(i % 7), .psp = -1, .type = -1}};
+    }
+    return o;
+}
+
+static void a_long_patch_lets_others_work(void **state) {
+    struct bench *b = *state;
+    assert_int_equal(create(b, "patched", RING, 1 << 20), 0);
+    assert_int_equal(create(b, "other", RING, 1 << 20), 0);
+    struct network_order *patch = long_patch(b, "patched", 1000 * 1000), *ticks = step(b, "other", 3, false),
+                         *after = step(b, "patched", 1, false), *loan = order(b, NETWORK_LEND, "patched");
+    networks_order(b->networks, patch);
+    networks_order(b->networks, after);
+    networks_order(b->networks, loan);
+    networks_order(b->networks, ticks);
+    struct network_order *first = NULL, *then = NULL;
+    for (int slices = 0; !then; slices++) {
+        assert_true(slices < 100000 && networks_waiting(b->networks) && networks_step(b->networks));
+        if (!first && (first = taken(b)))
+            assert_true(slices > 0);
+        then = first ? taken(b) : NULL;
+    }
+    assert_ptr_equal(first, ticks); /* its network had a turn while changes were made */
+    assert_ptr_equal(then, patch);
+    assert_int_equal(patch->err.code, 0);
+    assert_int_equal(patch->infos[0].tick, 0); /* no tick saw half of the changes */
+    assert_ptr_equal(taken(b), loan);          /* it waited; and now it holds up the Step */
+    int last = (int)(patch->count - 1);
+    assert_int_equal(connectome_at(loan->lent, (uint32_t)last % RING, 0).weight, 1 + last % 7);
+    networks_order(b->networks, network_order_new(NETWORK_RETURN, "patched"));
+    assert_true(networks_step(b->networks));
+    assert_ptr_equal(taken(b), after);
+    assert_int_equal(after->ran, 1);
+    network_order_free(ticks);
+    network_order_free(patch);
+    network_order_free(loan);
+    network_order_free(after);
+}
+
+static void a_patch_ends_with_its_caller_or_the_networks(void **state) {
+    struct bench *b = *state;
+    struct message *left = NULL;
+    atomic_bool gone;
+    atomic_init(&gone, false);
+    assert_int_equal(create(b, "n", RING, 1 << 20), 0);
+    struct network_order *o = long_patch(b, "n", 1000 * 1000);
+    o->gone = &gone;
+    networks_order(b->networks, o);
+    atomic_store(&gone, true);
+    assert_true(networks_step(b->networks));
+    assert_ptr_equal(taken(b), o);
+    assert_int_equal(o->err.code, ERR_CANCELLED);
+    assert_true(o->changed > 0 && o->failed == o->changed && o->changed < o->count);
+    network_order_free(o);
+    o = long_patch(b, "n", 1000 * 1000);
+    networks_order(b->networks, o);
+    mailbox_close(b->answers);
+    networks_free(b->networks, &left);
+    assert_ptr_equal(left, &o->message);
+    assert_int_equal(o->err.code, ERR_CANCELLED);
+    network_order_free(o);
+    mailbox_free(b->answers);
+    b->answers = mailbox_new(BOX, NULL, NULL);
+    open_networks(b, 1, 1 << 20);
+}
+
 /* ---- observers ------------------------------------------------------------------------------------------------- */
 
 static void count_wake(void *ctx) { ++*(atomic_int *)ctx; }
@@ -542,6 +618,8 @@ int main(void) {
         TEST(an_order_whose_caller_left_does_nothing),
         TEST(what_nobody_takes_is_left),
         TEST(a_change_that_fails_is_named),
+        TEST(a_long_patch_lets_others_work),
+        TEST(a_patch_ends_with_its_caller_or_the_networks),
         cmocka_unit_test(a_full_observer_loses_the_oldest),
         cmocka_unit_test(bytes_of_an_observer_are_bounded),
         cmocka_unit_test(observers_share_their_bytes),
