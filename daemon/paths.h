@@ -1,5 +1,5 @@
-/* paths: the directories of the configuration when the daemon starts: created, cleared of what an earlier process left, and locked.
- * Waits for their volumes: before the loop runs. */
+/* paths: creates and locks the directories that the configuration names, and removes files that an earlier process left there. All
+ * functions wait for the volumes of these directories: call them before the loop runs. */
 #ifndef BRR_DAEMON_PATHS_H
 #define BRR_DAEMON_PATHS_H
 #include "daemon/config.h"

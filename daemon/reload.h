@@ -20,7 +20,7 @@ struct reload_file {
     unsigned forbidden_rights; /* mode bits that the file must not have (fsio_check_mode); 0: any mode */
 };
 
-/* What one reading gave. */
+/* The result of reading a group of files once. */
 struct reload_report {
     struct message message; /* private */
     int rc;                 /* 0, or the error of the first file that could not be read; the texts are NULL then */

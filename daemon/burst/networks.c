@@ -225,8 +225,8 @@ static bool act(struct networks *n, struct network_order *o, int i) {
     return false;
 }
 
-/* The orders that a loan or a patch has held up. */
-static void let_go(struct networks *n, struct network *net) {
+/* Carries out the orders that waited for the end of a loan or a patch. */
+static void send_held(struct networks *n, struct network *net) {
     struct message *held = net->first_held;
     net->first_held = net->last_held = NULL;
     while (held) { /* in order; another loan or patch among them holds the rest again */
@@ -242,7 +242,7 @@ void networks_order(struct networks *n, struct network_order *o) {
     if (kind == NETWORK_RETURN) {
         if (i >= 0) {
             n->items[i]->lent = false;
-            let_go(n, n->items[i]);
+            send_held(n, n->items[i]);
         }
         network_order_free(o);
         return;
@@ -285,7 +285,7 @@ static void requeue(struct networks *n, int i) {
 }
 
 /* A slice of the network's patch. */
-static void go_on_patching(struct networks *n, struct network *net, int i) {
+static void run_patch(struct networks *n, struct network *net, int i) {
     struct network_order *o = net->patch;
     if (!network_patch(net, o))
         return;
@@ -293,11 +293,11 @@ static void go_on_patching(struct networks *n, struct network *net, int i) {
     if (!o->err.code)
         describe(n, o, i, &o->err);
     answer(n, o);
-    let_go(n, net);
+    send_held(n, net);
 }
 
 /* A slice of the network's first Step. */
-static void go_on_stepping(struct networks *n, struct network *net, int i) {
+static void run_step(struct networks *n, struct network *net, int i) {
     struct network_order *o = order_of(net->first_step);
     bool over = caller_left(o);
     if (over)
@@ -322,9 +322,9 @@ bool networks_step(struct networks *n) {
     requeue(n, i);
     struct network *net = n->items[n->count - 1];
     if (net->patch)
-        go_on_patching(n, net, n->count - 1);
+        run_patch(n, net, n->count - 1);
     else
-        go_on_stepping(n, net, n->count - 1);
+        run_step(n, net, n->count - 1);
     return true;
 }
 

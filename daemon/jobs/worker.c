@@ -35,7 +35,7 @@ struct order {
     char *yaml, *file, *overrides;
     struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
     struct worker_report *checkpoint; /* the same for its next checkpoint; NULL once used, until another one can be made */
-    bool untold;                      /* a checkpoint could not be reported */
+    bool unreported;                  /* a checkpoint could not be reported */
 };
 
 struct worker {
@@ -240,7 +240,7 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     if (r)
         r->checkpoint = *c;
     else
-        w->order->untold = true;
+        w->order->unreported = true;
     w->has_checkpoint = true;
     w->checkpoint_ms = clock_ms();
     if (w->upload)
@@ -249,10 +249,10 @@ static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
 }
 
 /* A job whose checkpoints cannot be recorded does not go on: when it is resumed, it reports them again. */
-static int check_told(struct worker *w, struct err *err) {
+static int check_reported(struct worker *w, struct err *err) {
     if (!w->order->checkpoint)
         w->order->checkpoint = report_new(w, WORKER_CHECKPOINT);
-    return w->order->untold
+    return w->order->unreported
                ? err_set(err, ERR_EXHAUSTED, "out of memory to record a checkpoint of job %s; its files are intact, resume the job",
                          w->order->id)
                : 0;
@@ -294,7 +294,7 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
         serve(w, step_s);
         begin_lending(w);
         if (!(rc = work->step(task, &status, err)))
-            rc = check_told(w, err);
+            rc = check_reported(w, err);
         step_s = clock_s() - w->step_s - w->lent_s;
         atomic_fetch_add(&w->beats, 1);
         int64_t now = clock_ms();
@@ -310,7 +310,7 @@ static int drive(struct worker *w, const struct jobfile *job, const struct task_
     if (!rc && status == TASK_MORE && work->checkpoint && (stop == WORKER_STOP_TIME_LIMIT || stop == WORKER_STOP_SHUTDOWN))
         rc = work->checkpoint(task, err);
     if (!rc)
-        rc = check_told(w, err);
+        rc = check_reported(w, err);
     if (!rc && status == TASK_DONE)
         atomic_store(&w->stop, WORKER_STOP_NONE);
     return rc;

@@ -27,7 +27,7 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
 /* One pin less for the pinned detector of this path; without pins and streams it is unloaded. */
 void live_models_unpin(struct live_models *s, const char *path);
 void live_models_done(struct live_models *s);
-/* The model as its users hear of it; free(). NULL when out of memory. */
+/* A description of the model for OPENED and LOADED reports; free() it. NULL when out of memory. */
 struct live_opened *live_model_describe(const struct live_model *m);
 
 #endif

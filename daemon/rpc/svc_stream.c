@@ -411,7 +411,7 @@ static void find_work(uv_work_t *work) {
 
 static void find_done(uv_work_t *work, int status);
 
-/* Those in the line begin while there is room for them. */
+/* Starts the look-ups that wait, in order, while fewer than MAX_FINDING run. */
 static void start_findings(struct services *services) {
     while (services->findings && services->finding < MAX_FINDING) {
         struct finding *f = services->findings;

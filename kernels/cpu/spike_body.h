@@ -11,11 +11,11 @@
 
 enum {
     LINE = 64,        /* bytes */
-    LANES = 16,       /* synapses that are decoded at once; what lies behind a row is read too, and does not count */
+    LANES = 16,       /* synapses that are decoded at once; those behind the end of a row are decoded too, and ignored */
     ROOM = 4096,      /* synapses that are decoded before they are added */
     SUMS_AHEAD = 32,  /* synapses whose sums are fetched ahead */
     ROWS_AHEAD = 8,   /* rows whose synapses are fetched ahead */
-    SPANS_AHEAD = 64, /* rows whose spans are */
+    SPANS_AHEAD = 64, /* rows whose spans are fetched ahead */
     MOST_LINES = 16   /* of a row that are fetched ahead; the processor fetches the rest by itself */
 };
 

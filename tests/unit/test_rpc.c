@@ -345,7 +345,7 @@ static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
     fail_each(*state, &stream); /* Opened, Result, Ack, Summary */
 }
 
-/* What a snapshot cannot hold is refused, not lost at the next restart. */
+/* A stream with a longer label is refused when it opens: its snapshot could not be restored. */
 static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
     char label[SESSION_LABEL_SIZE + 1];
     uint8_t data[1000];
