@@ -20,7 +20,7 @@ function(seeded_label source ret) # ";seeded", or nothing
 endfunction()
 
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
-set(ground_floor_tests err volume arena str pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
+set(ground_floor_tests err volume arena str counted pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
 set(daemon_tests test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_models test_rpc test_networks test_joblog test_snapshot test_session_resume) # what stands on the daemon's own folders
@@ -61,6 +61,8 @@ foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()
 target_link_libraries(test_rpc PRIVATE brr)
+target_sources(test_client_call PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/call.c ${CMAKE_SOURCE_DIR}/client/brrctl/output.c)
+target_link_libraries(test_client_call PRIVATE brr_proto)
 target_sources(test_reload PRIVATE ${CMAKE_SOURCE_DIR}/daemon/reload.c)
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

@@ -70,15 +70,22 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err) {
     return err->code;
 }
 
+/* The answer as a message; NULL with an error when it cannot be unpacked. */
+static void *unpack(const struct brrctl_method *m, const void *data, size_t len, struct brr_error *err) {
+    void *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
+    if (!message)
+        brrctl_set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
+    return message;
+}
+
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err) {
     size_t len, answer_len = 0;
     void *answer = NULL, *message = NULL;
     uint8_t *bytes = pack(request, &len);
     if (!bytes)
         brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a request");
-    else if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err) &&
-             !(message = protobuf_c_message_unpack(m->answer, NULL, answer_len, answer)))
-        brrctl_set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
+    else if (!brr_call(client, &(struct brr_request){m->path, bytes, len, m->timeout_ms}, &answer, &answer_len, err))
+        message = unpack(m, answer, answer_len, err);
     free(bytes);
     brr_free(answer);
     return message;
@@ -101,14 +108,16 @@ static int visit_all(brr_rpc *rpc, const struct brrctl_method *m, brrctl_visit_f
     const void *data;
     size_t len;
     int rc;
-    bool more = true;
-    while (more && !(rc = brr_rpc_next(rpc, -1, &data, &len, err))) {
-        ProtobufCMessage *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
-        more = message && visit(ctx, message);
-        if (message)
-            protobuf_c_message_free_unpacked(message, NULL);
+    while (!(rc = brr_rpc_next(rpc, -1, &data, &len, err))) {
+        ProtobufCMessage *message = unpack(m, data, len, err);
+        if (!message)
+            return err->code;
+        bool more = visit(ctx, message);
+        protobuf_c_message_free_unpacked(message, NULL);
+        if (!more)
+            return 0;
     }
-    return !more || rc == BRR_END ? 0 : rc;
+    return rc == BRR_END ? 0 : rc;
 }
 
 int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
