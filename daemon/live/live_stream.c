@@ -148,8 +148,6 @@ static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n,
     s->result = r;
     if (judge(s, r, err))
         return err->code;
-    if (!s->open.want_probabilities)
-        return 0;
     r->p = malloc((size_t)n * sizeof *p);
     if (!r->p)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
@@ -239,17 +237,16 @@ static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, st
 static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
     struct live_report *r = live_report_new(LIVE_PROVISIONAL, s);
-    if (r && s->open.want_probabilities)
+    if (r)
         r->p = malloc((size_t)n * sizeof *p);
-    if (!r || (s->open.want_probabilities && !r->p)) {
+    if (!r || !r->p) {
         live_report_free(r);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
     }
     r->first = first;
     r->samples = n;
     r->probability = p[n - 1];
-    if (r->p)
-        memcpy(r->p, p, (size_t)n * sizeof *p);
+    memcpy(r->p, p, (size_t)n * sizeof *p);
     post(s, r);
     return 0;
 }

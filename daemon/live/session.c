@@ -324,6 +324,15 @@ static bool keep(struct session *s, const struct live_report *r) {
     return true;
 }
 
+/* To those who watch, who always get the trace; the client gets it only if its Open asked for it. */
+static void tell(struct session *s, struct live_report *r) {
+    session_tell(s, r);
+    if (live_stream_open(s->stream)->want_probabilities)
+        return;
+    free(r->p);
+    r->p = NULL;
+}
+
 /* A result or an alarm, to the client and for its return. */
 static void pass_on(struct session *s, struct live_report *r) {
     struct err err;
@@ -332,13 +341,12 @@ static void pass_on(struct session *s, struct live_report *r) {
         s->next_result = r->seq + 1;
         r->measured_rate_hz = s->measured_rate_hz;
     }
+    tell(s, r);
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
         session_fail(s, &err, NULL);
-    } else {
-        session_tell(s, r);
-        if (s->sink && s->greeted)
-            session_deliver(s, r);
+    } else if (s->sink && s->greeted) {
+        session_deliver(s, r);
     }
 }
 
@@ -410,7 +418,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         pass_on(s, r);
         break;
     case LIVE_PROVISIONAL:
-        session_tell(s, r);
+        tell(s, r);
         if (s->sink && s->greeted)
             s->sink->provisional(s->owner, r);
         break;

@@ -30,6 +30,7 @@ static inline bool take(void *ctx, struct live_order *o) {
 struct owner_side {
     double measured_rate_hz; /* of the newest result */
     int opened, results, provisional, alarms, progress, summaries, failures, draining;
+    int traces; /* results and provisional values that came with probabilities */
     struct err err;
     char reason[32];
     struct session *close_in_failed; /* closed by the callback itself */
@@ -38,10 +39,12 @@ struct owner_side {
 static inline void on_opened(void *owner, const struct live_opened *o) { (void)o, ((struct owner_side *)owner)->opened++; }
 static inline void on_result(void *owner, const struct live_report *r) {
     ((struct owner_side *)owner)->results++;
+    ((struct owner_side *)owner)->traces += r->p != NULL;
     ((struct owner_side *)owner)->measured_rate_hz = r->measured_rate_hz;
 }
 static inline void on_provisional(void *owner, const struct live_report *r) {
-    (void)r, ((struct owner_side *)owner)->provisional++;
+    ((struct owner_side *)owner)->provisional++;
+    ((struct owner_side *)owner)->traces += r->p != NULL;
 }
 static inline void on_alarm(void *owner, const struct live_report *r) { (void)r, ((struct owner_side *)owner)->alarms++; }
 static inline void on_progress(void *owner) { ((struct owner_side *)owner)->progress++; }
@@ -121,8 +124,13 @@ static inline int tear_down(void **state) {
     return 0;
 }
 
-static const struct live_open open = {
-    .checkpoint = "/m", .model = "ward", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE, .format = LIVE_F32_UV};
+static const struct live_open open = {.checkpoint = "/m",
+                                      .model = "ward",
+                                      .labels = labels,
+                                      .n_labels = CHANNELS,
+                                      .rate_hz = RATE,
+                                      .format = LIVE_F32_UV,
+                                      .want_probabilities = true};
 
 static const struct session_request request = {.open = &open, .principal = "uid:1"};
 
@@ -142,15 +150,16 @@ static inline int count_orders(const struct bench *b, enum live_order_kind kind)
 }
 
 /* A session that the worker has opened, and the stream by which the worker knows it. */
-static inline struct session *open_one(struct bench *b, struct live_stream **ret_stream) {
+static inline struct session *open_as(struct bench *b, const struct session_request *with, struct live_stream **ret_stream) {
     struct session *s = NULL;
-    assert_int_equal(session_open(b->all, &request, &sink, &b->owner, &s, NULL), 0);
+    assert_int_equal(session_open(b->all, with, &sink, &b->owner, &s, NULL), 0);
     assert_int_equal(last(b)->message.kind, LIVE_OPEN);
     *ret_stream = last(b)->stream;
     struct live_report r = report(*ret_stream, LIVE_OPENED);
     sessions_report(b->all, &r);
     return s;
 }
+static inline struct session *open_one(struct bench *b, struct live_stream **ret_stream) { return open_as(b, &request, ret_stream); }
 
 static inline int push(struct session *s, int64_t first, int64_t samples) {
     size_t len = (size_t)(samples * CHANNELS * WIDTH);

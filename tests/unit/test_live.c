@@ -159,8 +159,7 @@ static void open_stream(struct bench *b, struct heard *h, const struct live_open
                              .n_labels = CHANNELS,
                              .rate_hz = RATE,
                              .format = LIVE_F32_UV,
-                             .alarm_hop_s = -1,
-                             .want_probabilities = true};
+                             .alarm_hop_s = -1}; /* the trace is made whether or not the client wants it: others may observe */
     if (changes) {
         open.checkpoint = changes->checkpoint ? changes->checkpoint : open.checkpoint;
         open.realtime = changes->realtime;
@@ -423,8 +422,7 @@ static void a_stream_goes_on_from_its_saved_state_to_the_bit(void **state) {
                                   .labels = labels,
                                   .n_labels = CHANNELS,
                                   .rate_hz = RATE,
-                                  .alarm_hop_s = -1,
-                                  .want_probabilities = true};
+                                  .alarm_hop_s = -1};
         other = (struct heard){.stream = live_stream_new(&again, &other), .at = given};
         struct live_order *open = live_order_new(LIVE_OPEN, other.stream);
         open->data = (uint8_t *)saved->state;

@@ -167,6 +167,46 @@ static void a_stalled_owner_keeps_the_credit_of_its_stream(void **state) {
     assert_int_equal(count_orders(b, LIVE_WAKE), 2);
 }
 
+/* One who watches, and counts the probabilities that came. */
+struct watcher {
+    struct session_watch watch;
+    int traces;
+};
+static void on_watched(struct session_watch *w, const struct live_report *r) { ((struct watcher *)w)->traces += r->p != NULL; }
+static void on_watch_ended(struct session_watch *w) { (void)w; }
+
+/* A result and a provisional value with their probabilities, as the worker reports them. */
+static void trace_of(struct bench *b, struct live_stream *stream) {
+    static const enum live_report_kind kinds[] = {LIVE_RESULT, LIVE_PROVISIONAL};
+    for (size_t i = 0; i < 2; i++) {
+        struct live_report r = report(stream, kinds[i]);
+        r.samples = 4;
+        r.p = calloc(4, sizeof *r.p);
+        sessions_report(b->all, &r);
+        free(r.p);
+    }
+}
+
+static void who_watches_gets_the_trace_and_the_client_only_if_it_asked(void **state) {
+    struct bench *b = *state;
+    struct live_open quiet = open;
+    struct session_request asks_not = request;
+    struct watcher w = {.watch = {.report = on_watched, .ended = on_watch_ended}};
+    struct live_stream *stream;
+    quiet.want_probabilities = false;
+    asks_not.open = &quiet;
+    session_watch_start(open_as(b, &asks_not, &stream), &w.watch);
+    trace_of(b, stream);
+    assert_int_equal(w.traces, 2);
+    assert_int_equal(b->owner.results + b->owner.provisional, 2);
+    assert_int_equal(b->owner.traces, 0);
+    session_watch_stop(&w.watch);
+    open_one(b, &stream);
+    trace_of(b, stream);
+    assert_int_equal(b->owner.traces, 2);
+    assert_int_equal(w.traces, 2);
+}
+
 static void a_wake_that_found_no_room_is_posted_by_the_tick(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
@@ -305,6 +345,7 @@ int main(void) {
         SESSION_TEST(sessions_beyond_the_limit_are_refused),
         SESSION_TEST(events_beyond_those_kept_are_counted_and_passed_on),
         SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
+        SESSION_TEST(who_watches_gets_the_trace_and_the_client_only_if_it_asked),
         SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
         SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),
         IMPATIENT_TEST(an_idle_session_gives_its_place_back_before_its_owner_closes_it),
