@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "data/manifest.h"
@@ -185,26 +186,49 @@ static bool has_folders(const struct manifest *m, const struct patients *p) {
     return train && dev;
 }
 
-static int no_seizure(const struct manifest *m, const struct patients *p, uint8_t role, struct err *err) {
-    int64_t recordings = 0, windows = 0, labelled = 0;
+/* What a set without a seizure window consists of. */
+struct set_facts {
+    int64_t recordings, labelled, seizures, windows;
+    double longest_s; /* the longest segment of its recordings */
+};
+
+static struct set_facts describe_set(const struct manifest *m, const struct patients *p, uint8_t role) {
+    struct set_facts f = {0};
     for (int64_t i = 0; i < manifest_count(m); i++) {
         const struct manifest_entry *e = manifest_entry(m, i);
         struct recording_info info;
         if (p->of_entry[i] < 0 || p->items[p->of_entry[i]].role != role)
             continue;
         recording_info(e->recording, &info);
-        recordings++;
-        labelled += info.labelled;
-        windows += e->windows[WINDOW_NONE];
+        f.recordings++;
+        f.labelled += info.labelled;
+        f.seizures += info.n_seizures;
+        f.windows += e->windows[WINDOW_NONE];
+        for (int k = 0; k < info.n_segments; k++)
+            f.longest_s = fmax(f.longest_s, (double)(info.segments[k].end - info.segments[k].first) / FRONTEND_RATE_HZ);
     }
-    return err_set(
-        err, ERR_PRECONDITION,
-        "the %s set has no seizure: %lld patients, %lld recordings (%lld with labels), %lld windows, all without seizure; check "
-        "data.labels, or %s",
-        role == ROLE_TRAIN ? "training" : "validation", (long long)count_role(p, role, false), (long long)recordings,
-        (long long)labelled, (long long)windows,
-        role == ROLE_TRAIN ? "choose other patients in data.split.train"
-                           : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
+    return f;
+}
+
+static int no_seizure(const struct manifest *m, const struct patients *p, uint8_t role, struct err *err) {
+    const char *set = role == ROLE_TRAIN ? "training" : "validation";
+    const struct set_facts f = describe_set(m, p, role);
+    int64_t window, hop;
+    manifest_grid(m, &window, &hop);
+    double half_s = (double)window / FRONTEND_RATE_HZ / 2;
+    if (f.seizures && !f.windows && f.longest_s < half_s)
+        return err_set(err, ERR_PRECONDITION,
+                       "the recordings of the %s set are too short for a window: %s in %s, whose longest segment is %.4g s; "
+                       "data.window_s %.4g needs at least %.4g s; lower data.window_s",
+                       set, counted(f.seizures, "seizure").text, counted(f.recordings, "recording").text, f.longest_s, 2 * half_s,
+                       half_s);
+    return err_set(err, ERR_PRECONDITION,
+                   "the %s set has no seizure: %s, %s (%lld with labels), %s, all without seizure; check data.labels, or %s", set,
+                   counted(count_role(p, role, false), "patient").text, counted(f.recordings, "recording").text,
+                   (long long)f.labelled, counted(f.windows, "window").text,
+                   role == ROLE_TRAIN
+                       ? "choose other patients in data.split.train"
+                       : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
 }
 
 static int assign(const struct manifest *m, const struct split_config *c, struct patients *p, struct err *err) {

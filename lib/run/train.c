@@ -47,10 +47,9 @@ static int plan_schedule(struct train *t, struct err *err) {
     int64_t windows = sampler_epoch_windows(t->sampler);
     sampler_counts(t->sampler, &found, &used);
     sampler_ratios(t->sampler, &t->prior, &ratio);
-    t->steps_per_epoch = windows / job->training.batch_size;
-    if (t->steps_per_epoch < 1)
-        return err_set(err, ERR_PRECONDITION, "an epoch has %lld windows, fewer than training.batch_size %lld; lower it",
-                       (long long)windows, (long long)job->training.batch_size);
+    int rc = train_steps_per_epoch(job, windows, &t->steps_per_epoch, err);
+    if (rc)
+        return rc;
     t->total_steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * t->steps_per_epoch;
     t->pos_weight = job->training.pos_weight > 0 ? job->training.pos_weight
                     : ratio > 0 && ratio < 0.5   ? sqrt((1 - ratio) / ratio)

@@ -63,6 +63,14 @@ int train_split(const struct train_config *job, const struct manifest *m, uint8_
     return manifest_split(m, &split, role, err);
 }
 
+int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err) {
+    if (windows < job->training.batch_size)
+        return err_set(err, ERR_PRECONDITION, "an epoch has %lld windows, fewer than training.batch_size %lld; lower it",
+                       (long long)windows, (long long)job->training.batch_size);
+    *ret = windows / job->training.batch_size;
+    return 0;
+}
+
 /* The windows of the recordings that train; returns the seizures of all recordings. */
 static int64_t count_windows(const struct manifest *m, const uint8_t *role, struct balance_counts *ret) {
     int64_t seizures = 0;
@@ -102,11 +110,12 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
         return rc;
     balance_plan(&windows, &balance, &used);
     e->windows_per_epoch = used.partial + used.full + used.none;
-    int64_t steps = e->windows_per_epoch / job->training.batch_size;
+    int64_t steps = 0;
+    if ((rc = train_steps_per_epoch(job, e->windows_per_epoch, &steps, err)))
+        return rc;
     e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;
     estimate_fact(c, "seizures", "%lld", (long long)seizures);
-    if (e->windows_per_epoch)
-        estimate_fact(c, "an epoch", "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)steps);
+    estimate_fact(c, "an epoch", "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)steps);
     return 0;
 }
 

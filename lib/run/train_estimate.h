@@ -11,5 +11,7 @@ int train_memory(const struct train_config *job, enum dtype precision, int64_t l
  * elements. Errors: manifest_split's. */
 struct manifest;
 int train_split(const struct train_config *job, const struct manifest *m, uint8_t *role, struct err *err);
+/* Steps of an epoch of so many windows, at least 1. Errors: PRECONDITION, the windows do not fill one batch. */
+int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err);
 
 #endif

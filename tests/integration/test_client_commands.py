@@ -280,10 +280,14 @@ def check_offline(d, recording):
     check_odd_labels(d, recording)
     counted = lines(d, "dataset", f"{d.dir}/eeg", "--window", "16", "--hop", "8")[0]["splits"]["all"]["windows"]
     need = lines(d, "validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set", "data.window_s=16", "--set",
-                 "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8")[0]
+                 "data.hop_s=8", "--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8", "--set",
+                 "training.batch_size=2", "--set", "training.micro_batch_size=1")[0]
     assert need["kind"] == "train" and need["recordings"] == 2 and need["memory_bytes"] > 0 and need["parameters"] > 0
     assert need["windows_per_epoch"] <= sum(counted.values())
     assert need["fits"] is True
+    code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set",
+                           "data.validation_fraction=0", "--set", "training.batch_size=4096", "--set", "training.micro_batch_size=1")
+    assert code == 1 and "fewer than training.batch_size 4096" in err and not out, (out, err)  # a job of 0 steps
     code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
     assert code == 1 and "data.hop_s" in err
 
@@ -329,7 +333,7 @@ def main():
         check_locked_out(d)
         check_scores(d)
         check_paths(d.dir)
-        small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8"]
+        small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8", "--set", "training.batch_size=2", "--set", "training.micro_batch_size=1"]
         assert lines(d, "validate", f"{d.dir}/jobs/job.yaml", *small)[0]["recordings"] == 1
         cwd = os.getcwd()
         os.chdir(f"{d.dir}/jobs")

@@ -40,6 +40,8 @@ def main():
             os.makedirs(f"{tmp}/{name}")
             d = Daemon(f"{tmp}/{name}", [f"stores={store}"] if store else []).start()
             sets = [] if store else ["--set", local, "--set", "data.labels=auto"]
+            if "kind: train" in text:  # the corpus has few windows
+                sets += ["--set", "training.batch_size=2", "--set", "training.micro_batch_size=1"]
             if "kind: geodesic" in text or "kind: burst" in text:
                 sets = []
             if "kind: evaluate" in text:

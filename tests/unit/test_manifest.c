@@ -357,6 +357,21 @@ static void a_fraction_takes_whole_patients_with_a_seizure_on_both_sides(void **
     manifest_close(m);
 }
 
+static void seizures_in_clips_shorter_than_a_window_are_not_called_missing(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    config.window = 64 * FRONTEND_RATE_HZ;
+    struct manifest *m = open_corpus(&config);
+    uint8_t role[5];
+    struct err err;
+    const char *clip[] = {"sub-04"};
+    struct split_config split = {.train = clip, .n_train = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "1 seizure in 1 recording, whose longest segment is 20 s"));
+    assert_non_null(strstr(err.message, "needs at least 32 s; lower data.window_s"));
+    manifest_close(m);
+}
+
 static void lists_name_patients_and_mistakes_are_said(void **state) {
     (void)state;
     struct manifest_config config = corpus_config(root, cache);
@@ -379,7 +394,7 @@ static void lists_name_patients_and_mistakes_are_said(void **state) {
     assert_non_null(strstr(err.message, "sub-04"));
     split = (struct split_config){.train = three, .n_train = 1};
     assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
-    assert_non_null(strstr(err.message, "the training set has no seizure: 1 patients, 2 recordings (2 with labels), 88 windows"));
+    assert_non_null(strstr(err.message, "the training set has no seizure: 1 patient, 2 recordings (2 with labels), 88 windows"));
     assert_non_null(strstr(err.message, "data.labels"));
     split = (struct split_config){.train = one, .n_train = 1, .validation = three, .n_validation = 1};
     assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION);
@@ -433,6 +448,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(progress_is_told_and_can_stop_the_opening, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_source_without_usable_files_says_why, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_fraction_takes_whole_patients_with_a_seizure_on_both_sides, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(seizures_in_clips_shorter_than_a_window_are_not_called_missing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lists_name_patients_and_mistakes_are_said, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folders_of_the_official_split_are_obeyed, set_up, tear_down),
     };
