@@ -1,8 +1,14 @@
 #include "daemon/check.h"
 
+#include <string.h>
+
+#include "base/str.h"
 #include "daemon/access.h"
+#include "daemon/models/model_fetch.h"
+#include "daemon/models/places.h"
 #include "daemon/paths.h"
 #include "daemon/server.h"
+#include "infer/modelfile.h"
 
 enum { MAX_SERIES = 1000 };
 
@@ -17,7 +23,38 @@ static int check_access(const struct config *config, struct err *err) {
     return rc;
 }
 
+/* The model file that `serve` names. Where only the running daemon can tell the file ("job:…"), the REF is not looked at, and of
+ * the URL of a store only the store's name. */
+static int check_model(const struct config *c, const char *ref, struct err *err) {
+    const struct places places = {.data_dir = c->data, .results_dir = c->results, .local_paths = c->local_paths};
+    const struct source_store *store;
+    const char *key;
+    char named[4096], path[4096];
+    struct modelfile file;
+    if (model_fetch_is_url(ref))
+        return model_fetch_locate(c->stores, c->n_stores, ref, &store, &key, err);
+    if (str_starts(ref, "job:"))
+        return 0;
+    if (!str_starts(ref, "upload:"))
+        str_copy(named, sizeof named, ref);
+    else if (!str_format(named, sizeof named, "%s/uploads/%s.safetensors", c->results, ref + strlen("upload:")))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    int rc = places_model_file(&places, named, path, err);
+    return rc ? rc : modelfile_read(path, &file, err);
+}
+
+static int check_served(const struct config *c, struct err *err) {
+    for (int i = 0; i < c->n_served; i++) {
+        int rc = check_model(c, c->served[i].checkpoint, err);
+        if (rc)
+            return err_wrap(err, "serve: model '%s' cannot be served", c->served[i].name);
+    }
+    return 0;
+}
+
 int check_config(const struct config *config, struct err *err) {
     int rc = paths_check(config, err);
-    return rc ? rc : check_access(config, err);
+    if (!rc)
+        rc = check_access(config, err);
+    return rc ? rc : check_served(config, err);
 }

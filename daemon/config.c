@@ -56,7 +56,8 @@ static const struct option rows[] = {
      "limits.wall_clock of jobs that do not set it"},
     {"jobs.keep_finished", OPTION_DURATION, C(keep_finished_ms), "90d", 1000, 0, NULL,
      "how long ended jobs are listed; their files stay; none = forever"},
-    {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL, "list of {name, checkpoint}: models loaded at start"},
+    {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
+     "list of {name, checkpoint}: served under names that have no model yet; a name keeps what was promoted later"},
     {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
      "a stream ends when its client sends or reads nothing for this long; none = never"},
@@ -90,7 +91,7 @@ struct serve_raw {
 #define V(field) offsetof(struct serve_raw, field)
 static const struct option serve_rows[] = {
     {"name", OPTION_STRING, V(name), NULL, 0, 0, NULL, "served name"},
-    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID, a model file, or store://NAME/KEY"},
+    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID, upload:NAME, a model file, or store://NAME/KEY"},
     {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
 };

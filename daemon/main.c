@@ -18,7 +18,7 @@ static const char usage[] =
     "\n"
     "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
     "  --set KEY=VALUE   override one key; may be repeated\n"
-    "  --check-config    check the configuration, its certificates, tokens and directories, print errors, and exit\n"
+    "  --check-config    check the configuration, its certificates, tokens, directories and models, print errors, and exit\n"
     "  --help-config     list every key, accepted values and default\n"
     "  --version         show the version of this program\n"
     "\n"

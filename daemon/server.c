@@ -131,19 +131,9 @@ static void on_drain(struct services *s) {
     uv_async_send(&d->reports);
 }
 
-/* Models of `serve` that do not serve yet, or under another REF. */
-static int serve_configured(struct services *s, const struct config *c, bool at_start, struct err *err) {
-    int rc = 0;
-    for (int i = 0; !rc && i < c->n_served; i++) {
-        const struct served_model *now = models_find(s->models, c->served[i].name);
-        if (now && !strcmp(now->ref, c->served[i].checkpoint))
-            continue;
-        const char *name = c->served[i].name, *ref = c->served[i].checkpoint;
-        rc = at_start ? models_serve_now(s->models, name, ref, err) : models_serve(s->models, name, ref, NULL, NULL, err);
-        if (rc)
-            err_wrap(err, "serve: model '%s' cannot be loaded", c->served[i].name);
-    }
-    return rc;
+static void seed_models(struct services *s, const struct config *c) {
+    for (int i = 0; i < c->n_served; i++)
+        models_seed(s->models, c->served[i].name, c->served[i].checkpoint);
 }
 
 static void use_configuration(struct daemon *d, const struct reload_report *report) {
@@ -155,7 +145,7 @@ static void use_configuration(struct daemon *d, const struct reload_report *repo
     int rc = report->rc ? report->rc : config_parse(d->source, report->texts[0], report->lengths[0], &arena, &config, &err);
     if (!rc) {
         log_setup((enum log_level)config.log_level, config.log_format == 1);
-        rc = serve_configured(&d->services, &config, false, &err);
+        seed_models(&d->services, &config);
     }
     if (rc)
         log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
@@ -347,7 +337,7 @@ static int open_streams(struct daemon *d, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     rc = models_new(&models, &s->models, err);
     if (!rc)
-        rc = serve_configured(s, c, true, err);
+        seed_models(s, c);
     return rc ? rc : keeper_restore(d->keeper, s->sessions, s->metrics, err);
 }
 

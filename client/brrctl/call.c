@@ -148,7 +148,7 @@ int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, cons
 }
 
 char *brrctl_ref(const char *ref, char *buf, size_t size) {
-    bool path = *ref && *ref != '/' && !str_starts(ref, "job:") && !strstr(ref, "://") &&
+    bool path = *ref && *ref != '/' && !str_starts(ref, "job:") && !str_starts(ref, "upload:") && !strstr(ref, "://") &&
                 (strchr(ref, '/') || str_ends(ref, ".safetensors"));
     if (!path || fsio_absolute(buf, size, ref, NULL))
         str_copy(buf, size, ref);

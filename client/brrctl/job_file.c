@@ -16,10 +16,11 @@ enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 static bool complete(const char *value, enum option_type type, const char *dir, char *buf, size_t size) {
     const char *path = str_starts(value, "file://") ? value + 7 : value;
     char joined[PATH_SIZE];
-    if ((type == OPTION_SOURCE && path == value) || !*path || *path == '/' || str_starts(path, "job:") || strstr(path, "://"))
+    if ((type == OPTION_SOURCE && path == value) || !*path || *path == '/' || str_starts(path, "job:") ||
+        str_starts(path, "upload:") || strstr(path, "://"))
         return false;
     if (type == OPTION_MODEL && path == value && !strchr(path, '/') && !str_ends(path, ".safetensors"))
-        return false; /* a served or uploaded name */
+        return false; /* a served name */
     if (fsio_join(joined, sizeof joined, dir, path, NULL) || fsio_absolute(buf, size, joined, NULL))
         return false;
     return true;

@@ -67,14 +67,14 @@ static const struct command commands[] = {
      "example: brrctl checkpoints train-260131-1"},
     {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name",
      "fetch, upload, check, pin, delete or serve a model file", cmd_checkpoint, 2, 3,
-     "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, an uploaded name, or a path of the daemon's machine.\n"
+     "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
      "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
-     "  put FILE [--name N]    upload FILE; its REF is then the name\n"
+     "  put FILE [--name N]    upload FILE; its REF is then upload:N\n"
      "  verify REF             read the file again and compare its SHA-256\n"
      "  pin REF, unpin REF     protect it from pruning, or end the protection\n"
      "  delete REF             refused for pinned, served and last checkpoints\n"
      "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
-     "                         checked, and kept as the upload NAME\n"
+     "                         checked, and kept as upload:NAME\n"
      "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors"},
     {"models", "[NAME]", "", "list served models, or show one in detail", cmd_models, 0, 1, "example: brrctl models best"},
     {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,

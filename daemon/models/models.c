@@ -1,20 +1,18 @@
 #include "daemon/models/models.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <uv.h>
 
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
+#include "daemon/models/served_file.h"
 #include "daemon/models/serveddb.h"
 
 /* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
- * the link of a name that serves no more, removed. */
+ * the files of a name that its record no longer names, removed. */
 enum fetch_kind { FETCH_STORE, FETCH_FILE, FETCH_REMOVE };
 struct fetching {
     uv_work_t work;
@@ -22,7 +20,9 @@ struct fetching {
     struct models *models;
     struct model_fetch fetch; /* STORE */
     struct model_ref file;    /* FILE */
-    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], kept[LIVE_PATH];
+    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH];
+    struct served_file kept; /* REMOVE: the file that stays, if any */
+    bool adopted;            /* the file of a record of an earlier version */
     models_done_fn *done;
     void *ctx;
     bool started;
@@ -42,15 +42,13 @@ struct models {
 
 /* ---- REFs ---- */
 
-static bool plain_name(const char *name) {
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return n > 0 && !name[n] && n < 65 && *name != '.';
-}
+static const char upload_prefix[] = "upload:";
 
 static int check_name(const char *name, struct err *err) {
-    return plain_name(name) ? 0
-                            : err_set(err, ERR_INVALID,
-                                      "'%s' is not a valid model name; expected up to 64 characters of A-Z a-z 0-9 . _ -", name);
+    return served_file_name(name)
+               ? 0
+               : err_set(err, ERR_INVALID, "'%s' is not a valid model name; expected up to 64 characters of A-Z a-z 0-9 . _ -",
+                         name);
 }
 
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
@@ -60,23 +58,23 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
     return rc;
 }
 
-static int refer_file(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
+static int refer_upload(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
     str_copy(ret->name, sizeof ret->name, ref);
-    err_set(&ret->absent, ERR_NOT_FOUND,
-            "there is no served or uploaded model '%s'; `brrctl models` lists them. Other forms: job:ID, /path/to/file", ref);
-    if (plain_name(ref))
-        return models_upload_path(m, ref, ret->path, err);
+    err_set(&ret->absent, ERR_NOT_FOUND, "there is no upload '%s'; `brrctl checkpoints` lists them", ref + strlen(upload_prefix));
+    return models_upload_path(m, ref + strlen(upload_prefix), ret->path, err);
+}
+
+static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
     if (model_fetch_is_url(ref))
         return err_set(
             err, ERR_PRECONDITION,
             "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl checkpoint promote "
             "%.200s NAME`, and say NAME",
             ref, ref);
-    if (!strchr(ref, '/')) {
-        if (err)
-            *err = ret->absent;
-        return ERR_NOT_FOUND;
-    }
+    if (!strchr(ref, '/'))
+        return err_set(err, ERR_NOT_FOUND,
+                       "no model is served as '%s'; `brrctl models` lists them. Other forms: upload:NAME, job:ID, /path/to/file",
+                       ref);
     str_copy(ret->name, sizeof ret->name, "file"); /* never a path in a metric */
     ret->client_path = true;
     return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path of the model is too long");
@@ -87,13 +85,20 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     *ret = (struct model_ref){.known = served != NULL, .places = *m->config.places};
     if (!*ref)
         return err_set(err, ERR_INVALID, "no model named; expected a served name, job:ID or a model file");
+    if (served && served->changed) {
+        if (err)
+            *err = served->err;
+        return served->err.code;
+    }
     if (served) {
         str_copy(ret->path, sizeof ret->path, served->path);
         str_copy(ret->name, sizeof ret->name, ref);
         return 0;
     }
+    if (str_starts(ref, upload_prefix))
+        return refer_upload(m, ref, ret, err);
     if (!str_starts(ref, "job:"))
-        return refer_file(m, ref, ret, err);
+        return refer_file(ref, ret, err);
     size_t id = strcspn(ref, "@");
     str_format(ret->name, sizeof ret->name, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
     return m->config.job_model(m->config.ctx, ref, ret, err);
@@ -114,30 +119,6 @@ int model_ref_find(struct model_ref *r, struct err *err) {
     if (err)
         *err = r->absent;
     return r->absent.code;
-}
-
-int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
-                struct err *err) {
-    char dir[LIVE_PATH], tmp[LIVE_PATH];
-    if (!str_format(dir, sizeof dir, "%s/%s", m->config.places->results_dir, folder) ||
-        !str_format(path, LIVE_PATH, "%.3900s/%s.safetensors", dir, name) || !str_format(tmp, sizeof tmp, "%.4000s.tmp", path))
-        return err_set(err, ERR_RANGE, "paths.results is too long");
-    int rc = fsio_mkdirs(dir, err);
-    if (rc)
-        return rc;
-    if (!strcmp(from, path))
-        return 0;
-    unlink(tmp);
-    if (link(from, tmp) < 0) { /* another volume, or one without links: the file itself is used */
-        if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == ENOTSUP) {
-            str_copy(path, LIVE_PATH, from);
-            return 0;
-        }
-        return err_errno(err, errno, "cannot keep %s", from);
-    }
-    rc = fsio_rename(tmp, path, err); /* durable before its name is recorded */
-    unlink(tmp);                      /* rename does nothing when both are the same file already */
-    return rc ? err_wrap(err, "cannot keep %s as %s", from, path) : 0;
 }
 
 /* ---- served names ---- */
@@ -162,6 +143,13 @@ enum models_state models_state(const struct models *m) {
         failed = failed || !m->served[i]->opened;
     }
     return failed ? MODELS_FAILED : MODELS_WARM;
+}
+
+int models_failed(const struct models *m) {
+    int n = m->n_missing;
+    for (int i = 0; i < m->count; i++)
+        n += m->served[i]->err.code != 0;
+    return n;
 }
 
 const struct served_model *models_at(const struct models *m, int index) { return m->served[index]; }
@@ -233,16 +221,17 @@ static void drop(struct models *m, struct served_model *s) {
 }
 
 /* A row beside those there are, or in the place of `old`, with all that it needs to be served and to be dropped. */
-static int new_row(const struct models *m, const struct served_model *old, const char *name, const char *path, const char *ref,
+static int new_row(const struct models *m, const struct served_model *old, const struct served_record *record,
                    struct served_model **ret, struct err *err) {
     if (!old && m->count == MODELS_MAX)
         return err_set(err, ERR_EXHAUSTED, "%d models are served already; unload one first", m->count);
     struct served_model *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
-    str_copy(s->name, sizeof s->name, name);
-    str_copy(s->path, sizeof s->path, path);
-    str_copy(s->ref, sizeof s->ref, ref);
+    str_copy(s->name, sizeof s->name, record->name);
+    str_copy(s->path, sizeof s->path, record->path);
+    str_copy(s->ref, sizeof s->ref, record->ref);
+    str_copy(s->sha256, sizeof s->sha256, record->sha256);
     if (!(s->load = order_new(LIVE_LOAD, s)) || !(s->unload = order_new(LIVE_UNLOAD, s))) {
         served_free(s);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
@@ -265,22 +254,17 @@ static int check_settled(const struct models *m, const char *name, struct err *e
                : 0;
 }
 
-/* The link of a model file under the served name, once it is seen to be a model. Any thread. */
-static int keep_model(const struct models *m, const char *name, const char *from, char kept[LIVE_PATH], struct err *err) {
-    struct modelfile file;
-    int rc = modelfile_read(from, &file, err);
-    return rc ? rc : models_keep(m, "served", name, from, kept, err);
-}
-
-/* That link takes the name; it is loaded next. What was served under the name stays until nothing can fail any more. */
+/* The file of the fetch takes the name, and is loaded next. What was served under the name stays until nothing can fail any more;
+ * its file stays until the record names the new one. */
 static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
+    const struct served_record record = {f->name, f->kept.path, f->ref, f->kept.sha256};
     struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
     int rc = check_settled(m, f->name, err);
     if (!rc)
-        rc = new_row(m, old, f->name, f->kept, f->ref, &s, err);
+        rc = new_row(m, old, &record, &s, err);
     if (rc)
         return rc;
-    if ((rc = serveddb_save(m->config.db, f->name, f->kept, f->ref, err))) {
+    if ((rc = serveddb_save(m->config.db, &record, err))) {
         served_free(s);
         return rc;
     }
@@ -294,15 +278,16 @@ static int serve_kept(struct models *m, const struct fetching *f, struct err *er
 
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
+    const char *results = f->models->config.places->results_dir;
     if (f->kind == FETCH_REMOVE) {
-        unlink(f->path);
+        served_file_remove(results, f->name, f->kept.path);
         return;
     }
     int rc = f->kind == FETCH_STORE ? model_fetch_run(&f->fetch, &f->err) : model_ref_find(&f->file, &f->err);
     if (!rc && atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
         rc = err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
     if (!rc)
-        keep_model(f->models, f->name, f->kind == FETCH_STORE ? f->path : f->file.path, f->kept, &f->err);
+        served_file_make(results, f->name, f->kind == FETCH_STORE ? f->path : f->file.path, &f->kept, &f->err);
     db_wait(f->models->config.db); /* it is recorded next */
 }
 
@@ -323,10 +308,33 @@ static void start_fetches(struct models *m) {
     }
 }
 
+static void queue_fetch(struct models *m, struct fetching *f) {
+    f->started = false;
+    m->fetching[m->n_fetching++] = f;
+    start_fetches(m);
+}
+
+/* The model of a record, or of the configuration. */
+static void cannot_serve(struct models *m, const char *name, const struct err *err) {
+    char text[800];
+    log_error("model cannot serve", "model=%s error=\"%s\"", name, err_text(err, text, sizeof text));
+    miss(m, name);
+}
+
+/* The model that a caller wants to serve, or that of the configuration. */
+static void fetch_failed(struct models *m, const struct fetching *f) {
+    char text[800];
+    if (!f->done) {
+        cannot_serve(m, f->name, &f->err);
+        return;
+    }
+    log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
+    f->done(f->ctx, NULL, &f->err);
+}
+
 static void fetch_done(uv_work_t *work, int status) {
     struct fetching *f = work->data;
     struct models *m = f->models;
-    char text[800];
     (void)status;
     int i = 0;
     while (m->fetching[i] != f)
@@ -335,14 +343,18 @@ static void fetch_done(uv_work_t *work, int status) {
     start_fetches(m);
     if (f->kind == FETCH_STORE && !f->err.code)
         log_info("model fetched", "model=%s from=%s", f->name, f->ref);
-    if (f->kind != FETCH_REMOVE && (f->err.code || serve_kept(m, f, &f->err))) {
-        log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
-        if (f->done)
-            f->done(f->ctx, NULL, &f->err);
+    if (f->kind == FETCH_REMOVE) {
+        free(f);
+    } else if (!f->err.code && !serve_kept(m, f, &f->err)) {
+        f->kind = FETCH_REMOVE; /* the record names the new file: those before it go last */
+        if (f->adopted)         /* snapshots of streams may still name the file */
+            free(f);
         else
-            miss(m, f->name);
+            queue_fetch(m, f);
+    } else {
+        fetch_failed(m, f);
+        free(f);
     }
-    free(f);
 }
 
 /* File work for this name; one piece at a time. */
@@ -395,25 +407,21 @@ int models_serve(struct models *m, const char *name, const char *ref, models_don
         return rc;
     f->done = done;
     f->ctx = ctx;
-    m->fetching[m->n_fetching++] = f;
-    start_fetches(m);
+    queue_fetch(m, f);
     return 0;
 }
 
-int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err) {
-    struct fetching f = {.kind = FETCH_FILE};
-    if (model_fetch_is_url(ref))
-        return models_serve(m, name, ref, NULL, NULL, err);
-    int rc = check_name(name, err);
-    if (!rc)
-        rc = models_refer(m, ref, &f.file, err);
-    if (!rc)
-        rc = model_ref_find(&f.file, err);
-    if (!rc)
-        rc = keep_model(m, name, f.file.path, f.kept, err);
-    str_copy(f.name, sizeof f.name, name);
-    str_copy(f.ref, sizeof f.ref, ref);
-    return rc ? rc : serve_kept(m, &f, err);
+void models_seed(struct models *m, const char *name, const char *ref) {
+    const struct served_model *now = models_find(m, name);
+    bool recorded = now != NULL;
+    struct err err;
+    if (now && strcmp(now->ref, ref) != 0)
+        log_warn("serve: the name has a model already, which stays; `brrctl load` serves another one", "model=%s serves=%s ref=%s",
+                 name, now->ref, ref);
+    if (recorded || (!serveddb_find(m->config.db, name, &recorded, &err) && recorded))
+        return;
+    if (models_serve(m, name, ref, NULL, NULL, &err))
+        cannot_serve(m, name, &err);
 }
 
 void models_forget(struct models *m, void *ctx) {
@@ -438,8 +446,6 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     if (!s && !find_missing(m, name, false))
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
     int rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err);
-    if (!rc && !str_format(f->path, sizeof f->path, "%s/served/%s.safetensors", m->config.places->results_dir, name))
-        rc = err_set(err, ERR_RANGE, "paths.results is too long");
     if (!rc)
         rc = serveddb_remove(m->config.db, name, err);
     if (rc) {
@@ -449,9 +455,21 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     if (s)
         drop(m, s);
     find_missing(m, name, true);
-    m->fetching[m->n_fetching++] = f;
-    start_fetches(m);
+    queue_fetch(m, f);
     return 0;
+}
+
+/* Weights other than those that were promoted never serve. */
+static void check_weights(struct models *m, struct served_model *s) {
+    if (!s->opened || !strcmp(s->opened->info.sha256, s->sha256))
+        return;
+    s->changed = true;
+    err_set(&s->err, ERR_DATA_LOSS,
+            "%.600s has changed since it was served as '%s': its SHA-256 is %.12s…, expected %.12s…; load it again", s->path,
+            s->name, s->opened->info.sha256, s->sha256);
+    free(s->opened);
+    s->opened = NULL;
+    hand_over(m, &s->unload);
 }
 
 void models_report(struct models *m, struct live_report *r) {
@@ -461,6 +479,7 @@ void models_report(struct models *m, struct live_report *r) {
     s->err = r->err;
     s->opened = r->opened;
     r->opened = NULL;
+    check_weights(m, s);
     if (s->opened) {
         find_missing(m, s->name, true);
         log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
@@ -473,16 +492,26 @@ void models_report(struct models *m, struct live_report *r) {
         done(s->ctx, s->opened, s->opened ? NULL : &s->err);
 }
 
-static void reload(void *ctx, const char *name, const char *path, const char *ref) {
+/* A file served/NAME.safetensors of an earlier version gets a name that no other model can take. */
+static int adopt(struct models *m, const struct served_record *r, struct err *err) {
+    struct fetching *f = NULL;
+    int rc = new_fetch(m, FETCH_FILE, r->name, r->ref, &f, err);
+    if (rc)
+        return rc;
+    f->adopted = f->file.known = true;
+    str_copy(f->file.path, sizeof f->file.path, r->path);
+    queue_fetch(m, f);
+    return 0;
+}
+
+static void reload(void *ctx, const struct served_record *r) {
     struct models *m = ctx;
-    struct served_model *s;
+    struct served_model *s = NULL;
     struct err err;
-    if (!new_row(m, NULL, name, path, ref, &s, &err)) {
+    if (*r->sha256 ? new_row(m, NULL, r, &s, &err) : adopt(m, r, &err))
+        cannot_serve(m, r->name, &err);
+    else if (s)
         add(m, s);
-        return;
-    }
-    miss(m, name);
-    log_error("model cannot serve", "model=%s error=\"%s\"", name, err.message);
 }
 
 int models_new(const struct models_config *config, struct models **ret, struct err *err) {

@@ -1,6 +1,7 @@
-/* models: resolves model REFs and manages the models served under a name. A REF is a served name, "job:…" (jobs/jobref.h), the name
- * of an upload, or a path that the daemon may open (models/places.h). Served models stay loaded, are loaded again after a restart,
- * and have their own hard link to the file, so that a job's pruning cannot remove it. A model to be served may be in a store
+/* models: resolves model REFs and manages the models served under a name. A REF is a served name, "job:…" (jobs/jobref.h),
+ * "upload:NAME", or a path that the daemon may open (models/places.h); a bare name is only ever that of a served model. Served
+ * models stay loaded and are loaded again after a restart, each from its own file (models/served_file.h), whose SHA-256 is in the
+ * record: weights that have changed do not serve. A model to be served may be in a store
  * ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name; all other uses of
  * such a file lease it (models/model_lease.h). Loop thread. */
 #ifndef BRR_DAEMON_MODELS_MODELS_H
@@ -50,17 +51,12 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
 int model_ref_find(struct model_ref *r, struct err *err);
 /* The file path of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
-/* Keeps a model file alive by a hard link NAME in the folder "served" or "pinned". path is the link, or `from` itself where hard
- * links are impossible. Any thread. */
-int models_keep(const struct models *m, const char *folder, const char *name, const char *from, char path[LIVE_PATH],
-                struct err *err);
-
 /* Serves REF under a name; replaces the model of that name once the new one is fetched and loaded. done(ctx, opened or NULL, err)
  * is called once, later, on the loop. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
 int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
-/* For the start of the daemon: the same, but a local model file is opened before the call returns. */
-int models_serve_now(struct models *m, const char *name, const char *ref, struct err *err);
+/* For the configuration: serves REF if the name has no record. A failure is logged, and makes models_state FAILED. */
+void models_seed(struct models *m, const char *name, const char *ref);
 /* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
 void models_forget(struct models *m, void *ctx);
 /* Also for a name whose model could not be had, so that models_state is no longer FAILED for it. */
@@ -69,12 +65,16 @@ int models_unserve(struct models *m, const char *name, struct err *err);
 struct served_model {
     char name[LIVE_NAME], path[LIVE_PATH], ref[LIVE_PATH];
     struct live_opened *opened; /* NULL while the model loads or after loading failed */
-    struct err err;             /* why loading failed */
+    char sha256[DIGEST_HEX_SIZE];
+    bool changed;   /* loading failed because the file has changed since it was served: it must not be opened */
+    struct err err; /* why loading failed */
     models_done_fn *done;
     void *ctx;
     struct live_order *load, *unload; /* until they are due; made with the row, so that they cannot fail for want of memory */
 };
 int models_count(const struct models *m);
+/* Number of names whose model could not be had or loaded. */
+int models_failed(const struct models *m);
 /* LOADING while a model is being fetched, looked for or loaded; else FAILED when one could not be loaded; else WARM. */
 enum models_state { MODELS_LOADING, MODELS_FAILED, MODELS_WARM };
 enum models_state models_state(const struct models *m);

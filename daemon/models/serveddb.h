@@ -5,11 +5,17 @@
 
 /* Call once before all other functions: creates the table. */
 int serveddb_setup(struct db *db, struct err *err);
-/* Inserts the name or replaces its record: the model file and the REF from which it was resolved. */
-int serveddb_save(struct db *db, const char *name, const char *path, const char *ref, struct err *err);
+struct served_record {
+    const char *name, *path; /* of the model file */
+    const char *ref;         /* from which it was resolved */
+    const char *sha256;      /* of the file; "" in records of earlier versions */
+};
+/* Inserts the name or replaces its record. */
+int serveddb_save(struct db *db, const struct served_record *record, struct err *err);
 int serveddb_remove(struct db *db, const char *name, struct err *err);
+/* *ret: whether the name has a record. */
+int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err);
 /* Visits every name, in alphabetical order. */
-int serveddb_load(struct db *db, void (*visit)(void *ctx, const char *name, const char *path, const char *ref), void *ctx,
-                  struct err *err);
+int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);
 
 #endif

@@ -118,7 +118,7 @@ struct doctor {
     const struct device_verdict *bad; /* NULL: fit */
     const char *paths[3], *path_names[3];
     bool serving, lost;
-    int n_models, failed_models, paused_jobs;
+    int served_models, failed_models, paused_jobs;
     Brr__V1__DoctorCheck checks[MAX_CHECKS], *list[MAX_CHECKS];
     size_t n;
 };
@@ -216,7 +216,7 @@ static void examine(uv_work_t *request) {
         found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
               "free some space on that volume; the jobs then continue automatically");
     found(d, "models", d->failed_models == 0,
-          arena_printf(&d->arena, "%d served, %d failed to load", d->n_models - d->failed_models, d->failed_models),
+          arena_printf(&d->arena, "%d served, %d failed to load", d->served_models, d->failed_models),
           "`brrctl models` names them; load them again or unload them");
     found(d, "serving", d->serving, d->serving ? "yes" : "no: the daemon is stopping", "start it again");
 }
@@ -249,9 +249,9 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     d->paused_jobs = sched_paused(s->sched);
     device_watch_latest(s->watch, &d->health);
     d->bad = device_watch_verdict(s->watch);
-    d->n_models = models_count(s->models);
-    for (int i = 0; i < d->n_models; i++)
-        d->failed_models += models_at(s->models, i)->err.code != 0;
+    for (int i = 0; i < models_count(s->models); i++)
+        d->served_models += models_at(s->models, i)->opened != NULL;
+    d->failed_models = models_failed(s->models);
     for (int i = 0; i < 3; i++) {
         d->path_names[i] = i == 0 ? "paths.data" : i == 1 ? "paths.cache" : "paths.results";
         d->paths[i] = arena_strdup(&d->arena, s->paths[i]);

@@ -145,7 +145,7 @@ struct upload {
     struct offload work;
     struct fsio_writer file;
     struct digest *digest;
-    char name[128], path[LIVE_PATH], expected[DIGEST_HEX_SIZE], found[DIGEST_HEX_SIZE];
+    char ref[128], path[LIVE_PATH], expected[DIGEST_HEX_SIZE], found[DIGEST_HEX_SIZE];
     uint8_t *part; /* that the pool writes */
     size_t part_len;
     struct checkpoint_file about;
@@ -179,7 +179,7 @@ static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, s
         rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is not a SHA-256 in lower-case hex", in->sha256);
     if (rc)
         return rc;
-    str_copy(u->name, sizeof u->name, in->name);
+    str_format(u->ref, sizeof u->ref, "upload:%s", in->name);
     str_copy(u->expected, sizeof u->expected, in->sha256);
     u->named = true;
     return (u->digest = digest_new()) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for an upload");
@@ -208,7 +208,7 @@ static void commit_upload(struct offload *work) {
     else if (!modelfile_read(u->file.tmp_path, &file, &work->err)) {
         u->open = false;
         if (!fsio_writer_commit(&u->file, &work->err))
-            checkpoint_file_read(&u->about, u->name, u->path, &work->err);
+            checkpoint_file_read(&u->about, u->ref, u->path, &work->err);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/models/served_file.h"
 #include "daemon/rpc/checkpoint_find.h"
 #include "daemon/rpc/convert.h"
 
@@ -72,13 +73,13 @@ static void look_at_files(struct offload *work) {
             if (l->records[i].paths[k] && *l->records[i].paths[k] && fsio_exists(l->records[i].paths[k]))
                 l->records[i].there = k;
     DIR *d = *l->folder ? opendir(l->folder) : NULL;
-    char path[LIVE_PATH], name[256];
+    char path[LIVE_PATH], ref[256];
     struct dirent *e = NULL;
     struct err err;
     if (*l->folder && !d && errno != ENOENT)
         err_errno(&work->err, errno, "cannot open directory %s", l->folder);
     while (d && !work->err.code && l->n_uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
-        if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_copy(name, sizeof name, e->d_name) ||
+        if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_format(ref, sizeof ref, "upload:%s", e->d_name) ||
             fsio_join(path, sizeof path, l->folder, e->d_name, &err))
             continue;
         struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
@@ -88,8 +89,8 @@ static void look_at_files(struct offload *work) {
         }
         l->uploads = more;
         more[l->n_uploads] = (struct checkpoint_file){.bytes = 0};
-        name[strlen(name) - strlen(".safetensors")] = '\0';
-        l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], name, path, &err);
+        ref[strlen(ref) - strlen(".safetensors")] = '\0';
+        l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
     }
     if (d)
         closedir(d);
@@ -185,7 +186,8 @@ static int check_delete(const struct checkpoint_find *o, struct err *err) {
                        strcmp(job->last, path) ? "best" : "last", job->id);
     if (!o->recorded) {
         char upload[LIVE_PATH];
-        if (models_upload_path(services->models, ref, upload, err) || strcmp(upload, path))
+        if (!str_starts(ref, "upload:") || models_upload_path(services->models, ref + strlen("upload:"), upload, err) ||
+            strcmp(upload, path))
             return err_set(err, ERR_DENIED,
                            "%s is neither a job's checkpoint nor an upload; the daemon does not delete other files", ref);
     }
@@ -240,7 +242,7 @@ static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 struct pinning {
     struct checkpoint_find one;
-    const struct models *models;
+    const char *results_dir;
     bool pinned;
     char name[JOB_ID_SIZE + 32], kept[LIVE_PATH];
 };
@@ -250,7 +252,7 @@ static void keep_link(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
     const char *from = p->one.file.path;
-    if (!models_keep(p->models, "pinned", p->name, from, p->kept, &work->err) && !strcmp(p->kept, from) &&
+    if (!served_file_link(p->results_dir, "pinned", p->name, from, p->kept, &work->err) && !strcmp(p->kept, from) &&
         strcmp(p->kept, c->kept) != 0)
         err_set(&work->err, ERR_UNSUPPORTED,
                 "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
@@ -314,7 +316,7 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!p)
         return;
     p->pinned = in->pinned;
-    p->models = services_of(call)->models;
+    p->results_dir = services_of(call)->places.results_dir;
     offload_start(&p->one.work, checkpoint_find_file, pin_found);
 }
 

@@ -136,10 +136,11 @@ static void on_loaded(void *ctx, const struct live_opened *opened, const struct 
         rpc_finish(call, err && err->code ? err : &gone);
 }
 
-/* A served name from a REF: "job:train-1@best" → "train-1-best", "/a/b/net.safetensors" → "net". */
+/* A served name from a REF: "job:train-1@best" → "train-1-best", "upload:net" or "/a/b/net.safetensors" → "net". */
 static char *name_of_ref(struct arena *arena, const char *ref) {
     const char *slash = strrchr(ref, '/');
-    char *name = arena_strdup(arena, slash ? slash + 1 : str_starts(ref, "job:") ? ref + 4 : ref);
+    size_t class = str_starts(ref, "job:") || str_starts(ref, "upload:") ? strcspn(ref, ":") + 1 : 0;
+    char *name = arena_strdup(arena, slash ? slash + 1 : ref + class);
     if (!name)
         return NULL;
     if (slash && str_ends(name, ".safetensors"))

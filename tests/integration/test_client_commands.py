@@ -204,10 +204,10 @@ def check_checkpoints(d, job):
     assert lines(d, "checkpoint", "put", copy, "--name", "upload")[0]["bytes"] == os.path.getsize(copy)
     assert lines(d, "checkpoint", "pin", listed[0]["ref"])[0]["pinned"] is True
     assert lines(d, "checkpoint", "unpin", listed[0]["ref"])[0]["pinned"] is False
-    assert lines(d, "checkpoint", "promote", "upload", "third")[0]["sha256"] == got["sha256"]
+    assert lines(d, "checkpoint", "promote", "upload:upload", "third")[0]["sha256"] == got["sha256"]
     lines(d, "unload", "third")
-    lines(d, "checkpoint", "delete", "upload")
-    code, _, err = d.ctl("checkpoint", "get", "upload", "--out", f"{d.dir}/none.safetensors")
+    lines(d, "checkpoint", "delete", "upload:upload")
+    code, _, err = d.ctl("checkpoint", "get", "upload:upload", "--out", f"{d.dir}/none.safetensors")
     assert code == 3 and not os.path.exists(f"{d.dir}/none.safetensors"), err
     code, _, err = d.ctl("checkpoint", "delete", ref)
     assert code == 1 and job in err

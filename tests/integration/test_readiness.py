@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Ready means that the models that serve are loaded and warm: until then /readyz, grpc.health and READY=1 wait. A Watch of grpc.health
 hears each change."""
+import glob
 import os
 import queue
 import socket
@@ -105,7 +106,8 @@ def main():
         assert watch.next() == NOT_SERVING, "a Watch does not hear that the daemon stops"
         assert d.process.wait(timeout=120) == 0 and notified.said("STOPPING=1")
 
-        os.remove(f"{tmp}/results/served/ward.safetensors")
+        [served] = glob.glob(f"{tmp}/results/served/ward-*.safetensors")
+        os.remove(served)
         d.start()
         until(lambda: "could not be loaded" in readyz(d)[1], "a model that cannot be loaded is not named")
         assert d.ctl("unload", "ward")[0] == 0

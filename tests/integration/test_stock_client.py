@@ -97,7 +97,7 @@ def models_and_checkpoints(c, job):
     assert c.refused(c.Checkpoints.Put, upload("bad", data, "0" * 64))[1] == "DATA_LOSS"
     assert c.refused(c.Checkpoints.Put, upload("bad", data[:3000], ""))[1] == "INVALID_ARGUMENT"
     assert c.refused(c.Checkpoints.Put, upload("../bad", data, sha))[1] == "INVALID_ARGUMENT"
-    model = c.Checkpoints.Promote(k.PromoteRequest(ref="copy", name="ward"))
+    model = c.Checkpoints.Promote(k.PromoteRequest(ref="upload:copy", name="ward"))
     assert model.name == "ward" and model.sha256 == sha and len(model.channels) == 19, model
     assert [m.name for m in c.Models.List(k.ListModelsRequest()).models] == ["ward"]
     assert c.refused(c.Checkpoints.Delete, k.CheckpointRef(ref="ward"))[1] == "FAILED_PRECONDITION"
@@ -106,8 +106,8 @@ def models_and_checkpoints(c, job):
     assert c.Checkpoints.Pin(k.PinRequest(ref=last.ref, pinned=True)).pinned
     assert not c.Checkpoints.Pin(k.PinRequest(ref=last.ref, pinned=False)).pinned
     stream(c, "ward")
-    assert c.Checkpoints.Delete(k.CheckpointRef(ref="copy")).ref == "copy"
-    assert c.refused(c.Models.Describe, k.DescribeModelRequest(name="copy"))[1] == "NOT_FOUND"
+    assert c.Checkpoints.Delete(k.CheckpointRef(ref="upload:copy")).ref == "upload:copy"
+    assert c.refused(c.Models.Describe, k.DescribeModelRequest(name="upload:copy"))[1] == "NOT_FOUND"
     assert c.Models.Unload(k.UnloadModelRequest(name="ward")).name == "ward"
     detail, code, text = c.refused(c.Models.Load, k.LoadModelRequest(name="x", ref="/etc/hostname"))
     assert code in ("INVALID_ARGUMENT", "DATA_LOSS") and detail.reason == code and "safetensors" in text, (detail, text)

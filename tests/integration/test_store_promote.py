@@ -57,7 +57,7 @@ def check_promotion(tmp, s3, daemon, key):
     assert served(daemon)["ward"]["sha256"] == want, "what serves is the object, byte for byte"
     with open(f"{tmp}/results/uploads/ward.safetensors", "rb") as f:
         assert hashlib.sha256(f.read()).hexdigest() == want, "it is an upload, as one of checkpoint put"
-    code, out, err = daemon.ctl("checkpoint", "verify", "ward")
+    code, out, err = daemon.ctl("checkpoint", "verify", "upload:ward")
     assert code == 0 and want in out, (out, err)
     code, out, err = daemon.ctl("load", "second", f"store://bucket/{key}")
     assert code == 0 and served(daemon)["second"]["sha256"] == want, err
@@ -138,8 +138,9 @@ def main():
             f.write(b"left by a killed daemon")
         s3.requests.clear()
         daemon = Daemon(tmp, [stores, f"serve=[{{name: ward, checkpoint: 'store://bucket/{key}'}}, " +
-                             ", ".join(f"{{name: {n}, checkpoint: 'store://bucket/{key}'}}" for n in CONFIGURED) + "]"])
+                             ", ".join(f"{{name: {n}, checkpoint: 'store://bucket/{key}'}}" for n in CONFIGURED) + ", {name: gone, checkpoint: /nowhere/net.safetensors}]"])
         daemon.start()
+        until(lambda: 'model=gone error="there is no model file /nowhere' in daemon.read_log())  # no reason not to start
         until(lambda: [served(daemon).get(n, {}).get("sha256") for n in CONFIGURED] == [want] * len(CONFIGURED))
         assert served(daemon)["ward"]["sha256"] == want
         assert len([r for r in s3.requests if r[0] == "GET"]) == len(CONFIGURED), "what served before is not fetched again"

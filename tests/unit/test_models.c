@@ -1,7 +1,11 @@
 /* models: a served name is lost neither when memory is short, nor when the database or the worker takes nothing. */
 #include "daemon/models/models.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
 
 #include "unit/model_fixture.h"
 #include "unit/temp_dir.h"
@@ -30,6 +34,7 @@ struct bench {
     struct db *db;
     struct places places;
     struct models *models;
+    uv_loop_t loop;
     struct live_order *orders[8]; /* that the worker took */
     int n, refuse;                /* refuse: how many it does not take from now on */
 };
@@ -45,16 +50,38 @@ static bool take(void *ctx, struct live_order *o) {
 }
 
 static void start(struct bench *b) {
-    const struct models_config config = {.db = b->db, .post = take, .post_ctx = b, .places = &b->places};
+    const struct models_config config = {.db = b->db, .post = take, .post_ctx = b, .loop = &b->loop, .places = &b->places};
     struct err err;
     if (models_new(&config, &b->models, &err))
         fail_msg("%s", err.message);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+}
+
+static void note(void *ctx, const struct live_opened *opened, const struct err *err) {
+    if (!opened)
+        *(struct err *)ctx = *err;
+}
+
+/* Serves and waits for the file work. */
+static int serve(struct bench *b, const char *name, const char *ref, struct err *err) {
+    struct err own, *said = err ? err : &own;
+    said->code = 0;
+    int rc = models_serve(b->models, name, ref, note, said, said);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    models_forget(b->models, said);
+    return rc ? rc : said->code;
 }
 
 static void stop(struct bench *b) {
     models_free(b->models);
     while (b->n)
         live_order_free(b->orders[--b->n]);
+}
+
+/* Changes the last weight of a model file. */
+static int other_weights(const char *path) {
+    FILE *f = fopen(path, "r+b");
+    return !f || fseek(f, -1, SEEK_END) || fputc(0x11, f) < 0 || fclose(f) ? -1 : 0;
 }
 
 /* Uploads "a" and "b", of which "a" is to be served as "ward". */
@@ -76,11 +103,14 @@ static int set_up(void **state) {
         if (fsio_mkdirs_above(path, NULL) || fixture_model(device, queue, path))
             return -1;
     }
+    if (other_weights(path))
+        return -1;
     stream_close(queue);
     device_close(device);
     str_format(path, sizeof path, "%s/brrd.db", b->dir);
     if (db_open(path, &b->db, NULL))
         return -1;
+    uv_loop_init(&b->loop);
     start(b);
     return 0;
 }
@@ -88,6 +118,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct bench *b = *state;
     stop(b);
+    uv_loop_close(&b->loop);
     db_close(b->db);
     fsio_remove_tree(b->dir, NULL);
     free(b);
@@ -98,6 +129,7 @@ static int tear_down(void **state) {
 static void load_named(struct bench *b, const char *name) {
     struct live_report r = {.message = {.kind = LIVE_LOADED}, .opened = calloc(1, sizeof *r.opened)};
     str_copy(r.model, sizeof r.model, name);
+    assert_int_equal(digest_file(models_find(b->models, name)->path, r.opened->info.sha256, NULL), 0);
     models_report(b->models, &r);
     assert_null(r.opened);
     assert_non_null(models_find(b->models, name)->opened);
@@ -106,7 +138,7 @@ static void load_named(struct bench *b, const char *name) {
 static void loaded(struct bench *b) { load_named(b, "ward"); }
 
 static void serve_a(struct bench *b) {
-    assert_int_equal(models_serve_now(b->models, "ward", "a", NULL), 0);
+    assert_int_equal(serve(b, "ward", "upload:a", NULL), 0);
     assert_int_equal(b->n, 1);
     assert_int_equal(b->orders[0]->message.kind, LIVE_LOAD);
     loaded(b);
@@ -116,7 +148,7 @@ static void serve_a(struct bench *b) {
 static void still_serves_a(struct bench *b) {
     const struct served_model *s = models_find(b->models, "ward");
     assert_non_null(s);
-    assert_string_equal(s->ref, "a");
+    assert_string_equal(s->ref, "upload:a");
     assert_non_null(s->opened);
     assert_int_equal(b->n, 1);
 }
@@ -126,12 +158,12 @@ static void a_name_goes_on_serving_when_memory_is_short_for_the_next_model(void 
     serve_a(b);
     memory_short = true;
     struct err err;
-    assert_int_equal(models_serve_now(b->models, "ward", "b", &err), ERR_EXHAUSTED);
+    assert_int_equal(serve(b, "ward", "upload:b", &err), ERR_EXHAUSTED);
     memory_short = false;
     still_serves_a(b);
     stop(b);
     start(b);
-    assert_string_equal(models_find(b->models, "ward")->ref, "a");
+    assert_string_equal(models_find(b->models, "ward")->ref, "upload:a");
 }
 
 static void a_model_that_cannot_serve_after_a_restart_keeps_the_daemon_from_being_ready(void **state) {
@@ -144,10 +176,10 @@ static void a_model_that_cannot_serve_after_a_restart_keeps_the_daemon_from_bein
     memory_short = false;
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_FAILED);
-    assert_int_equal(models_serve_now(b->models, "icu", "b", NULL), 0);
+    assert_int_equal(serve(b, "icu", "upload:b", NULL), 0);
     load_named(b, "icu");
     assert_true(models_state(b->models) == MODELS_FAILED); /* another model does not make up for it */
-    assert_int_equal(models_serve_now(b->models, "ward", "a", NULL), 0);
+    assert_int_equal(serve(b, "ward", "upload:a", NULL), 0);
     loaded(b);
     assert_true(models_state(b->models) == MODELS_WARM);
 }
@@ -157,9 +189,9 @@ static void a_name_goes_on_serving_when_its_record_cannot_be_written(void **stat
     struct db_query q;
     serve_a(b);
     assert_int_equal(db_query(b->db, "ALTER TABLE served RENAME TO away", "rename", &q, NULL) || db_run(&q, NULL), 0);
-    assert_int_not_equal(models_serve_now(b->models, "ward", "b", NULL), 0);
+    assert_int_not_equal(serve(b, "ward", "upload:b", NULL), 0);
     still_serves_a(b);
-    assert_int_not_equal(models_serve_now(b->models, "new", "b", NULL), 0);
+    assert_int_not_equal(serve(b, "new", "upload:b", NULL), 0);
     assert_null(models_find(b->models, "new")); /* the caller was told that it does not serve */
     assert_int_equal(db_query(b->db, "ALTER TABLE away RENAME TO served", "rename", &q, NULL) || db_run(&q, NULL), 0);
 }
@@ -168,8 +200,8 @@ static void orders_that_found_no_room_are_posted_by_the_tick_in_their_order(void
     struct bench *b = *state;
     serve_a(b);
     b->refuse = 3;
-    assert_int_equal(models_serve_now(b->models, "ward", "b", NULL), 0);
-    assert_string_equal(models_find(b->models, "ward")->ref, "b");
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
     assert_int_equal(b->n, 1);
     models_tick(b->models);
     assert_int_equal(b->n, 1);
@@ -186,7 +218,7 @@ static void orders_that_nobody_takes_go_with_the_models(void **state) {
     struct bench *b = *state;
     serve_a(b);
     b->refuse = 100;
-    assert_int_equal(models_serve_now(b->models, "ward", "b", NULL), 0); /* leak checkers look at the rest */
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0); /* leak checkers look at the rest */
 }
 
 static void the_link_of_a_served_model_is_durable(void **state) {
@@ -199,6 +231,131 @@ static void the_link_of_a_served_model_is_durable(void **state) {
     assert_true(synced.st_ino == st.st_ino && synced.st_dev == st.st_dev);
 }
 
+/* The files of served/. */
+static int served_files(const struct bench *b) {
+    char folder[400];
+    int n = 0;
+    str_format(folder, sizeof folder, "%s/served", b->results);
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += *e->d_name != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_record(void **state) {
+    struct bench *b = *state;
+    char first[LIVE_PATH], sha256[DIGEST_HEX_SIZE], name[200];
+    struct db_query q;
+    serve_a(b);
+    str_copy(first, sizeof first, models_find(b->models, "ward")->path);
+    assert_int_equal(digest_file(first, sha256, NULL), 0);
+    str_format(name, sizeof name, "/served/ward-%s.safetensors", sha256);
+    assert_true(str_ends(first, name));
+    assert_int_equal(db_query(b->db, "ALTER TABLE served RENAME TO away", "rename", &q, NULL) || db_run(&q, NULL), 0);
+    assert_int_not_equal(serve(b, "ward", "upload:b", NULL), 0);
+    assert_true(fsio_exists(first)); /* as its record says */
+    assert_int_equal(db_query(b->db, "ALTER TABLE away RENAME TO served", "rename", &q, NULL) || db_run(&q, NULL), 0);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    assert_false(fsio_exists(first));
+    assert_int_equal(served_files(b), 1);
+    assert_true(fsio_exists(models_find(b->models, "ward")->path));
+    loaded(b);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_int_equal(served_files(b), 0);
+}
+
+static void the_configuration_only_seeds_names_without_a_record(void **state) {
+    struct bench *b = *state;
+    models_seed(b->models, "ward", "upload:a");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    loaded(b);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    loaded(b);
+    models_seed(b->models, "ward", "upload:a"); /* read again */
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
+    stop(b);
+    start(b);
+    models_seed(b->models, "ward", "upload:a");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
+}
+
+static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there(void **state) {
+    struct bench *b = *state;
+    models_seed(b->models, "ward", "upload:none");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_true(models_state(b->models) == MODELS_FAILED);
+    assert_int_equal(models_failed(b->models), 1);
+    models_seed(b->models, "ward", "upload:a");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    loaded(b);
+    assert_true(models_state(b->models) == MODELS_WARM);
+}
+
+static void weights_that_changed_behind_the_record_do_not_serve(void **state) {
+    struct bench *b = *state;
+    struct model_ref ref;
+    struct err err;
+    serve_a(b);
+    stop(b);
+    start(b);
+    struct live_report r = {.message = {.kind = LIVE_LOADED}, .opened = calloc(1, sizeof *r.opened)};
+    str_copy(r.model, sizeof r.model, "ward");
+    str_copy(r.opened->info.sha256, sizeof r.opened->info.sha256, "0123");
+    models_report(b->models, &r);
+    assert_null(models_find(b->models, "ward")->opened);
+    assert_true(models_state(b->models) == MODELS_FAILED);
+    assert_int_equal(b->orders[b->n - 1]->message.kind, LIVE_UNLOAD);
+    assert_int_equal(models_refer(b->models, "ward", &ref, &err), ERR_DATA_LOSS);
+}
+
+static void a_file_of_an_earlier_version_gets_a_name_of_its_own(void **state) {
+    struct bench *b = *state;
+    char from[600], old[600];
+    struct db_query q;
+    stop(b);
+    str_format(from, sizeof from, "%s/uploads/a.safetensors", b->results);
+    str_format(old, sizeof old, "%s/served/ward.safetensors", b->results);
+    assert_int_equal(fsio_mkdirs_above(old, NULL) || link(from, old), 0);
+    assert_int_equal(db_query(b->db, "INSERT INTO served(name, path, ref) VALUES('ward',?,'a')", "insert", &q, NULL), 0);
+    db_put_text(&q, old);
+    assert_int_equal(db_run(&q, NULL), 0);
+    start(b);
+    const struct served_model *s = models_find(b->models, "ward");
+    assert_non_null(s);
+    assert_non_null(strstr(s->path, "/served/ward-"));
+    assert_string_equal(s->ref, "a");
+    assert_true(fsio_exists(old)); /* snapshots may name it */
+    loaded(b);
+    stop(b);
+    start(b);
+    assert_non_null(strstr(models_find(b->models, "ward")->path, "/served/ward-"));
+    loaded(b);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    assert_int_equal(served_files(b), 1);
+}
+
+static void a_bare_name_is_never_that_of_an_upload(void **state) {
+    struct bench *b = *state;
+    struct model_ref ref;
+    struct err err;
+    assert_int_equal(models_refer(b->models, "a", &ref, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "upload:NAME"));
+    assert_int_equal(models_refer(b->models, "upload:a", &ref, &err), 0);
+    assert_int_equal(model_ref_find(&ref, &err), 0);
+    assert_int_equal(models_refer(b->models, "upload:../a", &ref, &err), ERR_INVALID);
+    assert_int_equal(serve(b, "a", "upload:b", NULL), 0);
+    load_named(b, "a");
+    assert_int_equal(models_refer(b->models, "a", &ref, &err), 0);
+    assert_int_equal(models_unserve(b->models, "a", &err), 0);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_int_equal(models_refer(b->models, "a", &ref, &err), ERR_NOT_FOUND); /* though there is an upload of the name */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_memory_is_short_for_the_next_model, set_up, tear_down),
@@ -207,6 +364,13 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_name_goes_on_serving_when_its_record_cannot_be_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_found_no_room_are_posted_by_the_tick_in_their_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_link_of_a_served_model_is_durable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_configuration_only_seeds_names_without_a_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(weights_that_changed_behind_the_record_do_not_serve, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_of_an_earlier_version_gets_a_name_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_nobody_takes_go_with_the_models, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
