@@ -57,6 +57,7 @@ target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath) # a volume does not an
 foreach(name test_live test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
 endforeach()
+target_link_options(test_session_resume PRIVATE -Wl,--wrap=digest_bytes)
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

@@ -34,8 +34,10 @@ static bool same(const char *a, const char *b, size_t len) {
     return !difference;
 }
 
-bool pass_fits(const struct pass *pass, const char *token, const char *principal) {
-    char digest[DIGEST_HEX_SIZE];
-    return digest_bytes(token, strlen(token), digest) && same(digest, pass->digest, sizeof digest - 1) &&
-           !strcmp(pass->principal, principal);
+bool pass_digest(const char *token, char ret[DIGEST_HEX_SIZE]) {
+    return strnlen(token, PASS_TOKEN_SIZE) == PASS_TOKEN_SIZE - 1 && digest_bytes(token, PASS_TOKEN_SIZE - 1, ret);
+}
+
+bool pass_fits(const struct pass *pass, const char digest[DIGEST_HEX_SIZE], const char *principal) {
+    return !strcmp(pass->principal, principal) && same(digest, pass->digest, DIGEST_HEX_SIZE - 1);
 }

@@ -97,9 +97,12 @@ void session_leave(struct session *s) {
 
 struct session *sessions_find(struct sessions *all, const char *token, const char *principal) {
     struct session *found = NULL;
+    char digest[DIGEST_HEX_SIZE];
+    if (!pass_digest(token, digest))
+        return NULL;
     for (struct session *s = all->first; s; s = s->next_session)
         if (s->resumable && (s->sink || s->parked_ms) && (!s->closing || s->summary || s->failure) &&
-            pass_fits(&s->pass, token, principal))
+            pass_fits(&s->pass, digest, principal))
             found = s;
     return found;
 }

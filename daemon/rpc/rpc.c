@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
 
-enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000 };
+enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000, TAGS_A_TURN = 256 };
 
 /* Kinds of completion-queue events. A tag is one outstanding operation of one call. */
 enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
@@ -501,19 +501,26 @@ static void on_closed(uv_handle_t *handle) {
     s->done(s->done_ctx);
 }
 
-static void on_wake(uv_async_t *wake) {
-    struct rpc_server *s = wake->data;
+static struct tag *take_tag(struct rpc_server *s, bool *ret_drained) {
     pthread_mutex_lock(&s->lock);
     struct tag *tag = s->head;
-    s->head = s->tail = NULL;
-    bool drained = s->drained;
+    if (tag && !(s->head = tag->next))
+        s->tail = NULL;
+    *ret_drained = s->drained;
     pthread_mutex_unlock(&s->lock);
-    while (tag) {
-        struct tag *next = tag->next;
+    return tag;
+}
+
+/* At most TAGS_A_TURN: the timers and the other events of the loop have their turn between them, however much clients send. */
+static void on_wake(uv_async_t *wake) {
+    struct rpc_server *s = wake->data;
+    struct tag *tag = NULL;
+    bool drained = false;
+    for (int i = 0; i < TAGS_A_TURN && (tag = take_tag(s, &drained)); i++)
         on_tag(tag);
-        tag = next;
-    }
-    if (drained && !uv_is_closing((uv_handle_t *)&s->wake))
+    if (tag)
+        uv_async_send(wake);
+    else if (drained && !uv_is_closing((uv_handle_t *)&s->wake))
         uv_close((uv_handle_t *)&s->wake, on_closed);
 }
 

@@ -10,6 +10,16 @@ void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size) { return scarce && size == scarce ? NULL : __real_calloc(n, size); }
 
+/* How many bytes were hashed, in how many calls. */
+static size_t hashed_bytes, hashes;
+bool __real_digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]);
+bool __wrap_digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]);
+bool __wrap_digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]) {
+    hashed_bytes += len;
+    hashes++;
+    return __real_digest_bytes(data, len, ret_hex);
+}
+
 /* ---- clients that come back ---- */
 
 static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
@@ -84,6 +94,24 @@ static void only_the_token_and_the_principal_find_a_session(void **state) {
     assert_null(sessions_find(b->all, wrong, "uid:1"));
     session_close(s, "refused");
     assert_null(sessions_find(b->all, token, "uid:1"));
+}
+
+static void a_token_is_hashed_once_and_one_of_another_length_never(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE], *large = calloc(1, 1 << 20);
+    open_lasting(b, &stream, token);
+    struct session *s = open_lasting(b, &stream, token);
+    hashes = hashed_bytes = 0;
+    assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
+    assert_int_equal(hashes, 1);
+    assert_int_equal(hashed_bytes, PASS_TOKEN_SIZE - 1);
+    memset(large, 'a', (1 << 20) - 1);
+    assert_null(sessions_find(b->all, large, "uid:1"));
+    token[PASS_TOKEN_SIZE - 2] = 0;
+    assert_null(sessions_find(b->all, token, "uid:1"));
+    assert_int_equal(hashes, 1);
+    free(large);
 }
 
 static void who_had_the_session_is_told_that_it_was_taken_over(void **state) {
@@ -740,6 +768,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SESSION_TEST(a_parked_session_goes_on_where_it_was_left),
         SESSION_TEST(only_the_token_and_the_principal_find_a_session),
+        SESSION_TEST(a_token_is_hashed_once_and_one_of_another_length_never),
         SESSION_TEST(who_had_the_session_is_told_that_it_was_taken_over),
         IMPATIENT_TEST(a_session_that_nobody_wants_back_expires),
         SESSION_TEST(the_end_of_a_stream_is_told_again_to_a_client_that_missed_it),
