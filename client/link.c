@@ -41,27 +41,30 @@ int link_start(struct link *l, const Brr__V1__Open *open, struct brr_error *err)
     return connect_now(l, err);
 }
 
-/* A number below n, from the system: clients that were cut together come back one by one. */
-static int64_t jitter(int64_t n) {
+static uint32_t random_bits(void) {
     uint32_t bits = 0;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != (ssize_t)sizeof bits)
         bits = (uint32_t)clock_ms();
-    return (int64_t)((double)bits * 0x1p-32 * (double)n);
+    return bits;
+}
+
+int64_t link_pause_ms(const struct link *l, int64_t retry_after_ms, uint32_t random) {
+    const double share = (double)random * 0x1p-32;
+    int64_t pause = l->attempts < 6 ? (int64_t)FIRST_PAUSE_MS << l->attempts : LONGEST_PAUSE_MS;
+    if (pause > LONGEST_PAUSE_MS)
+        pause = LONGEST_PAUSE_MS;
+    pause = pause / 2 + (int64_t)(share * (double)(pause / 2 + 1));
+    int64_t most = l->resume_ms / 2 < LONGEST_HINT_MS ? l->resume_ms / 2 : LONGEST_HINT_MS;
+    int64_t hint = retry_after_ms < most ? retry_after_ms : most;
+    return hint > pause ? hint + (int64_t)(share * (double)(hint / 4)) : pause;
 }
 
 static void go_away(struct link *l, int64_t retry_after_ms) {
     int64_t now = clock_ms();
-    int64_t pause = l->attempts < 6 ? (int64_t)FIRST_PAUSE_MS << l->attempts : LONGEST_PAUSE_MS;
-    if (pause > LONGEST_PAUSE_MS)
-        pause = LONGEST_PAUSE_MS;
-    pause = pause / 2 + jitter(pause / 2 + 1);
-    int64_t most = l->resume_ms / 2 < LONGEST_HINT_MS ? l->resume_ms / 2 : LONGEST_HINT_MS;
-    if (retry_after_ms > pause && most > pause)
-        pause = retry_after_ms < most ? retry_after_ms : most;
     conn_call_close(l->call);
     l->call = NULL;
+    l->retry_at_ms = now + link_pause_ms(l, retry_after_ms, random_bits());
     l->attempts++;
-    l->retry_at_ms = now + pause;
     if (!l->away_since_ms)
         l->away_since_ms = now;
     l->state = LINK_AWAY;

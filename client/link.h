@@ -39,6 +39,9 @@ int link_start(struct link *l, const Brr__V1__Open *open, struct brr_error *err)
 bool link_advance(struct link *l);
 /* Milliseconds until link_advance has something to do without an event; -1 = nothing. */
 int64_t link_due_ms(const struct link *l);
+/* How long to stay away before the next attempt: grows with the attempts that failed, and is not below what the daemon asked for,
+ * up to a minute or half of resume_ms. `random`, 32 bits, spreads clients that were cut together. */
+int64_t link_pause_ms(const struct link *l, int64_t retry_after_ms, uint32_t random);
 /* Ends the link with an error of this side, unless it failed before. Returns the code of the first error. */
 int link_fail(struct link *l, int code, const char *text);
 void link_done(struct link *l);

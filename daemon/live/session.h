@@ -45,7 +45,7 @@ struct sessions_config {
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_keeper keeper;
     int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms;            /* a realtime session whose samples have waited longer for the device is sent away; 0 = never */
+    int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -85,7 +85,8 @@ void session_close(struct session *s, const char *reason);
 /* The client's connection is gone: a resumable session waits for the next one, another ends as "client_gone". As session_close for
  * the owner. */
 void session_leave(struct session *s);
-/* When a client that was sent away (OVERLOADED) should come back: twice as late for each connection in a row that was. */
+/* When a client that was sent away (OVERLOADED) should come back: twice as late for each connection in a row that was, and up to
+ * half as much earlier, so that clients that were sent away together come back one by one. */
 int64_t session_retry_ms(const struct session *s);
 
 /* State that a client presents when it resumes a session. */

@@ -205,9 +205,14 @@ int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
     return s->waiting > 0 && !s->closing ? now_ms - s->waiting_since[s->oldest] : 0;
 }
 
-void session_excuse_device(struct session *s, int64_t now_ms) {
-    for (int i = 0; i < s->waiting && (s->stalled_ms || session_is_full(s)); i++)
+void session_restart_lag(struct session *s, int64_t now_ms) {
+    for (int i = 0; i < s->waiting; i++)
         s->waiting_since[(s->oldest + i) % (2 * SESSION_MAX_ORDERS)] = now_ms;
+}
+
+void session_excuse_device(struct session *s, int64_t now_ms) {
+    if (s->stalled_ms || session_is_full(s))
+        session_restart_lag(s, now_ms);
 }
 
 void session_tell(struct session *s, const struct live_report *r) {

@@ -30,6 +30,7 @@ struct session {
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
     bool alarm, sent_away;       /* sent_away: its connection heard OVERLOADED */
     int overloads;               /* connections in a row that did */
+    int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;
@@ -66,6 +67,7 @@ struct sessions {
     struct session *first;
     int count;             /* of sessions on the device worker */
     int64_t waiting_bytes; /* samples of all that wait for it */
+    int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
     int64_t frozen_ms;     /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
@@ -87,6 +89,8 @@ bool session_is_full(const struct session *s);
 void session_give_credit(struct session *s);
 /* How long the oldest samples that wait for the device have waited. */
 int64_t session_lag_ms(const struct session *s, int64_t now_ms);
+/* What waits counts as posted now. */
+void session_restart_lag(struct session *s, int64_t now_ms);
 /* Call at intervals: while the client reads nothing, or keeps the ring full, samples wait for it and not for the device. */
 void session_excuse_device(struct session *s, int64_t now_ms);
 

@@ -93,13 +93,13 @@ struct bench {
 static const char *const labels[] = {"C3", "C4"};
 enum { CHANNELS = 2, RATE = 100, WIDTH = 4 };
 
-static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms) {
+static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms, int max_sessions) {
     struct bench *b = calloc(1, sizeof *b);
     b->metrics = metrics_new(families, sizeof families / sizeof *families, 16);
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &b->worker,
                                            .metrics = b->metrics,
-                                           .max_sessions = 2,
+                                           .max_sessions = max_sessions,
                                            .idle_ms = idle_ms,
                                            .resume_ttl_ms = idle_ms,
                                            .measure_ms = 5,
@@ -110,9 +110,10 @@ static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms) {
     return b->metrics && b->all ? 0 : -1;
 }
 
-static inline int set_up(void **state) { return set_up_with(state, 3600 * 1000, 0); }
-static inline int set_up_late(void **state) { return set_up_with(state, 3600 * 1000, 1); }
-static inline int set_up_impatient(void **state) { return set_up_with(state, 1, 0); }
+static inline int set_up(void **state) { return set_up_with(state, 3600 * 1000, 0, 2); }
+static inline int set_up_late(void **state) { return set_up_with(state, 3600 * 1000, 1, 2); }
+static inline int set_up_late_many(void **state) { return set_up_with(state, 3600 * 1000, 1, 100); }
+static inline int set_up_impatient(void **state) { return set_up_with(state, 1, 0, 2); }
 
 static inline int tear_down(void **state) {
     struct bench *b = *state;

@@ -1,0 +1,188 @@
+#include "client/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "unit/cmocka_all.h"
+
+/* ---- the connection's side: one call at a time, whose answers the test has put down ---- */
+
+struct conn_call {
+    uint8_t *answers[8];
+    size_t lens[8];
+    int first, n;
+    struct brr_error status;
+    bool ended;
+};
+static struct conn_call *now;
+static Brr__V1__ClientMessage *sent; /* the newest message */
+static int sends;
+
+int conn_error(struct brr_error *err, int code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    if (err) {
+        memset(err, 0, sizeof *err);
+        err->code = code;
+        vsnprintf(err->message, sizeof err->message, fmt, args);
+    }
+    va_end(args);
+    return code;
+}
+int conn_call_open(struct brr_client *client, const struct conn_open *o, struct conn_call **ret, struct brr_error *err) {
+    (void)client, (void)o, (void)err;
+    *ret = now = calloc(1, sizeof *now);
+    return 0;
+}
+void conn_call_close(struct conn_call *c) {
+    for (int i = 0; c && i < c->n; i++)
+        free(c->answers[i]);
+    if (c == now)
+        now = NULL;
+    free(c);
+}
+bool conn_call_sendable(const struct conn_call *c) { return !c->ended; }
+void conn_call_send(struct conn_call *c, const void *data, size_t len, bool last) {
+    (void)c, (void)last;
+    if (sent)
+        brr__v1__client_message__free_unpacked(sent, NULL);
+    sent = brr__v1__client_message__unpack(NULL, len, data);
+    sends++;
+}
+void conn_call_half_close(struct conn_call *c) { (void)c; }
+void conn_call_receive(struct conn_call *c) { (void)c; }
+uint8_t *conn_call_take(struct conn_call *c, size_t *ret_len) {
+    if (c->first == c->n)
+        return NULL;
+    uint8_t *data = c->answers[c->first];
+    c->answers[c->first] = NULL;
+    *ret_len = c->lens[c->first++];
+    return data;
+}
+bool conn_call_ended(const struct conn_call *c) { return c->ended && c->first == c->n; }
+int conn_call_status(const struct conn_call *c, struct brr_error *err) {
+    *err = c->status;
+    return c->status.code;
+}
+
+/* ---- what the daemon says ---- */
+
+static void answer(const Brr__V1__ServerMessage *m) {
+    size_t len = brr__v1__server_message__get_packed_size(m);
+    int i = now->n++;
+    now->answers[i] = malloc(len + 1);
+    now->lens[i] = brr__v1__server_message__pack(m, now->answers[i]);
+}
+
+static void say_opened(bool resumed, int64_t next_sample) {
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Opened o = BRR__V1__OPENED__INIT;
+    o.session_id = "1";
+    o.max_chunk_samples = 1000;
+    o.window_s = 16;
+    o.hop_s = 1;
+    o.model_sha256 = "00";
+    o.resume_token = "token";
+    o.resumed = resumed;
+    o.next_sample = next_sample;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_OPENED;
+    m.opened = &o;
+    answer(&m);
+}
+
+static void cut(void) {
+    now->ended = true;
+    conn_error(&now->status, BRR_UNAVAILABLE, "the connection was lost");
+}
+
+static void advance(struct link *l) {
+    for (int i = 0; i < 100 && link_advance(l); i++) {
+    }
+}
+
+static void wait_until_back(struct link *l) {
+    for (int i = 0; i < 500 && l->state == LINK_AWAY; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+        link_advance(l);
+    }
+    assert_int_equal(l->state, LINK_OPENING);
+    advance(l);
+}
+
+static void push(struct link *l, int64_t first, int32_t samples) {
+    Brr__V1__ClientMessage m = BRR__V1__CLIENT_MESSAGE__INIT;
+    Brr__V1__Chunk chunk = BRR__V1__CHUNK__INIT;
+    chunk.first_sample = first;
+    chunk.samples = samples;
+    m.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_CHUNK;
+    m.chunk = &chunk;
+    assert_true(outbox_add(&l->out, &m.base, first + samples));
+    advance(l);
+}
+
+static int set_up(void **state) {
+    struct link *l = calloc(1, sizeof *l);
+    Brr__V1__Open open = BRR__V1__OPEN__INIT;
+    l->resume_ms = 120000;
+    assert_int_equal(link_start(l, &open, NULL), 0);
+    say_opened(false, 0);
+    advance(l);
+    assert_int_equal(l->state, LINK_RUNNING);
+    *state = l;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    link_done(*state);
+    free(*state);
+    if (sent)
+        brr__v1__client_message__free_unpacked(sent, NULL);
+    sent = NULL;
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void clients_that_were_sent_away_together_come_back_one_by_one(void **state) {
+    enum { N = 16, HINT_MS = 7000 };
+    struct link *l = *state;
+    int64_t before = -1;
+    for (uint32_t i = 0; i < N; i++) {
+        int64_t pause = link_pause_ms(l, HINT_MS, i << 28);
+        assert_in_range(pause, HINT_MS, HINT_MS + HINT_MS / 4);
+        assert_true(pause > before);
+        before = pause;
+    }
+    assert_in_range(link_pause_ms(l, 3600 * 1000, UINT32_MAX), 60000, 75000); /* the hint is bounded */
+    assert_in_range(link_pause_ms(l, 0, 0), 50, 100);
+    l->attempts = 100;
+    assert_in_range(link_pause_ms(l, 0, UINT32_MAX), 4999, 5000);
+}
+
+static void after_a_cut_the_daemon_says_from_where_to_send_again(void **state) {
+    struct link *l = *state;
+    push(l, 0, 10);
+    push(l, 10, 10);
+    assert_int_equal(sent->chunk->first_sample, 10);
+    cut();
+    advance(l);
+    assert_int_equal(l->state, LINK_AWAY);
+    wait_until_back(l);
+    assert_string_equal(sent->open->resume_token, "token");
+    say_opened(true, 10);
+    advance(l);
+    assert_int_equal(l->state, LINK_RUNNING);
+    assert_int_equal(sent->chunk->first_sample, 10);
+    assert_int_equal(l->reconnects, 1);
+}
+
+int main(void) {
+#define LINK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        LINK_TEST(clients_that_were_sent_away_together_come_back_one_by_one),
+        LINK_TEST(after_a_cut_the_daemon_says_from_where_to_send_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
