@@ -16,8 +16,8 @@ struct pass {
 int pass_make(const char *principal, struct pass *ret, struct err *err);
 /* 128 random bits in hex. */
 int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err);
-/* The digest of a token that a client presents, for any number of pass_fits. False for a text of another length than our tokens have:
- * it opens no pass and is not hashed. */
+/* The digest of a token that a client presents, for any number of pass_fits. False for a text of another length than our tokens
+ * have: it opens no pass and is not hashed. */
 bool pass_digest(const char *token, char ret[DIGEST_HEX_SIZE]);
 /* True if a caller with the token of this digest, and with this principal, holds the pass. The comparison of digests takes the same
  * time for all. */

@@ -131,7 +131,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = s->resumed_ms = clock_ms();
     session_restart_lag(s, s->newest_ms);
-    s->heard_seen = s->greeted = s->sent_away = s->ended = false;
+    s->greeted = s->sent_away = s->ended = false;
     s->reconnects++;
     s->measured_from_ms = s->measured_first = 0;
     str_copy(s->pass.token, sizeof s->pass.token, back->token);

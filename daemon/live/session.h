@@ -44,8 +44,8 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_keeper keeper;
-    int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
+    int64_t measure_ms; /* over which the rate of a live stream is measured; 0 = not at all */
+    int64_t lag_ms;     /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);

@@ -20,7 +20,7 @@ struct session {
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
     struct ring kept;
-    bool heard_seen; /* the client sends Seen */
+    bool heard_seen; /* the client sends Seen, on this connection or an earlier one */
     int64_t next_result;
     struct live_report *last_word;         /* made at birth, so that it can be kept whatever memory is left; NULL once used */
     struct live_report *summary, *failure; /* the last word, when it was said */
@@ -65,10 +65,10 @@ struct session {
 struct sessions {
     struct sessions_config config;
     struct session *first;
-    int count;             /* of sessions on the device worker */
-    int64_t waiting_bytes; /* samples of all that wait for it */
+    int count;              /* of sessions on the device worker */
+    int64_t waiting_bytes;  /* samples of all that wait for it */
     int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
-    int64_t frozen_ms;     /* since when no more samples are read because the daemon stops; 0: they are */
+    int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */

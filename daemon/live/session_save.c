@@ -9,7 +9,8 @@
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
-enum { VERSION = 1, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+/* VIEW: from this version on a snapshot ends with what pack_view writes. */
+enum { OLDEST = 1, VIEW = 2, VERSION = 2, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 
 /* ---- as bytes ---- */
 
@@ -27,6 +28,23 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_i64(out, open->want_probabilities);
 }
 
+/* What observers and the overview show of a session, and how its client behaves. */
+static void pack_view(const struct session *s, struct str *out) {
+    pack_i64(out, s->samples);
+    pack_i64(out, s->reconnects);
+    pack_i64(out, s->alarm);
+    pack_f64(out, (double)s->probability);
+    pack_i64(out, s->heard_seen);
+}
+
+static void unpack_view_of(struct unpack *in, struct session *s) {
+    s->samples = unpack_i64(in, 0, INT64_C(1) << 60);
+    s->reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
+    s->alarm = unpack_bool(in);
+    s->probability = (float)unpack_f64(in);
+    s->heard_seen = unpack_bool(in);
+}
+
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
     pack_i64(out, VERSION);
     pack_text(out, s->id);
@@ -42,6 +60,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_bytes(out, s->events, (size_t)s->n_events * sizeof *s->events);
     ring_save(&s->kept, out);
     pack_bytes(out, saved->state, saved->state_len);
+    pack_view(s, out);
 }
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
@@ -51,11 +70,11 @@ struct opening {
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
     char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
-    int64_t epoch;
+    int64_t version, epoch;
 };
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    unpack_same(in, VERSION);
+    o->version = unpack_i64(in, OLDEST, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, o->digest, sizeof o->digest);
@@ -206,6 +225,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     s->epoch = o->epoch;
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
+    if (o->version >= VIEW)
+        unpack_view_of(&in, s);
     char *copy = stream_len ? malloc(stream_len) : NULL;
     if (!whole || !unpack_done(&in) || !copy) {
         free(copy);

@@ -298,6 +298,26 @@ static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(vo
     assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
 }
 
+static void results_that_a_client_may_lack_survive_two_cuts_in_a_row(void **state) {
+    enum { EACH = SESSION_KEPT_BYTES / 4, N = 8 };
+    struct bench *b = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    large_result(b, stream, 0, EACH);
+    session_seen(s, 1, 0);
+    session_leave(s);
+    come_back(s, &next, token, 1, 0);
+    for (int i = 1; i < N; i++) /* the second cut comes before the client says what it has */
+        large_result(b, stream, i, EACH);
+    session_leave(s);
+    next = (struct owner_side){0};
+    come_back(s, &next, token, 1, 0);
+    assert_int_equal(next.results, N - 1);
+    assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
+}
+
 static void a_client_that_never_says_what_it_has_loses_the_oldest(void **state) {
     enum { EACH = SESSION_KEPT_BYTES / 4, N = 9 };
     struct bench *b = *state;
@@ -483,7 +503,14 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     r.samples = 3;
     r.p = (float[]){0.25f, 0.5f, 0.75f};
     sessions_report(k->b.all, &r);
-    numbered(&k->b, stream, LIVE_ALARM, 0);
+    struct live_report alarm = report(stream, LIVE_ALARM), newest = report(stream, LIVE_PROVISIONAL);
+    alarm.on = true;
+    newest.probability = 0.75f;
+    sessions_report(k->b.all, &alarm);
+    sessions_report(k->b.all, &newest);
+    session_seen(s, 0, 0);
+    session_leave(s);
+    come_back(s, &k->b.owner, token, 0, 0);
     sessions_freeze(k->b.all);
     save(k, stream, "the worker's part");
     durable(k, 0);
@@ -500,13 +527,19 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_null(sessions_find(k->b.all, token, "uid:2"));
     assert_non_null(s = sessions_find(k->b.all, token, "uid:1"));
     assert_int_equal(session_check(s, &open, NULL), 0);
+    struct session_state shown;
+    session_describe(s, &shown);
+    assert_true(shown.alarm && shown.probability > 0.7f && shown.samples == 3 && shown.reconnects == 1);
     come_back(s, &next, token, 0, 0);
     assert_int_equal(next.opened, 0); /* its state is not loaded yet */
+    for (int i = 1; i < 9; i++)       /* its client acknowledged results before the restart: none is dropped */
+        large_result(&k->b, stream, i, SESSION_KEPT_BYTES / 4);
+    assert_int_equal(session_next_result(s), 0);
     struct live_report ready = report(stream, LIVE_OPENED);
     sessions_report(k->b.all, &ready);
     assert_false(sessions_restoring(k->b.all));
     assert_int_equal(next.opened, 1);
-    assert_int_equal(next.results, 1);
+    assert_int_equal(next.results, 9);
     assert_int_equal(next.alarms, 1);
     assert_string_equal(session_id(s), session);
     assert_int_equal(session_epoch(s), epoch);
@@ -518,6 +551,23 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_int_equal(counts.events[0].end, 9);
     session_close(s, "failed");
     assert_int_equal(k->kept.drops, 1);
+}
+
+/* The first byte of a snapshot is its version. */
+static void a_snapshot_of_an_earlier_version_is_read(void **state) {
+    enum { VIEW_BYTES = 5 * 8 };
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    k->kept.state[0] = 1;
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_DATA_LOSS);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - VIEW_BYTES, NULL), 0);
+    assert_non_null(sessions_find(k->b.all, token, "uid:1"));
 }
 
 static void count_visits(void *ctx, const struct session *s) { (void)s, ++*(int *)ctx; }
@@ -825,6 +875,7 @@ int main(void) {
         SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
         SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
+        SESSION_TEST(results_that_a_client_may_lack_survive_two_cuts_in_a_row),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
         KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
@@ -832,6 +883,7 @@ int main(void) {
         KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
+        KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         KEEPER_TEST(a_snapshot_outlives_the_device),
