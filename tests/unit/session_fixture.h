@@ -190,4 +190,43 @@ static inline double value(const struct bench *b, const char *family, const char
 /* Past the idle_ms of the impatient. */
 static inline void wait_idle(void) { nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL); }
 
+/* ---- clients that come back ---- */
+
+static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
+
+static inline struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[PASS_TOKEN_SIZE]) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(b->all, &lasting, &sink, &b->owner, &s, NULL), 0);
+    *ret_stream = last(b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    str_copy(token, PASS_TOKEN_SIZE, session_token(s));
+    assert_int_equal(strlen(token), PASS_TOKEN_SIZE - 1);
+    return s;
+}
+
+static inline void numbered(struct bench *b, struct live_stream *stream, enum live_report_kind kind, int64_t seq) {
+    struct live_report r = report(stream, kind);
+    r.seq = seq;
+    sessions_report(b->all, &r);
+}
+
+static inline void come_back(struct session *s, struct owner_side *owner, const char *token, int64_t next_result,
+                             int64_t next_alarm) {
+    session_resume(s, &(struct session_return){
+                          .token = token, .sink = &sink, .owner = owner, .next_result = next_result, .next_alarm = next_alarm});
+}
+
+/* A result whose values take `bytes`. */
+static inline void large_result(struct bench *b, struct live_stream *stream, int64_t seq, int64_t bytes) {
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.seq = seq;
+    r.samples = bytes / (int64_t)sizeof *r.p;
+    r.p = calloc((size_t)r.samples, sizeof *r.p);
+    r.bytes = bytes;
+    live_stream_release(stream, -bytes); /* as the worker charges it */
+    sessions_report(b->all, &r);
+    free(r.p);
+}
+
 #endif

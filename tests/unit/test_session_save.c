@@ -1,0 +1,363 @@
+#include "base/log.h"
+#include "unit/session_fixture.h"
+
+/* ---- snapshots ---- */
+
+/* The keeper's side: the newest snapshot it was given. */
+struct kept {
+    char id[SESSION_ID_SIZE], *state;
+    size_t len;
+    int puts, ends, drops, rejects;
+};
+static bool put(void *ctx, const char *id, char *state, size_t len) {
+    struct kept *k = ctx;
+    free(k->state);
+    k->state = state;
+    k->len = len;
+    k->puts++;
+    str_copy(k->id, sizeof k->id, id);
+    return true;
+}
+static void end(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->ends++; }
+static void drop(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->drops++; }
+static void reject(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->rejects++; }
+
+struct kept_bench {
+    struct bench b;
+    struct kept kept;
+};
+
+static struct sessions *keeping_sessions(struct kept_bench *k) {
+    const struct sessions_config config = {.post = take,
+                                           .post_ctx = &k->b.worker,
+                                           .metrics = k->b.metrics,
+                                           .max_sessions = 2,
+                                           .resume_ttl_ms = 3600 * 1000,
+                                           .max_waiting_bytes = 16384,
+                                           .keeper = {put, end, drop, reject, &k->kept}};
+    return sessions_new(&config);
+}
+
+static int set_up_keeper(void **state) {
+    struct kept_bench *k = calloc(1, sizeof *k);
+    k->b.metrics = metrics_new(families, sizeof families / sizeof *families, 16);
+    k->b.all = keeping_sessions(k);
+    *state = k;
+    return k->b.all ? 0 : -1;
+}
+
+static int tear_down_keeper(void **state) {
+    free(((struct kept_bench *)*state)->kept.state);
+    return tear_down(state);
+}
+
+/* The worker's part of a snapshot. */
+static void save(struct kept_bench *k, struct live_stream *stream, const char *part) {
+    struct live_report r = report(stream, LIVE_SAVED);
+    r.state = strdup(part);
+    r.state_len = strlen(part);
+    sessions_report(k->b.all, &r);
+    free(r.state);
+}
+
+static void durable(struct kept_bench *k, int code) {
+    struct err err = {.code = code};
+    sessions_kept(k->b.all, k->kept.id, &err);
+}
+
+static void opened_comes_when_the_first_snapshot_is_durable(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    assert_int_equal(last(&k->b)->message.kind, LIVE_SAVE);
+    assert_int_equal(k->b.owner.opened, 0);
+    save(k, stream, "first");
+    assert_int_equal(k->kept.puts, 1);
+    assert_int_equal(k->b.owner.opened, 0);
+    assert_null(memmem(k->kept.state, k->kept.len, token, strlen(token))); /* its digest alone is kept */
+    durable(k, 0);
+    assert_int_equal(k->b.owner.opened, 1);
+}
+
+static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, ERR_EXHAUSTED);
+    assert_int_equal(k->b.owner.opened, 1);
+    assert_int_equal(push(s, 0, 10), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 0);
+}
+
+static void count_warnings(void *ctx, enum log_level level) { *(int *)ctx += level == LOG_WARN; }
+
+static void a_snapshot_that_cannot_be_made_is_logged(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    int warnings = 0;
+    (void)open_lasting(&k->b, &stream, token);
+    struct live_report r = report(stream, LIVE_SAVED);
+    err_set(&r.err, ERR_EXHAUSTED, "out of memory for the state of a stream");
+    log_hook(count_warnings, &warnings);
+    sessions_report(k->b.all, &r);
+    log_hook(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(k->b.owner.opened, 1); /* the stream itself is well */
+}
+
+static void only_what_a_snapshot_holds_is_durable(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    assert_int_equal(push(s, 0, 30), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    sessions_freeze(k->b.all); /* asks for one at once */
+    assert_int_equal(count_orders(&k->b, LIVE_SAVE), 2);
+    assert_false(session_room(s));
+    assert_false(sessions_saved(k->b.all));
+    save(k, stream, "second");
+    consume(&k->b, stream, 20, 20 * CHANNELS * WIDTH); /* after it was made */
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 0);
+    durable(k, 0);
+    session_counts(s, &counts);
+    assert_int_equal(counts.durable_through, 10);
+    assert_true(sessions_saved(k->b.all));
+}
+
+static void a_session_goes_on_from_its_snapshot(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    struct session_counts counts;
+    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    int64_t epoch = session_epoch(s);
+    str_copy(session, sizeof session, session_id(s));
+    assert_int_equal(push(s, 20, 10), 0); /* after a hole */
+    consume(&k->b, stream, 20, 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.events = (struct event[]){{.first = 5, .end = 9, .confidence = 0.5f}};
+    r.n_events = 1;
+    r.samples = 3;
+    r.p = (float[]){0.25f, 0.5f, 0.75f};
+    sessions_report(k->b.all, &r);
+    struct live_report alarm = report(stream, LIVE_ALARM), newest = report(stream, LIVE_PROVISIONAL);
+    alarm.on = true;
+    newest.probability = 0.75f;
+    sessions_report(k->b.all, &alarm);
+    sessions_report(k->b.all, &newest);
+    session_seen(s, 0, 0);
+    session_leave(s);
+    come_back(s, &k->b.owner, token, 0, 0);
+    sessions_freeze(k->b.all);
+    save(k, stream, "the worker's part");
+    durable(k, 0);
+    sessions_free(k->b.all); /* the daemon ends without dropping it */
+    assert_int_equal(k->kept.drops, 0);
+
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(last(&k->b)->message.kind, LIVE_OPEN);
+    assert_int_equal(last(&k->b)->data_bytes, strlen("the worker's part"));
+    assert_memory_equal(last(&k->b)->data, "the worker's part", strlen("the worker's part"));
+    assert_true(sessions_restoring(k->b.all));
+    stream = last(&k->b)->stream;
+    assert_null(sessions_find(k->b.all, token, "uid:2"));
+    assert_non_null(s = sessions_find(k->b.all, token, "uid:1"));
+    assert_int_equal(session_check(s, &open, NULL), 0);
+    struct session_state shown;
+    session_describe(s, &shown);
+    assert_true(shown.alarm && shown.probability > 0.7f && shown.samples == 3 && shown.reconnects == 1);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.opened, 0); /* its state is not loaded yet */
+    for (int i = 1; i < 9; i++)       /* its client acknowledged results before the restart: none is dropped */
+        large_result(&k->b, stream, i, SESSION_KEPT_BYTES / 4);
+    assert_int_equal(session_next_result(s), 0);
+    struct live_report ready = report(stream, LIVE_OPENED);
+    sessions_report(k->b.all, &ready);
+    assert_false(sessions_restoring(k->b.all));
+    assert_int_equal(next.opened, 1);
+    assert_int_equal(next.results, 9);
+    assert_int_equal(next.alarms, 1);
+    assert_string_equal(session_id(s), session);
+    assert_int_equal(session_epoch(s), epoch);
+    session_counts(s, &counts);
+    assert_int_equal(counts.received_through, 30);
+    assert_int_equal(counts.durable_through, 30);
+    assert_int_equal(counts.gaps, 1);
+    assert_int_equal(counts.events_total, 1);
+    assert_int_equal(counts.events[0].end, 9);
+    session_close(s, "failed");
+    assert_int_equal(k->kept.drops, 1);
+}
+
+/* The first byte of a snapshot is its version. */
+static void a_snapshot_of_an_earlier_version_is_read(void **state) {
+    enum { VIEW_BYTES = 5 * 8 };
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    k->kept.state[0] = 1;
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_DATA_LOSS);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - VIEW_BYTES, NULL), 0);
+    assert_non_null(sessions_find(k->b.all, token, "uid:1"));
+}
+
+static void count_visits(void *ctx, const struct session *s) { (void)s, ++*(int *)ctx; }
+
+static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE], model[SESSION_NAME_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    str_copy(session, sizeof session, session_id(s));
+    str_copy(model, sizeof model, session_model(s));
+    assert_int_equal(session_finish(s, NULL), 0);
+    struct live_report over = report(stream, LIVE_SUMMARY);
+    sessions_report(k->b.all, &over);
+    assert_int_equal(k->kept.ends, 0);
+    session_close(s, "done"); /* the Summary was sent */
+    assert_int_equal(k->kept.ends, 1);
+    assert_int_equal(k->kept.drops, 0);
+    sessions_free(k->b.all);
+
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    sessions_ended(k->b.all, session);
+    for (int back = 0; back < 2; back++) {
+        int visits = 0;
+        sessions_visit(k->b.all, count_visits, &visits);
+        assert_int_equal(visits, back);
+        assert_int_equal(sessions_of_model(k->b.all, model), back);
+        assert_int_equal(sessions_by_id(k->b.all, session) != NULL, back);
+        if (!back)
+            come_back(sessions_find(k->b.all, token, "uid:1"), &next, token, 0, 0); /* the Summary did not arrive */
+    }
+}
+
+static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_EXISTS);
+    stream = last(&k->b)->stream;
+    struct session *s = sessions_find(k->b.all, token, "uid:1");
+    come_back(s, &next, token, 0, 0);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_DATA_LOSS, "another model");
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->kept.rejects, 1);
+    assert_int_equal(next.failures, 1);
+    assert_int_equal(next.err.code, ERR_UNAVAILABLE); /* opened again it is another stream */
+    assert_null(sessions_find(k->b.all, token, "uid:1"));
+    assert_false(sessions_restoring(k->b.all));
+    session_close(s, "failed");
+    assert_int_equal(k->kept.drops, 0);
+}
+
+static void a_snapshot_outlives_the_device(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct err none = {0};
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "state");
+    sessions_kept(k->b.all, session_id(s), &none);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_INTERNAL, "the bus is lost");
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->b.owner.failures, 1);
+    assert_int_equal(k->b.owner.err.code, ERR_UNAVAILABLE);
+    assert_string_equal(k->b.owner.reason, "DRAINING");
+    assert_non_null(strstr(k->b.owner.err.message, "the bus is lost"));
+    session_leave(s);
+    sessions_free(k->b.all); /* the daemon ends */
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    r = report(last(&k->b)->stream, LIVE_FAILED); /* and the next device fails as well */
+    r.lost = true;
+    sessions_report(k->b.all, &r);
+    s = sessions_find(k->b.all, token, "uid:1");
+    assert_non_null(s);
+    come_back(s, &next, token, 0, 0);
+    assert_int_equal(next.opened, 0); /* not before it is restored, by the daemon after this one */
+    assert_int_equal(k->kept.drops, 0);
+    assert_int_equal(k->kept.rejects, 0);
+}
+
+static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    numbered(&k->b, stream, LIVE_RESULT, 0);
+    save(k, stream, "the worker's part");
+    size_t len = k->kept.len;
+    char *copy = malloc(len);
+    memcpy(copy, k->kept.state, len);
+    for (size_t n = 0; n < len; n++) {
+        struct sessions *all = keeping_sessions(k);
+        k->b.worker.refuse = 1; /* keeps the orders few */
+        assert_int_not_equal(sessions_restore(all, copy, n, NULL), 0);
+        sessions_free(all);
+    }
+    for (size_t i = 0; i < len; i++) {
+        struct sessions *all = keeping_sessions(k);
+        copy[i] = (char)(copy[i] ^ 0x80);
+        k->b.worker.refuse = 1;
+        sessions_restore(all, copy, len, NULL); /* the checksum of the file stands before this */
+        sessions_free(all);
+        copy[i] = (char)(copy[i] ^ 0x80);
+    }
+    k->b.worker.refuse = 0;
+    free(copy);
+}
+
+int main(void) {
+#define KEEPER_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_keeper, tear_down_keeper)
+    const struct CMUnitTest tests[] = {
+        KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
+        KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
+        KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
+        KEEPER_TEST(a_session_goes_on_from_its_snapshot),
+        KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
+        KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
+        KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        KEEPER_TEST(a_snapshot_outlives_the_device),
+        KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
