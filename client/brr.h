@@ -161,7 +161,7 @@ BRR_API int brr_log_next(brr_rpc *logs, int64_t timeout_ms, int64_t *ret_time_ms
 /* ---- streams ---- */
 
 /* Cuts. A session outlives its connection, and a restart of the daemon, for the daemon's limits.resume_ttl. The library keeps every
- * sample that the daemon does not have durably yet, connects again by itself with growing, random pauses (0.1 to 5 s), sends again
+ * sample that the daemon does not have durably yet, connects again by itself with growing, random pauses (0.05 to 2 s), sends again
  * from where the daemon asks, and drops results and alarms that it has already: the messages are those of an undisturbed run.
  * Samples pushed meanwhile are queued; a full buffer is BRR_AGAIN, never a loss. The stream ends with an error when the daemon
  * stays away for resume_ms (UNAVAILABLE), has forgotten the session (ABORTED, SESSION_EXPIRED), or serves another model by now

@@ -8,6 +8,7 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +21,12 @@
 #include "client/credentials.h"
 
 enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
-enum { FIRST_BACKOFF_MS = 100, LAST_BACKOFF_MS = 1000 }; /* of connecting again */
+enum { CONNECT_MS = 10000 }; /* for TCP and TLS handshakes together */
 
 struct brr_client {
-    grpc_channel *channel;
+    grpc_channel_credentials *credentials;
+    pthread_mutex_t lock;            /* the two channels */
+    grpc_channel *channel, *retired; /* retired: the one before, whose last calls may still be failing; or NULL */
     char endpoint[ENDPOINT_SIZE];
     bool secure, has_token;
     grpc_slice authorization; /* "Bearer TOKEN" */
@@ -80,25 +83,35 @@ static bool well_formed(const char *endpoint) {
     return colon && colon != endpoint && !strchr(endpoint, '/') && str_to_i64(colon + 1, &port) && port > 0 && port < 65536;
 }
 
-static grpc_channel *open_channel(const char *endpoint, const struct credentials *c) {
+static grpc_channel_credentials *make_credentials(const struct credentials *c) {
+    grpc_ssl_pem_key_cert_pair pair = {c->key, c->certificate};
+    return c->ca ? grpc_ssl_credentials_create(c->ca, c->key ? &pair : NULL, NULL, NULL) : grpc_insecure_credentials_create();
+}
+
+/* Without a pool of its own a channel would share connections, and failed attempts, with other channels of the process. */
+static grpc_channel *make_channel(const struct brr_client *c) {
     static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
-                keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS, first_backoff[] = GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
-                last_backoff[] = GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
-    /* A stream that lost its daemon has its own back-off (stream.c); the channel's must not be slower. Without its own pool two
-     * clients of one process would share a connection. */
+                keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS, connect[] = GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
     grpc_arg list[] = {{.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = CONN_MAX_MESSAGE},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive, .value.integer = KEEPALIVE_MS},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS},
-                       {.type = GRPC_ARG_INTEGER, .key = first_backoff, .value.integer = FIRST_BACKOFF_MS},
-                       {.type = GRPC_ARG_INTEGER, .key = last_backoff, .value.integer = LAST_BACKOFF_MS},
+                       {.type = GRPC_ARG_INTEGER, .key = connect, .value.integer = CONNECT_MS},
                        {.type = GRPC_ARG_INTEGER, .key = own_connection, .value.integer = 1}};
     grpc_channel_args args = {sizeof list / sizeof *list, list};
-    grpc_ssl_pem_key_cert_pair pair = {c->key, c->certificate};
-    grpc_channel_credentials *credentials =
-        c->ca ? grpc_ssl_credentials_create(c->ca, c->key ? &pair : NULL, NULL, NULL) : grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(endpoint, credentials, &args);
-    grpc_channel_credentials_release(credentials);
-    return channel;
+    return grpc_channel_create(c->endpoint, c->credentials, &args);
+}
+
+/* A channel whose last attempt failed fails every call at once and connects in the background, where no thread of this library
+ * drives its handshakes: TLS took up to 33 s. A new channel connects for its first call, and the thread that waits for that call
+ * drives it. The failed channel is kept until the next one fails, for the calls that it has not failed yet. Locked. */
+static void replace_failed_channel(struct brr_client *c) {
+    if (grpc_channel_check_connectivity_state(c->channel, 0) != GRPC_CHANNEL_TRANSIENT_FAILURE)
+        return;
+    if (c->retired)
+        grpc_channel_destroy(c->retired);
+    c->retired = c->channel;
+    c->channel = make_channel(c);
 }
 
 static int read_credentials(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret,
@@ -132,7 +145,9 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
         return rc;
     }
     grpc_init();
-    c->channel = open_channel(c->endpoint, &credentials);
+    pthread_mutex_init(&c->lock, NULL);
+    c->credentials = make_credentials(&credentials);
+    c->channel = make_channel(c);
     c->secure = credentials.ca != NULL;
     c->has_token = credentials.bearer != NULL;
     c->authorization = c->has_token ? grpc_slice_from_copied_string(credentials.bearer) : grpc_empty_slice();
@@ -144,7 +159,11 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
 void brr_disconnect(brr_client *c) {
     if (!c)
         return;
+    if (c->retired)
+        grpc_channel_destroy(c->retired);
     grpc_channel_destroy(c->channel);
+    grpc_channel_credentials_release(c->credentials);
+    pthread_mutex_destroy(&c->lock);
     grpc_slice_unref(c->authorization);
     free(c);
     grpc_shutdown();
@@ -186,7 +205,10 @@ static void prepare(struct conn_call *c, struct brr_client *client, const struct
     grpc_metadata_array_init(&c->trailing);
     c->details = grpc_empty_slice();
     c->queue->calls++;
+    pthread_mutex_lock(&client->lock);
+    replace_failed_channel(client);
     c->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue->queue, path, NULL, deadline, NULL);
+    pthread_mutex_unlock(&client->lock);
     grpc_slice_unref(path);
 }
 

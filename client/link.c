@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 5000, LONGEST_HINT_MS = 60 * 1000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
+enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 2000, LONGEST_HINT_MS = 60 * 1000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
 
 int link_fail(struct link *l, int code, const char *text) {
     if (l->state != LINK_FAILED)

@@ -104,6 +104,12 @@ static void on_message(void *ctx, const struct brr_message *m) {
     }
 }
 
+static void on_lost(void *ctx) {
+    struct detection *d = ctx;
+    if (d->config->lost)
+        d->config->lost(d->config->ctx);
+}
+
 static void on_progress(void *ctx, double done_s) {
     struct detection *d = ctx;
     if (d->config->progress)
@@ -167,8 +173,12 @@ int detection_open(struct detection *d, const char *path, const struct detection
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
     struct playback_config playback = d->config->playback;
     playback.want_probabilities = playback.want_probabilities || d->config->want_plot;
-    const struct playback_sink sink = {
-        .ctx = d, .opened = on_opened, .message = on_message, .samples = d->traces ? on_samples : NULL, .progress = on_progress};
+    const struct playback_sink sink = {.ctx = d,
+                                       .opened = on_opened,
+                                       .message = on_message,
+                                       .lost = on_lost,
+                                       .samples = d->traces ? on_samples : NULL,
+                                       .progress = on_progress};
     int rc = playback_run(d->playback, client, &playback, &sink, err);
     d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
     if (!rc && d->config->playback.want_probabilities && !reserve(d, d->end.samples))

@@ -21,6 +21,7 @@ struct detection_config {
     void (*opened)(void *ctx);
     void (*event)(void *ctx, const struct brr_event *e);
     void (*alarm)(void *ctx, const struct brr_message *m);
+    void (*lost)(void *ctx);
     void (*reconnected)(void *ctx, const struct brr_message *m);
     void (*progress)(void *ctx, double done_s);
 };

@@ -36,6 +36,7 @@ struct run {
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
     double start_s;
+    bool away; /* the sink knows that the connection is lost */
     struct brr_error *err;
 };
 
@@ -129,6 +130,15 @@ static void say_progress(struct run *run) {
         run->sink->progress(run->sink->ctx, (double)counts.received / run->r->rate_hz);
 }
 
+/* The stream goes on, perhaps without a connection at present. */
+static void look_at_connection(struct run *run) {
+    struct brr_stream_counts counts;
+    brr_stream_counts(run->stream, &counts);
+    if (!counts.connected && !run->away && run->sink->lost)
+        run->sink->lost(run->sink->ctx);
+    run->away = !counts.connected;
+}
+
 /* Take what came within the timeout: 0, BRR_END or an error. */
 static int take(struct run *run, int64_t timeout_ms) {
     struct brr_message m;
@@ -138,7 +148,10 @@ static int take(struct run *run, int64_t timeout_ms) {
         timeout_ms = 0;
     }
     say_progress(run);
-    return rc == BRR_AGAIN ? 0 : rc;
+    if (rc != BRR_AGAIN)
+        return rc;
+    look_at_connection(run);
+    return 0;
 }
 
 /* Wait until the samples before `position` would have been recorded. */

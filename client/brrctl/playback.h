@@ -35,6 +35,8 @@ struct playback_sink {
     void *ctx;
     void (*opened)(void *ctx, const struct brr_stream_info *info);
     void (*message)(void *ctx, const struct brr_message *m);
+    /* Called when the connection is lost; the message BRR_RECONNECTED follows when it is back. May be NULL. */
+    void (*lost)(void *ctx);
     /* Called with raw µV before they are sent: uv[c · n + i], the first at source sample `first` of file time. May be NULL. */
     void (*samples)(void *ctx, const float *uv, int64_t first, int64_t n);
     /* Called with the seconds of file time that the daemon has received. May be NULL. */

@@ -136,10 +136,17 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
     v->shown_percent = -1;
 }
 
+static void show_lost(void *ctx) {
+    struct view *v = ctx;
+    output_clear();
+    fprintf(stderr, "brrctl: connection lost, reconnecting\n");
+    v->shown_percent = -1;
+}
+
 static void show_reconnected(void *ctx, const struct brr_message *m) {
     struct view *v = ctx;
     output_clear();
-    fprintf(stderr, "brrctl: the connection was lost for %.1f s; the stream goes on\n", (double)m->reconnected.away_ms / 1000);
+    fprintf(stderr, "brrctl: connected again after %.1f s; the stream goes on\n", (double)m->reconnected.away_ms / 1000);
     v->shown_percent = -1;
 }
 
@@ -331,6 +338,7 @@ int cmd_stream(const struct arguments *o) {
                                       .opened = show_opened,
                                       .event = show_event,
                                       .alarm = show_alarm,
+                                      .lost = show_lost,
                                       .reconnected = show_reconnected,
                                       .progress = show_progress};
     if (o->plot && !str_ends(o->plot, ".svg"))

@@ -1,4 +1,4 @@
-/* away_driver MODEL < commands: a stream of a client whose daemon goes away. It keeps at most 64 KiB and tries for 3 s.
+/* away_driver MODEL [MS] < commands: a stream of a client whose daemon goes away. It keeps at most 64 KiB and tries for MS, 3 s.
  *   push N   N chunks of 64 samples of a fixed signal; prints how many were accepted, the first BRR_AGAIN ends it
  *   drain    takes messages until everything that was pushed is durable; prints "durable"
  *   wait     takes messages until the stream ends; prints the error's code, reason and text
@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
     brr_client *client = NULL;
     brr_stream *stream = NULL;
     struct brr_error err = {0};
-    if (argc != 2)
+    if (argc < 2)
         return 2;
     const struct brr_stream_config config = {.model = argv[1],
                                              .channels = labels,
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
                                              .rate_hz = RATE_HZ,
                                              .realtime = 1,
                                              .alarm_hop_s = -1,
-                                             .resume_ms = RESUME_MS,
+                                             .resume_ms = argc > 2 ? strtol(argv[2], NULL, 10) : RESUME_MS,
                                              .buffer_bytes = KEEP_BYTES};
     if (brr_connect(NULL, &client, &err) || brr_stream_open(client, &config, &stream, &err))
         rc = fail(&err);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """libbrr while the daemon is away: what is pushed meanwhile is kept up to the buffer's size, then refused with BRR_AGAIN and never lost;
 after resume_ms the stream ends with an error that says what happened; a session that the daemon has forgotten, or a model that was
-replaced, is an error too."""
+replaced, is an error too. Over TLS a client is back as soon as over a unix socket."""
 import concurrent.futures
 import os
 import shutil
@@ -11,8 +11,9 @@ import time
 
 import grpc
 
-from daemon import BIN, PATIENCE
+from daemon import BIN, PATIENCE, free_port, temporary
 from relay import Relay
+from secured import tls
 from stream_fixture import messages, streaming_daemon, with_events
 
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/away_driver"
@@ -21,8 +22,8 @@ KEPT = (64 << 10) // (19 * CHUNK * 4)  # whole chunks that fit
 
 
 class Client:
-    def __init__(self, env, model):
-        self.process = subprocess.Popen([DRIVER, model], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, env, model, *options):
+        self.process = subprocess.Popen([DRIVER, model, *options], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, command):
         self.process.stdin.write(command + "\n")
@@ -51,6 +52,19 @@ def check_full(d, relay, model):
     assert c.ask("drain") == "durable" and c.ask("push 4") == "accepted 4"
     assert c.ask("finish") == f"finished {(n + 8) * CHUNK} samples, 1 reconnects"
     assert c.done() == 0
+
+
+def check_tls(d, port, ca, model):
+    """A daemon that is away for a second: the client's own attempts reach the one that follows it, TLS handshakes included."""
+    c = Client({**d.env, "BRR_ENDPOINT": f"127.0.0.1:{port}", "BRR_TLS_CA": f"{ca}/ca.crt"}, model, "12000")
+    assert c.ask("push 4") == "accepted 4" and c.ask("drain") == "durable"
+    d.kill()
+    assert c.ask("push 4") == "accepted 4"
+    c.tell("drain")
+    time.sleep(1)
+    d.start()
+    assert c.process.stdout.readline() == "durable\n"
+    assert c.ask("finish") == f"finished {8 * CHUNK} samples, 1 reconnects" and c.done() == 0
 
 
 def check_given_up(d, relay, model):
@@ -116,20 +130,29 @@ def check_hint(d, recording):
     busy = Busy(d.dir, 7000)
     r = subprocess.run([f"{BIN}/brrctl", "stream", recording, "--model", "m", "--output", f"{d.dir}/busy.tsv"],
                        env={**d.env, "BRR_ENDPOINT": busy.endpoint}, capture_output=True, text=True, timeout=PATIENCE)
-    assert r.returncode != 0 and "ENOUGH" in r.stderr, r
+    assert r.returncode != 0 and "ENOUGH" in r.stderr and r.stderr.count("connection lost, reconnecting") == 1, r
     assert busy.came_back - busy.sent_away >= 7, (busy.sent_away, busy.came_back)
     busy.server.stop(None)
 
 
+def check_all(d, recording, model, port, ca):
+    check_hint(d, recording)
+    check_tls(d, port, ca, shutil.copy(model, f"{d.dir}/data/model.safetensors"))
+    relay = Relay(d.dir, d.socket, 0)
+    check_full(d, relay, model)
+    check_given_up(d, relay, model)
+    relay.close()
+    check_forgotten(d, model, False)
+    check_forgotten(d, model, True)
+
+
 def main():
-    with streaming_daemon() as (d, recording, model):
-        check_hint(d, recording)
-        relay = Relay(d.dir, d.socket, 0)
-        check_full(d, relay, model)
-        check_given_up(d, relay, model)
-        relay.close()
-        check_forgotten(d, model, False)
-        check_forgotten(d, model, True)
+    with temporary() as tmp:
+        port, ca = free_port(), f"{tmp}/tls"
+        tls("init", ca)
+        secure = [f"listen.tcp=127.0.0.1:{port}", f"tls.cert={ca}/server.crt", f"tls.key={ca}/server.key"]
+        with streaming_daemon(extra=secure) as (d, recording, model):
+            check_all(d, recording, model, port, ca)
     return 0
 
 
