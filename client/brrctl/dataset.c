@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "data/channels.h"
 #include "data/edf.h"
 #include "data/frontend.h"
 #include "data/labels.h"
@@ -100,45 +101,6 @@ static void note_rate(struct survey *s, double rate) {
 }
 
 /* ---- one recording ---- */
-
-static int no_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
-    (void)ctx, (void)rows_f16, (void)n, (void)first, (void)segment_start, (void)held, (void)err;
-    return 0;
-}
-
-/* How a recording meets the montage. */
-struct use {
-    double rate_hz;
-    bool inverse, interpolated;
-};
-
-/* Checks that the recording has the electrodes of the montage, at one rate. */
-static int check_montage(const struct survey *s, const struct edf_info *info, struct use *ret, struct err *err) {
-    const char *labels[FRONTEND_MAX_LABELS];
-    int signals[FRONTEND_MAX_LABELS], n = 0;
-    const int *used;
-    struct frontend *f = NULL;
-    struct frontend_report report;
-    for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
-        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0) {
-            labels[n] = info->signals[i].label;
-            signals[n++] = i;
-        }
-    if (!n)
-        return err_set(err, ERR_PRECONDITION, "no usable signal among %d", info->n_signals);
-    int rc = frontend_new(&s->frontend, &(struct frontend_source){labels, n, FRONTEND_RATE_HZ}, no_rows, NULL, &f, &report, err);
-    if (rc)
-        return rc;
-    int count = frontend_sources(f, &used);
-    double rate = info->signals[signals[used[0]]].rate_hz;
-    for (int c = 1; c < count && !rc; c++)
-        if (info->signals[signals[used[c]]].rate_hz != rate)
-            rc = err_set(err, ERR_PRECONDITION, "the montage's channels differ in rate (%g and %g Hz)", rate,
-                         info->signals[signals[used[c]]].rate_hz);
-    *ret = (struct use){rate, report.inverse_montage, report.interpolated > 0};
-    frontend_free(f);
-    return rc;
-}
 
 /* EDF segments on the 256 Hz grid; gaps that the frontend fills are closed. Returns their number. */
 static int grid_segments(const struct edf_info *info, struct window_span *ret) {
@@ -271,8 +233,8 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     struct labels labels = {0};
     struct sum *sum = &s->splits[split_of(relative)];
     char patient[512];
-    struct use use = {0};
-    int rc = check_montage(s, info, &use, err);
+    struct channels use = {0};
+    int rc = channels_choose(info, &s->frontend, &use, err);
     if (!rc && (rc = survey_labels(s, path, edf, &labels, err)))
         s->unlabelled += labels.source == LABELS_NONE;
     else if (!rc && labels.source == LABELS_NONE && !strcmp(s->o->unlabeled, "skip"))
@@ -281,10 +243,12 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
              !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
         s->usable++;
         s->inverse += use.inverse;
-        s->interpolated += use.interpolated;
+        s->interpolated += use.interpolated > 0;
         s->unlabelled += labels.source == LABELS_NONE;
         s->sources[labels.source]++;
         s->repaired += info->n_repairs > 0;
+        if (*use.faults)
+            add_line(&s->notes, "%s: %s", relative, use.faults);
         for (int i = 0; i < info->n_repairs; i++)
             add_line(&s->notes, "%s: %s", relative, info->repairs[i]);
         s->discontinuous += info->n_segments > 1;
@@ -294,6 +258,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         note_rate(s, use.rate_hz);
     }
     labels_done(&labels);
+    channels_done(&use);
     return rc;
 }
 

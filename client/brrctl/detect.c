@@ -117,7 +117,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         detection_write_events(&d, item->output, &err);
     if (err.code)
         brrctl_keep_error(&item->err, &err);
-    item->note = detection_repairs(&d);
+    item->note = detection_note(&d);
     item->n_events = d.n_events;
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;

@@ -21,7 +21,8 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     d->hop_s = info->hop_s;
     d->alarm_hop_s = info->alarm_hop_s;
     str_copy(d->model_sha256, sizeof d->model_sha256, info->model_sha256);
-    str_copy(d->note, sizeof d->note, info->note);
+    const char *assumed = playback_assumed(d->playback);
+    str_format(d->note, sizeof d->note, "%s%s%s", info->note, *info->note && *assumed ? "; " : "", assumed);
     str_copy(d->session, sizeof d->session, info->session_id);
     if (d->config->want_suppression)
         suppression_table_begin(&d->suppression, info);
@@ -199,13 +200,14 @@ void detection_done(struct detection *d) {
     *d = (struct detection){0};
 }
 
-char *detection_repairs(const struct detection *d) {
+char *detection_note(const struct detection *d) {
     const struct edf_info *info = edf_info(playback_edf(d->playback));
     struct str text;
     str_init(&text, 1 << 20);
+    str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
-        str_printf(&text, "%s%s", i ? "; " : "", info->repairs[i]);
-    char *copy = info->n_repairs ? strdup(str_cstr(&text)) : NULL;
+        str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
+    char *copy = text.len ? strdup(str_cstr(&text)) : NULL;
     str_done(&text);
     return copy;
 }

@@ -54,8 +54,9 @@ int detection_open(struct detection *d, const char *path, const struct detection
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);
 void detection_done(struct detection *d);
 
-/* What was corrected in the recording's header, "; " between the sentences, malloc'd; NULL = nothing, or out of memory. */
-char *detection_repairs(const struct detection *d);
+/* What the daemon and the recording's header gave rise to say, "; " between the sentences, malloc'd; NULL = nothing, or out of
+ * memory. */
+char *detection_note(const struct detection *d);
 
 /* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */
 int detection_match(const struct detection *d, double onset_s, double end_s);

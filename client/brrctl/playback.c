@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/feed.h"
+#include "data/channels.h"
 #include "data/frontend.h"
 
 enum { READ_BYTES = 4 << 20, CHUNK_S = 8, NEXT_MS = 1000 };
@@ -24,6 +25,7 @@ struct playback {
     int64_t per_record; /* samples of each signal */
     double rate_hz;
     int64_t reconnects;
+    char assumed[200];
 };
 
 /* One run over the file. */
@@ -113,6 +115,7 @@ const char *playback_ended(const struct playback *r) { return r->feed ? feed_end
 int64_t playback_reconnects(const struct playback *r) { return r->reconnects; }
 int64_t playback_left_bytes(const struct playback *r) { return r->feed ? feed_left_bytes(r->feed) : 0; }
 const struct edf *playback_edf(const struct playback *r) { return r->edf; }
+const char *playback_assumed(const struct playback *r) { return r->assumed; }
 double playback_rate_hz(const struct playback *r) { return r->rate_hz; }
 
 int playback_channels(const struct playback *r, const char *const **ret) {
@@ -275,6 +278,16 @@ static int64_t choose_chunk(const struct run *run, const struct brr_stream_info 
     return run->config->chunk_samples <= 0 && n > info->max_chunk_samples ? info->max_chunk_samples : n;
 }
 
+/* The channels that the model reads must be voltages. */
+static int check_units(struct playback *r, const struct brr_stream_info *info, struct brr_error *failed) {
+    int used[FRONTEND_MAX_LABELS], n = 0;
+    struct err err;
+    for (int i = 0; i < info->n_used && n < FRONTEND_MAX_LABELS; i++)
+        if (info->used[i] >= 0 && info->used[i] < r->n)
+            used[n++] = r->signals[info->used[i]];
+    return channels_check_units(r->info, used, n, r->assumed, sizeof r->assumed, &err) ? brrctl_keep_error(failed, &err) : 0;
+}
+
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err) {
     struct run run = {.r = r, .config = config, .sink = sink, .err = err};
@@ -288,6 +301,8 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);
+    if (!rc && (rc = check_units(r, brr_stream_info(run.stream), err)))
+        brr_stream_close(run.stream);
     if (rc)
         return rc;
     run.chunk_samples = choose_chunk(&run, brr_stream_info(run.stream));

@@ -159,17 +159,6 @@ static bool found(const struct detection *d, const struct label_run *run) {
     return false;
 }
 
-/* The daemon's note and the file's. */
-static void put_note(struct json_writer *w, const struct detection *d) {
-    char *repairs = detection_repairs(d);
-    struct str note;
-    str_init(&note, 1 << 20);
-    str_printf(&note, "%s%s%s", d->note, *d->note && repairs ? "; " : "", repairs ? repairs : "");
-    json_put_str(w, "note", str_cstr(&note));
-    str_done(&note);
-    free(repairs);
-}
-
 static void print_summary_json(const struct view *v, const char *output) {
     const struct detection *d = v->d;
     struct output out;
@@ -177,7 +166,9 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_str(w, "recording", d->path);
     json_put_f64(w, "duration_s", d->duration_s);
     json_put_str(w, "model_sha256", d->model_sha256);
-    put_note(w, d);
+    char *note = detection_note(d);
+    json_put_str(w, "note", note ? note : "");
+    free(note);
     json_begin_array(w, "events");
     for (int i = 0; i < d->n_events; i++)
         put_event(w, NULL, &d->events[i]);

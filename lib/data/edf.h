@@ -25,10 +25,11 @@ struct edf_signal {
     int64_t samples_per_record; /* the exact rate is samples_per_record · duration_den / duration_num */
     double gain, offset;        /* value = digital · gain + offset, in µV where `volt`, else in `unit` */
     double physical_min, physical_max, digital_min, digital_max;
-    bool annotation;  /* holds annotation lists, not samples */
-    bool volt;        /* the unit is a voltage and values are in µV; otherwise values are in `unit` */
-    bool usable;      /* can be read; otherwise note says why */
-    const char *note; /* "" or a note about this signal for the user */
+    bool annotation;   /* holds annotation lists, not samples */
+    bool volt;         /* the unit is a voltage and values are in µV; otherwise values are in `unit` */
+    bool unit_assumed; /* the unit is blank or "n/a": µV is assumed */
+    bool usable;       /* can be read; otherwise note says why */
+    const char *note;  /* "" or a note about this signal for the user */
 };
 
 /* Consecutive records without a gap. */

@@ -182,17 +182,32 @@ static void parse_start(struct edf_header *h, const uint8_t *data) {
         start->year = year;
 }
 
-/* Factor to µV; 0 when the unit is no voltage. */
-static double unit_factor(const char *unit) {
+/* Skips the first of these spellings that `text` begins with, in any letter case. */
+static const char *skip_one(const char *text, const char *const *spellings) {
+    for (; *spellings; spellings++)
+        if (!strncasecmp(text, *spellings, strlen(*spellings)))
+            return text + strlen(*spellings);
+    return text;
+}
+
+/* Factor to µV: 0 when the unit is no voltage, 1 and *ret_assumed when none is given. The field has 8 characters, so that long
+ * spellings arrive cut ("microvol"). */
+static double unit_factor(const char *unit, bool *ret_assumed) {
     static const struct {
-        const char *name;
+        const char *const spellings[5];
         double factor;
-    } units[] = {{"uV", 1},   {"\xC2\xB5V", 1}, {"\xCE\xBCV", 1}, {"uVolt", 1},  {"microV", 1}, {"microvol", 1},
-                 {"mV", 1e3}, {"mVolt", 1e3},   {"V", 1e6},       {"Volt", 1e6}, {"nV", 1e-3}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcasecmp(unit, units[i].name))
-            return units[i].factor;
-    return 0;
+    } prefixes[] = {{{"micro", "u", "\xC2\xB5", "\xCE\xBC", NULL}, 1}, {{"milli", "m", NULL}, 1e3}, {{"nano", "n", NULL}, 1e-3}};
+    static const char *const volts[] = {"volts", "volt", "vol", "v", NULL};
+    *ret_assumed = !*unit || !strcasecmp(unit, "n/a");
+    if (*ret_assumed)
+        return 1;
+    const char *base = unit;
+    double factor = 1e6;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && base == unit; i++)
+        if ((base = skip_one(unit, prefixes[i].spellings)) != unit)
+            factor = prefixes[i].factor;
+    const char *end = skip_one(base, volts);
+    return end != base && !*end ? factor : 0;
 }
 
 static const char *keep(struct edf_header *h, const char *text) { return *text ? arena_strdup(h->arena, text) : ""; }
@@ -228,15 +243,16 @@ static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t
                                        : "";
     if (*s->note)
         return 0;
-    double factor = unit_factor(s->unit), gain = physical_span / digital_span;
+    double factor = unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
     s->volt = factor > 0;
     s->gain = gain * (s->volt ? factor : 1);
     s->offset = (s->physical_min - s->digital_min * gain) * (s->volt ? factor : 1);
     s->usable = isfinite(s->gain) && isfinite(s->offset);
-    s->note = !s->usable ? "unusable: its physical range overflows"
-              : !s->volt ? "unit is no voltage: values are as in the file"
-              : gain < 0 ? "physical range is inverted: applied as written"
-                         : "";
+    s->note = !s->usable        ? "unusable: its physical range overflows"
+              : !s->volt        ? "unit is no voltage: values are as in the file"
+              : s->unit_assumed ? "no unit: values are read as uV"
+              : gain < 0        ? "physical range is inverted: applied as written"
+                                : "";
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #include "data/window.h"
 
 /* Part of every cache key: raised when the same source would produce other bytes than before. */
-enum { RECORDING_VERSION = 1, RECORDING_MAX_SPANS = 1 << 20 };
+enum { RECORDING_VERSION = 2, RECORDING_MAX_SPANS = 1 << 20 };
 
 struct recording_writer;
 int recording_writer_open(const char *path, int channels, struct recording_writer **ret, struct err *err);

@@ -8,12 +8,12 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "data/channels.h"
 #include "data/dsp.h"
 #include "data/edf.h"
 #include "data/frontend.h"
 #include "data/labels.h"
 #include "data/labels_path.h"
-#include "data/montage.h"
 #include "data/recording.h"
 #include "data/window.h"
 #include "store/digest.h"
@@ -36,7 +36,8 @@ struct builder {
     struct frontend *frontend;
     struct frontend_report report;
     struct recording_writer *writer;
-    int64_t end; /* 256 Hz samples written so far in file time */
+    int64_t end;       /* 256 Hz samples written so far in file time */
+    char assumed[200]; /* channels.faults */
     char faults[FAULTS_BYTES];
 };
 
@@ -104,57 +105,6 @@ static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t fir
     return recording_writer_rows(b->writer, rows_f16, n, first, segment_start, held, err);
 }
 
-/* The source channels of the montage. */
-struct choice {
-    const char **labels; /* of all usable signals, (n) */
-    int *signals;        /* the file's signal of each label */
-    int n;
-    int n_outputs;
-    double rate_hz; /* of the channels that the montage uses */
-    int64_t samples_per_record;
-    char note[256];
-};
-
-static void choice_done(struct choice *c) {
-    free(c->labels);
-    free(c->signals);
-    *c = (struct choice){0};
-}
-
-/* Which channels the montage takes and the one rate they have. choice_done also after a failure. */
-static int choose(const struct builder *b, struct choice *c, struct err *err) {
-    const struct edf_info *info = b->info;
-    *c = (struct choice){.labels = calloc((size_t)info->n_signals + 1, sizeof *c->labels),
-                         .signals = calloc((size_t)info->n_signals + 1, sizeof *c->signals)};
-    if (!c->labels || !c->signals)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", info->n_signals);
-    for (int i = 0; i < info->n_signals && c->n < FRONTEND_MAX_LABELS; i++)
-        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0) {
-            c->labels[c->n] = info->signals[i].label;
-            c->signals[c->n++] = i;
-        }
-    if (c->n == 0)
-        return err_set(err, ERR_PRECONDITION, "no usable signal among %d", info->n_signals);
-    struct montage *m = NULL;
-    int rc = frontend_check(&b->request->frontend, err);
-    if (rc || (rc = montage_new(b->request->frontend.montage, c->labels, c->n, &m, err)))
-        return rc;
-    const struct edf_signal *first = &info->signals[c->signals[m->sources[0]]];
-    for (int k = 0; k < m->n_sources && !rc; k++) {
-        const struct edf_signal *s = &info->signals[c->signals[m->sources[k]]];
-        if (s->samples_per_record != first->samples_per_record)
-            rc = err_set(err, ERR_PRECONDITION,
-                         "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
-                         s->rate_hz, first->label, first->rate_hz);
-    }
-    c->rate_hz = first->rate_hz;
-    c->samples_per_record = first->samples_per_record;
-    c->n_outputs = m->n_outputs;
-    str_copy(c->note, sizeof c->note, m->note);
-    montage_free(m);
-    return rc;
-}
-
 /* First source sample of a segment in file time; `position` is where the one before it ended. */
 static int segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
     int64_t start = llround(segment->start_s * rate_hz);
@@ -190,7 +140,7 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
     return rc;
 }
 
-static int push_all(struct builder *b, const struct choice *c, struct err *err) {
+static int push_all(struct builder *b, const struct channels *c, struct err *err) {
     int64_t position = 0; /* source samples of file time */
     int rc = 0;
     for (int s = 0; s < b->info->n_segments && !rc; s++) {
@@ -228,7 +178,8 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
 
 static void add_fault(struct str *out, const char *text) { str_printf(out, "%s%s", out->len ? "; " : "", text); }
 
-/* Repairs of the header, and seizures that label_spans drops or cuts because the recording is shorter: MOST_FAULTS of each. */
+/* Assumptions about channels, repairs of the header, and seizures that label_spans drops or cuts because the recording is
+ * shorter: MOST_FAULTS of each. */
 static void describe_faults(struct builder *b, int64_t samples) {
     char path[4096], line[400];
     const double length_s = (double)samples / FRONTEND_RATE_HZ, half_s = 0.5 / FRONTEND_RATE_HZ; /* half: what rounding takes */
@@ -236,6 +187,8 @@ static void describe_faults(struct builder *b, int64_t samples) {
     int outside = 0;
     struct str text;
     str_init(&text, FAULTS_BYTES - 1);
+    if (*b->assumed)
+        add_fault(&text, b->assumed);
     for (int i = 0; i < b->info->n_repairs && i < MOST_FAULTS; i++)
         add_fault(&text, b->info->repairs[i]);
     if (b->info->n_repairs > MOST_FAULTS && str_format(line, sizeof line, "%d more repairs", b->info->n_repairs - MOST_FAULTS))
@@ -353,14 +306,15 @@ static int mirrored_labels(struct builder *b, const char *format, struct err *er
     return rc ? rc : labels_load(r->edf_path, format, b->edf, &b->labels, err);
 }
 
-static int choose_source(struct builder *b, struct choice *c, struct err *err) {
-    *c = (struct choice){0};
+static int choose_source(struct builder *b, struct channels *c, struct err *err) {
     b->info = edf_info(b->edf);
-    return choose(b, c, err);
+    int rc = channels_choose(b->info, &b->request->frontend, c, err);
+    str_copy(b->assumed, sizeof b->assumed, c->faults);
+    return rc;
 }
 
 static int build(struct builder *b, const char *path, struct err *err) {
-    struct choice c = {0};
+    struct channels c = {0};
     int rc = b->edf && !b->head ? 0 : open_whole(b, false, err);
     if (!rc)
         rc = choose_source(b, &c, err);
@@ -369,7 +323,7 @@ static int build(struct builder *b, const char *path, struct err *err) {
                             &b->report, err)) &&
         !(rc = recording_writer_open(path, b->report.output_channels, &b->writer, err)) && !(rc = push_all(b, &c, err)))
         rc = commit(b, err);
-    choice_done(&c);
+    channels_done(&c);
     return rc;
 }
 
@@ -480,7 +434,7 @@ static void add_span(struct window_span *spans, int *n, struct window_span span,
 }
 
 /* The segments and held gaps that the frontend will make of the file's segments. */
-static int outline(const struct builder *b, const struct choice *c, struct outline *o, struct err *err) {
+static int outline(const struct builder *b, const struct channels *c, struct outline *o, struct err *err) {
     const struct edf_info *info = b->info;
     int64_t up, down, position = 0, first = 0, fill = frontend_fill_gap(&b->request->frontend, c->rate_hz);
     int rc = dsp_ratio(c->rate_hz, &up, &down, err);
@@ -556,19 +510,19 @@ static void outline_done(struct outline *o) {
     *o = (struct outline){0};
 }
 
-static int survey(struct builder *b, struct choice *c, struct outline *o, struct err *err) {
+static int survey(struct builder *b, struct channels *c, struct outline *o, struct err *err) {
     int rc = choose_source(b, c, err);
     return rc ? rc : outline(b, c, o, err);
 }
 
 /* Reads header and labels. */
 static int plan_from_source(struct builder *b, struct recording **ret, struct err *err) {
-    struct choice c = {0};
+    struct channels c = {0};
     struct outline o = {0};
     struct recording_facts facts = {0};
     int rc = b->edf ? 0 : open_whole(b, false, err);
     if (!rc && (rc = survey(b, &c, &o, err)) && b->head) { /* nobody has checked a head: the whole file decides */
-        choice_done(&c);
+        channels_done(&c);
         outline_done(&o);
         if (!(rc = open_whole(b, false, err)))
             rc = survey(b, &c, &o, err);
@@ -587,7 +541,7 @@ static int plan_from_source(struct builder *b, struct recording **ret, struct er
     }
     free((void *)(uintptr_t)facts.seizures);
     outline_done(&o);
-    choice_done(&c);
+    channels_done(&c);
     return rc;
 }
 

@@ -69,6 +69,27 @@ def check_gap(d, recording, model):
     assert code == 0 and json.loads(text)["segments"] == 2 and json.loads(text)["windows"] == summary["windows"], (text, summary)
 
 
+def with_unit(source, target, channels, unit):
+    """The recording with another unit for its first channels."""
+    with open(source, "rb") as f:
+        data = bytearray(f.read())
+    n = int(data[252:256])
+    for c in range(channels):
+        data[256 + 96 * n + 8 * c:256 + 96 * n + 8 * c + 8] = unit.ljust(8).encode()
+    with open(target, "wb") as f:
+        f.write(data)
+    return target
+
+
+def check_units(d, recording, model):
+    code, text, err = d.ctl("stream", with_unit(recording, f"{d.dir}/mm.edf", 1, "mm"), "--model", model)
+    assert code == 1 and "has the unit 'mm'; expected a voltage" in err, (text, err)
+    same = trace(d, recording, model)[1]
+    for unit, note in (("", "2 channels, EEG Fp1-REF the first of them, have no unit: their values are read as uV"), ("uVolts", "")):
+        _, p, text = trace(d, with_unit(recording, f"{d.dir}/unit.edf", 2, unit), model)
+        assert json.loads(text.splitlines()[-1])["note"] == note and numpy.array_equal(p, same), text
+
+
 def check_pace(d, recording, model):
     start = time.time()
     _, p, text = trace(d, recording, model, "--realtime", "60")
@@ -81,6 +102,7 @@ def main():
     with streaming_daemon() as (d, recording, model):
         check_folder(d, model)
         check_gap(d, recording, model)
+        check_units(d, recording, model)
         check_pace(d, recording, model)
     return 0
 

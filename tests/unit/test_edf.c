@@ -101,8 +101,15 @@ static void units_become_microvolt_and_others_stay(void **state) {
         const char *unit;
         double factor;
         bool volt;
-    } cases[] = {{"uV", 1, true},    {"     UV", 1, true},   {"mV", 1e3, true}, {"V", 1e6, true}, {"nV", 1e-3, true},
-                 {"\xB5V", 1, true}, {"\xC2\xB5V", 1, true}, {"%", 1, false},   {"", 1, false},   {"n/a", 1, false}};
+        bool assumed;
+    } cases[] = {{"uV", 1, true, false},        {"     UV", 1, true, false},     {"mV", 1e3, true, false},
+                 {"V", 1e6, true, false},       {"nV", 1e-3, true, false},       {"\xB5V", 1, true, false},
+                 {"\xC2\xB5V", 1, true, false}, {"\xCE\xBCV", 1, true, false},   {"\xB5Volts", 1, true, false},
+                 {"uVolts", 1, true, false},    {"microvol", 1, true, false},    {"microV", 1, true, false},
+                 {"MVOLTS", 1e3, true, false},  {"millivol", 1e3, true, false},  {"Volts", 1e6, true, false},
+                 {"Volt", 1e6, true, false},    {"nanovolt", 1e-3, true, false}, {"", 1, true, true},
+                 {"n/a", 1, true, true},        {"%", 1, false, false},          {"mm", 1, false, false},
+                 {"m", 1, false, false},        {"uVrms", 1, false, false},      {"V/s", 1, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct opened o;
         const struct written_signal s = {.label = "X", .unit = cases[i].unit, .samples = 8};
@@ -112,7 +119,8 @@ static void units_become_microvolt_and_others_stay(void **state) {
         assert_int_equal(edf_read(o.edf, 0, 0, 1, uv, &o.err), 0);
         assert_true(fabs(uv[1] / (written_sample(0, 0, 1) * 0.1 * cases[i].factor) - 1) < 1e-6);
         assert_int_equal(o.info->signals[0].volt, cases[i].volt);
-        assert_int_equal(*o.info->signals[0].note != '\0', !cases[i].volt);
+        assert_int_equal(o.info->signals[0].unit_assumed, cases[i].assumed);
+        assert_int_equal(*o.info->signals[0].note != '\0', !cases[i].volt || cases[i].assumed);
         done(&o);
     }
 }

@@ -1,0 +1,75 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/channels.h"
+#include "unit/edf_fixture.h"
+
+static const struct frontend_config config = {.montage = "custom:Fp1,F3", .bandpass_hz = {0.5, 120}, .fill_gap_s = 2};
+
+static int choose(const struct written_signal *signals, int n, struct channels *ret, struct err *err) {
+    struct opened o;
+    struct written_file f = {.n_signals = n, .n_records = 1, .signals = signals};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    int rc = channels_choose(o.info, &config, ret, err);
+    channels_done(&(struct channels){.labels = ret->labels, .signals = ret->signals});
+    done(&o);
+    return rc;
+}
+
+static void a_montage_takes_its_channels_by_name(void **state) {
+    (void)state;
+    struct channels c;
+    struct err err = {0};
+    const struct written_signal s[] = {
+        {.label = "SpO2", .unit = "%", .samples = 1}, {.label = "F3", .samples = 8}, {.label = "EEG Fp1", .samples = 8}};
+    assert_int_equal(choose(s, 3, &c, &err), 0);
+    assert_int_equal(c.n, 3);
+    assert_int_equal(c.n_outputs, 2);
+    assert_true(c.rate_hz == 8 && c.samples_per_record == 8);
+    assert_string_equal(c.faults, "");
+}
+
+static void a_channel_that_is_no_voltage_is_refused_by_name(void **state) {
+    (void)state;
+    struct channels c;
+    struct err err = {0};
+    const struct written_signal s[] = {{.label = "Fp1", .unit = "mm", .samples = 8}, {.label = "F3", .samples = 8}};
+    assert_int_equal(choose(s, 2, &c, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "channel Fp1 has the unit 'mm'"));
+}
+
+static void channels_without_a_unit_are_read_as_microvolt_and_named(void **state) {
+    (void)state;
+    struct channels c;
+    struct err err = {0};
+    const struct written_signal one[] = {{.label = "Fp1", .samples = 8}, {.label = "F3", .unit = "", .samples = 8}};
+    assert_int_equal(choose(one, 2, &c, &err), 0);
+    assert_string_equal(c.faults, "channel F3 has no unit: its values are read as uV");
+    const struct written_signal both[] = {{.label = "Fp1", .unit = "", .samples = 8}, {.label = "F3", .unit = "n/a", .samples = 8}};
+    assert_int_equal(choose(both, 2, &c, &err), 0);
+    assert_string_equal(c.faults, "2 channels, Fp1 the first of them, have no unit: their values are read as uV");
+}
+
+static void channels_of_different_rates_are_refused(void **state) {
+    (void)state;
+    struct channels c;
+    struct err err = {0};
+    const struct written_signal s[] = {{.label = "Fp1", .samples = 8}, {.label = "F3", .samples = 4}};
+    assert_int_equal(choose(s, 2, &c, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "expected one rate"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_montage_takes_its_channels_by_name),
+        cmocka_unit_test(a_channel_that_is_no_voltage_is_refused_by_name),
+        cmocka_unit_test(channels_without_a_unit_are_read_as_microvolt_and_named),
+        cmocka_unit_test(channels_of_different_rates_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
