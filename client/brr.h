@@ -245,6 +245,7 @@ struct brr_message {
     } reconnected;
     const struct brr_suppression *suppression; /* RESULT: one for each second that became final */
     int n_suppression;
+    const char *mislabelled; /* SUMMARY: channels that the samples show to be swapped, inverted or wrongly named, or "" */
 };
 
 struct brr_stream_counts {

@@ -61,10 +61,26 @@ void detect_table_print(const struct detect_item *items, int n) {
 
 void detect_table_notes(const struct detect_item *items, int n) {
     enum { SHOWN = 20 };
-    int notes = 0;
-    for (int i = 0; i < n; i++)
-        if (items[i].note && notes++ < SHOWN)
-            fprintf(stderr, "brrctl: note: %s: %s\n", items[i].path, items[i].note);
-    if (notes > SHOWN)
-        fprintf(stderr, "brrctl: note: and %d more recordings with corrected headers; --json shows all\n", notes - SHOWN);
+    const struct detect_item *first[SHOWN];
+    int count[SHOWN], shown = 0, others = 0;
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (items[i].note && k < shown && strcmp(first[k]->note, items[i].note) != 0)
+            k++;
+        if (items[i].note && k < shown) {
+            count[k]++;
+        } else if (items[i].note && shown < SHOWN) {
+            first[shown] = &items[i];
+            count[shown++] = 1;
+        }
+        others += items[i].note && k == SHOWN;
+    }
+    for (int k = 0; k < shown; k++) {
+        char more[48] = "";
+        if (count[k] > 1)
+            str_format(more, sizeof more, " and %d other%s", count[k] - 1, count[k] > 2 ? "s" : "");
+        fprintf(stderr, "brrctl: note: %s%s: %s\n", first[k]->path, more, first[k]->note);
+    }
+    if (others)
+        fprintf(stderr, "brrctl: note: and %d more recordings; --json shows all\n", others);
 }

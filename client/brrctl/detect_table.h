@@ -7,7 +7,7 @@
 
 struct detect_item {
     char *path, *output; /* malloc'd; output: below --output */
-    char *note;          /* malloc'd; what was corrected in the recording's header, NULL = nothing */
+    char *note;          /* malloc'd; what there is to say about its channels and header, NULL = nothing */
     bool done;           /* processed, with or without success */
     int n_events;
     double duration_s, seizure_s;
@@ -19,7 +19,7 @@ struct detect_item {
 void detect_item_json(const struct detect_item *item);
 /* Prints a line per processed recording, and their sums. */
 void detect_table_print(const struct detect_item *items, int n);
-/* Prints the notes to stderr, the first few of them. */
+/* Prints the notes to stderr, each once: the first few of them. */
 void detect_table_notes(const struct detect_item *items, int n);
 
 #endif

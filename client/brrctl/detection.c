@@ -102,6 +102,8 @@ static void on_message(void *ctx, const struct brr_message *m) {
     } else if (m->kind == BRR_SUMMARY) {
         d->end = *m;
         d->end.events = NULL;
+        d->end.mislabelled = NULL;
+        str_copy(d->mislabelled, sizeof d->mislabelled, m->mislabelled);
     }
 }
 
@@ -207,6 +209,8 @@ char *detection_note(const struct detection *d) {
     str_puts(&text, d->note);
     for (int i = 0; i < info->n_repairs; i++)
         str_printf(&text, "%s%s", text.len ? "; " : "", info->repairs[i]);
+    if (*d->mislabelled)
+        str_printf(&text, "%s%s", text.len ? "; " : "", d->mislabelled);
     char *copy = text.len ? strdup(str_cstr(&text)) : NULL;
     str_done(&text);
     return copy;

@@ -31,7 +31,7 @@ struct detection {
     struct playback *playback;
     const char *path;
     double duration_s, on, off, window_s, hop_s, alarm_hop_s;
-    char model_sha256[72], note[512], session[64];
+    char model_sha256[72], note[512], session[64], mislabelled[200];
     struct brr_event *events;
     int n_events;
     double *alarms_s; /* times at which alarms turned on */

@@ -169,6 +169,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     char *note = detection_note(d);
     json_put_str(w, "note", note ? note : "");
     free(note);
+    json_put_str(w, "mislabelled", *d->mislabelled ? d->mislabelled : NULL);
     json_begin_array(w, "events");
     for (int i = 0; i < d->n_events; i++)
         put_event(w, NULL, &d->events[i]);
@@ -214,6 +215,8 @@ static void print_summary(const struct view *v, const char *output) {
         printf("suppressed %.1f s of %.1f s, %lld burst%s; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
                d->end.summary.observed_s, (long long)d->end.summary.bursts, d->end.summary.bursts == 1 ? "" : "s",
                100 * (double)d->suppression.largest);
+    if (*d->mislabelled)
+        printf("channels   %s\n", d->mislabelled);
     if (d->config->feed)
         printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));

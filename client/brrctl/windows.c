@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "data/recording.h"
 #include "data/window.h"
 #include "store/safetensors.h"
 
@@ -74,7 +75,12 @@ static int write_file(const struct arguments *o, const struct tensors *t, struct
     return safetensors_write(o->output, &content, sha256, err);
 }
 
-static void report(const struct arguments *o, const struct tensors *t, const struct recording_info *info) {
+static void report(const struct arguments *o, const struct tensors *t, const struct recording *rec) {
+    struct recording_info facts, *info = &facts;
+    const char *mislabelled = recording_mislabelled(rec);
+    char note[600];
+    recording_info(rec, info);
+    str_format(note, sizeof note, "%s%s%s", info->note, *info->note && *mislabelled ? "; " : "", mislabelled);
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
@@ -85,14 +91,14 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         json_put_i64(w, "window_samples", t->window);
         json_put_i64(w, "windows", t->total);
         json_put_i64(w, "written", o->output ? t->n : 0);
-        json_put_str(w, "note", info->note);
+        json_put_str(w, "note", note);
         json_put_str(w, "output", o->output);
         output_end(&out);
         return;
     }
     printf("%s: %.1f s in %d segment%s, %lld window%s of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
            info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->total == 1 ? "" : "s",
-           t->channels, (long long)t->window, *info->note ? "; " : "", info->note);
+           t->channels, (long long)t->window, *note ? "; " : "", note);
     if (o->output)
         printf("%lld written to %s\n", (long long)t->n, o->output);
 }
@@ -116,7 +122,7 @@ static int make(const struct arguments *o, struct recording *rec, struct err *er
     if (!rc && o->output && !(rc = read_windows(rec, &t, err)))
         rc = write_file(o, &t, err);
     if (!rc)
-        report(o, &t, &info);
+        report(o, &t, rec);
     free(t.x);
     free(t.start);
     free(t.valid);

@@ -76,6 +76,7 @@ struct live_report {
     float *channel_suppression;           /* (n_suppression, 2, channels): ratios, then bursts per minute, of each channel */
     int n_suppression, channels;
     struct suppression_totals totals; /* SUMMARY */
+    char mislabelled[160];            /* SUMMARY: timeline_mislabelled */
     struct quality_report quality;    /* RESULT: of the source; channels as indices into live_open.labels */
     double measured_rate_hz;          /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
     char *state;                      /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */

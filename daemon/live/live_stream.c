@@ -488,6 +488,7 @@ void live_stream_settle(struct live_stream *s) {
         s->summary->samples = timeline_samples(s->timeline);
         s->summary->windows = timeline_windows(s->timeline);
         timeline_suppression(s->timeline, &s->summary->totals);
+        timeline_mislabelled(s->timeline, s->summary->mislabelled, sizeof s->summary->mislabelled);
         post(s, s->summary);
         s->summary = NULL;
     }

@@ -372,6 +372,7 @@ static void on_summary(struct session *s, const struct live_report *r) {
         s->summary->samples = r->samples;
         s->summary->windows = r->windows;
         s->summary->totals = r->totals;
+        str_copy(s->summary->mislabelled, sizeof s->summary->mislabelled, r->mislabelled);
     }
     if (s->sink)
         s->sink->summary(s->owner, r);

@@ -117,6 +117,7 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
     json_put_str(json, "label_source", facts->label_source);
     json_put_str(json, "note", facts->note);
     json_put_str(json, "faults", facts->faults);
+    json_put_str(json, "mislabelled", facts->mislabelled);
     put_spans(json, "segments", facts->segments, facts->n_segments);
     put_spans(json, "held", facts->held, facts->n_held);
     put_spans(json, "seizures", facts->seizures, facts->n_seizures);
@@ -183,8 +184,9 @@ struct recording {
     const char *key;
     int64_t *first_row; /* (n_segments) rows before each segment */
     struct recording_loader loader;
-    pthread_mutex_t lock; /* held while loading */
-    atomic_bool ready;
+    pthread_mutex_t lock;    /* held while loading */
+    const char *mislabelled; /* set before ready */
+    atomic_bool ready, told;
 };
 
 static int damaged(const char *path, const char *what, struct err *err) {
@@ -215,8 +217,8 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
     struct recording_facts f = {.samples = json_i64(json_get(index, "samples"), -1),
                                 .labelled = json_bool(json_get(index, "labelled"), false),
                                 .duration_s = json_f64(json_get(index, "duration_s"), 0)};
-    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults};
-    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults"};
+    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults, &f.mislabelled};
+    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults", "mislabelled"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
             return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
@@ -293,8 +295,10 @@ int recording_open(const char *cache_file, struct recording **ret, struct err *e
     json_free(index);
     if (!rc && !(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
-    if (!rc)
+    if (!rc) {
         adopt(rec, &facts, first_row);
+        rec->mislabelled = facts.mislabelled;
+    }
     if (!rc && rec->first_row[facts.n_segments] * facts.channels * 2 > (int64_t)offset - HEAD_SIZE)
         rc = damaged(cache_file, "it holds fewer samples than its index says", err);
     if (rc)
@@ -372,6 +376,8 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
             "damaged has been replaced since): the plan made of it does not hold; submit the job again, and if that does "
             "not help delete %s",
             path);
+    if (!(rec->mislabelled = arena_strdup(&rec->arena, built->mislabelled)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", path);
     rec->map = built->map;
     built->map = (struct fsio_map){0};
     return 0;
@@ -398,6 +404,13 @@ int recording_load(struct recording *rec, struct err *err) {
 
 bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }
 
+const char *recording_mislabelled(const struct recording *rec) { return recording_ready(rec) ? rec->mislabelled : ""; }
+
+const char *recording_tell_mislabelled(struct recording *rec) {
+    const char *text = recording_mislabelled(rec);
+    return *text && !atomic_exchange(&rec->told, true) ? text : "";
+}
+
 void recording_close(struct recording *rec) {
     if (!rec)
         return;
@@ -418,6 +431,7 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
                                     .label_source = info->label_source,
                                     .note = info->note,
                                     .faults = info->faults,
+                                    .mislabelled = recording_mislabelled(rec),
                                     .labelled = info->labelled,
                                     .channels = info->channels,
                                     .duration_s = info->duration_s,

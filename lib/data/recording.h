@@ -25,6 +25,7 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
 struct recording_facts {
     const char *key, *source, *montage;
     const char *label_source, *note, *faults;
+    const char *mislabelled; /* what the samples say against the channels' names, or ""; of planned recordings nothing */
     bool labelled;
     int channels;
     double duration_s;
@@ -65,6 +66,11 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
 int recording_load(struct recording *rec, struct err *err);
 /* True if recording_load would return at once. */
 bool recording_ready(const struct recording *rec);
+/* A sentence about channels that the samples show to be swapped, inverted or wrongly named; "" when there are none, and until the
+ * recording is loaded. Any thread. */
+const char *recording_mislabelled(const struct recording *rec);
+/* The same, but only the first time that there is a sentence; "" otherwise. */
+const char *recording_tell_mislabelled(struct recording *rec);
 
 /* The row of sample `at` in `segment` of a loaded recording. */
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at);

@@ -222,6 +222,7 @@ static int gather_facts(struct builder *b, const char *note, struct recording_fa
                                     .label_source = labels_source_name(b->labels.source),
                                     .note = note,
                                     .faults = b->faults,
+                                    .mislabelled = "",
                                     .labelled = b->labels.source != LABELS_NONE,
                                     .duration_s = b->info->duration_s,
                                     .samples = samples};
@@ -234,12 +235,12 @@ static int gather_facts(struct builder *b, const char *note, struct recording_fa
 
 static int commit(struct builder *b, struct err *err) {
     struct recording_facts facts;
-    char note[512], loops[256];
-    frontend_loops_close(b->frontend, loops, sizeof loops);
-    str_format(note, sizeof note, "%s%s%s", b->report.note, b->report.note[0] && loops[0] ? "; " : "", loops);
-    int rc = gather_facts(b, note, &facts, err);
+    char loops[256];
+    int rc = gather_facts(b, b->report.note, &facts, err);
     if (rc)
         return rc;
+    frontend_loops_close(b->frontend, loops, sizeof loops);
+    facts.mislabelled = loops;
     rc = recording_writer_commit(b->writer, &facts, err);
     b->writer = NULL;
     free((void *)(uintptr_t)facts.seizures);

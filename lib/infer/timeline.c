@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "data/recording.h"
 
 /* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
@@ -486,6 +487,13 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
 int64_t timeline_samples(const struct timeline *t) { return t->now; }
 int64_t timeline_windows(const struct timeline *t) { return t->windows; }
+
+void timeline_mislabelled(const struct timeline *t, char *ret, size_t size) {
+    if (t->frontend)
+        frontend_loops_close(t->frontend, ret, size);
+    else
+        str_copy(ret, size, recording_mislabelled(t->rec));
+}
 
 void timeline_suppression(const struct timeline *t, struct suppression_totals *ret) {
     *ret = (struct suppression_totals){0};

@@ -71,6 +71,9 @@ bool timeline_done(const struct timeline *t);
 int timeline_status(const struct timeline *t, struct err *err);
 int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
 int64_t timeline_windows(const struct timeline *t); /* windows completed */
+/* A sentence about channels that the samples so far show to be swapped, inverted or wrongly named; "" when there are none, or their
+ * names cannot be checked (frontend_loops_close). */
+void timeline_mislabelled(const struct timeline *t, char *ret, size_t size);
 /* Burst suppression so far; zeros where the sink has no use for it. */
 void timeline_suppression(const struct timeline *t, struct suppression_totals *ret);
 

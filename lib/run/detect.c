@@ -11,6 +11,7 @@
 #include "data/labels.h"
 #include "data/loader.h"
 #include "data/manifest.h"
+#include "data/recording.h"
 #include "infer/detector.h"
 #include "infer/timeline.h"
 #include "run/detect_kind.h"
@@ -279,6 +280,18 @@ static int write_events(struct detect *d, const struct manifest_entry *entry, do
     return rc ? rc : labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
 }
 
+/* How the montage was met, what was repaired, and mislabelled channels. */
+static void describe_source(const struct recording_info *info, struct detect_row *row) {
+    const char *const parts[] = {info->note, info->faults, row->mislabelled};
+    struct str text;
+    str_init(&text, sizeof row->note - 1);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (*parts[i])
+            str_printf(&text, "%s%s", text.len ? "; " : "", parts[i]);
+    str_copy(row->note, sizeof row->note, str_cstr(&text));
+    str_done(&text);
+}
+
 static void describe(const struct detect *d, int64_t i, struct detect_row *row) {
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
     const struct outcome *o = &d->outcomes[i];
@@ -296,7 +309,8 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
         return;
     struct recording_info info;
     recording_info(entry->recording, &info);
-    str_copy(row->note, sizeof row->note, info.faults);
+    str_copy(row->mislabelled, sizeof row->mislabelled, recording_mislabelled(entry->recording));
+    describe_source(&info, row);
     str_copy(row->key, sizeof row->key, recording_key(entry->recording));
 }
 
@@ -370,6 +384,8 @@ static int run_windows(struct detect *d, struct err *err) {
             return 0; /* still being fetched or decoded */
         if (loader_result(d->loader, d->at, &why))
             return give_up(d, &why, err);
+        if ((rc = task_check_recording(&d->env, d->job, manifest_entry(d->manifest, d->queue[d->at]), err)))
+            return rc;
         d->n_runs = 0;
         d->seizure_s = 0;
         d->largest_suppression = 0;

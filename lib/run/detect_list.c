@@ -35,6 +35,8 @@ static void put_row(const struct detect_row *row, struct str *out) {
         json_put_f64(&w, "largest_suppression", row->largest_suppression);
         if (*row->note)
             json_put_str(&w, "note", row->note);
+        if (*row->mislabelled)
+            json_put_str(&w, "mislabelled", row->mislabelled);
         json_put_str(&w, "key", row->key);
         json_put_str(&w, "model", row->model);
     }
@@ -55,6 +57,7 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
                                .events = json_i64(json_get(json, "events"), 0)};
     str_copy(ret->error, sizeof ret->error, json_str(json_get(json, "error"), ""));
     str_copy(ret->note, sizeof ret->note, json_str(json_get(json, "note"), ""));
+    str_copy(ret->mislabelled, sizeof ret->mislabelled, json_str(json_get(json, "mislabelled"), ""));
     bool fits = *recording && str_copy(ret->recording, sizeof ret->recording, recording) &&
                 str_copy(ret->key, sizeof ret->key, json_str(json_get(json, "key"), "")) &&
                 str_copy(ret->model, sizeof ret->model, json_str(json_get(json, "model"), ""));

@@ -15,7 +15,8 @@ enum { DETECT_LIST_PATH = 4096, DETECT_LIST_LINE = 32 << 10 };
 struct detect_row {
     char recording[DETECT_LIST_PATH]; /* relative to data.source */
     char error[800];                  /* "" = done */
-    char note[800];                   /* what was corrected in the recording's header; "" = nothing */
+    char note[1600];                  /* how the montage was met, what was repaired in the recording, `mislabelled`; "" = nothing */
+    char mislabelled[256];            /* recording_mislabelled */
     char key[65], model[65];          /* the inputs of its events: recording_key, SHA-256 of the model file */
     double duration_s, seizure_s;
     double suppressed_s, largest_suppression; /* burst suppression: seconds; highest ratio of a whole minute */

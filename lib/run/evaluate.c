@@ -105,6 +105,18 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     return 0;
 }
 
+static int score_next(struct evaluate *e, struct err *err) {
+    bool done = false;
+    int rc = evaluation_step(e->evaluation, &done, &e->found, err), current = evaluation_current(e->evaluation);
+    for (; !rc && e->checked < current; e->checked++) {
+        struct evaluation_recording r;
+        evaluation_recording(e->evaluation, e->checked, &r);
+        rc = task_check_recording(&e->env, e->job, r.entry, err);
+    }
+    task_phase(&e->env, &e->progress, "evaluate", current, evaluation_count(e->evaluation));
+    return !rc && done ? evaluate_report_score(e, err) : rc;
+}
+
 /* The files of the next recording, then those of all. */
 static int write_next(void *arg, struct err *err) {
     struct evaluate *e = arg;
@@ -117,11 +129,7 @@ static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
     int n = evaluation_count(e->evaluation), rc = 0;
     *ret = TASK_MORE;
     if (!e->scored) {
-        bool done = false;
-        rc = evaluation_step(e->evaluation, &done, &e->found, err);
-        task_phase(&e->env, &e->progress, "evaluate", evaluation_current(e->evaluation), n);
-        if (!rc && done)
-            rc = evaluate_report_score(e, err);
+        rc = score_next(e, err);
     } else if (!(rc = device_lend(e->env.device, write_next, e, err))) {
         *ret = e->written == n ? TASK_DONE : TASK_MORE;
         if (e->written < n)

@@ -195,6 +195,12 @@ static void put_recording(struct json_writer *w, struct str *table, const struct
         json_end(w, '}');
     }
     json_put_i64(w, "alarms", r->n_alarms);
+    struct recording_info info;
+    recording_info(r->entry->recording, &info);
+    if (*info.note)
+        json_put_str(w, "note", info.note);
+    if (*recording_mislabelled(r->entry->recording))
+        json_put_str(w, "mislabelled", recording_mislabelled(r->entry->recording));
     json_end(w, '}');
     str_printf(table, "%s\t%s\t%.2f\t%d\t%lld\t%g\t%g\t%g\t%g\n", r->entry->relative_path, r->entry->patient,
                r->trace.duration_s / 3600, r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp, overlap->fp);

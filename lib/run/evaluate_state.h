@@ -19,6 +19,7 @@ struct evaluate {
     struct score_report scores;
     struct task_progress progress;
     bool scored;
+    int checked; /* recordings whose labelling was looked at */
     int written; /* recordings whose files are written */
 };
 

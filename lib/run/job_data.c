@@ -14,6 +14,9 @@ static const struct option source_rows[] = {
     {"data.source", OPTION_SOURCE, D(source), NULL, 0, 0, NULL, "store://NAME/prefix, file:///dir, or a prefix under paths.data"},
     {"data.on_bad_file", OPTION_ENUM, D(fail_on_bad_file), "report", 0, 0, "report|fail",
      "a file that cannot be used: report = list and skip it, fail = stop the job"},
+    {"data.on_mislabelled", OPTION_ENUM, D(fail_on_mislabelled), "report", 0, 0, "report|fail",
+     "a recording whose samples show swapped, inverted or wrongly named channels: report = name it and use it, fail = stop the "
+     "job"},
     {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "sampling rate of the model (fixed)"},
     {"data.loader_workers", OPTION_I64, D(loader_workers), "4", 1, 64, NULL, "reader threads"},
     {"data.max_files", OPTION_I64, D(max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},

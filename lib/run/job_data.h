@@ -8,7 +8,7 @@
 struct job_data {
     const char *source, *labels, *unlabeled;
     const char *montage; /* frontend_config form */
-    int fail_on_bad_file;
+    int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;
     struct option_list split_train, split_validation;
     double window_s, hop_s, notch_hz, fill_gap_s, validation_fraction, balance_full, balance_none;

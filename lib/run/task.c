@@ -6,13 +6,14 @@
 
 #include "base/str.h"
 #include "data/loader.h"
+#include "data/recording.h"
 #include "infer/detector.h"
 #include "infer/modelfile.h"
 #include "run/job_data.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { BAD_NAMED = 5, FAULTY_NAMED = 10 }; /* recordings named in the log that cannot be used, or have faults */
+enum { BAD_NAMED = 5, FAULTY_NAMED = 10, MONTAGE_NOTES = 4 }; /* recordings named in the log that cannot be used, or have faults */
 
 const struct task_work *task_work_of(const struct task_kind *kind) {
     int i = 0;
@@ -77,8 +78,25 @@ static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
     return task_phase(o->env, o->progress, "cache", done, total);
 }
 
-/* A line for each of the first recordings in whose source something was repaired or ignored, and the number of the others. */
+/* How the montage was met, and by how many recordings. */
+struct montage_note {
+    const char *text, *first;
+    int64_t count;
+};
+
+/* Texts beyond the room are counted with the last. */
+static void note_montage(struct montage_note notes[MONTAGE_NOTES], const char *text, const char *recording) {
+    int i = 0;
+    while (i < MONTAGE_NOTES - 1 && notes[i].count && strcmp(notes[i].text, text) != 0)
+        i++;
+    if (!notes[i].count++)
+        notes[i] = (struct montage_note){text, recording, 1};
+}
+
+/* A line for each of the first recordings in whose source something was repaired or ignored, and the number of the others; and
+ * a line for each way in which electrodes were interpolated or derived. */
 static void log_faults(const struct task_env *env, const struct manifest *m) {
+    struct montage_note notes[MONTAGE_NOTES] = {{0}};
     int64_t faulty = 0;
     for (int64_t i = 0; i < manifest_count(m); i++) {
         const struct manifest_entry *e = manifest_entry(m, i);
@@ -88,7 +106,12 @@ static void log_faults(const struct task_env *env, const struct manifest *m) {
         recording_info(e->recording, &info);
         if (*info.faults && faulty++ < FAULTY_NAMED)
             task_log(env, TASK_WARN, "%.300s: %s", e->relative_path, info.faults);
+        if (*info.note)
+            note_montage(notes, info.note, e->relative_path);
     }
+    for (int i = 0; i < MONTAGE_NOTES && notes[i].count; i++)
+        task_log(env, TASK_WARN, "%lld recording%s, %.300s the first: %s", (long long)notes[i].count,
+                 notes[i].count == 1 ? "" : "s", notes[i].first, notes[i].text);
     if (faulty > FAULTY_NAMED)
         task_log(env, TASK_WARN, "%lld more recordings were repaired or have seizures outside them",
                  (long long)(faulty - FAULTY_NAMED));
@@ -109,6 +132,24 @@ int task_open_manifest(const struct task_env *env, struct task_progress *p, cons
                        struct manifest **ret, struct err *err) {
     struct opening opening = {env, p, config, ret};
     return device_lend(env->device, open_manifest, &opening, err);
+}
+
+int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
+                         struct err *err) {
+    const char *text = entry->recording ? recording_tell_mislabelled(entry->recording) : "";
+    if (!*text)
+        return 0;
+    if (job->data->fail_on_mislabelled)
+        return err_set(err, ERR_PRECONDITION, "%s: %s (data.on_mislabelled: fail)", entry->relative_path, text);
+    task_log(env, TASK_WARN, "%.300s: %s", entry->relative_path, text);
+    return 0;
+}
+
+int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err) {
+    int rc = 0;
+    for (int64_t i = 0; i < manifest_count(manifest) && !rc; i++)
+        rc = task_check_recording(env, job, manifest_entry(manifest, i), err);
+    return rc;
 }
 
 static int stop_loader(void *arg, struct err *err) {

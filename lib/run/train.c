@@ -362,8 +362,12 @@ static int finish_batch(struct train *t, struct err *err) {
         if (t->arrival)
             tell_arrived(t);
     }
-    if (t->at.step % 10 == 0 || t->at.step == t->total_steps)
+    if (t->at.step % 10 == 0 || t->at.step == t->total_steps) {
         train_course_add(t, "step", NULL);
+        int rc = task_check_labelling(&t->env, t->jobfile, t->manifest, err);
+        if (rc)
+            return rc;
+    }
     if (t->at.nonfinite_run >= NONFINITE_LIMIT)
         return err_set(err, ERR_ABORTED,
                        "%d steps in a row had no finite gradient; lower training.learning_rate or look at the data",
@@ -452,7 +456,8 @@ static int conclude_validation(struct train *t, const struct validation_result *
              (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,
              best ? " (best)" : "");
     train_course_add(t, "validation", r);
-    return save(t, err);
+    int rc = task_check_labelling(&t->env, t->jobfile, t->manifest, err);
+    return rc ? rc : save(t, err);
 }
 
 static int validate_slice(struct train *t, struct err *err) {

@@ -18,6 +18,7 @@ static int see(void *ctx, const struct detect_row *row, struct err *err) {
 
 static const struct detect_row DONE = {.recording = "a/x \"1\"_eeg.edf",
                                        .note = "file ends early",
+                                       .mislabelled = "mislabelled channels",
                                        .key = "k1",
                                        .model = "m1",
                                        .duration_s = 60.25,
@@ -37,6 +38,7 @@ static void assert_same(const struct detect_row *a, const struct detect_row *b) 
     assert_string_equal(a->recording, b->recording);
     assert_string_equal(a->error, b->error);
     assert_string_equal(a->note, b->note);
+    assert_string_equal(a->mislabelled, b->mislabelled);
     assert_string_equal(a->key, b->key);
     assert_string_equal(a->model, b->model);
     assert_int_equal(a->events, b->events);

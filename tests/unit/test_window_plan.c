@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "data/frontend.h"
 #include "data/loader.h"
 #include "data/recording.h"
 #include "eeg_fixture.h"
@@ -77,8 +78,10 @@ static bool compare(const struct window_build *b) {
     assert_int_equal(recording_open(path, &built, &err), 0);
     assert_string_equal(recording_key(planned), recording_key(built));
     same_facts(planned, built);
+    assert_string_equal(recording_mislabelled(planned), "");
     assert_int_equal(recording_load(planned, &err), 0);
     assert_true(recording_ready(planned));
+    assert_string_equal(recording_mislabelled(planned), recording_mislabelled(built));
     struct recording_info info;
     recording_info(built, &info);
     for (int s = 0; s < info.n_segments; s++) {
@@ -112,6 +115,31 @@ static void the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps(void 
                 b.frontend.fill_gap_s = fills[f];
                 assert_true(compare(&b));
             }
+}
+
+/* The channels of the fixture are unrelated, so that no loop of a double banana closes. */
+static void channels_that_contradict_each_other_are_told_once_when_the_samples_are_read(void **state) {
+    (void)state;
+    const char *const *names;
+    char edf[4200];
+    int n = 0;
+    struct err err = {0};
+    struct recording *planned = NULL;
+    bool skipped = false;
+    assert_int_equal(montage_channels("bipolar-18", &names, &n, &err), 0);
+    snprintf(edf, sizeof edf, "%s/data/sub-77_eeg.edf", folder);
+    fixture_write(edf, &(struct fixture){names, n, 256, 8, NULL, NULL});
+    struct window_build b = request(edf);
+    b.frontend.montage = "bipolar-18";
+    assert_true(compare(&b));
+    assert_int_equal(window_plan(&b, &planned, &skipped, &err), 0);
+    assert_string_equal(recording_tell_mislabelled(planned), "");
+    assert_int_equal(recording_load(planned, &err), 0);
+    assert_non_null(strstr(recording_mislabelled(planned), "the loop of the left chains does not close"));
+    assert_string_equal(recording_tell_mislabelled(planned), recording_mislabelled(planned));
+    assert_string_equal(recording_tell_mislabelled(planned), "");
+    recording_close(planned);
+    montage_channels_free(names);
 }
 
 /* Every file of the optional folder: the same facts, or the same error. */
@@ -356,6 +384,7 @@ static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps),
+        cmocka_unit_test(channels_that_contradict_each_other_are_told_once_when_the_samples_are_read),
         cmocka_unit_test(the_plan_says_what_real_files_hold),
         cmocka_unit_test(the_head_of_a_mirrored_recording_is_enough_to_plan_it_unless_it_has_gaps),
         cmocka_unit_test(real_files_give_the_same_through_a_mirror),
