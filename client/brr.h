@@ -255,6 +255,9 @@ struct brr_stream_counts {
     int64_t messages; /* waiting for brr_stream_next */
     int64_t reconnects;
     int connected; /* 0: the daemon is away, or has not answered yet */
+    /* 1: the daemon cannot write snapshots (its results volume is full or does not answer), and this live stream goes on without:
+     * it would not survive a crash of the daemon. In earlier versions of the library this was padding. */
+    int unsaved;
 };
 
 typedef struct brr_stream brr_stream;

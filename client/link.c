@@ -116,7 +116,11 @@ static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
             "run the recording again");
         str_copy(l->error.reason, sizeof l->error.reason, "SESSION_EXPIRED");
     } else if (!outbox_rewind(&l->out, o->next_sample)) {
-        link_fail(l, BRR_DATA_LOSS, "the daemon asks for samples that it had acknowledged as durable; run the recording again");
+        link_fail(l, BRR_DATA_LOSS,
+                  l->unsaved
+                      ? "the daemon restarted while it could not write snapshots (paths.results), so the state of the stream is "
+                        "lost; open a new stream"
+                      : "the daemon asks for samples that it had acknowledged as durable; run the recording again");
     }
     if (l->state == LINK_FAILED) {
         inbox_free_message(m);
@@ -156,6 +160,7 @@ static void on_ack(struct link *l, const Brr__V1__Ack *ack) {
         l->received = ack->received_through;
     if (ack->durable_through > l->durable)
         l->durable = ack->durable_through;
+    l->unsaved = ack->unsaved;
     if (l->out.keep)
         outbox_durable(&l->out, l->durable);
 }

@@ -25,6 +25,7 @@ struct link {
     char session_id[64], token[160];
     bool open_sent, finished, closed, draining; /* closed: this connection is half-closed */
     int64_t received, durable, reconnects;
+    bool unsaved;          /* as in the newest Ack */
     int64_t resume_ms;     /* how long to try, 0 = a cut ends the stream */
     int64_t away_since_ms; /* of the first attempt that failed, 0 = connected */
     int64_t retry_at_ms, seen_at_ms;

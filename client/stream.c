@@ -287,7 +287,8 @@ void brr_stream_counts(const brr_stream *s, struct brr_stream_counts *ret) {
                                       .consumed = l->durable,
                                       .messages = l->in.count,
                                       .reconnects = l->reconnects,
-                                      .connected = l->state == LINK_RUNNING};
+                                      .connected = l->state == LINK_RUNNING,
+                                      .unsaved = l->unsaved};
 }
 
 /* ---- close ---- */

@@ -29,7 +29,7 @@ struct http {
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
     bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);
-    int models = atomic_load(http->state.models);
+    int models = atomic_load(http->state.models), unsaved = atomic_load(http->state.unsaved);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
@@ -41,9 +41,14 @@ static bool say_readiness(const struct http *http, struct str *body) {
         str_puts(body, "not ready: models that serve are being loaded\n");
     else if (models == MODELS_FAILED)
         str_puts(body, "not ready: a model that serves could not be loaded; the log says why; load it again, or unload it\n");
+    else if (unsaved)
+        str_printf(body,
+                   "not ready: snapshots of %d live stream%s cannot be written (durable: false); free space on the volume of "
+                   "paths.results, or see the log\n",
+                   unsaved, unsaved == 1 ? "" : "s");
     else
         str_puts(body, "ready\n");
-    return serving && !bad && writable && models == MODELS_WARM;
+    return serving && !bad && writable && models == MODELS_WARM && !unsaved;
 }
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {

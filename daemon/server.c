@@ -271,6 +271,8 @@ static void on_tick(uv_timer_t *timer) {
     look_at_verdict(d);
     take_reports(s);
     sessions_tick(s->sessions);
+    atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
+    meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
     models_tick(s->models);
     rpc_server_tick(d->rpc);
     sched_tick(s->sched);
@@ -376,6 +378,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .watch = d->services.watch,
                                      .writable = &d->services.writable,
                                      .models = &d->services.models_state,
+                                     .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,
                                      .tls = d->access.tls};
     return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;

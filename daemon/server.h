@@ -28,6 +28,7 @@ struct http_state {
     const struct device_watch *watch;
     const atomic_bool *writable; /* whether the job database can be written */
     const atomic_int *models;    /* enum models_state */
+    const atomic_int *unsaved;   /* live streams that go on without snapshots */
     struct auth *auth;           /* decides who may read metrics */
     struct tls *tls;             /* NULL: plain text */
 };

@@ -113,6 +113,12 @@ static void on_lost(void *ctx) {
         d->config->lost(d->config->ctx);
 }
 
+static void on_unsaved(void *ctx, bool unsaved) {
+    struct detection *d = ctx;
+    if (d->config->unsaved)
+        d->config->unsaved(d->config->ctx, unsaved);
+}
+
 static void on_progress(void *ctx, double done_s) {
     struct detection *d = ctx;
     if (d->config->progress)
@@ -181,7 +187,8 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
                                        .message = on_message,
                                        .lost = on_lost,
                                        .samples = d->traces ? on_samples : NULL,
-                                       .progress = on_progress};
+                                       .progress = on_progress,
+                                       .unsaved = on_unsaved};
     int rc = playback_run(d->playback, client, &playback, &sink, err);
     d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
     if (!rc && d->config->playback.want_probabilities && !reserve(d, d->end.samples))

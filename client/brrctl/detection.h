@@ -23,6 +23,7 @@ struct detection_config {
     void (*alarm)(void *ctx, const struct brr_message *m);
     void (*lost)(void *ctx);
     void (*reconnected)(void *ctx, const struct brr_message *m);
+    void (*unsaved)(void *ctx, bool unsaved); /* as in playback_sink */
     void (*progress)(void *ctx, double done_s);
 };
 

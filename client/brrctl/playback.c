@@ -39,6 +39,7 @@ struct run {
     int64_t position; /* next source sample of file time */
     double start_s;
     bool away; /* the sink knows that the connection is lost */
+    bool unsaved; /* as the sink heard it last */
     struct brr_error *err;
 };
 
@@ -129,6 +130,9 @@ static void say_progress(struct run *run) {
     struct brr_stream_counts counts;
     brr_stream_counts(run->stream, &counts);
     run->r->reconnects = counts.reconnects;
+    if (run->sink->unsaved && counts.unsaved != run->unsaved)
+        run->sink->unsaved(run->sink->ctx, counts.unsaved);
+    run->unsaved = counts.unsaved;
     if (run->sink->progress)
         run->sink->progress(run->sink->ctx, (double)counts.received / run->r->rate_hz);
 }

@@ -43,6 +43,8 @@ struct playback_sink {
     void (*samples)(void *ctx, const float *uv, int64_t first, int64_t n);
     /* Called with the seconds of file time that the daemon has received. May be NULL. */
     void (*progress)(void *ctx, double done_s);
+    /* Called when the daemon can no longer write snapshots of the stream, and when it can again. May be NULL. */
+    void (*unsaved)(void *ctx, bool unsaved);
 };
 /* Plays the whole file, or the feed until it ends, up to the summary. Gaps of a discontinuous file are sent as gaps. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,

@@ -150,6 +150,16 @@ static void show_reconnected(void *ctx, const struct brr_message *m) {
     v->shown_percent = -1;
 }
 
+static void show_unsaved(void *ctx, bool unsaved) {
+    struct view *v = ctx;
+    output_clear();
+    fprintf(stderr,
+            unsaved ? "brrctl: the daemon cannot write snapshots of the stream (see its log); the stream goes on, but would not "
+                      "survive a crash of the daemon\n"
+                    : "brrctl: the daemon writes snapshots of the stream again\n");
+    v->shown_percent = -1;
+}
+
 /* ---- the end ---- */
 
 static bool found(const struct detection *d, const struct label_run *run) {
@@ -334,6 +344,7 @@ int cmd_stream(const struct arguments *o) {
                                       .alarm = show_alarm,
                                       .lost = show_lost,
                                       .reconnected = show_reconnected,
+                                      .unsaved = show_unsaved,
                                       .progress = show_progress};
     if (o->plot && !str_ends(o->plot, ".svg"))
         return usage("--plot writes SVG; expected a FILE.svg");

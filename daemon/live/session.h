@@ -21,6 +21,9 @@ enum {
     SESSION_MAX_EVENTS = 65536,
     SESSION_RETRY_MS = 5000,
     SESSION_LONGEST_RETRY_MS = 60 * 1000,
+    SESSION_FIRST_SAVE_MS = 5000, /* for which the Opened of a live stream waits for its first snapshot */
+    SESSION_SAVE_FAILURES = 3,    /* in a row, or one snapshot that takes so long: a live stream goes on without */
+    SESSION_SAVE_HUNG_MS = 30000,
     SESSION_KEPT_BYTES = 1 << 20, /* of results and alarms kept for a client that may have to come back */
 };
 
@@ -123,6 +126,7 @@ void session_stall(struct session *s, bool stalled);
 
 struct session_counts {
     int64_t received_through, durable_through; /* source samples; as in Ack */
+    bool unsaved;                              /* snapshots cannot be written: durable_through are samples that were processed */
     int64_t gaps, duplicate_samples;
     const struct event *events; /* all so far, or the first SESSION_MAX_EVENTS; results passed on every one */
     int n_events;
@@ -167,6 +171,8 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, struct
 /* The restored session had ended, so it is open to no one but its client: if that did not receive the Summary, it comes back. */
 void sessions_ended(struct sessions *all, const char *id);
 bool sessions_restoring(const struct sessions *all); /* some are still being loaded */
+
+int sessions_unsaved(const struct sessions *all); /* live streams that go on although their snapshots cannot be written */
 
 /* The daemon is about to stop: every client hears it. */
 void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason);

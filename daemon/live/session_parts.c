@@ -80,7 +80,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->rate_hz = open->rate_hz;
     s->newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
-    s->durable = -1;
+    s->durable = s->promised = -1;
     s->probability = NAN;
     str_copy(s->pass.principal, sizeof s->pass.principal, request->principal);
     s->resumable = request->resumable;
@@ -169,16 +169,17 @@ static void greet(struct session *s) {
 }
 
 void session_greet(struct session *s) {
-    bool ready = s->opened && (!s->saving || s->durable >= 0);
+    bool ready = s->opened && (!s->saving || s->durable >= 0 || s->unsaved);
     if (s->sink && !s->greeted && (ready || s->failure))
         greet(s);
 }
 
 void session_counts(const struct session *s, struct session_counts *ret) {
+    bool by_disk = s->resumable && !s->unsaved;
+    int64_t durable = by_disk ? s->durable : s->promised >= 0 ? s->promised : s->consumed;
     *ret = (struct session_counts){.received_through = s->next,
-                                   .durable_through = !s->resumable    ? s->consumed
-                                                      : s->durable < 0 ? 0
-                                                                       : s->durable,
+                                   .durable_through = durable < 0 ? 0 : durable,
+                                   .unsaved = s->unsaved,
                                    .gaps = s->gaps,
                                    .duplicate_samples = s->duplicates,
                                    .events = s->events,

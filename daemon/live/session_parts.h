@@ -44,6 +44,9 @@ struct session {
     bool greeted;                 /* the connection was told that it is open */
     int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */
     int64_t saved_bytes, durable; /* of the newest that is durable: bytes, samples */
+    int failed_saves;             /* in a row */
+    bool unsaved;                 /* a live stream that goes on without snapshots: they cannot be written */
+    int64_t promised; /* unsaved: what its client may have dropped until a snapshot was durable again; -1: none is yet */
     int64_t consumed_gaps;
     /* samples */
     int channels, width; /* bytes of a sample */
@@ -97,7 +100,8 @@ void session_excuse_device(struct session *s, int64_t now_ms);
 /* A result or an alarm, to the connection. */
 void session_deliver(const struct session *s, const struct live_report *r);
 /* Tells the connection that the session is open, and what it may lack, when it is open and the connection has not been told. A
- * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen. */
+ * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen; a live
+ * one is open after SESSION_FIRST_SAVE_MS in any case. */
 void session_greet(struct session *s);
 /* Tells those who watch; and that it is over. */
 void session_tell(struct session *s, const struct live_report *r);
@@ -118,7 +122,7 @@ void session_forget(struct session *s); /* after CLOSED */
 
 /* Begins a snapshot, unless there is nowhere to keep it. */
 void session_save_begin(struct session *s);
-/* Once a second: begins one when it is due. */
+/* Once a second: begins one when it is due. A live stream whose snapshots fail or take too long goes on without them. */
 void session_save_tick(struct session *s, int64_t now_ms);
 /* After samples were consumed: begins one early when much is not durable. */
 void session_save_far(struct session *s);

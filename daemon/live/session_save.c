@@ -138,7 +138,50 @@ static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {
         session_save_begin(s);
 }
 
-void session_save_tick(struct session *s, int64_t now) { save_when_due(s, now, PERIOD_MS); }
+/* The client need not hold its samples for a disk that does not take them. */
+static void go_unsaved(struct session *s) {
+    s->unsaved = true;
+    s->promised = -1;
+    log_warn("a live stream goes on without snapshots, which cannot be written; a crash of the daemon would end it",
+             "session=%s model=%s", s->id, s->model);
+    session_greet(s);
+    if (s->sink && s->greeted && !s->closing)
+        s->sink->progress(s->owner);
+}
+
+/* A live stream does not wait for a disk that is full or does not answer. */
+static void look_at_disk(struct session *s, int64_t now) {
+    bool live = s->resumable && s->opened && !s->closing && live_stream_open(s->stream)->realtime;
+    int64_t patience = s->durable < 0 ? SESSION_FIRST_SAVE_MS : SESSION_SAVE_HUNG_MS;
+    if (live && !s->unsaved && (s->failed_saves >= SESSION_SAVE_FAILURES || (s->saving && now - s->saved_ms >= patience)))
+        go_unsaved(s);
+}
+
+void session_save_tick(struct session *s, int64_t now) {
+    save_when_due(s, now, PERIOD_MS);
+    look_at_disk(s, now);
+}
+
+int sessions_unsaved(const struct sessions *all) {
+    int n = 0;
+    for (const struct session *s = all->first; s; s = s->next_session)
+        n += s->unsaved && !s->closing;
+    return n;
+}
+
+/* A snapshot is durable. The promise holds until a snapshot covers all that the client may have dropped. */
+static void keep_promise(struct session *s) {
+    s->failed_saves = 0;
+    if (!s->unsaved)
+        return;
+    if (s->promised < 0)
+        s->promised = s->consumed;
+    if (s->durable < s->promised)
+        return;
+    s->unsaved = false;
+    s->promised = -1;
+    log_info("a live stream has snapshots again", "session=%s model=%s", s->id, s->model);
+}
 
 void session_save_far(struct session *s) {
     if (far(s))
@@ -153,6 +196,8 @@ static void log_unsaved(const struct session *s, const struct err *err) {
 /* There is no new snapshot. */
 static void give_up(struct session *s) {
     s->saving = false;
+    s->failed_saves++;
+    s->promised = -1;
     session_count(s, "brrd_stream_snapshots_total", "failed", 1);
     session_greet(s);
 }
@@ -199,6 +244,7 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err) 
     session_count(s, "brrd_stream_snapshots_total", "written", 1);
     s->saving = false;
     s->durable = s->saved;
+    keep_promise(s);
     session_greet(s);
     if (s->sink && s->greeted && !s->closing)
         s->sink->progress(s->owner);

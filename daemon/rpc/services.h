@@ -46,6 +46,7 @@ struct services {
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
+    atomic_int unsaved_streams;        /* that go on although their snapshots cannot be written */
     struct health_watch *health;       /* open Watch calls, health.c */
     struct observing *observings;      /* open Observe calls, svc_burst.c */
     struct observer_share frames;      /* of all observers of networks */

@@ -52,6 +52,7 @@ static void send_ack(uv_timer_t *timer) {
     session_counts(c->session, &counts);
     ack.received_through = counts.received_through;
     ack.durable_through = counts.durable_through;
+    ack.unsaved = counts.unsaved;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ACK;
     m.ack = &ack;
     reply(c, &m);

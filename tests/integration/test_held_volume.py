@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import grpc
@@ -64,8 +65,9 @@ class Waiting(threading.Thread):
 class Live:
     """A stream that sends a chunk and waits for what it makes."""
 
-    def __init__(self, c, model):
+    def __init__(self, c, model, bed=False):
         self.c, self.at, self.first, self.lock = c, 0, True, threading.Condition()
+        self.bed, self.unsaved = bed, False
         self.queue, self.over, self.seen, self.model = [], False, 0, model
         self.x = (numpy.random.default_rng(7).standard_normal((len(LABELS), 8 * RATE)) * 20).astype("<f4")
         self.push()  # half a window: from now on each chunk completes one
@@ -73,7 +75,8 @@ class Live:
 
     def messages(self):
         s = self.c.stream
-        yield s.ClientMessage(open=s.Open(model=self.model, channels=LABELS, rate_hz=RATE, format=s.SAMPLE_FORMAT_F32_UV, alarm_hop_s=-1))
+        yield s.ClientMessage(open=s.Open(model=self.model, channels=LABELS, rate_hz=RATE, format=s.SAMPLE_FORMAT_F32_UV, alarm_hop_s=-1,
+                                          resumable=self.bed, realtime=self.bed))
         while True:
             with self.lock:
                 while not self.queue and not self.over:
@@ -94,6 +97,8 @@ class Live:
         self.push()
         before = self.seen
         for m in self.call:
+            if m.HasField("ack"):
+                self.unsaved = m.ack.unsaved
             if m.HasField("result"):
                 self.seen = m.result.first_sample + m.result.samples
                 if self.seen > before:
@@ -108,8 +113,11 @@ class Live:
 
 
 def http(d, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{d.port}{path}", timeout=60) as answer:
-        return answer.status, answer.read().decode()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def calls_that_need_the_volume(d, c, job, detected, model_bytes):
@@ -187,6 +195,12 @@ def main():
         live.turn()
         d.hold()
         waiting = list(calls_that_need_the_volume(d, c, job, end["job"], model_bytes))
+        bed = Live(c, "ward", bed=True)  # live monitoring does not wait for the disk that its snapshots go to
+        bed.turn()
+        bed.turn()
+        assert d.is_held() and bed.unsaved, "the stream of a bed waited for the volume, or did not say that it has no snapshot"
+        status, text = http(d, "/readyz")
+        assert status == 503 and "snapshots of 1 live stream cannot be written" in text, text
         deadline, turns = time.time() + HELD_S, 0
         while time.time() < deadline:
             live.turn()  # results of a live stream
@@ -205,6 +219,13 @@ def main():
         for w in waiting:
             w.join(timeout=120)
             assert not w.is_alive() and not w.error, f"{w.name}: {w.error or 'still waits'}"
+        deadline = time.time() + PATIENCE
+        while (ready := http(d, "/readyz"))[0] != 200:
+            assert time.time() < deadline, ready
+            time.sleep(0.2)
+        bed.turn()
+        assert not bed.unsaved
+        bed.finish()
         training.check_it_goes_on(held_at)
         live.finish()
         assert turns >= 5, turns

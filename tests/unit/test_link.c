@@ -178,11 +178,39 @@ static void after_a_cut_the_daemon_says_from_where_to_send_again(void **state) {
     assert_int_equal(l->reconnects, 1);
 }
 
+static void say_ack(int64_t durable, bool unsaved) {
+    Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
+    Brr__V1__Ack ack = BRR__V1__ACK__INIT;
+    ack.received_through = ack.durable_through = durable;
+    ack.unsaved = unsaved;
+    m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_ACK;
+    m.ack = &ack;
+    answer(&m);
+}
+
+static void a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon(void **state) {
+    struct link *l = *state;
+    push(l, 0, 10);
+    say_ack(10, true);
+    advance(l);
+    assert_true(l->unsaved);
+    assert_null(l->out.first);
+    cut();
+    advance(l);
+    wait_until_back(l);
+    say_opened(true, 4);
+    advance(l);
+    assert_int_equal(l->state, LINK_FAILED);
+    assert_int_equal(l->error.code, BRR_DATA_LOSS);
+    assert_non_null(strstr(l->error.message, "could not write snapshots"));
+}
+
 int main(void) {
 #define LINK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         LINK_TEST(clients_that_were_sent_away_together_come_back_one_by_one),
         LINK_TEST(after_a_cut_the_daemon_says_from_where_to_send_again),
+        LINK_TEST(a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,12 @@
 #include "base/log.h"
 #include "unit/session_fixture.h"
 
+/* The monotonic clock is ahead by so much. */
+static int64_t later_ms;
+int64_t __real_clock_ms(void);
+int64_t __wrap_clock_ms(void);
+int64_t __wrap_clock_ms(void) { return __real_clock_ms() + later_ms; }
+
 /* ---- snapshots ---- */
 
 /* The keeper's side: the newest snapshot it was given. */
@@ -93,6 +99,98 @@ static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **sta
     consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
     session_counts(s, &counts);
     assert_int_equal(counts.durable_through, 0);
+}
+
+static const struct live_open live = {.checkpoint = "/m",
+                                      .model = "ward",
+                                      .labels = labels,
+                                      .n_labels = CHANNELS,
+                                      .rate_hz = RATE,
+                                      .format = LIVE_F32_UV,
+                                      .realtime = true};
+static const struct session_request bed = {.open = &live, .principal = "uid:1", .resumable = true};
+
+static struct session *open_bed(struct kept_bench *k, struct live_stream **ret_stream) {
+    struct session *s = NULL;
+    assert_int_equal(session_open(k->b.all, &bed, &sink, &k->b.owner, &s, NULL), 0);
+    *ret_stream = last(&k->b)->stream;
+    struct live_report r = report(*ret_stream, LIVE_OPENED);
+    sessions_report(k->b.all, &r);
+    return s;
+}
+
+static void tick_after(struct kept_bench *k, int64_t ms) {
+    later_ms += ms;
+    sessions_tick(k->b.all);
+}
+
+static struct session_counts counts_of(const struct session *s) {
+    struct session_counts counts;
+    session_counts(s, &counts);
+    return counts;
+}
+
+static void a_live_stream_goes_on_when_its_snapshots_fail(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    struct session *s = open_bed(k, &stream);
+    for (int i = 0; i < SESSION_SAVE_FAILURES; i++) {
+        assert_false(counts_of(s).unsaved);
+        save(k, stream, "state");
+        durable(k, ERR_EXHAUSTED);
+        assert_int_equal(push(s, 10 * i, 10), 0);
+        consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+        assert_int_equal(counts_of(s).durable_through, 0);
+        tick_after(k, 2000);
+        assert_int_equal(count_orders(&k->b, LIVE_SAVE), i + 2); /* tried again */
+    }
+    assert_true(counts_of(s).unsaved);
+    assert_int_equal(counts_of(s).durable_through, 30);
+    assert_int_equal(sessions_unsaved(k->b.all), 1);
+    save(k, stream, "state"); /* there is room again: of 30 samples */
+    assert_int_equal(push(s, 30, 10), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    assert_int_equal(counts_of(s).durable_through, 40);
+    durable(k, 0);
+    assert_int_equal(push(s, 40, 10), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    assert_true(counts_of(s).unsaved); /* the client may have dropped 40 */
+    assert_int_equal(counts_of(s).durable_through, 40);
+    tick_after(k, 2000);
+    save(k, stream, "state");
+    durable(k, 0);
+    assert_false(counts_of(s).unsaved);
+    assert_int_equal(counts_of(s).durable_through, 50);
+    assert_int_equal(sessions_unsaved(k->b.all), 0);
+}
+
+static void a_live_stream_does_not_wait_for_a_volume_that_does_not_answer(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream, *other;
+    struct session *s = open_bed(k, &stream);
+    save(k, stream, "state");
+    tick_after(k, SESSION_FIRST_SAVE_MS - 100);
+    assert_int_equal(k->b.owner.opened, 0);
+    tick_after(k, 200);
+    assert_int_equal(k->b.owner.opened, 1);
+    assert_true(counts_of(s).unsaved);
+    durable(k, 0); /* it answers */
+    assert_false(counts_of(s).unsaved);
+    assert_int_equal(push(s, 0, 10), 0);
+    consume(&k->b, stream, 10, 10 * CHANNELS * WIDTH);
+    tick_after(k, 2000);
+    save(k, stream, "state");
+    tick_after(k, SESSION_SAVE_HUNG_MS - 100);
+    assert_false(counts_of(s).unsaved);
+    tick_after(k, 200);
+    assert_true(counts_of(s).unsaved);
+    assert_int_equal(counts_of(s).durable_through, 10);
+    char token[PASS_TOKEN_SIZE]; /* a replay waits: its client has all the time of the world, and its samples */
+    struct session *replay = open_lasting(&k->b, &other, token);
+    save(k, other, "state");
+    tick_after(k, 2 * SESSION_SAVE_HUNG_MS);
+    assert_false(counts_of(replay).unsaved);
+    assert_int_equal(k->b.owner.opened, 1);
 }
 
 static void count_warnings(void *ctx, enum log_level level) { *(int *)ctx += level == LOG_WARN; }
@@ -350,6 +448,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
         KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        KEEPER_TEST(a_live_stream_goes_on_when_its_snapshots_fail),
+        KEEPER_TEST(a_live_stream_does_not_wait_for_a_volume_that_does_not_answer),
         KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
