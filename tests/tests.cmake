@@ -3,6 +3,7 @@
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
 # A driver exits 77 to be shown as skipped (data that only some machines have).
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
+# tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `seeded`
 # for what draws its cases from test_seed (tests/seed.h, seed.py), which `./dev test --fresh` repeats.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
@@ -119,7 +120,7 @@ endforeach()
 target_sources(brrd_kinds PRIVATE lib/run/works.c)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/test_*.py ${CMAKE_SOURCE_DIR}/tests/integration/test_*.py
-                                         ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py)
+                                         ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py ${CMAKE_SOURCE_DIR}/tests/chaos/test_*.py)
 foreach(source ${driver_tests})
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(folder ${source} DIRECTORY)
@@ -138,6 +139,11 @@ add_library(hold_volume SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/hold_v
 set_target_properties(hold_volume PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(hold_volume PRIVATE ${CMAKE_DL_LIBS})
 add_dependencies(unit_programs hold_volume) # so that building the tests builds it
+
+# Preloaded by tests/chaos: a wall clock that is stepped.
+add_library(step_clock SHARED ${CMAKE_SOURCE_DIR}/tests/chaos/step_clock.c)
+set_target_properties(step_clock PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(step_clock PRIVATE ${CMAKE_DL_LIBS})
 
 # tests/gpu: programs for a machine with a GPU; elsewhere they are shown as skipped. The CUDA kernels also run emulated on the processor
 # (tests/gpu/emulator), under the op tests that every backend must pass.

@@ -49,9 +49,12 @@ class Daemon:
                 f"paths.results={self.dir}/results", "jobs.database=" + os.path.join(self.dir, "jobs.sqlite"), *self.extra]
         return [f"{BIN}/brrd", "--config", f"{SOURCE}/configs/demo.yaml"] + [a for s in sets for a in ("--set", s)]
 
+    def spawn(self):
+        with open(os.path.join(self.dir, "brrd.log"), "ab") as log:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
     def start(self):
-        self.log = open(os.path.join(self.dir, "brrd.log"), "ab")
-        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.spawn()
         atexit.register(self.kill)  # a test that fails leaves nothing behind
         deadline = time.time() + PATIENCE
         while time.time() < deadline:

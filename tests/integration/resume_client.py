@@ -66,6 +66,8 @@ class Proxy:
 class Resuming:
     """One recording as a resumable stream. Keeps every sample that is not durable, and all results by their numbers."""
 
+    retry_s = 0.02  # between connections
+
     def __init__(self, wire, endpoint, chunk=128, pause_s=0.0, **changes):
         self.wire, self.endpoint, self.chunk, self.pause_s = wire, endpoint, chunk, pause_s
         self.changes = {"resumable": True, **changes}
@@ -137,6 +139,10 @@ class Resuming:
             finally:
                 opened.set()
 
+    def may_return(self, error):
+        """Whether a stream that ended with this error can go on."""
+        return error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
     def run(self, patience=PATIENCE):
         deadline = time.time() + patience
         while time.time() < deadline:
@@ -144,8 +150,8 @@ class Resuming:
             if error is None:
                 assert self.summary is not None, "the stream ended without a Summary"
                 return self
-            assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), (error.code(), error.details())
-            time.sleep(0.02)
+            assert self.may_return(error), (error.code(), error.details())
+            time.sleep(self.retry_s)
         raise AssertionError(f"the stream did not end: {len(self.results)} results after {self.connections} connections")
 
 

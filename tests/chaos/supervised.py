@@ -1,0 +1,147 @@
+"""A daemon that is started again whenever it ends, as systemd does it, on volumes of its own that can be filled, held, and stepped in time."""
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import threading
+import time
+
+from daemon import BIN, Daemon, free_port
+
+VOLUMES_KIB = {"results": 128 << 10, "cache": 64 << 10}
+RESTART_S = 0.3
+ANSWER_S = 120  # after a fault
+DEVICE_FAULT = 70  # the exit status with which the daemon asks for a restart
+
+
+class Volumes:
+    """A mount namespace with a small file system on each name below the directory. It lives as long as this program."""
+
+    def __init__(self, directory):
+        mounts = [f"mount -t tmpfs -o size={kib}k none '{directory}/{name}'" for name, kib in VOLUMES_KIB.items()]
+        for name in VOLUMES_KIB:
+            os.makedirs(f"{directory}/{name}", exist_ok=True)
+        self.holder = subprocess.Popen(["unshare", "-rm", "sh", "-c", " && ".join([*mounts, "echo ready", "exec cat"])], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.work = self.holder.stdout.readline() == b"ready\n"  # False: no namespaces here, so these are plain directories
+
+    def entered(self, command):
+        return ["nsenter", "-t", str(self.holder.pid), "-U", "-m", "--preserve-credentials", *command] if self.work else command
+
+    def inside(self, path):
+        return f"/proc/{self.holder.pid}/root{path}" if self.work else path
+
+    def keep(self, directory):
+        """Copies the volumes' contents to where they can be read after this program."""
+        if self.work:
+            for name in VOLUMES_KIB:
+                subprocess.run(["cp", "-a", self.inside(f"{directory}/{name}/."), f"{directory}/{name}"], check=False)
+
+    def close(self):
+        self.holder.stdin.close()
+        self.holder.wait()
+
+
+class Supervised(Daemon):
+    """.exits: one dict for each time that the daemon ended. `excused` says whether an end by this exit status has a cause that was injected."""
+
+    def __init__(self, directory, extra=()):
+        self.tcp = free_port()
+        super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=15m", "devices_cpu_threads=1", *extra])
+        self.volumes = Volumes(directory)
+        self.flag, self.clock = f"{directory}/held", f"{directory}/clock"
+        self.step_clock(0)
+        self.exits, self.killed, self.over = [], set(), False
+        self.lock, self.began = threading.Lock(), time.monotonic()
+
+    def command(self):
+        libraries = ":".join(f"{os.environ['BRR_BUILD_DIR']}/tests/lib{name}.so" for name in ("hold_volume", "step_clock"))
+        return self.volumes.entered(["env", f"LD_PRELOAD={libraries}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results",
+                                     f"BRR_CLOCK_FILE={self.clock}", *super().command()])
+
+    def inside(self, path):
+        return self.volumes.inside(path)
+
+    def step_clock(self, seconds):
+        with open(self.clock, "r+b" if os.path.exists(self.clock) else "wb") as f:
+            f.write(struct.pack("<q", seconds))
+
+    def hold(self):
+        open(self.flag, "w", encoding="ascii").close()
+
+    def release(self):
+        if os.path.exists(self.flag):
+            os.remove(self.flag)
+
+    def supervise(self, notice):
+        """From now on the daemon is started again when it ends; notice is called with each end."""
+        def watch():
+            while not self.over:
+                process, since = self.process, time.monotonic()
+                code = process.wait()
+                if self.over:
+                    return
+                end = {"at_s": time.monotonic() - self.began, "life_s": time.monotonic() - since, "pid": process.pid, "status": code,
+                       "asked": process.pid in self.killed}
+                self.exits.append(end)
+                notice(end)
+                time.sleep(RESTART_S)
+                with self.lock:
+                    if not self.over:
+                        self.spawn()
+        threading.Thread(target=watch, daemon=True).start()
+
+    def signal(self, number):
+        self.killed.add(self.process.pid)
+        self.process.send_signal(number)
+
+    def answers(self):
+        """Whether both doors do."""
+        for endpoint in (f"unix:{self.socket}", f"127.0.0.1:{self.tcp}"):
+            try:
+                if subprocess.run([f"{BIN}/brrctl", "version"], env={**self.env, "BRR_ENDPOINT": endpoint}, capture_output=True, timeout=30,
+                                  check=False).returncode:
+                    return False
+            except subprocess.TimeoutExpired:
+                return False
+        return True
+
+    def until_it_answers(self):
+        deadline = time.monotonic() + ANSWER_S
+        while time.monotonic() < deadline:
+            if self.answers():
+                return True
+            time.sleep(0.2)
+        return False
+
+    def end(self):
+        """Stops the daemon for good; its exit status."""
+        with self.lock:
+            self.over = True
+        return self.stop()
+
+    def limit(self, which, value):
+        """Sets a soft limit of the running daemon and returns a function that takes it back."""
+        process = self.process
+        before = resource.prlimit(process.pid, which)
+        resource.prlimit(process.pid, which, (value, before[1]))
+
+        def take_back():
+            if process.poll() is None:
+                resource.prlimit(process.pid, which, before)
+        return take_back
+
+    def status(self, field):
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith(field + ":"))
+
+    def models(self):
+        """What is served, by name; None when the daemon does not answer."""
+        code, out, _ = self.ctl("models", "--json", timeout=60)
+        return {m["name"]: m for m in map(json.loads, out.splitlines())} if code == 0 else None
+
+
+def is_crash(status):
+    return status < 0 and -status not in (signal.SIGKILL, signal.SIGTERM)
