@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/rpc/accept.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
 
@@ -102,6 +103,9 @@ static void measure_process(struct meters *m) {
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc) {
     count_jobs(m, sched);
     metric_set(series(m, "brrd_rpc_unsent_bytes", ""), (double)rpc_server_unsent(rpc));
+    struct metric *connections = series(m, "brrd_connections_refused_total", "");
+    if (connections)
+        metric_add(connections, (double)accept_refused() - metric_value(connections));
     metric_set(series(m, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - m->start_ms) / 1000);
     measure_process(m);
 }

@@ -22,6 +22,8 @@ const struct metric_family metrics_families[] = {
      0},
     {"brrd_rpc_duration_seconds", METRIC_HISTOGRAM, "Duration of finished calls.", "method", BUCKETS(rpc_buckets)},
     {"brrd_auth_failures_total", METRIC_COUNTER, "Refused callers and connections by reason.", "reason", NULL, 0},
+    {"brrd_connections_refused_total", METRIC_COUNTER, "Connections closed because the other file descriptors are kept for files.",
+     "", NULL, 0},
     {"brrd_tls_certificate_expiry_timestamp_seconds", METRIC_GAUGE, "Expiry of the daemon's certificate, Unix time.", "", NULL, 0},
     {"brrd_config_reloads_total", METRIC_COUNTER, "Reloads of configuration, certificate or tokens by result.", "result", NULL, 0},
     {"brrd_rpc_in_flight", METRIC_GAUGE, "Calls in progress.", "method", NULL, 0},

@@ -44,7 +44,7 @@ struct daemon {
     int cache_lock;
     int64_t beats, beat_ms; /* of the device worker, and when they last changed */
     bool announced;         /* READY was sent */
-    bool drain_wanted, stopping, rpc_stopped, lost, held;
+    bool drain_wanted, stopping, rpc_stopped, lost, deaf, held;
     struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
@@ -182,7 +182,16 @@ static void look_for_loss(struct daemon *d) {
     worker_device(d->services.worker, &info);
     d->lost = true;
     log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d", info.name,
-              *d->meters.jobs.job ? d->meters.jobs.job : "none", SERVER_DEVICE_LOST);
+              *d->meters.jobs.job ? d->meters.jobs.job : "none", SERVER_RESTART);
+    begin_stop(d);
+}
+
+/* gRPC has given up the listening socket of the TCP port and takes it back only at a start. */
+static void look_for_deafness(struct daemon *d) {
+    if (d->stopping || !rpc_server_deaf(d->rpc))
+        return;
+    d->deaf = true;
+    log_error("the TCP port accepts no connections: exiting to be restarted", "listen=%s exit=%d", d->config->tcp, SERVER_RESTART);
     begin_stop(d);
 }
 
@@ -275,6 +284,7 @@ static void on_tick(uv_timer_t *timer) {
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
     models_tick(s->models);
     rpc_server_tick(d->rpc);
+    look_for_deafness(d);
     sched_tick(s->sched);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
@@ -567,8 +577,8 @@ int server_run(const struct config *config, const struct config_source *source, 
     meters_close(&d->meters);
     if (!rc)
         log_info("stopped", NULL);
-    if (!rc && d->lost)
-        rc = SERVER_DEVICE_LOST;
+    if (!rc && (d->lost || d->deaf))
+        rc = SERVER_RESTART;
     free(d);
     return rc;
 }

@@ -69,8 +69,9 @@ struct live_report {
     int64_t data_bytes;     /* CONSUMED: of the chunk; 0 for a gap */
     int64_t bytes;          /* that it costs of the stream's credit until they are released */
     bool gap;               /* RESULT */
-    float *p;               /* RESULT and PROVISIONAL: samples values; NULL in gaps, and after a session kept back what its client did not ask for */
-    struct event *events;   /* RESULT: those that became final */
+    float *
+        p; /* RESULT and PROVISIONAL: samples values; NULL in gaps, and after a session kept back what its client did not ask for */
+    struct event *events; /* RESULT: those that became final */
     int n_events;
     struct live_suppression *suppression; /* RESULT: of the seconds that became final */
     float *channel_suppression;           /* (n_suppression, 2, channels): ratios, then bursts per minute, of each channel */

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/rpc/accept.h"
 #include "daemon/rpc/unix_door.h"
 
 /* A connection without a call ends after IDLE_MS; one that never gets as far as its first frame after HANDSHAKE_MS. */
@@ -28,6 +30,7 @@ struct doors {
     struct door *all[DOORS_MAX];
     int count, port;
     bool shut;
+    struct accept_watch watch; /* of the TCP port */
 };
 
 /* Any thread of gRPC. */
@@ -158,10 +161,12 @@ int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors
     *ret = d;
     for (int i = 0; i < d->count; i++)
         begin(d, d->all[i]);
+    accept_watch_init(&d->watch, d->port, clock_ms());
     return 0;
 }
 
 int doors_port(const struct doors *d) { return d->port; }
+bool doors_deaf(struct doors *d) { return !d->shut && accept_watch_deaf(&d->watch, clock_ms()); }
 
 int doors_shut(struct doors *d, void *(*tag)(void *ctx, struct door *door), void *ctx) {
     d->shut = true;

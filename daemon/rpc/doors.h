@@ -38,6 +38,8 @@ int doors_open(uv_loop_t *loop, struct grpc_completion_queue *queue, const struc
                struct err *err);
 /* The bound TCP port, 0 = none. */
 int doors_port(const struct doors *doors);
+/* True if the TCP port accepts no connections any more. Call once a second. */
+bool doors_deaf(struct doors *doors);
 /* Stops accepting connections and cancels open calls. Each door posts tag(ctx, door) to the queue when its shutdown is complete;
  * returns the number of doors. */
 int doors_shut(struct doors *doors, void *(*tag)(void *ctx, struct door *door), void *ctx);

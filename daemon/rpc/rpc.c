@@ -586,6 +586,7 @@ void rpc_server_free(struct rpc_server *s) {
 }
 
 int rpc_server_port(const struct rpc_server *s) { return doors_port(s->doors); }
+bool rpc_server_deaf(struct rpc_server *s) { return s->doors && doors_deaf(s->doors); }
 size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 
 /* The daemon can do nothing for the call until its client moves. */

@@ -1,7 +1,6 @@
 #include "daemon/rpc/unix_door.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "base/log.h"
 #include "base/str.h"
 
 enum { GROUP_BUFFER = 64 * 1024, BACKLOG = 1024 };
@@ -22,7 +20,6 @@ struct unix_door {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     gid_t group;
     int fd;
-    int reserve; /* given up for a moment to turn a connection away when descriptors have run out */
 };
 
 /* ---- who ---- */
@@ -55,29 +52,16 @@ static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *re
 
 /* ---- connections ---- */
 
-/* No descriptor is left: the next connection is closed at once instead of waking the loop for ever. */
-static void turn_away(struct unix_door *d) {
-    log_error("connection refused: no file descriptor is left", "listener=unix fix=\"raise LimitNOFILE\"");
-    close(d->reserve);
-    int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    d->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct unix_door *d = poll->data;
     struct unix_peer peer;
     (void)status, (void)events;
-    for (;;) {
+    for (;;) { /* accept4 is that of accept.h: it never fails for want of descriptors */
         int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE)
-                turn_away(d);
+        if (fd < 0)
             return;
-        }
         if (look_at_peer(d, fd, &peer))
             d->config.connected(d->config.ctx, fd, &peer);
         else
@@ -140,8 +124,6 @@ static int bind_path(struct unix_door *d, struct err *err) {
 static void release(struct unix_door *d) {
     if (d->fd >= 0)
         close(d->fd);
-    if (d->reserve >= 0)
-        close(d->reserve);
     free(d);
 }
 
@@ -149,7 +131,7 @@ int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struc
     struct unix_door *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the socket %s", config->path);
-    *d = (struct unix_door){.config = *config, .group = no_group, .fd = -1, .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    *d = (struct unix_door){.config = *config, .group = no_group, .fd = -1};
     int rc = str_copy(d->path, sizeof d->path, config->path)
                  ? 0
                  : err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", config->path);

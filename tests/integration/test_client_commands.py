@@ -306,6 +306,7 @@ def check_sight(d):
     assert seen[0]["windows_per_s"] is None and seen[2]["windows_per_s"] == 0 and seen[2]["time_ms"] > seen[1]["time_ms"]
     checks = lines(d, "doctor")
     assert checks and all(c["pass"] for c in checks), checks
+    assert any(c["check"] == "grpc" and c["detail"][0].isdigit() for c in checks), checks
     assert "PASS" in d.ctl("doctor")[1]
     assert lines(d, "devices")[0]["name"] == "cpu" and lines(d, "version")[0]["version"]
 

@@ -1,0 +1,31 @@
+/* accept: connections and file descriptors. This module defines accept4, and so replaces libc's for every listener of the process,
+ * those of gRPC and libmicrohttpd too: gRPC 1.51 stops listening for good when accept4 fails because descriptors have run out
+ * (CVE-2023-4785). A connection whose descriptor would come from the reserve for files is closed at once instead; the unix socket,
+ * where the machine's administrator calls, has a reserve of its own. Any thread, except where noted. */
+#ifndef BRR_DAEMON_RPC_ACCEPT_H
+#define BRR_DAEMON_RPC_ACCEPT_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Descriptors kept free, of a limit of at least 1024; a smaller limit keeps a sixteenth and an eighth. */
+enum { ACCEPT_RESERVE_FILES = 64, ACCEPT_RESERVE_UNIX = 128 };
+
+/* Connections that were closed for this reason since the start. */
+uint64_t accept_refused(void);
+
+/* Looks whether the connections to a TCP port are still accepted. One thread. */
+enum { ACCEPT_WATCHED = 16, ACCEPT_DEAF_MS = 3000 };
+struct accept_watch {
+    int n;
+    struct {
+        int fd; /* borrowed */
+        uint64_t accepted;
+        int64_t heard_ms; /* when a connection was last accepted, or none waited */
+    } sockets[ACCEPT_WATCHED];
+};
+/* Finds this process's listening sockets of the port. */
+void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms);
+/* True if a socket no longer listens, or if connections have waited for ACCEPT_DEAF_MS without one being accepted. */
+bool accept_watch_deaf(struct accept_watch *w, int64_t now_ms);
+
+#endif

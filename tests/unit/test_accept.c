@@ -1,0 +1,175 @@
+#include "daemon/rpc/accept.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "unit/cmocka_all.h"
+
+/* Listeners under a limit of 128 descriptors, of which TCP leaves 16 and the unix socket 8. */
+enum { LIMIT = 128, TCP_LEAVES = LIMIT / 8, UNIX_LEAVES = LIMIT / 16 };
+
+struct ears {
+    struct rlimit before;
+    int tcp, unix_socket, port;
+    struct sockaddr_un path;
+};
+
+static int setup(void **state) {
+    struct ears *e = calloc(1, sizeof *e);
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof any;
+    getrlimit(RLIMIT_NOFILE, &e->before);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){LIMIT, e->before.rlim_max});
+    e->tcp = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    e->unix_socket = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    e->path.sun_family = AF_UNIX;
+    snprintf(e->path.sun_path + 1, sizeof e->path.sun_path - 1, "brr-test-accept-%d", getpid());
+    *state = e;
+    if (bind(e->tcp, (struct sockaddr *)&any, sizeof any) || listen(e->tcp, 64) ||
+        getsockname(e->tcp, (struct sockaddr *)&any, &len) || bind(e->unix_socket, (struct sockaddr *)&e->path, sizeof e->path) ||
+        listen(e->unix_socket, 64))
+        return -1;
+    e->port = ntohs(any.sin_port);
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct ears *e = *state;
+    setrlimit(RLIMIT_NOFILE, &e->before);
+    close(e->tcp);
+    close(e->unix_socket);
+    free(e);
+    return 0;
+}
+
+/* A client whose descriptor is above the server's limit, so that it takes none from it. */
+static int away(int fd) {
+    struct rlimit limit, more;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    more = (struct rlimit){1024, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    assert_true(moved >= 0);
+    close(fd);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return moved;
+}
+
+static int call_tcp(const struct ears *e) {
+    const struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)e->port)};
+    int fd = away(socket(AF_INET, SOCK_STREAM, 0));
+    assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static int call_unix(const struct ears *e) {
+    int fd = away(socket(AF_UNIX, SOCK_STREAM, 0));
+    assert_int_equal(connect(fd, (const struct sockaddr *)&e->path, sizeof e->path), 0);
+    return fd;
+}
+
+static bool closed_by_peer(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+/* Opens files until `leave` descriptors are left; returns their number. */
+static int fill(int *files, int leave) {
+    int n = 0, fd;
+    while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0 && fd < LIMIT - leave)
+        files[n++] = fd;
+    if (fd >= 0)
+        close(fd);
+    return n;
+}
+
+static void empty(const int *files, int n) {
+    for (int i = 0; i < n; i++)
+        close(files[i]);
+}
+
+static void connections_leave_descriptors_for_files_and_for_the_unix_socket(void **state) {
+    const struct ears *e = *state;
+    int files[LIMIT], n = fill(files, TCP_LEAVES);
+    const uint64_t before = accept_refused();
+    int tcp = call_tcp(e), local = call_unix(e);
+    assert_int_equal(accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_true(closed_by_peer(tcp));
+    assert_int_equal(accept_refused(), before + 1);
+    int accepted = accept4(e->unix_socket, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(accepted >= 0);
+    close(accepted);
+    empty(files, n);
+    n = fill(files, UNIX_LEAVES);
+    close(local);
+    local = call_unix(e);
+    assert_int_equal(accept4(e->unix_socket, NULL, NULL, SOCK_CLOEXEC), -1);
+    assert_true(closed_by_peer(local));
+    empty(files, n);
+    close(tcp);
+    close(local);
+}
+
+static void running_out_of_descriptors_is_no_error_of_the_listener(void **state) {
+    const struct ears *e = *state;
+    int files[LIMIT], calls[3], n;
+    for (int i = 0; i < 3; i++)
+        calls[i] = call_tcp(e);
+    assert_int_equal(accept4(e->unix_socket, NULL, NULL, 0), -1); /* the spare descriptor is there from the first call on */
+    n = fill(files, 0);
+    assert_int_equal(accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC), -1);
+    assert_int_equal(errno, EAGAIN);
+    for (int i = 0; i < 3; i++) {
+        assert_true(closed_by_peer(calls[i]));
+        close(calls[i]);
+    }
+    empty(files, n);
+    int call = call_tcp(e);
+    struct sockaddr_in peer = {0};
+    socklen_t len = sizeof peer;
+    int accepted = accept4(e->tcp, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC);
+    assert_true(accepted >= 0 && len == sizeof peer && peer.sin_family == AF_INET);
+    close(accepted);
+    close(call);
+}
+
+static void a_port_whose_connections_nobody_accepts_is_deaf(void **state) {
+    const struct ears *e = *state;
+    struct accept_watch w;
+    int64_t now = 1000;
+    accept_watch_init(&w, e->port, now);
+    assert_int_equal(w.n, 1);
+    assert_false(accept_watch_deaf(&w, now += 10 * ACCEPT_DEAF_MS)); /* nobody calls */
+    int first = call_tcp(e), second = call_tcp(e);
+    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS - 1));
+    int accepted = accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC);
+    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS)); /* one waits, but another was accepted meanwhile */
+    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS - 1));
+    assert_true(accept_watch_deaf(&w, now += 1));
+    close(accepted);
+    accepted = accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC);
+    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS));
+    assert_int_equal(shutdown(e->tcp, SHUT_RD), 0);
+    assert_true(accept_watch_deaf(&w, now));
+    close(accepted);
+    close(first);
+    close(second);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(connections_leave_descriptors_for_files_and_for_the_unix_socket, setup, teardown),
+        cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_no_error_of_the_listener, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_port_whose_connections_nobody_accepts_is_deaf, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
