@@ -109,6 +109,8 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->want_probabilities = c->want_probabilities != 0;
     open->alarm_hop_s = c->alarm_hop_s;
     open->start_time_ms = c->start_time_ms;
+    open->threshold_on = c->threshold_on;
+    open->threshold_off = c->threshold_off;
     open->resumable = !c->no_resume;
 }
 

@@ -40,6 +40,10 @@ static const struct row {
      "end after this many seconds without new data; default 120 with --follow, never on standard input", 0.1, 86400},
     {"--tail", INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
     {"--model", TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--on", NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
+    {"--off", NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001, 0.9999},
+    {"--target-fa", NUMBER, AT(target_fa), "N", "false alarms per 24 h to stay within, if some thresholds do; default: none", 0,
+     1000},
     {"--output", TEXT, AT(output), "PATH", "write events or results to this file or folder", 0, 0},
     {"--out", TEXT, AT(output), "PATH", "same as --output", 0, 0},
     {"--probabilities", TEXT, AT(probabilities), "FILE", "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
@@ -247,6 +251,9 @@ static bool take(int argc, char **argv, int *i, const char *takes, struct argume
 bool arguments_parse(int argc, char **argv, const char *takes, struct arguments *ret) {
     bool plain = false; /* after "--" everything is a word */
     *ret = (struct arguments){.at = NAN,
+                              .on = NAN,
+                              .off = NAN,
+                              .target_fa = NAN,
                               .realtime = NAN,
                               .alarm_hop_s = NAN,
                               .interval_s = NAN,

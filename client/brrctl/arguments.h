@@ -21,6 +21,7 @@ struct arguments {
     bool no_resume;
     bool path_style, anonymous, requester_pays;
     const char *montage, *labels, *unlabeled, *reference;
+    double on, off, target_fa;                                                       /* NaN: not given */
     double at, realtime, alarm_hop_s, interval_s, notch_hz, window_s, hop_s, idle_s; /* NaN: not given */
     int64_t chunk_samples, tail, parallel, first, count, stall_s;                    /* -1: not given */
     const char *inject, *fired, *keep, *weights, *budget;                            /* networks */

@@ -97,6 +97,7 @@ int cmd_resume(const struct arguments *o);
 int cmd_version(const struct arguments *o);
 int cmd_devices(const struct arguments *o);
 int cmd_score(const struct arguments *o);
+int cmd_tune(const struct arguments *o);
 int cmd_sessions(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);

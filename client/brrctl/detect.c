@@ -106,6 +106,8 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     struct detection_config config = {.playback = {.model = b->model,
                                                    .no_resume = true, /* as fast as the device: nothing waits to be durable */
                                                    .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
+                                                   .on = isnan(o->on) ? 0 : o->on,
+                                                   .off = isnan(o->off) ? 0 : o->off,
                                                    .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
     struct detection d;
     struct err err = {0};
@@ -122,6 +124,8 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     item->duration_s = d.duration_s;
     item->seizure_s = d.end.summary.seizure_s;
     item->suppressed_s = d.end.summary.suppressed_s;
+    item->highest = d.highest;
+    item->threshold_on = d.on;
     item->bursts = d.end.summary.bursts;
     item->largest_suppression = (double)d.suppression.largest;
     detection_done(&d);

@@ -41,8 +41,8 @@ static int check_arguments(const struct arguments *o, bool job) {
         return usage("--output is missing: the folder for the events files");
     if (!job && !o->model)
         return usage("--model is missing: a served name, job:ID, store://NAME/KEY or a model file");
-    if (job && (o->model || o->id_file))
-        return usage("job:ID already has a model and an id; remove --model and --id-file");
+    if (job && (o->model || o->id_file || !isnan(o->on) || !isnan(o->off)))
+        return usage("job:ID already has a model, thresholds and an id; remove --model, --on, --off and --id-file");
     if (o->chunk_samples > 0 || o->parallel > 0 || !isnan(o->alarm_hop_s))
         return usage(
             "--chunk-samples, --parallel and --alarm-hop have no effect when the daemon reads the recordings; remove them");
@@ -61,6 +61,10 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     json_end(&w, '}');
     json_begin_object(&w, "detect");
     json_put_str(&w, "model", brrctl_ref(o->model, model, sizeof model));
+    if (!isnan(o->on))
+        json_put_f64(&w, "on", o->on);
+    if (!isnan(o->off))
+        json_put_f64(&w, "off", o->off);
     json_end(&w, '}');
     json_end(&w, '}');
 }
@@ -134,6 +138,8 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
                                  .duration_s = m->duration_s,
                                  .seizure_s = m->seizure_s,
                                  .suppressed_s = m->suppressed_s,
+                                 .highest = m->highest_probability,
+                                 .threshold_on = m->threshold_on,
                                  .bursts = m->bursts,
                                  .largest_suppression = m->largest_suppression};
     if (!stays_below(m->recording))

@@ -1,5 +1,6 @@
 #include "client/brrctl/detect_table.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ void detect_item_json(const struct detect_item *item) {
     json_put_f64(w, "duration_s", item->duration_s);
     json_put_i64(w, "events", item->n_events);
     json_put_f64(w, "seizure_s", item->seizure_s);
+    json_put_f64(w, "highest_probability", item->err.code ? NAN : item->highest);
+    json_put_f64(w, "threshold_on", item->err.code ? NAN : item->threshold_on);
     json_put_f64(w, "suppressed_s", item->suppressed_s);
     json_put_i64(w, "bursts", item->bursts);
     json_put_f64(w, "largest_suppression", item->largest_suppression);
@@ -34,9 +37,10 @@ static int name_width(const struct detect_item *items, int n) {
 }
 
 void detect_table_print(const struct detect_item *items, int n) {
-    double hours = 0, seizure_s = 0;
+    double hours = 0, seizure_s = 0, highest = NAN, threshold = NAN;
+    char p[16];
     int events = 0, done = 0, failed = 0, width = name_width(items, n);
-    printf("%-*s %10s %7s %10s\n", width, "recording", "seconds", "events", "seizure s");
+    printf("%-*s %10s %7s %10s %8s\n", width, "recording", "seconds", "events", "seizure s", "highest");
     for (int i = 0; i < n; i++) {
         const struct detect_item *x = &items[i];
         if (!x->done)
@@ -46,7 +50,10 @@ void detect_table_print(const struct detect_item *items, int n) {
             printf("%-*s failed: %s%s%s\n", width, fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
             continue;
         }
-        printf("%-*s %10.1f %7d %10.1f\n", width, fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s);
+        printf("%-*s %10.1f %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s,
+               output_probability(x->highest, p));
+        highest = fmax(highest, x->highest);
+        threshold = x->threshold_on;
         done++;
         hours += x->duration_s / 3600;
         seizure_s += x->seizure_s;
@@ -57,6 +64,8 @@ void detect_table_print(const struct detect_item *items, int n) {
     if (failed)
         printf("; %d failed", failed);
     putchar('\n');
+    if (done && !events && !isnan(highest))
+        printf("the highest probability is %.3f; an event begins at %.3g, if it lasts long enough (--on)\n", highest, threshold);
 }
 
 void detect_table_notes(const struct detect_item *items, int n) {

@@ -12,6 +12,7 @@ struct detect_item {
     int n_events;
     double duration_s, seizure_s;
     double suppressed_s, largest_suppression; /* burst suppression; highest ratio of a whole minute */
+    double highest, threshold_on;             /* highest probability, NaN = unknown; the one that begins an event */
     int64_t bursts;
     struct brr_error err; /* code 0 = fine */
 };

@@ -76,9 +76,14 @@ static bool reserve(struct detection *d, int64_t n) {
 static void keep_probabilities(struct detection *d, const struct brr_message *m) {
     if (!m->probabilities || m->first < 0)
         return;
-    if (d->config->playback.want_probabilities && !reserve(d, m->first + m->samples))
+    for (int64_t i = 0; i < m->samples; i++)
+        if (!((double)m->probabilities[i] <= d->highest)) { /* the first one too */
+            d->highest = (double)m->probabilities[i];
+            d->highest_s = (double)(m->first + i) / DETECTION_RATE_HZ;
+        }
+    if (d->config->want_trace && !reserve(d, m->first + m->samples))
         d->out_of_memory = true;
-    else if (d->config->playback.want_probabilities)
+    else if (d->config->want_trace)
         memcpy(d->probabilities + m->first, m->probabilities, (size_t)m->samples * sizeof *d->probabilities);
     if (d->probability)
         plot_trace_add(d->probability, m->first, m->probabilities, m->samples);
@@ -155,7 +160,8 @@ static int find_reference(struct detection *d, struct err *err) {
 }
 
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
-    *d = (struct detection){.config = config, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
+    *d = (struct detection){
+        .config = config, .highest = NAN, .highest_s = NAN, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
     int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
     if (!rc) {
         d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
@@ -180,8 +186,6 @@ int detection_open(struct detection *d, const char *path, const struct detection
 }
 
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
-    struct playback_config playback = d->config->playback;
-    playback.want_probabilities = playback.want_probabilities || d->config->want_plot;
     const struct playback_sink sink = {.ctx = d,
                                        .opened = on_opened,
                                        .message = on_message,
@@ -189,9 +193,9 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
                                        .samples = d->traces ? on_samples : NULL,
                                        .progress = on_progress,
                                        .unsaved = on_unsaved};
-    int rc = playback_run(d->playback, client, &playback, &sink, err);
+    int rc = playback_run(d->playback, client, &d->config->playback, &sink, err);
     d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
-    if (!rc && d->config->playback.want_probabilities && !reserve(d, d->end.samples))
+    if (!rc && d->config->want_trace && !reserve(d, d->end.samples))
         d->out_of_memory = true;
     return !rc && d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : rc;
 }

@@ -12,6 +12,7 @@ enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 struct detection_config {
     struct playback_config playback;
     const char *reference;          /* TSV, or NULL: the file beside the recording */
+    bool want_trace;                /* the record trace, for detection_write_probabilities */
     bool want_suppression;          /* rows of the table of burst suppression */
     bool want_reference, want_plot; /* plot only for recordings that are complete */
     bool feed;                      /* still being written: a growing file, or "-", standard input */
@@ -37,7 +38,8 @@ struct detection {
     int n_events;
     double *alarms_s; /* times at which alarms turned on */
     int n_alarms;
-    float *probabilities; /* (n_probabilities) at 256 Hz from 0, NaN where none */
+    double highest, highest_s; /* highest probability and its time; NaN = none yet */
+    float *probabilities;      /* (n_probabilities) at 256 Hz from 0, NaN where none */
     int64_t n_probabilities, capacity;
     struct labels reference;
     bool has_reference;

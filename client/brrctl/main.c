@@ -7,7 +7,7 @@
 #include "client/brrctl/output.h"
 
 #define STREAM_TAKES                                                                                                               \
-    "--model --output --out --probabilities --probs --suppression --plot --reference --alarms --alarm-hop --realtime "             \
+    "--model --on --off --output --out --probabilities --probs --suppression --plot --reference --alarms --alarm-hop --realtime "  \
     "--chunk-samples "                                                                                                             \
     "--follow --idle-timeout --no-resume"
 
@@ -51,7 +51,7 @@ static const struct command commands[] = {
      "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
      "  close ID     end it for its client; for whoever opened it, and the role admin\n"
      "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b"},
-    {"detect", "FILE|DIR...|URL|job:ID", "--model --output --out --alarm-hop --chunk-samples --parallel --id-file",
+    {"detect", "FILE|DIR...|URL|job:ID", "--model --on --off --output --out --alarm-hop --chunk-samples --parallel --id-file",
      "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
      "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
@@ -63,6 +63,12 @@ static const struct command commands[] = {
     {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,
      "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
      "example: brrctl score /data/reference /data/hypothesis --json"},
+    {"tune", "MODEL DIR", "--output --out --target-fa --labels --unlabeled",
+     "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune, 2, 2,
+     "MODEL: a served name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The daemon runs the\n"
+     "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the most\n"
+     "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
+     "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors"},
     {"checkpoints", "[JOB]", "", "list model files of jobs, and uploads", cmd_checkpoints, 0, 1,
      "example: brrctl checkpoints train-260131-1"},
     {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name",

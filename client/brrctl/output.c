@@ -103,6 +103,14 @@ const char *output_figure(double value, char *buf, size_t size) {
     return buf;
 }
 
+const char *output_probability(double p, char buf[16]) {
+    if (isfinite(p))
+        str_format(buf, 16, "%.3f", p);
+    else
+        str_copy(buf, 16, "-");
+    return buf;
+}
+
 const char *output_bytes(double bytes, char *buf, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -34,6 +34,8 @@ const char *output_duration(double seconds, char *buf, size_t size);
 const char *output_clock(double seconds, char *buf, size_t size);
 /* Formats "0.01181" (four digits), "7006000" (whole numbers, and figures from 1,000 on), "?" for NaN. */
 const char *output_figure(double value, char *buf, size_t size);
+/* Formats "0.412", "-" for NaN. */
+const char *output_probability(double p, char buf[16]);
 /* "1.5 GiB" */
 const char *output_bytes(double bytes, char *buf, size_t size);
 /* Formats a Unix time in ms as "2026-01-31 12:00:00" local time, "-" for 0. */

@@ -301,7 +301,9 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .rate_hz = r->rate_hz,
                                      .client_name = "brrctl",
                                      .realtime = config->pace > 0 || (r->feed && feed_is_live(r->feed)),
-                                     .want_probabilities = config->want_probabilities,
+                                     .want_probabilities = 1,
+                                     .threshold_on = config->on,
+                                     .threshold_off = config->off,
                                      .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);

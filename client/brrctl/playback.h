@@ -30,7 +30,8 @@ struct playback_config {
     const char *model;
     double pace;        /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
     double alarm_hop_s; /* as in brr_stream_config */
-    bool want_probabilities, no_resume;
+    double on, off;     /* thresholds, 0 = the model's */
+    bool no_resume;
     int64_t chunk_samples; /* 0 = the library's choice */
 };
 struct playback_sink {

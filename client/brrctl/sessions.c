@@ -38,20 +38,12 @@ static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
     json_put_i64(w, "reconnects", s->reconnects);
 }
 
-static const char *probability_text(double p, char buf[16]) {
-    if (isfinite(p))
-        str_format(buf, 16, "%.3f", p);
-    else
-        str_copy(buf, 16, "-");
-    return buf;
-}
-
 static void print_row(const Brr__V1__SessionInfo *s) {
     char at[32], p[16];
     const char *state = !s->connected ? "away" : s->alarm ? "ALARM" : s->realtime ? "live" : "replay";
     printf("%-32s %-7s %-14.14s %-16.16s %12s %8.2f %11s %7lld %5lld\n", s->session_id, state, s->client_name, s->model,
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
-           probability_text(s->probability, p), (long long)s->events, (long long)s->reconnects);
+           output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects);
 }
 
 static int list(const struct arguments *o) {
@@ -132,7 +124,7 @@ static void note_event(struct view *v, const Brr__V1__Event *e) {
 static void note_alarm(struct view *v, const Brr__V1__Alarm *a) {
     char at[32], p[16], text[96];
     str_format(text, sizeof text, "%-12s alarm %s (%s)", output_clock(seconds_of(a->sample), at, sizeof at), a->on ? "on" : "off",
-               probability_text(a->probability, p));
+               output_probability(a->probability, p));
     note(v, text);
 }
 
@@ -141,7 +133,7 @@ static void print_info(const Brr__V1__SessionInfo *s) {
     char at[32], p[16];
     printf("%-12s probability %s%s, lag %.2f s, %lld events%s\n",
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at),
-           probability_text(s->probability, p), s->alarm ? ", ALARM" : "", s->lag_s, (long long)s->events,
+           output_probability(s->probability, p), s->alarm ? ", ALARM" : "", s->lag_s, (long long)s->events,
            s->connected ? "" : ", its client is away");
     fflush(stdout);
 }
@@ -170,7 +162,7 @@ static void draw(struct view *v) {
     printf("%s  %s  model %s  %d channels of %g Hz\n", s->session_id, s->client_name, s->model, s->channels, s->rate_hz);
     printf("%s  lag %.2f s  probability %s  %s%s\n",
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
-           probability_text(s->probability, p), s->alarm ? "\033[1;41m ALARM \033[0m" : "no alarm",
+           output_probability(s->probability, p), s->alarm ? "\033[1;41m ALARM \033[0m" : "no alarm",
            s->connected ? "" : "  (its client is away)");
     for (int row = 0; row < CHART_ROWS; row++) {
         printf("%4s ", row == 0 ? "1" : row == CHART_ROWS - 1 ? "0" : "");

@@ -198,6 +198,10 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "gaps", d->end.summary.gaps);
     json_put_i64(w, "duplicate_samples", d->end.summary.duplicate_samples);
     json_put_f64(w, "seizure_s", d->end.summary.seizure_s);
+    json_put_f64(w, "threshold_on", d->on);
+    json_put_f64(w, "threshold_off", d->off);
+    json_put_f64(w, "highest_probability", d->highest);
+    json_put_f64(w, "highest_s", d->highest_s);
     json_begin_object(w, "suppression");
     json_put_f64(w, "observed_s", d->end.summary.observed_s);
     json_put_f64(w, "suppressed_s", d->end.summary.suppressed_s);
@@ -221,6 +225,9 @@ static void print_summary(const struct view *v, const char *output) {
            d->n_events == 1 ? "" : "s", d->end.summary.seizure_s, d->duration_s, (long long)d->end.summary.windows,
            d->end.summary.windows == 1 ? "" : "s", (long long)d->end.summary.gaps, d->end.summary.gaps == 1 ? "" : "s", took,
            took > 0 ? d->duration_s / took : 0);
+    if (!d->n_events && !isnan(d->highest))
+        printf("highest    probability %.3f at %s; an event begins at %.3g, if it lasts long enough (--on)\n", d->highest,
+               output_clock(d->highest_s, from, sizeof from), d->on);
     if (d->end.summary.suppressed_s > 0)
         printf("suppressed %.1f s of %.1f s, %lld burst%s; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
                d->end.summary.observed_s, (long long)d->end.summary.bursts, d->end.summary.bursts == 1 ? "" : "s",
@@ -329,11 +336,13 @@ int cmd_stream(const struct arguments *o) {
     struct detection_config config = {.playback = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
                                                    .pace = isnan(o->realtime) ? 0 : o->realtime,
                                                    .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
-                                                   .want_probabilities = o->probabilities != NULL,
+                                                   .on = isnan(o->on) ? 0 : o->on,
+                                                   .off = isnan(o->off) ? 0 : o->off,
                                                    .no_resume = o->no_resume,
                                                    .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
                                       .reference = o->reference,
                                       .want_reference = !feed || o->reference,
+                                      .want_trace = o->probabilities != NULL,
                                       .want_plot = o->plot != NULL,
                                       .want_suppression = o->suppression != NULL,
                                       .feed = feed,

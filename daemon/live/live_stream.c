@@ -304,7 +304,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .suppression = on_suppression,
                                  .settled = on_settled};
     int rc = state ? load_numbers(s, state, err) : 0;
-    struct timeline_options options = {.alarm_hop = s->alarm_hop};
+    struct timeline_options options = {.alarm_hop = s->alarm_hop, .events = &o->info.file.events};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
     if (!rc)
@@ -339,8 +339,11 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     s->model->streams++;
     if (!(o->answer->opened = live_model_describe(m)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    s->alarm_hop = pick_alarm_hop(s, device_hop, &o->answer->opened->info.file);
-    int rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
+    struct modelfile *file = &o->answer->opened->info.file;
+    s->alarm_hop = pick_alarm_hop(s, device_hop, file);
+    int rc = events_config_with(&file->events, s->open.on, s->open.off, &file->events, err);
+    if (!rc)
+        rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
     if (!rc)
         post(s, live_order_answer(o));
     return rc;

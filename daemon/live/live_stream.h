@@ -24,6 +24,7 @@ struct live_open {
     enum live_format format;
     double scale_uv;    /* I16: microvolt per unit */
     double alarm_hop_s; /* 0 = default of the device, negative = no alarms */
+    double on, off;     /* thresholds of events and alarms; 0 = the model's */
     bool realtime, want_probabilities;
 };
 

@@ -116,6 +116,8 @@ int session_check(const struct session *s, const struct live_open *open, struct 
                        : own->rate_hz < open->rate_hz || own->rate_hz > open->rate_hz     ? "rate_hz"
                        : own->format != open->format                                      ? "format"
                        : own->scale_uv < open->scale_uv || own->scale_uv > open->scale_uv ? "scale_uv"
+                       : own->on < open->on || own->on > open->on                         ? "threshold_on"
+                       : own->off < open->off || own->off > open->off                     ? "threshold_off"
                        : own->want_probabilities != open->want_probabilities              ? "want_probabilities"
                                                                                           : NULL;
     if (!what)

@@ -9,8 +9,17 @@
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
-/* VIEW: from this version on a snapshot ends with what pack_view writes. */
-enum { OLDEST = 1, VIEW = 2, VERSION = 2, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
+/* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds. */
+enum {
+    OLDEST = 1,
+    VIEW = 2,
+    THRESHOLDS = 3,
+    VERSION = 3,
+    STATE_MAX = 192 << 20,
+    PERIOD_MS = 2000,
+    BYTES_A_SECOND = 16 << 20,
+    FAR_BYTES = 8 << 20
+};
 
 /* ---- as bytes ---- */
 
@@ -26,6 +35,8 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_f64(out, open->alarm_hop_s);
     pack_i64(out, open->realtime);
     pack_i64(out, open->want_probabilities);
+    pack_f64(out, open->on);
+    pack_f64(out, open->off);
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
@@ -93,7 +104,12 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->open.alarm_hop_s = unpack_f64(in);
     o->open.realtime = unpack_bool(in);
     o->open.want_probabilities = unpack_bool(in);
-    unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6);
+    if (o->version >= THRESHOLDS) {
+        o->open.on = unpack_f64(in);
+        o->open.off = unpack_f64(in);
+    }
+    unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
+                           o->open.off < 1);
     o->open.checkpoint = o->checkpoint;
     o->open.model = o->model;
     o->open.labels = o->labels;

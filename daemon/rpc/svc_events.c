@@ -66,6 +66,8 @@ static bool send_part(struct reading *r) {
     out.suppressed_s = r->row.suppressed_s;
     out.bursts = r->row.bursts;
     out.largest_suppression = r->row.largest_suppression;
+    out.highest_probability = r->row.highest;
+    out.threshold_on = r->row.threshold_on;
     out.tsv.data = (uint8_t *)r->tsv + r->at;
     out.tsv.len = n;
     r->at += n;

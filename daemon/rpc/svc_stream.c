@@ -266,6 +266,9 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
         return err_set(err, ERR_INVALID,
                        "Open.alarm_hop_s is %g; expected at least %g s, 0 for the default, or below 0 for no alarms",
                        in->alarm_hop_s, MIN_ALARM_HOP_S);
+    if (!(in->threshold_on >= 0 && in->threshold_on < 1 && in->threshold_off >= 0 && in->threshold_off < 1))
+        return err_set(err, ERR_INVALID, "Open.threshold_on is %g and threshold_off %g; expected 0 (the model's) to below 1",
+                       in->threshold_on, in->threshold_off);
     if (in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 && !(in->scale_uv > 0 && in->scale_uv < 1e6))
         return err_set(err, ERR_INVALID, "Open.scale_uv is %g; I16 needs the microvolt of one unit", in->scale_uv);
     return 0;
@@ -281,6 +284,8 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .format = in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 ? LIVE_I16 : LIVE_F32_UV,
                               .scale_uv = in->scale_uv,
                               .alarm_hop_s = in->alarm_hop_s,
+                              .on = in->threshold_on,
+                              .off = in->threshold_off,
                               .realtime = in->realtime,
                               .want_probabilities = in->want_probabilities};
 }

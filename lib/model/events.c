@@ -68,6 +68,17 @@ int events_config_check(const struct events_config *c, struct err *err) {
     return 0;
 }
 
+int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err) {
+    struct events_config c = *base;
+    c.on = on != 0 ? on : c.on;
+    c.off = off != 0 ? off : fmin(c.off, c.on);
+    if (!(c.on > 0 && c.on < 1 && c.off > 0 && c.off <= c.on))
+        return err_set(err, ERR_INVALID, "thresholds %g on and %g off (the model's are %g and %g): expected 0 < off <= on < 1",
+                       c.on, c.off, base->on, base->off);
+    *ret = c;
+    return 0;
+}
+
 static const char *const confidence_names[] = {"mean", "peak", "percentile"};
 
 #define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile)

@@ -22,6 +22,8 @@ struct events_config {
 };
 void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean */
 int events_config_check(const struct events_config *c, struct err *err);
+/* The configuration with other thresholds: 0 = that of `base`, and off then at most `on`. INVALID: they are none. */
+int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err);
 void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key);
 int events_config_from_json(const struct json *j, struct events_config *ret, struct err *err);
 

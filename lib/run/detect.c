@@ -25,7 +25,7 @@ enum { BATCH = 8, WAIT_MS = 20 };
 /* Result of one entry of the manifest. */
 struct outcome {
     bool done;
-    double duration_s, seizure_s, suppressed_s, largest_suppression;
+    double duration_s, seizure_s, suppressed_s, largest_suppression, highest;
     int64_t events, bursts;
     char *error; /* malloc'd; of the manifest's bad entries it stands there */
 };
@@ -42,7 +42,8 @@ struct detect {
     struct timeline *timeline;   /* of it */
     struct label_run *runs;
     int64_t n_runs, capacity;
-    double seizure_s, largest_suppression;
+    double seizure_s, largest_suppression, highest;
+    struct events_config thresholds;
     struct detect_list *list;
     char list_path[DETECT_LIST_PATH];
     struct task_progress progress;
@@ -156,6 +157,7 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
                           .seizure_s = row->seizure_s,
                           .suppressed_s = row->suppressed_s,
                           .largest_suppression = row->largest_suppression,
+                          .highest = row->highest,
                           .events = row->events,
                           .bursts = row->bursts};
     count(d, o);
@@ -195,6 +197,10 @@ static int begin(void *arg, struct err *err) {
     return rc;
 }
 
+static int pick_thresholds(struct detect *d, const struct detect_config *c, struct err *err) {
+    return events_config_with(&detector_info(d->detector)->file.events, c->on, c->off, &d->thresholds, err);
+}
+
 static int detect_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
     struct detect *d = calloc(1, sizeof *d);
     if (!d)
@@ -205,6 +211,8 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     int rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
     if (!rc)
         rc = task_open_detector(env, ((const struct detect_config *)job->config)->model, BATCH, &d->detector, err);
+    if (!rc)
+        rc = pick_thresholds(d, job->config, err);
     if (!rc)
         rc = open_data(d, err);
     if (!rc)
@@ -225,6 +233,14 @@ static int keep_suppression(void *ctx, const struct suppression_report *report, 
     (void)err;
     if (report->observed == SUPPRESSION_WINDOW_S * FRONTEND_RATE_HZ && (double)report->ratio > d->largest_suppression)
         d->largest_suppression = (double)report->ratio;
+    return 0;
+}
+
+static int keep_highest(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct detect *d = ctx;
+    (void)first, (void)err;
+    for (int64_t i = 0; i < n; i++)
+        d->highest = fmax(d->highest, (double)p[i]); /* of numbers: NaN in gaps and before the first */
     return 0;
 }
 
@@ -300,6 +316,8 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
                                .seizure_s = o->seizure_s,
                                .suppressed_s = o->suppressed_s,
                                .largest_suppression = o->largest_suppression,
+                               .highest = o->highest,
+                               .threshold_on = d->thresholds.on,
                                .events = o->events,
                                .bursts = o->bursts};
     str_copy(row->recording, sizeof row->recording, entry->relative_path);
@@ -333,6 +351,7 @@ static int finish_recording(void *arg, struct err *err) {
                                       .seizure_s = d->seizure_s,
                                       .suppressed_s = (double)suppression.suppressed / FRONTEND_RATE_HZ,
                                       .largest_suppression = d->largest_suppression,
+                                      .highest = d->highest,
                                       .events = d->n_runs,
                                       .bursts = suppression.bursts};
     timeline_free(d->timeline);
@@ -378,7 +397,9 @@ static int run_windows(struct detect *d, struct err *err) {
     int64_t windows = 0;
     int rc;
     if (!d->timeline) {
-        const struct timeline_sink sink = {.ctx = d, .event = keep_event, .suppression = keep_suppression};
+        const struct timeline_sink sink = {
+            .ctx = d, .probabilities = keep_highest, .event = keep_event, .suppression = keep_suppression};
+        const struct timeline_options options = {.events = &d->thresholds};
         struct recording *rec = manifest_entry(d->manifest, d->queue[d->at])->recording;
         if (!loader_wait(d->loader, d->at, WAIT_MS))
             return 0; /* still being fetched or decoded */
@@ -389,8 +410,8 @@ static int run_windows(struct detect *d, struct err *err) {
         d->n_runs = 0;
         d->seizure_s = 0;
         d->largest_suppression = 0;
-        if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &(struct timeline_options){0}, &sink, &d->timeline,
-                                      err)))
+        d->highest = NAN;
+        if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &options, &sink, &d->timeline, err)))
             return rc;
     }
     rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err);
@@ -430,6 +451,8 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_put_i64(w, "failed", d->failed);
     json_put_f64(w, "hours", d->hours);
     json_put_i64(w, "events", d->events);
+    json_put_f64(w, "threshold_on", d->thresholds.on);
+    json_put_f64(w, "threshold_off", d->thresholds.off);
     json_put_f64(w, "seizure_s", d->seizure_sum_s);
     json_put_f64(w, "suppressed_s", d->suppressed_sum_s);
     json_end(w, '}');

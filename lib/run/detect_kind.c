@@ -7,6 +7,9 @@
 static const struct option rows[] = {
     {"detect.model", OPTION_MODEL, C(model), NULL, 0, 0, NULL,
      "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
+    {"detect.on", OPTION_F64, C(on), "0", 0, 0.9999, NULL, "probability that begins an event; 0 = the model's"},
+    {"detect.off", OPTION_F64, C(off), "0", 0, 0.9999, NULL,
+     "probability that ends an event; 0 = the model's, but at most detect.on"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};
@@ -30,7 +33,7 @@ const struct task_kind kind_detect = {
     .keys = keys,
     .recordings = KIND_RECORDINGS_OR_ONE,
     .events = true,
-    .fixed = "model, windows, filters and thresholds come from its model",
+    .fixed = "model, windows, filters and thresholds (but for detect.on and detect.off) come from its model",
     .config_bytes = sizeof(struct detect_config),
     .config = read_config,
     .summary = summarise,

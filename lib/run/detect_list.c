@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@ static void put_row(const struct detect_row *row, struct str *out) {
         json_put_f64(&w, "suppressed_s", row->suppressed_s);
         json_put_i64(&w, "bursts", row->bursts);
         json_put_f64(&w, "largest_suppression", row->largest_suppression);
+        json_put_f64(&w, "highest_probability", row->highest);
+        json_put_f64(&w, "threshold_on", row->threshold_on);
         if (*row->note)
             json_put_str(&w, "note", row->note);
         if (*row->mislabelled)
@@ -53,6 +56,8 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
                                .seizure_s = json_f64(json_get(json, "seizure_s"), 0),
                                .suppressed_s = json_f64(json_get(json, "suppressed_s"), 0),
                                .largest_suppression = json_f64(json_get(json, "largest_suppression"), 0),
+                               .highest = json_f64(json_get(json, "highest_probability"), NAN),
+                               .threshold_on = json_f64(json_get(json, "threshold_on"), NAN),
                                .bursts = json_i64(json_get(json, "bursts"), 0),
                                .events = json_i64(json_get(json, "events"), 0)};
     str_copy(ret->error, sizeof ret->error, json_str(json_get(json, "error"), ""));

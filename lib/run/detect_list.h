@@ -20,6 +20,7 @@ struct detect_row {
     char key[65], model[65];          /* the inputs of its events: recording_key, SHA-256 of the model file */
     double duration_s, seizure_s;
     double suppressed_s, largest_suppression; /* burst suppression: seconds; highest ratio of a whole minute */
+    double highest, threshold_on; /* highest probability, and the one that begins an event; NaN in lists of earlier versions */
     int64_t events, bursts;
 };
 

@@ -61,6 +61,8 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .wanted = 1,
                                        .events = file->events,
                                        .sweep = true,
+                                       .auto_threshold = e->config->threshold == EVALUATE_THRESHOLD_AUTO,
+                                       .target_fa_per_24h = e->config->target_fa_per_24h,
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop};
@@ -145,15 +147,24 @@ static void put_score(struct json_writer *w, const struct score *s) {
     json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
 }
 
+static void put_counts(struct json_writer *w, const struct score_counts *c) {
+    json_put_f64(w, "seizures", c->ref);
+    json_put_f64(w, "found", c->tp);
+    json_put_f64(w, "false_events", c->fp);
+}
+
 static void evaluate_result(void *task, struct json_writer *w, const char *key) {
     struct evaluate *e = task;
     json_begin_object(w, key);
     json_put_str(w, "report", "report.json");
+    json_put_str(w, "model_sha256", detector_info(e->detector)->sha256);
     json_put_i64(w, "recordings", evaluation_count(e->evaluation));
     json_put_f64(w, "hours", e->scores.pooled[SCORE_EVENT].counts.duration_s / 3600);
     put_score(w, &e->scores.pooled[SCORE_EVENT]);
     json_put_f64(w, "sample_f1", e->scores.pooled[SCORE_SAMPLE].f1);
     json_put_f64(w, "auroc", e->found.auroc);
+    put_counts(w, &e->scores.pooled[SCORE_EVENT].counts);
+    json_put_str(w, "threshold", e->config->threshold == EVALUATE_THRESHOLD_AUTO ? "auto" : "model");
     json_put_f64(w, "threshold_on", e->found.events.on);
     json_put_f64(w, "threshold_off", e->found.events.off);
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);

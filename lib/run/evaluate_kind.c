@@ -10,6 +10,10 @@ static const struct option rows[] = {
     {"evaluate.checkpoint", OPTION_MODEL, C(checkpoint), NULL, 0, 0, NULL,
      "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
     {"evaluate.split", OPTION_ENUM, C(split), "all", 0, 0, "all|train|dev|eval", "evaluate recordings below this folder, or all"},
+    {"evaluate.threshold", OPTION_ENUM, C(threshold), "model", 0, 0, "model|auto",
+     "auto: choose the thresholds on these recordings as a validation does (`brrctl tune`)"},
+    {"evaluate.target_fa_per_24h", OPTION_F64, C(target_fa_per_24h), "0", 0, 1000, NULL,
+     "with threshold auto: false alarms per 24 h to stay within if some pair of thresholds does; 0 = no target"},
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
      "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
      "0 = no alarms"},

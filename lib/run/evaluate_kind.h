@@ -3,10 +3,13 @@
 #define BRR_RUN_EVALUATE_KIND_H
 #include "run/job_data.h"
 
+enum { EVALUATE_THRESHOLD_MODEL, EVALUATE_THRESHOLD_AUTO };
 struct evaluate_config {
     struct job_data data;
     const char *checkpoint; /* the model, resolved to a path by the owner unless it is a URL */
     int split;              /* "all|train|dev|eval" */
+    int threshold;          /* "model|auto" */
+    double target_fa_per_24h;
     double alarm_hop_s;
     int64_t plots;
 };

@@ -260,6 +260,15 @@ const char *safetensors_metadata(const struct safetensors *st, const char *key) 
     return json_str(json_get(json_get(st->header, "__metadata__"), key), NULL);
 }
 
+void safetensors_each_metadata(const struct safetensors *st, void (*visit)(void *ctx, const char *key, const char *value),
+                               void *ctx) {
+    struct json_cursor at = {0};
+    const struct json *metadata = json_get(st->header, "__metadata__"), *value;
+    const char *key;
+    while (metadata && json_next(metadata, &at, &key, &value))
+        visit(ctx, key, json_str(value, ""));
+}
+
 /* Names are unique and no reserved word, sizes fit their shapes. */
 static int check_content(const char *path, const struct safetensors_content *content, struct err *err) {
     struct map *names = map_new(content->n_entries + 1);

@@ -52,6 +52,9 @@ size_t safetensors_count(const struct safetensors *st);
 const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name); /* NULL when absent */
 const char *safetensors_metadata(const struct safetensors *st, const char *key);                  /* NULL when absent */
+/* Visits every key of the metadata. */
+void safetensors_each_metadata(const struct safetensors *st, void (*visit)(void *ctx, const char *key, const char *value),
+                               void *ctx);
 const char *safetensors_dtype_name(enum safetensors_dtype dtype);
 size_t safetensors_dtype_bytes(enum safetensors_dtype dtype);
 

@@ -98,12 +98,61 @@ def check_pace(d, recording, model):
     assert json.loads(text.splitlines()[-1])["duplicate_samples"] == 0
 
 
+def summary(d, *args):
+    code, text, err = d.ctl("stream", *args, "--json")
+    assert code == 0, err
+    return json.loads(text.splitlines()[-1])
+
+
+def check_thresholds(d, recording, model):
+    """--on and --off take the place of the model's thresholds; where nothing is found, the highest probability is named."""
+    low, high = (summary(d, recording, "--model", model, "--on", on) for on in ("0.0001", "0.9999"))
+    assert low["events"] and low["threshold_on"] == low["threshold_off"] == 0.0001 and not high["events"], (low, high)
+    assert low["highest_probability"] == high["highest_probability"] and 0 < high["highest_probability"] < 0.9999, high
+    assert 0 <= high["highest_s"] < high["duration_s"], high
+    text = d.ctl("stream", recording, "--model", model, "--on", "0.9999")[1]
+    assert f"highest    probability {high['highest_probability']:.3f} at " in text and "an event begins at 1" in text, text
+    code, text, err = d.ctl("detect", recording, "--model", model, "--on", "0.9999", "--out", f"{d.dir}/none")
+    assert code == 0 and f"the highest probability is {high['highest_probability']:.3f}" in text, text
+    code, text, err = d.ctl("stream", recording, "--model", model, "--on", "0.5", "--off", "0.6")
+    assert code == 1 and "expected 0 < off <= on" in err, err
+    # the same of a job of the daemon
+    job = f"{d.dir}/detect.yaml"
+    with open(job, "w", encoding="utf-8") as f:
+        json.dump({"kind": "detect", "data": {"source": f"file://{os.path.dirname(recording)}"}, "detect": {"model": model, "on": 0.9999}}, f)
+    code, end, err = d.submit(file=job)
+    assert code == 0 and end["result"]["events"] == 0 and end["result"]["threshold_on"] == 0.9999, (end, err)
+    with open(f"{d.job(end['job'])['directory']}/recordings.jsonl", encoding="utf-8") as f:
+        row = json.loads(f.readline())
+    assert abs(row["highest_probability"] - high["highest_probability"]) < 1e-6, (row, high)
+
+
+def check_tune(d, recording, model):
+    """Thresholds chosen on labelled recordings become a new model; the old one stays."""
+    out = f"{d.dir}/tuned.safetensors"
+    code, text, err = d.ctl("tune", model, f"{d.dir}/eeg", "--out", out, "--json")
+    assert code == 0, (text, err)
+    tuned = json.loads(text.splitlines()[-1])
+    assert tuned["recordings"] == 2 and tuned["seizures"] == 2 >= tuned["found"] > 0 and tuned["selected_on"] == "these recordings", tuned
+    low, high = tuned["sensitivity_95"]
+    assert 0 <= low < tuned["sensitivity"] <= high <= 1 and tuned["false_alarms_per_24h_95"][1] > tuned["false_alarms_per_24h"], tuned
+    before, after = (summary(d, recording, "--model", m) for m in (model, out))
+    assert (after["threshold_on"], after["threshold_off"]) == (tuned["threshold_on"], tuned["threshold_off"]), (after, tuned)
+    assert after["highest_probability"] == before["highest_probability"] and after["model_sha256"] == tuned["sha256"], (before, after)
+    assert not os.path.exists(out + ".part") and before["model_sha256"] == tuned["model_sha256"]
+    code, text, err = d.ctl("tune", model, f"{d.dir}/eeg", "--out", out)
+    assert code == 0 and "95 % interval" in text and "test them on other patients" in text, text
+    assert d.ctl("tune", model, f"{d.dir}/nothing", "--out", out)[0] == 3
+
+
 def main():
     with streaming_daemon() as (d, recording, model):
         check_folder(d, model)
         check_gap(d, recording, model)
         check_units(d, recording, model)
         check_pace(d, recording, model)
+        check_thresholds(d, recording, model)
+        check_tune(d, recording, model)
     return 0
 
 

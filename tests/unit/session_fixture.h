@@ -131,6 +131,8 @@ static const struct live_open open = {.checkpoint = "/m",
                                       .n_labels = CHANNELS,
                                       .rate_hz = RATE,
                                       .format = LIVE_F32_UV,
+                                      .on = 0.61,
+                                      .off = 0.52,
                                       .want_probabilities = true};
 
 static const struct session_request request = {.open = &open, .principal = "uid:1"};
@@ -160,7 +162,9 @@ static inline struct session *open_as(struct bench *b, const struct session_requ
     sessions_report(b->all, &r);
     return s;
 }
-static inline struct session *open_one(struct bench *b, struct live_stream **ret_stream) { return open_as(b, &request, ret_stream); }
+static inline struct session *open_one(struct bench *b, struct live_stream **ret_stream) {
+    return open_as(b, &request, ret_stream);
+}
 
 static inline int push(struct session *s, int64_t first, int64_t samples) {
     size_t len = (size_t)(samples * CHANNELS * WIDTH);

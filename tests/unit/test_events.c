@@ -376,9 +376,27 @@ static void alarm_switches_the_moment_the_rule_holds(void **state) {
         assert_int_equal(alarm_rule_push(&rule, p[i]), want[i]);
 }
 
+static void thresholds_may_be_others_than_the_models(void **state) {
+    struct events_config base, c;
+    (void)state;
+    events_config_default(&base);
+    assert_int_equal(events_config_with(&base, 0, 0, &c, NULL), 0);
+    assert_true(c.on == base.on && c.off == base.off);
+    assert_int_equal(events_config_with(&base, 0.9, 0, &c, NULL), 0);
+    assert_true(c.on == 0.9 && c.off == base.off);
+    assert_int_equal(events_config_with(&base, 0.3, 0, &c, NULL), 0); /* off is at most on */
+    assert_true(c.on == 0.3 && c.off == 0.3 && c.min_onset == base.min_onset);
+    assert_int_equal(events_config_with(&base, 0, 0.5, &c, NULL), 0);
+    assert_true(c.on == base.on && c.off == 0.5);
+    assert_int_equal(events_config_with(&base, 0.3, 0.5, &c, NULL), ERR_INVALID);
+    assert_int_equal(events_config_with(&base, 1, 0, &c, NULL), ERR_INVALID);
+    assert_int_equal(events_config_with(&base, NAN, 0, &c, NULL), ERR_INVALID);
+}
+
 int main(void) {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thresholds_may_be_others_than_the_models),
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
         cmocka_unit_test(nan_gaps_split_events),
         cmocka_unit_test(a_recording_may_have_more_events_than_65536),

@@ -81,12 +81,12 @@ static void keys_of_other_kinds_are_named_where_they_stand(void **state) {
     assert_refused(TRAIN "detect:\n", NULL, "j.yaml:3:1: detect does nothing in a job of kind train; leave it out");
     assert_refused(
         DETECT, "events.on=0.5",
-        "j.yaml: --set: events.on does nothing in a job of kind detect, whose model, windows, filters and thresholds come from "
-        "its model; leave it out");
+        "j.yaml: --set: events.on does nothing in a job of kind detect, whose model, windows, filters and thresholds (but for "
+        "detect.on and detect.off) come from its model; leave it out");
     assert_refused(
         DETECT, "limits.auto_resume=true",
         "j.yaml: --set: limits.auto_resume does nothing in a job of kind detect, whose model, windows, filters and thresholds "
-        "come from its model; leave it out");
+        "(but for detect.on and detect.off) come from its model; leave it out");
     assert_refused(TRAIN, "trainin.epochs=3", "j.yaml: --set: unknown key 'trainin'; the nearest known key is 'training'");
 }
 

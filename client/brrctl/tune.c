@@ -1,0 +1,225 @@
+/* tune MODEL DIR: labelled recordings through a model, by an evaluate job of the daemon that chooses thresholds as a validation
+ * does; the model with these thresholds becomes a new file here. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "infer/retune.h"
+#include "report/interval.h"
+
+enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
+
+/* What the job found. */
+struct tuned {
+    double on, off, hours, seizures, found, false_events, f1;
+    int64_t recordings;
+    char model_sha256[DIGEST_HEX_SIZE];
+};
+
+/* A job file; what JSON writes is YAML. */
+static int write_job(const struct arguments *o, const char *model, struct str *text, struct err *err) {
+    char path[PATH_SIZE], source[PATH_SIZE + 8];
+    bool url = strstr(o->args[1], "://") != NULL;
+    struct json_writer w;
+    int rc = url ? 0 : fsio_absolute(path, sizeof path, o->args[1], err);
+    if (rc)
+        return rc;
+    if (!url && !fsio_is_dir(path))
+        return err_set(err, ERR_NOT_FOUND, "there is no folder %s; expected a folder of labelled recordings or store://NAME/prefix",
+                       o->args[1]);
+    str_format(source, sizeof source, "%s%s", url ? "" : "file://", url ? o->args[1] : path);
+    json_writer_init(&w, text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "kind", "evaluate");
+    json_begin_object(&w, "data");
+    json_put_str(&w, "source", source);
+    if (o->labels)
+        json_put_str(&w, "labels", o->labels);
+    if (o->unlabeled)
+        json_put_str(&w, "unlabeled", o->unlabeled);
+    json_end(&w, '}');
+    json_begin_object(&w, "evaluate");
+    json_put_str(&w, "checkpoint", model);
+    json_put_str(&w, "threshold", "auto");
+    if (!isnan(o->target_fa))
+        json_put_f64(&w, "target_fa_per_24h", o->target_fa);
+    json_put_i64(&w, "alarm_hop_s", 0);
+    json_put_i64(&w, "plots", 0);
+    json_end(&w, '}');
+    json_end(&w, '}');
+    return 0;
+}
+
+static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end) {
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    struct str text;
+    struct err err;
+    char id[64];
+    str_init(&text, JOB_BYTES);
+    int code = write_job(o, model, &text, &err) ? brrctl_fail(&err) : 0;
+    file.yaml = (char *)(uintptr_t)str_cstr(&text);
+    file.name = "tune";
+    if (!code)
+        code = brrctl_queue(o, &file, id, sizeof id);
+    str_done(&text);
+    if (!code)
+        code = brrctl_watch(o, id, end);
+    if (code || end->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
+        return code;
+    fprintf(stderr, "brrctl: job %s %s%s%s; no model was written\n", id, brr_job_state_name((int)end->state),
+            *end->reason ? ": " : "", end->reason);
+    return EXIT_FAILED;
+}
+
+static int read_result(const char *text, struct tuned *ret, struct err *err) {
+    struct json *json = NULL;
+    int rc = json_parse(text, strlen(text), "the result of the job", &json, err);
+    if (rc)
+        return rc;
+    *ret = (struct tuned){.on = json_f64(json_get(json, "threshold_on"), NAN),
+                          .off = json_f64(json_get(json, "threshold_off"), NAN),
+                          .hours = json_f64(json_get(json, "hours"), 0),
+                          .seizures = json_f64(json_get(json, "seizures"), 0),
+                          .found = json_f64(json_get(json, "found"), 0),
+                          .false_events = json_f64(json_get(json, "false_events"), 0),
+                          .f1 = json_f64(json_get(json, "event_f1"), NAN),
+                          .recordings = json_i64(json_get(json, "recordings"), 0)};
+    str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
+    json_free(json);
+    if (!(ret->found > 0))
+        return err_set(err, ERR_PRECONDITION, "no pair of thresholds finds any of the %s in %s; no model was written",
+                       counted((int64_t)ret->seizures, "seizure").text, counted(ret->recordings, "recording").text);
+    return 0;
+}
+
+/* The model itself, beside the file to be; it must be the one that the job ran. */
+static int fetch(const struct arguments *o, const char *model, const struct tuned *t, char part[PATH_SIZE], struct err *err) {
+    struct brrctl_fetched file;
+    int code = brrctl_fetch_model(o, model, part, &file);
+    if (code)
+        return code;
+    if (!strcmp(file.sha256, t->model_sha256))
+        return 0;
+    unlink(part);
+    err_set(err, ERR_ABORTED, "%s was replaced while its thresholds were chosen (SHA-256 %.12s, now %.12s); run tune again", model,
+            t->model_sha256, file.sha256);
+    return brrctl_fail(err);
+}
+
+/* What the file says of its thresholds. */
+static void write_origin(const struct tuned *t, struct str *text) {
+    struct json_writer w;
+    json_writer_init(&w, text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "from_sha256", t->model_sha256);
+    json_put_i64(&w, "recordings", t->recordings);
+    json_put_f64(&w, "hours", t->hours);
+    json_put_f64(&w, "seizures", t->seizures);
+    json_put_f64(&w, "found", t->found);
+    json_put_f64(&w, "false_events", t->false_events);
+    json_end(&w, '}');
+}
+
+static int write_model(const struct arguments *o, const char *model, const struct tuned *t, char sha256[DIGEST_HEX_SIZE]) {
+    char part[PATH_SIZE];
+    struct str origin;
+    struct err err;
+    if (!str_format(part, sizeof part, "%s.part", o->output)) {
+        err_set(&err, ERR_RANGE, "the path of --out is too long");
+        return brrctl_fail(&err);
+    }
+    int code = fetch(o, model, t, part, &err);
+    if (code)
+        return code;
+    str_init(&origin, ORIGIN_BYTES);
+    write_origin(t, &origin);
+    if (retune_model(part, o->output, &(struct retune){t->on, t->off, str_cstr(&origin)}, sha256, &err))
+        code = brrctl_fail(&err);
+    str_done(&origin);
+    unlink(part);
+    return code;
+}
+
+/* ---- what it says ---- */
+
+static struct interval rate_of(const struct tuned *t) {
+    struct interval i = interval_count(t->false_events);
+    return (struct interval){i.low * 24 / t->hours, i.high * 24 / t->hours};
+}
+
+static void put_interval(struct json_writer *w, const char *key, struct interval i) {
+    json_begin_array(w, key);
+    json_put_f64(w, NULL, i.low);
+    json_put_f64(w, NULL, i.high);
+    json_end(w, ']');
+}
+
+static void print_json(const struct arguments *o, const struct tuned *t, const char *sha256) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "model", o->args[0]);
+    json_put_str(w, "model_sha256", t->model_sha256);
+    json_put_f64(w, "threshold_on", t->on);
+    json_put_f64(w, "threshold_off", t->off);
+    json_put_i64(w, "recordings", t->recordings);
+    json_put_f64(w, "hours", t->hours);
+    json_put_f64(w, "seizures", t->seizures);
+    json_put_f64(w, "found", t->found);
+    json_put_f64(w, "false_events", t->false_events);
+    json_put_f64(w, "event_f1", t->f1);
+    json_put_f64(w, "sensitivity", t->found / t->seizures);
+    put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
+    json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
+    put_interval(w, "false_alarms_per_24h_95", rate_of(t));
+    json_put_str(w, "selected_on", "these recordings");
+    json_put_str(w, "output", o->output);
+    json_put_str(w, "sha256", sha256);
+    output_end(&out);
+}
+
+static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
+    struct interval share = interval_share(t->found, t->seizures), rate = rate_of(t);
+    printf("thresholds  %.4g on, %.4g off, by event F1 %.3f on %s, %.2f hours, %s\n", t->on, t->off, t->f1,
+           counted(t->recordings, "recording").text, t->hours, counted((int64_t)t->seizures, "seizure").text);
+    printf("found       %.0f of %.0f seizures: sensitivity %.3f (95 %% interval %.3f to %.3f)\n", t->found, t->seizures,
+           t->found / t->seizures, share.low, share.high);
+    printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
+           t->false_events * 24 / t->hours, rate.low, rate.high);
+    printf("model       %s, SHA-256 %.12s\n", o->output, sha256);
+    puts("These thresholds were chosen on these recordings, so the figures flatter them; test them on other patients.");
+    printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", o->output, o->output);
+}
+
+int cmd_tune(const struct arguments *o) {
+    char model[PATH_SIZE], sha256[DIGEST_HEX_SIZE];
+    struct brrctl_end end = {0};
+    struct tuned tuned;
+    struct err err;
+    if (!o->output || !str_ends(o->output, ".safetensors")) {
+        fputs("brrctl: tune needs --out FILE.safetensors: the model with its new thresholds\n", stderr);
+        return EXIT_USAGE;
+    }
+    brrctl_ref(o->args[0], model, sizeof model);
+    if (fsio_mkdirs_above(o->output, &err))
+        return brrctl_fail(&err);
+    int code = evaluate(o, model, &end);
+    if (!code && read_result(end.result, &tuned, &err))
+        code = brrctl_fail(&err);
+    if (!code)
+        code = write_model(o, model, &tuned, sha256);
+    if (code)
+        return code;
+    output_clear();
+    if (o->json)
+        print_json(o, &tuned, sha256);
+    else
+        print_text(o, &tuned, sha256);
+    return 0;
+}

@@ -1,0 +1,86 @@
+#include "infer/retune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "model/events.h"
+#include "store/safetensors.h"
+
+#define EVENTS_KEY "brr.events"
+#define TUNED_KEY  "brr.tuned"
+enum { MAX_METADATA = 64, EVENTS_BYTES = 64 << 10 };
+
+/* The metadata of the copy. */
+struct pairs {
+    struct safetensors_pair items[MAX_METADATA + 2];
+    size_t n;
+    bool full;
+};
+
+static void keep_pair(void *ctx, const char *key, const char *value) {
+    struct pairs *p = ctx;
+    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY))
+        return;
+    if (p->n == MAX_METADATA)
+        p->full = true;
+    else
+        p->items[p->n++] = (struct safetensors_pair){key, value};
+}
+
+static int other_events(const struct safetensors *st, const char *path, const struct retune *retune, struct str *ret,
+                        struct err *err) {
+    const char *text = safetensors_metadata(st, EVENTS_KEY);
+    struct events_config events;
+    struct json_writer w;
+    struct json *json = NULL;
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s has no metadata '%s'; expected a seizure model", path, EVENTS_KEY);
+    int rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err);
+    if (!rc)
+        rc = events_config_from_json(json, &events, err);
+    json_free(json);
+    if (!rc)
+        rc = events_config_with(&events, retune->on, retune->off, &events, err);
+    if (rc)
+        return rc;
+    json_writer_init(&w, ret);
+    events_config_to_json(&events, &w, NULL);
+    return 0;
+}
+
+static int write_copy(const struct safetensors *st, const char *to, const struct retune *retune, const char *events,
+                      char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct pairs pairs = {.n = 0};
+    size_t n = safetensors_count(st);
+    safetensors_each_metadata(st, keep_pair, &pairs);
+    if (pairs.full)
+        return err_set(err, ERR_RANGE, "%s: the model has more than %d metadata keys", to, MAX_METADATA);
+    struct safetensors_entry *entries = calloc(n + 1, sizeof *entries);
+    if (!entries)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", to);
+    for (size_t i = 0; i < n; i++)
+        entries[i] = *safetensors_at(st, i);
+    pairs.items[pairs.n++] = (struct safetensors_pair){EVENTS_KEY, events};
+    pairs.items[pairs.n++] = (struct safetensors_pair){TUNED_KEY, retune->origin};
+    const struct safetensors_content content = {entries, n, pairs.items, pairs.n};
+    int rc = safetensors_write(to, &content, ret_sha256, err);
+    free(entries);
+    return rc;
+}
+
+int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct safetensors *st = NULL;
+    struct str events;
+    int rc = safetensors_open(from, &st, err);
+    if (rc)
+        return rc;
+    str_init(&events, EVENTS_BYTES);
+    rc = other_events(st, from, retune, &events, err);
+    if (!rc)
+        rc = write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);
+    str_done(&events);
+    safetensors_close(st);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* retune: a copy of a model file with other event thresholds; tensors and all other metadata stay as they are. Needs no network, so
+ * that brrctl can do it. Any thread. */
+#ifndef BRR_INFER_RETUNE_H
+#define BRR_INFER_RETUNE_H
+#include "base/err.h"
+#include "store/digest.h"
+
+struct retune {
+    double on, off;     /* 0 = as events_config_with says */
+    const char *origin; /* a JSON object that says where they come from, kept as `brr.tuned` */
+};
+/* Writes `to` atomically, also over `from`. INVALID: not a seizure model, or no thresholds. */
+int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
+
+#endif
