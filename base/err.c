@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
+enum { MOST_BEFORE_REASON = 380 }; /* bytes of a message */
+
 const char *err_name(int code) {
     switch (code) {
     case ERR_OK:
@@ -33,6 +37,7 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    str_cut_utf8(text);
     err->code = code;
     memcpy(err->message, text, sizeof text);
     err->cause[0] = '\0';
@@ -68,18 +73,19 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     int code = code_of_errno(errnum);
     if (!err)
         return code;
-    char text[sizeof err->message];
+    char text[MOST_BEFORE_REASON + 1];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    str_cut_utf8(text);
     char reason[128];
     const char *words = strerror_r(errnum, reason, sizeof reason);
     bool full = errnum == ENOSPC || errnum == EDQUOT;
     const char *fix = full ? "; free some space on that volume" : "";
     err->room = full ? ERR_ROOM_NONE : ERR_ROOM_ENOUGH;
     err->code = code;
-    snprintf(err->message, sizeof err->message, "%.380s: %.80s%s", text, words, fix);
+    snprintf(err->message, sizeof err->message, "%s: %.80s%s", text, words, fix);
     err->cause[0] = '\0';
     set_origin(err, file, line);
     return code;
@@ -93,11 +99,14 @@ int err_wrap(struct err *err, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char below[sizeof err->cause];
-    if (err->cause[0])
-        snprintf(below, sizeof below, "%.150s: %.100s", err->message, err->cause);
+    str_cut_utf8(text);
+    char below[sizeof err->cause], upper[151], lower[101];
+    str_copy(upper, sizeof upper, err->message);
+    str_copy(lower, sizeof lower, err->cause);
+    if (*lower)
+        str_format(below, sizeof below, "%s: %s", upper, lower);
     else
-        snprintf(below, sizeof below, "%.255s", err->message);
+        str_copy(below, sizeof below, err->message);
     memcpy(err->message, text, sizeof text);
     memcpy(err->cause, below, sizeof below);
     return err->code ? err->code : ERR_UNKNOWN;

@@ -99,6 +99,18 @@ char *str_take(struct str *s) {
     return data;
 }
 
+void str_cut_utf8(char *text) {
+    size_t len = strlen(text), at = len;
+    while (at && len - at < 3 && ((unsigned char)text[at - 1] & 0xC0) == 0x80)
+        at--;
+    if (!at)
+        return;
+    const unsigned char lead = (unsigned char)text[at - 1];
+    const size_t wanted = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (len - at + 1 < wanted)
+        text[at - 1] = '\0';
+}
+
 bool str_copy(char *dst, size_t size, const char *src) {
     size_t len = strnlen(src, size);
     bool fits = len < size;
@@ -106,6 +118,8 @@ bool str_copy(char *dst, size_t size, const char *src) {
         len = size - 1;
     memcpy(dst, src, len);
     dst[len] = '\0';
+    if (!fits)
+        str_cut_utf8(dst);
     return fits;
 }
 
@@ -114,7 +128,10 @@ bool str_format(char *dst, size_t size, const char *fmt, ...) {
     va_start(ap, fmt);
     int len = vsnprintf(dst, size, fmt, ap);
     va_end(ap);
-    return len >= 0 && (size_t)len < size;
+    const bool fits = len >= 0 && (size_t)len < size;
+    if (!fits && len >= 0 && size)
+        str_cut_utf8(dst);
+    return fits;
 }
 
 bool str_starts(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }

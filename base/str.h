@@ -31,9 +31,11 @@ void str_put_f64(struct str *s, double value);
 /* Passes the malloc'd text to the caller, who frees it; s is empty afterwards. NULL after an overflow. */
 char *str_take(struct str *s);
 
-/* Copies, truncating if needed, always NUL-terminated (size > 0). Returns false when the text was truncated. */
+/* Removes an incomplete UTF-8 character from the end of a text that was truncated. */
+void str_cut_utf8(char *text);
+/* Copies, truncating between characters if needed, always NUL-terminated (size > 0). Returns false when the text was truncated. */
 bool str_copy(char *dst, size_t size, const char *src);
-/* snprintf; returns false when the text was truncated. */
+/* snprintf, truncating like str_copy; returns false when the text was truncated. */
 bool str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);

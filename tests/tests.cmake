@@ -24,7 +24,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c $
 set(ground_floor_tests err volume arena str counted pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
-set(daemon_tests test_accept test_grpc_faults test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_models test_rpc test_networks test_joblog test_snapshot test_session_resume test_session_save) # what stands on the daemon's own folders
+set(daemon_tests test_accept test_grpc_faults test_texts test_device_watch test_errand test_db test_jobdb test_sched test_submission test_worker test_session test_live test_models test_rpc test_networks test_joblog test_snapshot test_session_resume test_session_save) # what stands on the daemon's own folders
 add_custom_target(unit_programs) # all that carries the label unit
 foreach(source ${unit_tests})
   get_filename_component(name ${source} NAME_WE)

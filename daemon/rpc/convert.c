@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/str.h"
+#include "daemon/rpc/texts.h"
 
 static void *arena_take(void *ctx, size_t size) { return arena_alloc(ctx, size); }
 
@@ -13,46 +13,11 @@ static void arena_keep(void *ctx, void *data) {
     (void)data; /* freed with the call */
 }
 
-static bool valid_utf8(const char *text) {
-    int step;
-    while ((step = str_utf8_step(text)) > 0)
-        text += step;
-    return !*text;
-}
-
-/* Text fields of a message and of those within it; the schema has no recursive type. NULL = all fine, else the field's name. */
-static const char *bad_text(const ProtobufCMessage *m) {
-    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        const char *at = (const char *)m + f->offset, *bad = NULL;
-        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-        size_t n = 1;
-        if (repeated)
-            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
-        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
-            continue;
-        if ((f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) || !n)
-            continue;
-        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
-        for (size_t k = 0; k < n && !bad; k++) {
-            if (!items[k])
-                continue;
-            if (f->type == PROTOBUF_C_TYPE_MESSAGE)
-                bad = bad_text(items[k]);
-            else if (!valid_utf8(items[k]))
-                bad = f->name;
-        }
-        if (bad)
-            return bad;
-    }
-    return NULL;
-}
-
 void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor,
                           const uint8_t *data, size_t len) {
     ProtobufCAllocator allocator = {arena_take, arena_keep, arena};
     void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
-    const char *bad = message ? bad_text(message) : NULL;
+    const char *bad = message ? texts_bad_field(message) : NULL;
     if (message && !bad)
         return message;
     struct err err;
@@ -77,7 +42,7 @@ bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
         rpc_finish(call, &err);
         return false;
     }
-    protobuf_c_message_pack(message, bytes);
+    texts_repair(message->descriptor, bytes, protobuf_c_message_pack(message, bytes));
     bool room = rpc_send(call, bytes, len);
     free(bytes);
     return room;

@@ -16,6 +16,7 @@
 
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
+#include "daemon/rpc/texts.h"
 
 enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000, TAGS_A_TURN = 256 };
 
@@ -248,7 +249,8 @@ static grpc_slice pack_detail(const struct rpc_call *c) {
     detail.cause = (char *)(uintptr_t)c->err.cause;
     detail.retry_after_ms = c->retry_after_ms;
     grpc_slice slice = grpc_slice_malloc(brr__v1__error_detail__get_packed_size(&detail));
-    brr__v1__error_detail__pack(&detail, GRPC_SLICE_START_PTR(slice));
+    texts_repair(detail.base.descriptor, GRPC_SLICE_START_PTR(slice),
+                 brr__v1__error_detail__pack(&detail, GRPC_SLICE_START_PTR(slice)));
     return slice;
 }
 

@@ -18,7 +18,8 @@ LABELS = ["Fp1", "F3", "C3", "P3", "F7", "T3", "T5", "O1", "Fz", "Cz", "Pz", "Fp
 
 def submit_and_watch(c, source):
     text = open(f"{SOURCE}/configs/tiny.yaml", encoding="utf-8").read()
-    file = c.jobs.JobFile(yaml=text, name="tiny.yaml", overrides=[*MINI, source, "training.max_steps=12", "training.validate_every=6"])
+    file = c.jobs.JobFile(yaml=text, name="tiny.yaml", overrides=[*MINI, source, "training.max_steps=12", "training.validate_every=6",
+                                                                           f"name={60 * 'ä'}"])
     wanted = c.Jobs.Validate(c.jobs.ValidateRequest(file=file))
     assert wanted.kind == "train" and wanted.steps == 12 and wanted.memory_bytes > 0 and wanted.seconds_per_step > 0, wanted
     assert wanted.recordings == 3 and wanted.largest_micro_batch == 4, wanted
@@ -27,6 +28,8 @@ def submit_and_watch(c, source):
     assert again.job.id == answer.job.id, "the same request must not make a second job"
     updates = list(c.Jobs.Watch(c.jobs.WatchJobRequest(id=answer.job.id)))
     assert updates[-1].final and updates[-1].job.state == c.jobs.JOB_STATE_SUCCEEDED, updates[-1]
+    (listed,) = c.Jobs.List(c.jobs.ListJobsRequest()).jobs  # the daemon cuts long names, and no letter in two
+    assert listed.name == 47 * "ä", listed.name
     lines = [line.text for line in c.Jobs.Logs(c.jobs.JobLogsRequest(id=answer.job.id, follow=True))]
     assert any("validation at step 12" in line for line in lines), lines
     assert len(list(c.Jobs.Logs(c.jobs.JobLogsRequest(id=answer.job.id, tail=1)))) == 1

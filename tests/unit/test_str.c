@@ -60,6 +60,23 @@ static void copies_say_whether_they_fitted(void **state) {
     assert_true(str_ends("a.edf", ".edf") && !str_ends("edf", ".edf") && str_ends("x", ""));
 }
 
+static void texts_are_cut_between_characters(void **state) {
+    (void)state;
+    static const char text[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"; /* 1, 2, 3 and 4 bytes, and 1 */
+    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
+    for (size_t size = 1; size <= sizeof text; size++) {
+        char copy[sizeof text], formatted[sizeof text];
+        assert_int_equal(str_copy(copy, size, text), size == sizeof text);
+        assert_int_equal(str_format(formatted, size, "%s", text), size == sizeof text);
+        assert_int_equal(strlen(copy), whole[size - 1]);
+        assert_string_equal(copy, formatted);
+    }
+    char broken[] = "\xa4\xa4\xa4\xa4", empty[] = ""; /* no character at all: nothing to look for */
+    str_cut_utf8(broken);
+    assert_int_equal(strlen(broken), 4);
+    str_cut_utf8(empty);
+}
+
 static void whole_numbers_parse_whole_or_not_at_all(void **state) {
     (void)state;
     int64_t i = 77;
@@ -161,6 +178,7 @@ int main(void) {
         cmocka_unit_test(appending_grows_and_stays_terminated),
         cmocka_unit_test(overflow_keeps_what_fitted_and_is_remembered),
         cmocka_unit_test(copies_say_whether_they_fitted),
+        cmocka_unit_test(texts_are_cut_between_characters),
         cmocka_unit_test(whole_numbers_parse_whole_or_not_at_all),
         cmocka_unit_test(reals_parse_finite_only_with_a_point_in_any_locale),
         cmocka_unit_test(durations_and_sizes_have_units),

@@ -1,0 +1,97 @@
+#include "daemon/rpc/texts.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static bool valid_utf8(const char *text) {
+    int step;
+    while ((step = str_utf8_step(text)) > 0)
+        text += step;
+    return !*text;
+}
+
+const char *texts_bad_field(const ProtobufCMessage *m) {
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        const char *at = (const char *)m + f->offset, *bad = NULL;
+        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        size_t n = 1;
+        if (repeated)
+            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
+            continue;
+        if ((f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) || !n)
+            continue;
+        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
+        for (size_t k = 0; k < n && !bad; k++) {
+            if (!items[k])
+                continue;
+            if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+                bad = texts_bad_field(items[k]);
+            else if (!valid_utf8(items[k]))
+                bad = f->name;
+        }
+        if (bad)
+            return bad;
+    }
+    return NULL;
+}
+
+/* ---- repair ---- */
+
+enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+struct cursor {
+    uint8_t *at, *end;
+};
+
+static bool take_varint(struct cursor *c, uint64_t *ret) {
+    *ret = 0;
+    for (unsigned shift = 0; c->at < c->end && shift < 64; shift += 7) {
+        const uint8_t byte = *c->at++;
+        *ret |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return true;
+    }
+    return false;
+}
+
+static bool skip(struct cursor *c, uint64_t n) {
+    if (n > (uint64_t)(c->end - c->at))
+        return false;
+    c->at += n;
+    return true;
+}
+
+static void repair_text(uint8_t *text, size_t len) {
+    for (size_t i = 0, step; i < len; i += step) {
+        char next[5] = "";
+        memcpy(next, text + i, len - i < 4 ? len - i : 4);
+        step = (size_t)str_utf8_step(next);
+        if (!step) {
+            text[i] = '?';
+            step = 1;
+        }
+    }
+}
+
+void texts_repair(const ProtobufCMessageDescriptor *type, uint8_t *packed, size_t len) {
+    struct cursor c = {packed, packed + len};
+    for (uint64_t key, n; take_varint(&c, &key);) {
+        const unsigned wire = key & 7;
+        if (wire == WIRE_VARINT ? !take_varint(&c, &n) : wire == WIRE_64 ? !skip(&c, 8) : wire == WIRE_32 && !skip(&c, 4))
+            return;
+        if (wire != WIRE_BYTES)
+            continue;
+        uint8_t *from = take_varint(&c, &n) ? c.at : NULL;
+        if (!from || !skip(&c, n))
+            return;
+        const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(type, (unsigned)(key >> 3));
+        if (f && f->type == PROTOBUF_C_TYPE_STRING)
+            repair_text(from, n);
+        else if (f && f->type == PROTOBUF_C_TYPE_MESSAGE)
+            texts_repair(f->descriptor, from, n);
+    }
+}
