@@ -13,7 +13,9 @@
 #include "base/str.h"
 #include "daemon/access.h"
 #include "daemon/drain.h"
+#include "daemon/hosts/device_hosts.h"
 #include "daemon/jobs/jobref.h"
+#include "daemon/jobs/worker.h"
 #include "daemon/live/keeper.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/meters.h"
@@ -21,7 +23,7 @@
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, STALL_MS = 15 * 60 * 1000, MEASURE_MS = 60 * 1000, MAX_METHODS = 64 };
+enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, MEASURE_MS = 60 * 1000, MAX_METHODS = 64 };
 
 /* The server with what only its own file touches. */
 struct daemon {
@@ -42,8 +44,7 @@ struct daemon {
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
-    int64_t beats, beat_ms; /* of the device worker, and when they last changed */
-    bool announced;         /* READY was sent */
+    bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, held;
     struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
@@ -176,10 +177,10 @@ static void on_signal(uv_signal_t *handle, int signum) {
 /* A fault took the device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
  * ends with a code of its own so that the next one begins anew. */
 static void look_for_loss(struct daemon *d) {
-    if (d->lost || !worker_lost(d->services.worker))
+    if (d->lost || !device_hosts_lost(d->services.hosts))
         return;
     struct device_info info;
-    worker_device(d->services.worker, &info);
+    device_hosts_describe(d->services.hosts, &info);
     d->lost = true;
     log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d", info.name,
               *d->meters.jobs.job ? d->meters.jobs.job : "none", SERVER_RESTART);
@@ -203,7 +204,7 @@ static void look_at_verdict(struct daemon *d) {
         return;
     struct device_info info;
     char why[JOB_REASON_SIZE];
-    worker_device(d->services.worker, &info);
+    device_hosts_describe(d->services.hosts, &info);
     str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->fix);
     d->held = true;
     meters_ready(&d->meters, "device", false);
@@ -245,14 +246,14 @@ static void on_reports(uv_async_t *handle) {
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
     look_at_verdict(d);
     take_files(d);
-    for (struct live_report *r; (r = worker_take_live(s->worker));) {
+    for (struct live_report *r; (r = device_hosts_take_stream(s->hosts));) {
         if (r->stream)
             sessions_report(s->sessions, r);
         else
             models_report(s->models, r);
         live_report_free(r);
     }
-    for (struct network_order *o; (o = worker_take_network(s->worker));)
+    for (struct network_order *o; (o = device_hosts_take_network(s->hosts));)
         o->done(o);
     svc_burst_observed(s);
     look_at_models(d);
@@ -261,16 +262,6 @@ static void on_reports(uv_async_t *handle) {
         begin_stop(d);
     if (d->stopping)
         stop_rpc_if_idle(d);
-}
-
-/* Whether the device worker, when it has a job, did a step lately; the largest step on a CPU takes a minute or two. */
-static bool makes_progress(struct daemon *d) {
-    int64_t beats = worker_beats(d->services.worker);
-    if (beats != d->beats || sched_idle(d->services.sched)) {
-        d->beats = beats;
-        d->beat_ms = clock_wall_ms();
-    }
-    return clock_wall_ms() - d->beat_ms < STALL_MS;
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -289,7 +280,7 @@ static void on_tick(uv_timer_t *timer) {
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     look_at_models(d);
-    if (makes_progress(d))
+    if (!device_hosts_stalled(s->hosts))
         sd_notify(0, "WATCHDOG=1");
     if (d->stopping)
         stop_rpc_if_idle(d);
@@ -305,7 +296,7 @@ static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct e
     return rc;
 }
 
-static bool post_order(void *ctx, struct live_order *o) { return worker_post(ctx, o); }
+static bool post_order(void *ctx, struct live_order *o) { return device_hosts_post_stream(ctx, o); }
 
 static void on_kept(void *ctx, const char *id, const struct err *err) {
     struct daemon *d = ctx;
@@ -330,13 +321,13 @@ static int open_streams(struct daemon *d, struct err *err) {
         return rc;
     struct models_config models = {.db = s->db,
                                    .post = post_order,
-                                   .post_ctx = s->worker,
+                                   .post_ctx = s->hosts,
                                    .loop = &d->loop,
                                    .places = &s->places,
                                    .job_model = job_model,
                                    .ctx = s};
     struct sessions_config sessions = {.post = post_order,
-                                       .post_ctx = s->worker,
+                                       .post_ctx = s->hosts,
                                        .metrics = s->metrics,
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
@@ -359,12 +350,12 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
 
 static int run_job(void *worker, const struct job *job, struct err *err) { return worker_run(worker, job, err); }
 static void interrupt_job(void *worker, enum worker_stop why) { worker_interrupt(worker, why); }
-static void ask_health(void *ctx, struct device_health *ret) { worker_health(ctx, ret); }
+static void ask_health(void *ctx, struct device_health *ret) { device_hosts_health(ctx, ret); }
 
 static int open_watch(struct daemon *d, struct err *err) {
     const struct device_watch_config watch = {.device = d->config->device,
                                               .ask = ask_health,
-                                              .ctx = d->services.worker,
+                                              .ctx = d->services.hosts,
                                               .metrics = d->services.metrics,
                                               .interval_ms = WATCH_MS,
                                               .wake = wake_loop,
@@ -411,9 +402,34 @@ static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
 static void describe_build(struct daemon *d) {
     const struct services *s = &d->services;
     struct device_info info;
-    worker_device(s->worker, &info);
+    device_hosts_describe(s->hosts, &info);
     str_format(d->device, sizeof d->device, "%s: %s", info.name, info.description);
     versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
+}
+
+/* The device with its hosts, and the thread of jobs beside them. */
+static int open_device(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    const struct device_hosts_config hosts = {.device = c->device,
+                                              .threads = (int)c->cpu_threads,
+                                              .memory_limit_bytes = c->memory_bytes,
+                                              .max_networks = (int)c->max_networks,
+                                              .networks_bytes = c->networks_bytes,
+                                              .metrics = s->metrics,
+                                              .wake = wake_loop,
+                                              .wake_ctx = &d->reports};
+    int rc = device_hosts_start(&hosts, &s->hosts, err);
+    if (rc)
+        return rc;
+    const struct worker_config worker = {.device = device_hosts_device(s->hosts),
+                                         .source = s->source,
+                                         .default_wall_clock_ms = c->default_wall_clock_ms,
+                                         .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
+                                         .metrics = s->metrics,
+                                         .wake = wake_loop,
+                                         .wake_ctx = &d->reports};
+    return worker_start(&worker, &s->worker, err);
 }
 
 static int open_parts(struct daemon *d, struct err *err) {
@@ -433,16 +449,6 @@ static int open_parts(struct daemon *d, struct err *err) {
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if (!rc)
         rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err);
-    struct worker_config worker = {.device = c->device,
-                                   .threads = (int)c->cpu_threads,
-                                   .source = s->source,
-                                   .default_wall_clock_ms = c->default_wall_clock_ms,
-                                   .memory_limit_bytes = c->memory_bytes,
-                                   .max_networks = (int)c->max_networks,
-                                   .networks_bytes = c->networks_bytes,
-                                   .metrics = s->metrics,
-                                   .wake = wake_loop,
-                                   .wake_ctx = &d->reports};
     s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
     struct sched_config sched = {.rules = s->rules,
                                  .cache_dir = c->cache,
@@ -466,7 +472,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     }
     rpc.n_methods = services_methods(d->methods, MAX_METHODS);
     if (!rc)
-        rc = worker_start(&worker, &s->worker, err);
+        rc = open_device(d, err);
     if (!rc)
         rc = open_watch(d, err);
     if (!rc)
@@ -495,6 +501,7 @@ static void close_parts(struct daemon *d) {
     http_stop(d->http);
     device_watch_stop(d->services.watch);
     worker_stop(d->services.worker);
+    device_hosts_stop(d->services.hosts);
     sessions_free(d->services.sessions);
     keeper_free(d->keeper);
     models_free(d->services.models);
@@ -527,7 +534,7 @@ static void start_handles(struct daemon *d) {
 static void announce(struct daemon *d) {
     struct services *s = &d->services;
     struct device_info info;
-    worker_device(s->worker, &info);
+    device_hosts_describe(s->hosts, &info);
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
     atomic_store(&s->serving, true);

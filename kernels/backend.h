@@ -2,6 +2,8 @@
  * NULL in a build without CUDA. */
 #ifndef BRR_KERNELS_BACKEND_H
 #define BRR_KERNELS_BACKEND_H
+#include <pthread.h>
+
 #include "kernels/device.h"
 #include "kernels/op.h"
 
@@ -51,10 +53,10 @@ struct device {
     int64_t live_bytes, allocations;
     uint64_t epochs; /* allocated so far */
     bool lost;
-    void (*yield)(void *ctx); /* device_yield_to; NULL on devices that schedule by priority */
-    void *yield_ctx;
-    device_lend_fn *lend; /* device_lend_to */
-    void *lend_ctx;
+    int live_batches;       /* device_live_begin less device_live_end */
+    pthread_mutex_t lock;   /* of the streams' list, and of parking */
+    pthread_cond_t resumed; /* live_batches has become 0 */
+    struct stream *streams; /* open ones */
 };
 
 struct stream {
@@ -63,6 +65,9 @@ struct stream {
     void *state;
     uint64_t epoch; /* changed by stream_new_epoch when working memory moves */
     bool recording;
+    struct stream *next, **link;        /* of the device's list */
+    int64_t busy_since_ms;              /* 0: no call is at work */
+    double second_s, slept_s, parked_s; /* the second that parking counts in, the sleep within it, and all sleep */
 };
 
 struct graph {
@@ -72,6 +77,11 @@ struct graph {
 };
 /* For backends: announces that the stream's working memory has moved; recordings that use it are invalid. */
 static inline void stream_new_epoch(struct stream *s) { s->epoch = __atomic_add_fetch(&s->device->epochs, 1, __ATOMIC_RELAXED); }
+
+/* Around each call of a backend that computes, copies or waits: parks a normal stream of a CPU, and keeps account of the time
+ * (device_busy_ms). */
+void stream_enter(struct stream *s);
+void stream_leave(struct stream *s);
 
 const struct backend *cpu_backend(void);
 const struct backend *cuda_backend(void);

@@ -5,8 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "kernels/backend.h"
+
+#define PARKED_SHARE 0.9 /* of a second */
 
 void device_share_processors(char **argv) {
     char self[4096];
@@ -70,6 +73,12 @@ int device_probe(const char *name, struct device_info *ret, struct err *err) {
     return rc ? rc : backend->describe(ordinal, 0, ret, err);
 }
 
+static void device_free_handle(struct device *dev) {
+    pthread_cond_destroy(&dev->resumed);
+    pthread_mutex_destroy(&dev->lock);
+    free(dev);
+}
+
 int device_open(const char *name, int threads, struct device **ret, struct err *err) {
     const struct backend *backend = NULL;
     int ordinal = 0, rc = find_backend(name, &backend, &ordinal, err);
@@ -79,8 +88,10 @@ int device_open(const char *name, int threads, struct device **ret, struct err *
     if (!dev)
         return err_set(err, ERR_EXHAUSTED, "device %s: out of memory", name);
     dev->backend = backend;
+    pthread_mutex_init(&dev->lock, NULL);
+    clock_cond_init(&dev->resumed);
     if ((rc = backend->describe(ordinal, threads, &dev->info, err)) || (rc = backend->open(dev, ordinal, threads, err))) {
-        free(dev);
+        device_free_handle(dev);
         return rc;
     }
     *ret = dev;
@@ -91,7 +102,7 @@ void device_close(struct device *dev) {
     if (!dev)
         return;
     dev->backend->close(dev);
-    free(dev);
+    device_free_handle(dev);
 }
 
 void device_describe(const struct device *dev, struct device_info *ret) { *ret = dev->info; }
@@ -128,42 +139,8 @@ const char *device_slowdown_name(enum device_slowdown reason) {
     return names[reason];
 }
 
-static _Thread_local bool lent; /* this thread runs work of device_lend */
-
-struct lent_work {
-    device_work_fn *work;
-    void *arg;
-};
-
-static int run_lent(void *arg, struct err *err) {
-    const struct lent_work *l = arg;
-    lent = true;
-    int rc = l->work(l->arg, err);
-    lent = false;
-    return rc;
-}
-
-int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err) {
-    struct lent_work l = {work, arg};
-    if (lent)
-        return work(arg, err);
-    return dev->lend ? dev->lend(dev->lend_ctx, run_lent, &l, err) : run_lent(&l, err);
-}
-
-void device_lend_to(struct device *dev, device_lend_fn *fn, void *ctx) {
-    dev->lend = fn;
-    dev->lend_ctx = ctx;
-}
-
-/* The thread that drives the device may be using it now. */
-static int check_not_lent(const struct device *dev, struct err *err) {
-    return lent ? err_set(err, ERR_INTERNAL, "%s: work of device_lend has used the device", dev->info.name) : 0;
-}
-
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
-    int rc = check_not_lent(dev, err);
-    if (!rc)
-        rc = dev->backend->alloc(dev, bytes, ret, err);
+    int rc = dev->backend->alloc(dev, bytes, ret, err);
     if (!rc)
         __atomic_add_fetch(&dev->allocations, 1, __ATOMIC_RELAXED);
     return rc;
@@ -200,6 +177,13 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
         free(s);
         return rc;
     }
+    pthread_mutex_lock(&dev->lock);
+    s->next = dev->streams;
+    s->link = &dev->streams;
+    if (s->next)
+        s->next->link = &s->next;
+    dev->streams = s;
+    pthread_mutex_unlock(&dev->lock);
     *ret = s;
     return 0;
 }
@@ -207,36 +191,105 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
 void stream_close(struct stream *s) {
     if (!s)
         return;
+    pthread_mutex_lock(&s->device->lock);
+    *s->link = s->next;
+    if (s->next)
+        s->next->link = s->link;
+    pthread_mutex_unlock(&s->device->lock);
     s->device->backend->stream_close(s);
     free(s);
 }
 
-void device_yield_to(struct device *dev, void (*fn)(void *ctx), void *ctx) {
-    dev->yield = dev->info.is_async ? NULL : fn;
-    dev->yield_ctx = ctx;
+/* ---- live windows first ---- */
+
+void device_live_begin(struct device *dev) {
+    if (!dev->info.is_async)
+        __atomic_add_fetch(&dev->live_batches, 1, __ATOMIC_ACQ_REL);
+}
+
+void device_live_end(struct device *dev) {
+    if (dev->info.is_async || __atomic_sub_fetch(&dev->live_batches, 1, __ATOMIC_ACQ_REL))
+        return;
+    pthread_mutex_lock(&dev->lock);
+    pthread_cond_broadcast(&dev->resumed);
+    pthread_mutex_unlock(&dev->lock);
+}
+
+static bool live_runs(const struct device *dev) { return __atomic_load_n(&dev->live_batches, __ATOMIC_ACQUIRE) != 0; }
+
+/* Sleeps until no live batch is under way, or the stream has slept its share of the second. */
+static void park(struct stream *s) {
+    struct device *dev = s->device;
+    double begun = clock_s();
+    if (begun - s->second_s >= 1) {
+        s->second_s = begun;
+        s->slept_s = 0;
+    }
+    if (s->slept_s >= PARKED_SHARE)
+        return;
+    struct timespec until = clock_after_ms((int64_t)ceil(1000 * (PARKED_SHARE - s->slept_s)));
+    int late = 0;
+    pthread_mutex_lock(&dev->lock);
+    while (live_runs(dev) && !late)
+        late = pthread_cond_timedwait(&dev->resumed, &dev->lock, &until);
+    pthread_mutex_unlock(&dev->lock);
+    double slept = clock_s() - begun;
+    s->slept_s += slept;
+    s->parked_s += slept;
+}
+
+double stream_parked_s(const struct stream *s) { return s->parked_s; }
+
+void stream_enter(struct stream *s) {
+    if (s->priority == STREAM_NORMAL && live_runs(s->device))
+        park(s);
+    __atomic_store_n(&s->busy_since_ms, clock_ms(), __ATOMIC_RELAXED);
+}
+
+void stream_leave(struct stream *s) { __atomic_store_n(&s->busy_since_ms, 0, __ATOMIC_RELAXED); }
+
+int64_t device_busy_ms(struct device *dev) {
+    int64_t now = clock_ms(), longest = 0;
+    pthread_mutex_lock(&dev->lock);
+    for (const struct stream *s = dev->streams; s; s = s->next) {
+        int64_t since = __atomic_load_n(&s->busy_since_ms, __ATOMIC_RELAXED);
+        if (since && now - since > longest)
+            longest = now - since;
+    }
+    pthread_mutex_unlock(&dev->lock);
+    return longest;
 }
 
 struct device *stream_device(const struct stream *s) {
     return s->device;
 }
 
+static int copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
+    stream_enter(s);
+    int rc = s->device->backend->copy(s, dst, src, bytes, err);
+    stream_leave(s);
+    return rc;
+}
+
 int stream_to_device(struct stream *s, void *dst, const void *host_src, size_t bytes, struct err *err) {
-    return s->device->backend->copy(s, dst, host_src, bytes, err);
+    return copy(s, dst, host_src, bytes, err);
 }
 
 int stream_to_host(struct stream *s, void *host_dst, const void *src, size_t bytes, struct err *err) {
-    return s->device->backend->copy(s, host_dst, src, bytes, err);
+    return copy(s, host_dst, src, bytes, err);
 }
 
 int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
-    return s->device->backend->copy(s, dst, src, bytes, err);
+    return copy(s, dst, src, bytes, err);
 }
 
 int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
 
 int stream_sync(struct stream *s, struct err *err) {
-    int rc = check_not_lent(s->device, err);
-    return rc ? rc : s->device->backend->sync(s, err);
+    stream_enter(s);
+    int rc = s->device->backend->sync(s, err);
+    stream_leave(s);
+    return rc;
 }
 
 int stream_wait(struct stream *s, struct stream *earlier, struct err *err) { return s->device->backend->wait(s, earlier, err); }
@@ -277,7 +330,10 @@ int graph_run(struct graph *g, struct stream *s, struct err *err) {
     if (g->device != s->device || g->epoch != s->epoch)
         return err_set(err, ERR_PRECONDITION, "%s: recorded work belongs to another stream, or the stream's memory has moved",
                        s->device->info.name);
-    return s->device->backend->replay(s, g->recorded, err);
+    stream_enter(s);
+    int rc = s->device->backend->replay(s, g->recorded, err);
+    stream_leave(s);
+    return rc;
 }
 
 void graph_free(struct graph *g) {

@@ -112,25 +112,27 @@ void device_free_host(struct device *dev, void *data);
 /* Bytes and number of allocations made through this device so far (tests prove that steps allocate nothing). */
 void device_alloc_stats(const struct device *dev, int64_t *ret_live_bytes, int64_t *ret_allocations);
 
-/* The work of a STREAM_HIGH stream runs before that of normal streams; on the CPU device_yield_to gives it the chance. */
+/* The work of a STREAM_HIGH stream runs before that of normal streams; on the CPU device_live_begin makes normal streams wait. */
 enum stream_priority { STREAM_NORMAL, STREAM_HIGH };
 /* Open a stream on the thread that will use it. On the CPU that thread and its pool then flush subnormal floats. */
 int stream_open(struct device *dev, enum stream_priority priority, struct stream **ret, struct err *err);
-/* Before each op of a normal stream the CPU calls fn(ctx) on the thread of that op, so that work of high priority waits for one op
- * only, never for a whole pass. fn may run ops on other streams; those of normal ones call it again. fn NULL: no more calls. Other
- * devices never call it. */
-void device_yield_to(struct device *dev, void (*fn)(void *ctx), void *ctx);
-/* Work that may block, such as that on files, and uses no device: inside it, calls for memory and for work of a device are errors.
- */
+/* Between device_live_begin and device_live_end the normal streams of a CPU park: each sleeps before its next op, so that live
+ * windows share the processors with one op at most. A stream sleeps at most nine tenths of each second, so that a job goes on
+ * whatever arrives. Calls nest. Devices with queues of their own (is_async) run streams by priority, and both calls do nothing. Any
+ * thread. */
+void device_live_begin(struct device *dev);
+void device_live_end(struct device *dev);
+/* How long the oldest call at work on the device (an op, a copy, a wait for the stream) has taken, in milliseconds; 0 when there is
+ * none. Any thread. */
+int64_t device_busy_ms(struct device *dev);
+/* Calls work(arg, err). */
 typedef int device_work_fn(void *arg, struct err *err);
-/* Calls work(arg, err) and returns what it returns. After device_lend_to it may run on another thread, while this one serves others
- * on the device, on streams of their own; all that it did is visible when this returns. Inside such work it is an ordinary call. */
-int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err);
-/* From now on device_lend calls fn, which calls work(arg, err) once, on a thread of its choice, and returns its result when it has
- * ended. fn NULL: no more calls. */
-typedef int device_lend_fn(void *ctx, device_work_fn *work, void *arg, struct err *err);
-void device_lend_to(struct device *dev, device_lend_fn *fn, void *ctx);
+static inline int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err) {
+    (void)dev;
+    return work(arg, err);
+}
 void stream_close(struct stream *s);
+double stream_parked_s(const struct stream *s); /* seconds that the stream has slept for live windows so far */
 struct device *stream_device(const struct stream *s);
 /* Copies are ordered with the ops of the stream; host memory must stay valid until stream_sync. */
 int stream_to_device(struct stream *s, void *dst, const void *host_src, size_t bytes, struct err *err);

@@ -65,14 +65,16 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
                     tensor_dense(t) ? "" : " strided", dtype_name(dtype), expected, w.slice ? "" : " dense");
 }
 
-/* Work of high priority comes first. */
-static inline void yield(const struct stream *s) {
-    if (s->device->yield && s->priority == STREAM_NORMAL)
-        s->device->yield(s->device->yield_ctx);
-}
-
 #define CHECKER(name) struct checker c = {.op = #name, .err = err}
-#define RUN(name)     return c.rc ? c.rc : (yield(s), s->device->backend->ops->name(s, a, err))
+#define RUN(name)                                                                                                                  \
+    do {                                                                                                                           \
+        if (c.rc)                                                                                                                  \
+            return c.rc;                                                                                                           \
+        stream_enter(s);                                                                                                           \
+        int rc = s->device->backend->ops->name(s, a, err);                                                                         \
+        stream_leave(s);                                                                                                           \
+        return rc;                                                                                                                 \
+    } while (0)
 #define DIM(...)                                                                                                                   \
     { __VA_ARGS__ }
 #define WANT(n, r, dims, ...)                                                                                                      \

@@ -165,7 +165,11 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
         return false;
     int64_t windows = 0;
     double start_s = clock_s();
+    if (realtime)
+        device_live_begin(l->models.device);
     int rc = detector_run(m->detector, l->stream, timelines, n, LIVE_MAX_BATCH, &windows, &err);
+    if (realtime)
+        device_live_end(l->models.device);
     double end_s = clock_s();
     m->used = l->turns;
     metric_add(m->windows, (double)windows);

@@ -1,6 +1,6 @@
 #include "daemon/rpc/burst_ask.h"
 
-#include "daemon/jobs/worker.h"
+#include "daemon/hosts/device_hosts.h"
 #include "daemon/rpc/convert.h"
 
 enum { RETRY_MS = 1000 };
@@ -18,7 +18,7 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     o->owner = a;
     o->done = on_done;
     offload_away(&a->work, answered);
-    if (worker_post_network(services_of(call)->worker, o))
+    if (device_hosts_post_network(services_of(call)->hosts, o))
         return;
     a->work.working = false;
     network_order_free(o);
@@ -42,7 +42,7 @@ Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_i
     struct device_info device;
     Brr__V1__Network *m = arena_alloc(arena, sizeof *m);
     char **areas = arena_alloc(arena, ((size_t)info->n_named + 1) * sizeof *areas);
-    worker_device(services_of(call)->worker, &device);
+    device_hosts_describe(services_of(call)->hosts, &device);
     char *name = arena_strdup(arena, device.name);
     if (!m || !areas || !name)
         return NULL;

@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "daemon/burst/observer.h"
 #include "daemon/device/device_watch.h"
+#include "daemon/hosts/device_hosts.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
 #include "daemon/jobs/sched.h"
@@ -23,7 +24,8 @@ struct service_library {
 /* rpc_context of every call; the daemon fills it and owns everything in it. */
 struct services {
     uv_loop_t *loop;
-    struct worker *worker;
+    struct device_hosts *hosts;
+    struct worker *worker; /* of jobs */
     struct device_watch *watch;
     struct db *db;
     struct sched *sched;

@@ -93,7 +93,7 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct health_message health;
     Brr__V1__Device device = BRR__V1__DEVICE__INIT, *list[] = {&device};
     Brr__V1__DevicesResponse out = BRR__V1__DEVICES_RESPONSE__INIT;
-    worker_device(services_of(call)->worker, &info);
+    device_hosts_describe(services_of(call)->hosts, &info);
     device.name = info.name;
     device.description = info.description;
     device.total_bytes = info.total_bytes;
@@ -258,9 +258,9 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     d->work.data = d;
     d->call = call;
     arena_init(&d->arena, 1u << 20);
-    worker_device(s->worker, &d->device);
+    device_hosts_describe(s->hosts, &d->device);
     d->serving = atomic_load(&s->serving);
-    d->lost = worker_lost(s->worker);
+    d->lost = device_hosts_lost(s->hosts);
     d->paused_jobs = sched_paused(s->sched);
     device_watch_latest(s->watch, &d->health);
     d->bad = device_watch_verdict(s->watch);

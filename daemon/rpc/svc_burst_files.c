@@ -9,7 +9,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "daemon/jobs/worker.h"
+#include "daemon/hosts/device_hosts.h"
 #include "daemon/rpc/burst_ask.h"
 #include "daemon/rpc/convert.h"
 #include "infer/netfile.h"
@@ -274,7 +274,7 @@ static void upload_half_close(struct rpc_call *call) {
 
 /* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
 static void give_back(struct file_call *f) {
-    if (f->lent && worker_post_network(f->services->worker, f->give_back))
+    if (f->lent && device_hosts_post_network(f->services->hosts, f->give_back))
         f->give_back = NULL;
     f->lent = NULL;
 }

@@ -204,13 +204,13 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);
-    worker_device(s->worker, &device);
+    device_hosts_describe(s->hosts, &device);
     str_copy(v->device, sizeof v->device, device.name);
     v->config = (struct estimate_config){.job = &v->job,
                                          .device = v->device,
                                          .threads = device.threads,
                                          .cache_dir = s->paths[1],
-                                         .memory_limit_bytes = worker_memory_limit(s->worker),
+                                         .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
                                          .measure = &v->measure,
                                          .stop = &v->work.gone,
                                          .files = v->files,

@@ -336,31 +336,32 @@ static void running_statistics_move_only_in_finite_channels(void **state) {
     free(vectors);
 }
 
-static void count_yield(void *ctx) { ++*(int *)ctx; }
-
-/* The CPU calls it before each op of a normal stream, so that a stream of high priority comes next; other devices never do. */
-static void normal_streams_yield_before_each_op(void **state) {
+/* While live windows run, a normal stream of a CPU sleeps before an op until it has slept nine tenths of a second; a stream of high
+ * priority never does, and other devices run streams by priority. */
+static void normal_streams_park_while_live_windows_run(void **state) {
     (void)state;
     struct err err = {0};
     struct device_info info;
     struct stream *urgent = NULL;
     float x[4] = {0}, y[4] = {0};
-    int yields = 0;
     const struct sigmoid_args a = {.x = tensor_2d(x, DTYPE_F32, 1, 4), .y = tensor_2d(y, DTYPE_F32, 1, 4)};
     device_describe(fixture.device, &info);
     if (info.is_async)
         skip();
     fixture_check(stream_open(fixture.device, STREAM_HIGH, &urgent, &err), &err);
-    device_yield_to(fixture.device, count_yield, &yields);
-    for (int i = 1; i <= 3; i++) {
-        fixture_check(op_sigmoid(fixture.stream, &a, &err), &err);
-        assert_int_equal(yields, i);
-        fixture_check(op_sigmoid(urgent, &a, &err), &err);
-        assert_int_equal(yields, i);
-    }
-    device_yield_to(fixture.device, NULL, NULL);
     fixture_check(op_sigmoid(fixture.stream, &a, &err), &err);
-    assert_int_equal(yields, 3);
+    double before = stream_parked_s(fixture.stream);
+    device_live_begin(fixture.device);
+    device_live_begin(fixture.device);
+    device_live_end(fixture.device); /* one of two */
+    fixture_check(op_sigmoid(urgent, &a, &err), &err);
+    assert_true(stream_parked_s(urgent) == 0);
+    fixture_check(op_sigmoid(fixture.stream, &a, &err), &err); /* goes on although they run still */
+    double parked = stream_parked_s(fixture.stream);
+    assert_true(parked - before > 0.85);
+    device_live_end(fixture.device);
+    fixture_check(op_sigmoid(fixture.stream, &a, &err), &err);
+    assert_true(stream_parked_s(fixture.stream) == parked);
     stream_close(urgent);
 }
 
@@ -370,7 +371,7 @@ int main(void) {
         cmocka_unit_test(dropout_drops_its_share_and_other_counters_drop_others),
         cmocka_unit_test(dropout_of_parts_in_place_and_on_any_threads_is_the_same),
         cmocka_unit_test(dropout_refuses_rates_outside_0_to_1),
-        cmocka_unit_test(normal_streams_yield_before_each_op),
+        cmocka_unit_test(normal_streams_park_while_live_windows_run),
         cmocka_unit_test(one_bad_number_makes_a_gradient_not_finite),
         cmocka_unit_test(an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing),
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),

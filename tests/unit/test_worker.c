@@ -49,11 +49,20 @@ static struct worker_report *wait_for(struct worker *w, enum worker_report_kind 
     return NULL;
 }
 
+static struct device *device;
+
+static void stop(struct worker *w) {
+    worker_stop(w);
+    device_close(device);
+}
+
 static struct worker *start(void **state) {
     struct worker *w = NULL;
     struct err err;
+    if (device_open("cpu", 1, &device, &err))
+        fail_msg("%s", err.message);
     const struct worker_config config = {
-        .device = "cpu", .threads = 1, .source = {.cache_dir = in_dir(state, "cache")}, .default_wall_clock_ms = -1, .wake = wake};
+        .device = device, .source = {.cache_dir = in_dir(state, "cache")}, .default_wall_clock_ms = -1, .wake = wake};
     if (worker_start(&config, &w, &err))
         fail_msg("%s", err.message);
     return w;
@@ -95,7 +104,7 @@ static void the_end_is_reported_when_memory_is_short(void **state) {
     worker_report_free(r);
     assert_int_equal(worker_run(w, job, &err), 0); /* and the device is free again */
     worker_report_free(wait_for(w, WORKER_DONE));
-    worker_stop(w);
+    stop(w);
     job_free(job);
 }
 
@@ -108,7 +117,7 @@ static void a_job_whose_end_could_not_be_told_does_not_begin(void **state) {
     atomic_store(&memory, ENOUGH);
     assert_int_equal(worker_run(w, job, &err), 0); /* nothing of it is left */
     worker_report_free(wait_for(w, WORKER_DONE));
-    worker_stop(w);
+    stop(w);
     job_free(job);
 }
 
@@ -132,7 +141,7 @@ static void a_stopped_job_leaves_a_checkpoint(void **state) {
     assert_true(fsio_exists(r->checkpoint.path) && fsio_exists(in_dir(state, "job/rates.tsv.part")));
     worker_report_free(r);
     worker_report_free(end);
-    worker_stop(w);
+    stop(w);
     job_free(job);
 }
 
@@ -157,7 +166,7 @@ static void a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails(void 
     assert_int_equal(r->rc, ERR_EXHAUSTED);
     assert_non_null(strstr(r->err.message, "checkpoint"));
     worker_report_free(r);
-    worker_stop(w);
+    stop(w);
     job_free(job);
 }
 

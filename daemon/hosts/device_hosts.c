@@ -1,0 +1,163 @@
+#include "daemon/hosts/device_hosts.h"
+
+#include <stdlib.h>
+
+#include "daemon/hosts/host.h"
+
+enum { REPORTS_MAX = 4096 };
+enum { NICE_LIVE = 5, NICE_OTHER = 10 }; /* sockets come first, then live windows; jobs/worker.h is like replays and networks */
+
+/* Steps of hosts take milliseconds to seconds. A single op of a large training may take long on a slow CPU. */
+enum { HOST_STALLED_MS = 60 * 1000, CALL_STALLED_MS = 15 * 60 * 1000 };
+
+struct device_hosts {
+    struct device_hosts_config config;
+    struct device *device;
+    struct device_info info;
+    struct mailbox *reports, *answers; /* of streams, of networks */
+    struct host *live, *networks;
+    struct message *unanswered; /* orders of networks that their host could not send back */
+};
+
+/* ---- the work of each host; ctx is the struct device_hosts ---- */
+
+static int open_live(void *ctx, void **ret, struct err *err) {
+    struct device_hosts *h = ctx;
+    struct live *live = live_new(h->device, h->reports, h->config.metrics, h->config.memory_limit_bytes);
+    if (!live)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", h->info.name);
+    *ret = live;
+    return 0;
+}
+
+static int open_networks(void *ctx, void **ret, struct err *err) {
+    struct device_hosts *h = ctx;
+    const struct networks_config config = {
+        .device = h->device,
+        .most = h->config.max_networks,
+        .most_bytes = h->config.networks_bytes ? h->config.networks_bytes : h->info.total_bytes / 2,
+        .answers = h->answers,
+        .metrics = h->config.metrics,
+    };
+    struct networks *networks = networks_new(&config);
+    if (!networks)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the networks of %s", h->info.name);
+    *ret = networks;
+    return 0;
+}
+
+/* message is the first member of each order. */
+static void order_stream(void *state, struct message *m) { live_order(state, (struct live_order *)m); }
+static void order_network(void *state, struct message *m) { networks_order(state, (struct network_order *)m); }
+
+static bool step_streams(void *state) { return live_step(state) != LIVE_IDLE; }
+static bool step_networks(void *state) { return networks_step(state); }
+
+static void close_streams(void *state, void *ctx) {
+    (void)ctx;
+    live_free(state);
+}
+
+static void close_networks(void *state, void *ctx) { networks_free(state, &((struct device_hosts *)ctx)->unanswered); }
+
+static const struct host_work live_work = {
+    .name = "live", .nice = NICE_LIVE, .open = open_live, .order = order_stream, .step = step_streams, .close = close_streams};
+static const struct host_work network_work = {.name = "networks",
+                                              .nice = NICE_OTHER,
+                                              .open = open_networks,
+                                              .order = order_network,
+                                              .step = step_networks,
+                                              .close = close_networks};
+
+/* ---- life ---- */
+
+static int start(struct device_hosts *h, struct err *err) {
+    int rc = device_open(h->config.device, h->config.threads, &h->device, err);
+    if (rc)
+        return rc;
+    device_describe(h->device, &h->info);
+    if (!h->config.memory_limit_bytes)
+        h->config.memory_limit_bytes = h->info.total_bytes / 10 * 9;
+    h->reports = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
+    h->answers = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
+    if (!h->reports || !h->answers)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the threads of %s", h->info.name);
+    if ((rc = host_start(&live_work, h, &h->live, err)))
+        return rc;
+    return host_start(&network_work, h, &h->networks, err);
+}
+
+int device_hosts_start(const struct device_hosts_config *config, struct device_hosts **ret, struct err *err) {
+    struct device_hosts *h = calloc(1, sizeof *h);
+    if (!h)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the device");
+    h->config = *config;
+    int rc = start(h, err);
+    if (rc) {
+        device_hosts_stop(h);
+        return rc;
+    }
+    *ret = h;
+    return 0;
+}
+
+/* Nobody takes any more: posts to a closed mailbox fail at once. */
+static void close_box(struct mailbox *box) {
+    if (box)
+        mailbox_close(box);
+}
+
+static void send_back(struct device_hosts *h) {
+    for (struct live_report *r; h->reports && (r = device_hosts_take_stream(h));)
+        live_report_free(r);
+    for (struct network_order *o; h->answers && (o = device_hosts_take_network(h));)
+        o->done(o);
+    while (h->unanswered) {
+        struct network_order *o = (struct network_order *)h->unanswered;
+        h->unanswered = h->unanswered->next;
+        o->done(o);
+    }
+}
+
+void device_hosts_stop(struct device_hosts *h) {
+    if (!h)
+        return;
+    close_box(h->reports);
+    close_box(h->answers);
+    host_stop(h->live);
+    host_stop(h->networks);
+    send_back(h);
+    mailbox_free(h->reports);
+    mailbox_free(h->answers);
+    device_close(h->device);
+    free(h);
+}
+
+/* ---- the device ---- */
+
+struct device *device_hosts_device(const struct device_hosts *h) {
+    return h->device;
+}
+void device_hosts_describe(const struct device_hosts *h, struct device_info *ret) { *ret = h->info; }
+int64_t device_hosts_memory_limit(const struct device_hosts *h) { return h->config.memory_limit_bytes; }
+bool device_hosts_lost(const struct device_hosts *h) { return device_lost(h->device); }
+void device_hosts_health(const struct device_hosts *h, struct device_health *ret) { device_health(h->device, ret); }
+
+bool device_hosts_stalled(const struct device_hosts *h) {
+    return device_busy_ms(h->device) > CALL_STALLED_MS || host_busy_ms(h->live) > HOST_STALLED_MS ||
+           host_busy_ms(h->networks) > HOST_STALLED_MS;
+}
+
+/* ---- orders ---- */
+
+bool device_hosts_post_stream(struct device_hosts *h, struct live_order *o) { return host_post(h->live, &o->message); }
+
+struct live_report *device_hosts_take_stream(struct device_hosts *h) {
+    return (struct live_report *)mailbox_take(h->reports);
+}
+
+bool device_hosts_post_network(struct device_hosts *h, struct network_order *o) { return host_post(h->networks, &o->message); }
+
+struct network_order *device_hosts_take_network(struct device_hosts *h) {
+    return (struct network_order *)mailbox_take(h->answers);
+}

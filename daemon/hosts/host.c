@@ -1,0 +1,109 @@
+#include "daemon/hosts/host.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { ORDERS_MAX = 1 << 17 };
+
+struct host {
+    const struct host_work *work;
+    void *ctx, *state;
+    pthread_t thread;
+    struct mailbox *orders, *started; /* started: one message, when open has ended */
+    struct message ready;
+    _Atomic int64_t busy_since_ms; /* 0: idle */
+    atomic_bool stopping;
+    int rc; /* of open; *err too */
+    struct err err;
+};
+
+static void beat(struct host *h) { atomic_store(&h->busy_since_ms, clock_ms()); }
+
+/* The next order. Waits for one when no step is due; NULL then means that the mailbox is closed and empty. */
+static struct message *next_order(struct host *h, bool due) {
+    if (due)
+        return mailbox_take(h->orders);
+    atomic_store(&h->busy_since_ms, 0);
+    return mailbox_wait(h->orders, -1);
+}
+
+/* Until the host is to stop and no order waits. */
+static void serve(struct host *h) {
+    bool due = false;
+    for (;;) {
+        struct message *m = next_order(h, due);
+        if (!m && (!due || atomic_load(&h->stopping)))
+            return;
+        for (; m; m = mailbox_take(h->orders)) {
+            beat(h);
+            h->work->order(h->state, m);
+        }
+        beat(h);
+        due = h->work->step(h->state);
+    }
+}
+
+static void *host_main(void *arg) {
+    struct host *h = arg;
+    pthread_setname_np(pthread_self(), h->work->name);
+    setpriority(PRIO_PROCESS, (id_t)gettid(), h->work->nice);
+    h->rc = h->work->open(h->ctx, &h->state, &h->err);
+    mailbox_post(h->started, &h->ready);
+    if (h->rc)
+        return NULL;
+    serve(h);
+    h->work->close(h->state, h->ctx);
+    return NULL;
+}
+
+static void host_free(struct host *h) {
+    mailbox_free(h->orders);
+    mailbox_free(h->started);
+    free(h);
+}
+
+int host_start(const struct host_work *work, void *ctx, struct host **ret, struct err *err) {
+    struct host *h = calloc(1, sizeof *h);
+    if (!h)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the thread of %s", work->name);
+    h->work = work;
+    h->ctx = ctx;
+    h->orders = mailbox_new(ORDERS_MAX, NULL, NULL);
+    h->started = mailbox_new(1, NULL, NULL);
+    if (!h->orders || !h->started || pthread_create(&h->thread, NULL, host_main, h)) {
+        host_free(h);
+        return err_set(err, ERR_EXHAUSTED, "cannot start the thread of %s", work->name);
+    }
+    mailbox_wait(h->started, -1);
+    if (h->rc) {
+        int rc = h->rc;
+        if (err)
+            *err = h->err;
+        pthread_join(h->thread, NULL);
+        host_free(h);
+        return rc;
+    }
+    *ret = h;
+    return 0;
+}
+
+void host_stop(struct host *h) {
+    if (!h)
+        return;
+    atomic_store(&h->stopping, true);
+    mailbox_close(h->orders);
+    pthread_join(h->thread, NULL);
+    host_free(h);
+}
+
+bool host_post(struct host *h, struct message *order) { return mailbox_post(h->orders, order); }
+
+int64_t host_busy_ms(const struct host *h) {
+    int64_t since = atomic_load(&h->busy_since_ms);
+    return since ? clock_ms() - since : 0;
+}

@@ -1,0 +1,33 @@
+/* host: a thread that computes for callers who wait: live windows, replays or spiking networks. It takes orders from a mailbox and
+ * runs short steps while any is due. It opens no files and shares nothing with the device's other threads but the device. The owner
+ * of the orders is the loop thread; answers travel through mailboxes that the work knows. */
+#ifndef BRR_DAEMON_HOSTS_HOST_H
+#define BRR_DAEMON_HOSTS_HOST_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/mailbox.h"
+
+/* The functions of a kind of work; all run on the host's thread. */
+struct host_work {
+    const char *name; /* of the thread, at most 15 characters */
+    int nice;
+    /* ctx is that of host_start. On failure nothing is left. */
+    int (*open)(void *ctx, void **ret_state, struct err *err);
+    void (*order)(void *state, struct message *order); /* carries out or queues an order; owns it from now on */
+    bool (*step)(void *state);                         /* runs one step; false when none is due */
+    void (*close)(void *state, void *ctx);
+};
+
+struct host;
+/* Returns when open has succeeded or failed. work and ctx must outlive the host. */
+int host_start(const struct host_work *work, void *ctx, struct host **ret, struct err *err);
+/* Carries out the orders that wait, closes the work and joins the thread. NULL is allowed. */
+void host_stop(struct host *h);
+/* Takes ownership of the order; false if too many wait or the host is stopping: the caller then still owns it. Any thread. */
+bool host_post(struct host *h, struct message *order);
+/* How long the host has been at its present order or step, in milliseconds; 0 when it has nothing to do. Any thread. */
+int64_t host_busy_ms(const struct host *h);
+
+#endif
