@@ -528,7 +528,8 @@ int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err) {
     CHECKER(windows);
     check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
-    require(&c, a->x.dim[2] <= WINDOWS_MAX_CHANNELS, "x has more than 64 channels");
+    require(&c, a->raw || a->x.dim[2] <= WINDOWS_MAX_CHANNELS, "x has more than 64 channels");
+    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 128 channels");
     require(&c, a->rows && a->row_labels && a->first && a->valid, "rows, row_labels, first or valid is missing");
     struct tensor like = a->x;
     like.rank = 2;

@@ -339,16 +339,18 @@ int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err
 
 /* Windows out of recordings that lie in device memory as binary16 rows of C channels (µV), with one label a row. Window b begins at
  * row first[b] and has valid[b] ≤ T rows: x = clip((v − m)/max(s, WINDOWS_FLOOR_UV)) per channel, m and s (population) over the
- * valid rows, two passes in double; beyond them x and labels are 0. The same bits on every device, and as lib/data/window.c gives.
+ * valid rows, two passes in double; raw: x = v, for up to WINDOWS_MAX_COLUMNS channels; beyond them x and labels are 0. The same
+ * bits on every device, and as lib/data/window.c gives.
  * rows, row_labels, first, valid: device memory; the caller vouches for first + valid. x (B,T,C) F32, labels (B,T) U8. */
 #define WINDOWS_FLOOR_UV 0.1
 #define WINDOWS_CLIP     10.0
-enum { WINDOWS_MAX_CHANNELS = 64, WINDOWS_GROUP = 8 }; /* rows whose sums are kept apart */
+enum { WINDOWS_MAX_CHANNELS = 64, WINDOWS_MAX_COLUMNS = 128, WINDOWS_GROUP = 8 }; /* group: rows whose sums are kept apart */
 struct windows_args {
     const uint16_t *rows;
     const uint8_t *row_labels;
     const int64_t *first;
     const int32_t *valid;
+    bool raw;
     struct tensor x, labels;
 };
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err);

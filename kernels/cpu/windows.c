@@ -46,6 +46,11 @@ static void normalise(const uint16_t *rows, int64_t valid, int64_t channels, flo
     }
 }
 
+static void cut(const uint16_t *rows, int64_t n, float *x) {
+    for (int64_t i = 0; i < n; i++)
+        x[i] = half_value(rows[i]);
+}
+
 int cpu_windows(struct stream *s, const struct windows_args *a, struct err *err) {
     (void)s, (void)err;
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
@@ -54,7 +59,9 @@ int cpu_windows(struct stream *s, const struct windows_args *a, struct err *err)
         int64_t valid = a->valid[i];
         float *x = mf(&a->x) + i * t * c;
         uint8_t *labels = (uint8_t *)a->labels.data + i * t;
-        if (valid > 0)
+        if (valid > 0 && a->raw)
+            cut(a->rows + a->first[i] * c, valid * c, x);
+        else if (valid > 0)
             normalise(a->rows + a->first[i] * c, valid, c, x);
         memset(x + valid * c, 0, (size_t)((t - valid) * c) * sizeof *x);
         memcpy(labels, a->row_labels + a->first[i], (size_t)valid);

@@ -1,6 +1,6 @@
-/* windows: normalised windows out of binary16 rows in device memory, one block per window. Thread e sums element e of every group
- * of WINDOWS_GROUP rows, group after group, and a channel's rows are added in order at the end: the order of lib/data/window.c, so
- * that the bits are the same as the CPU's. Hence no contraction of products and sums here either. */
+/* windows: windows as they are, or normalised ones, out of binary16 rows in device memory, one block per window. Thread e sums
+ * element e of every group of WINDOWS_GROUP rows, group after group, and a channel's rows are added in order at the end: the order
+ * of lib/data/window.c, so that the bits are the same as the CPU's. Hence no contraction of products and sums here either. */
 #include "kernels/cuda/cuda.cuh"
 
 #include <cuda_fp16.h>
@@ -78,10 +78,22 @@ static __global__ void windows_kernel(struct windows_job j) {
         j.labels[window * j.t + i] = i < valid ? j.row_labels[first + i] : 0;
 }
 
+static __global__ void cut_kernel(struct windows_job j) {
+    int64_t window = blockIdx.x, first = j.first[window], valid = j.valid[window], n = valid * j.c;
+    const uint16_t *rows = j.rows + first * j.c;
+    for (int64_t i = threadIdx.x; i < j.t * j.c; i += THREADS)
+        j.x[window * j.t * j.c + i] = i < n ? (float)half_value(rows[i]) : 0;
+    for (int64_t i = threadIdx.x; i < j.t; i += THREADS)
+        j.labels[window * j.t + i] = i < valid ? j.row_labels[first + i] : 0;
+}
+
 extern "C" int cuda_windows(struct stream *s, const struct windows_args *a, struct err *err) {
     (void)err;
     struct windows_job j = {a->rows,     a->row_labels,   a->first, a->valid, (float *)a->x.data, (uint8_t *)a->labels.data,
                             a->x.dim[1], (int)a->x.dim[2]};
-    CUDA_LAUNCH(windows_kernel, (unsigned)a->x.dim[0], THREADS, cuda_stream(s)->stream, j);
+    if (a->raw)
+        CUDA_LAUNCH(cut_kernel, (unsigned)a->x.dim[0], THREADS, cuda_stream(s)->stream, j);
+    else
+        CUDA_LAUNCH(windows_kernel, (unsigned)a->x.dim[0], THREADS, cuda_stream(s)->stream, j);
     return 0;
 }

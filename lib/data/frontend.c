@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "data/dsp.h"
 #include "data/half.h"
+#include "data/history.h"
 #include "data/montage.h"
 
 static const double NOTCH_Q = 30, CLAMP_UV = 60000;
@@ -21,10 +22,11 @@ struct frontend {
     struct montage *montage;
     struct resampler *resampler;
     struct dsp_cascade cascade;
+    struct history *history; /* NULL: windows are z-scored */
     frontend_sink_fn *sink;
     void *ctx;
     double rate_hz;
-    int channels, lanes;
+    int channels, columns, lanes;
     int64_t fill_gap; /* longest gap to hold over, in source samples */
     int64_t position; /* source samples since file time 0, gaps included */
     int64_t missing;  /* gap reported since the last sample */
@@ -36,10 +38,27 @@ struct frontend {
     double *last;     /* (lanes) newest mixed row */
     double *filtered; /* (DSP_BLOCK, lanes) */
     uint8_t *marks;   /* (DSP_BLOCK) */
-    uint16_t *halves; /* (DSP_BLOCK, channels) */
+    uint16_t *halves; /* (DSP_BLOCK, columns) */
     struct loop_sums loops[2];
     int64_t loop_samples;
 };
+
+static const char *const normalize_names[] = {"window", "causal", "envelope"};
+
+int frontend_inputs(int normalize, int channels) { return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels; }
+
+int frontend_columns(int normalize, int channels) {
+    return normalize == FRONTEND_WINDOW ? channels : channels + frontend_inputs(normalize, channels);
+}
+
+const char *frontend_normalize_name(int normalize) { return normalize_names[normalize]; }
+
+int frontend_normalize_from_name(const char *name) {
+    for (int i = FRONTEND_WINDOW; i <= FRONTEND_ENVELOPE; i++)
+        if (!strcmp(name, normalize_names[i]))
+            return i;
+    return -1;
+}
 
 static int check_config(const struct frontend_config *c, struct err *err) {
     if (!c->montage)
@@ -82,7 +101,7 @@ static int make_buffers(struct frontend *f, struct err *err) {
     f->last = dsp_rows(1, f->lanes);
     f->planar = dsp_rows(1, DSP_BLOCK);
     f->marks = calloc(DSP_BLOCK, 1);
-    f->halves = calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *f->halves);
+    f->halves = calloc((size_t)DSP_BLOCK * (size_t)f->columns, sizeof *f->halves);
     if (!f->mixed || !f->filtered || !f->last || !f->planar || !f->marks || !f->halves)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
     return 0;
@@ -99,6 +118,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = montage_new(config->montage, source->labels, source->n_labels, &f->montage, err)))
         goto fail;
     f->channels = f->montage->n_outputs;
+    f->columns = frontend_columns(config->normalize, f->channels);
     f->lanes = dsp_lanes(f->channels);
     f->sink = sink;
     f->ctx = ctx;
@@ -106,9 +126,13 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
+    if (config->normalize != FRONTEND_WINDOW &&
+        (rc = history_new(f->channels, f->lanes, config->normalize == FRONTEND_ENVELOPE, &f->history, err)))
+        goto fail;
     f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
         *report = (struct frontend_report){.output_channels = f->channels,
+                                           .output_columns = f->columns,
                                            .used_channels = f->montage->n_sources,
                                            .inverse_montage = f->montage->inverse,
                                            .interpolated = f->montage->interpolated};
@@ -127,6 +151,7 @@ void frontend_free(struct frontend *f) {
     montage_free(f->montage);
     resampler_free(f->resampler);
     dsp_cascade_done(&f->cascade);
+    history_free(f->history);
     free(f->mixed);
     free(f->filtered);
     free(f->last);
@@ -148,12 +173,14 @@ static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
         for (int c = 0; c < f->channels; c++) {
             double v = f->filtered[i * f->lanes + c];
             v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
-            f->halves[i * f->channels + c] = half_from_f32((float)v);
+            f->halves[i * f->columns + c] = half_from_f32((float)v);
         }
+    if (f->history)
+        history_run(f->history, f->filtered, n, f->halves + f->channels, f->columns);
     for (int64_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
-        int rc = f->sink(f->ctx, f->halves + from * f->channels, to - from, first + from, !f->announced, f->marks[from], err);
+        int rc = f->sink(f->ctx, f->halves + from * f->columns, to - from, first + from, !f->announced, f->marks[from], err);
         f->announced = true;
         if (rc)
             return rc;
@@ -170,6 +197,8 @@ static int drain(struct frontend *f, struct err *err) {
         if (!f->announced)
             dsp_cascade_settle(&f->cascade, f->filtered);
         dsp_cascade_run(&f->cascade, f->filtered, n);
+        if (f->history && !f->announced)
+            history_start(f->history, f->filtered);
         int rc = emit(f, n, first, err);
         if (rc)
             return rc;
@@ -342,6 +371,8 @@ int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
     pack_bytes(out, f->loops, sizeof f->loops);
     pack_i64(out, f->loop_samples);
     resampler_save(f->resampler, out);
+    if (f->history)
+        history_save(f->history, out);
     return 0;
 }
 
@@ -358,6 +389,8 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
     unpack_bytes(in, f->loops, sizeof f->loops);
     f->loop_samples = unpack_i64(in, 0, far);
     resampler_load(f->resampler, in);
+    if (f->history)
+        history_load(f->history, in);
     f->failed = in->failed ? ERR_DATA_LOSS : 0;
     return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
 }

@@ -1,9 +1,9 @@
 /* frontend: converts a source's channels to the model's input montage at 256 Hz, as a causal stream: raw µV samples at the source
- * rate → montage derivation → resample to 256 Hz → band-pass → notch → clamp ±60,000 µV → binary16. State is carried, so chunks of
- * any size give the same bits; the window cache, training, validation, detection and live streams all read its output. One thread
- * at a time per frontend. Segments: a gap of at most fill_gap_s is filled by holding the last sample (flagged); a longer gap ends
- * the segment, and the filters restart (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the
- * source. */
+ * rate → montage derivation → resample to 256 Hz → band-pass → notch → clamp ±60,000 µV → binary16, and where the network takes its
+ * input normalised by the past, the columns of data/history. State is carried, so chunks of any size give the same bits; the window
+ * cache, training, validation, detection and live streams all read its output. One thread at a time per frontend. Segments: a gap
+ * of at most fill_gap_s is filled by holding the last sample (flagged); a longer gap ends the segment, and the filters restart
+ * (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the source. */
 #ifndef BRR_DATA_FRONTEND_H
 #define BRR_DATA_FRONTEND_H
 #include <stdbool.h>
@@ -12,18 +12,36 @@
 #include "base/err.h"
 #include "base/pack.h"
 
-enum { FRONTEND_RATE_HZ = 256, FRONTEND_MAX_CHANNELS = 64, FRONTEND_MAX_LABELS = 1024 };
+enum {
+    FRONTEND_RATE_HZ = 256,
+    FRONTEND_MAX_CHANNELS = 64,
+    FRONTEND_MAX_LABELS = 1024,
+    FRONTEND_MAX_COLUMNS = 3 * FRONTEND_MAX_CHANNELS
+};
+
+/* What a network takes: the filtered channels, z-scored for each window; the signal columns of data/history; or those and its
+ * envelope columns. */
+enum frontend_normalize { FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE };
+#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope"
 
 struct frontend_config {
     const char *montage;   /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
     double notch_hz;       /* 0, 50 or 60 */
     double bandpass_hz[2]; /* 0.5, 120 */
     double fill_gap_s;     /* 2 */
+    int normalize;         /* enum frontend_normalize */
 };
+/* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
+ */
+int frontend_inputs(int normalize, int channels);  /* columns that the network takes */
+int frontend_columns(int normalize, int channels); /* of a row */
+/* "window", …; from_name: −1 for an unknown name. */
+const char *frontend_normalize_name(int normalize);
+int frontend_normalize_from_name(const char *name);
 
 /* How the montage was built; texts are for people and reports. */
 struct frontend_report {
-    int output_channels;
+    int output_channels, output_columns;
     int used_channels;    /* source channels read */
     bool inverse_montage; /* bipolar source, referential model: minimum-norm inverse */
     int interpolated;     /* electrodes interpolated by spherical spline (Fz, Pz only) */
@@ -32,7 +50,7 @@ struct frontend_report {
 
 struct frontend;
 
-/* Receives finished samples: n rows of output_channels binary16 values (µV), channel-last, the first one at output index `first`.
+/* Receives finished samples: n rows of output_columns binary16 values, channel-last, the first one at output index `first`.
  * segment_start: the first row begins a new segment. held: rows made by holding over a short gap. Return 0 to continue; any other
  * value is returned by the pushing call. */
 typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,

@@ -24,7 +24,8 @@ struct manifest {
     struct manifest_entry *entries;
     int64_t count, capacity, limit;
     int64_t window, hop;
-    int channels;
+    int inputs;
+    bool raw;
     char hash[DIGEST_HEX_SIZE];
 };
 
@@ -298,7 +299,9 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
     m->window = config->window;
     m->hop = config->hop;
     m->limit = config->max_files;
-    int rc = montage_channels(config->frontend.montage, NULL, &m->channels, err);
+    int channels = 0, rc = montage_channels(config->frontend.montage, NULL, &channels, err);
+    m->inputs = frontend_inputs(config->frontend.normalize, channels);
+    m->raw = config->frontend.normalize != FRONTEND_WINDOW;
     if (!rc)
         rc = open_all(m, config, progress, ctx, err);
     bool usable = false;
@@ -339,7 +342,9 @@ void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_h
     *ret_hop = m->hop;
 }
 
-int manifest_channels(const struct manifest *m) { return m->channels; }
+int manifest_inputs(const struct manifest *m) { return m->inputs; }
+
+bool manifest_raw(const struct manifest *m) { return m->raw; }
 
 /* The recording's name up to "_eeg.edf" or ".edf", which also begins the names of its label files; returns its length. */
 static size_t stem_of(const char *relative_path, const char **ret) {

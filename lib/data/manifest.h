@@ -52,8 +52,9 @@ const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t in
 const char *manifest_hash(const struct manifest *m);
 /* Window and hop in samples. */
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop);
-/* Output channels of the montage. */
-int manifest_channels(const struct manifest *m);
+/* Values of a sample that a network takes (window_inputs); raw: windows are cut out of the rows as they are, not z-scored. */
+int manifest_inputs(const struct manifest *m);
+bool manifest_raw(const struct manifest *m);
 /* Writes "N of M recordings cannot be used: NAME (why); and K more for the same reason; …" into buf, or "" if all can be used: at
  * most `most` different reasons, each with its first recording. Returns the number of bad files. */
 int64_t manifest_describe_bad(const struct manifest *m, int most, char *buf, unsigned long size);

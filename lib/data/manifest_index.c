@@ -44,6 +44,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
     json_put_f64(&json, "low_hz", c->frontend.bandpass_hz[0]);
     json_put_f64(&json, "high_hz", c->frontend.bandpass_hz[1]);
     json_put_f64(&json, "fill_gap_s", c->frontend.fill_gap_s);
+    if (c->frontend.normalize != FRONTEND_WINDOW)
+        json_put_str(&json, "normalize", frontend_normalize_name(c->frontend.normalize));
     json_put_str(&json, "labels", c->labels);
     json_put_str(&json, "unlabeled", c->unlabeled);
     json_end(&json, '}');

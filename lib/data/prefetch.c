@@ -106,11 +106,11 @@ static int check_config(const struct manifest *m, const struct prefetch_config *
     if (c->batch_size < 1 || c->workers < 1 || c->workers > PREFETCH_MAX_WORKERS || c->depth < 1 || c->depth > PREFETCH_MAX_DEPTH)
         return err_set(err, ERR_INVALID, "prefetch of batches of %d with %d readers and %d in the ring; expected ≥ 1, 1..%d, 1..%d",
                        c->batch_size, c->workers, c->depth, PREFETCH_MAX_WORKERS, PREFETCH_MAX_DEPTH);
-    if (c->channels != manifest_channels(m) || c->window < 1 || epoch < 0 || index < 0 || !c->alloc != !c->free)
+    if (c->channels != manifest_inputs(m) || c->window < 1 || epoch < 0 || index < 0 || !c->alloc != !c->free)
         return err_set(
             err, ERR_INVALID,
             "prefetch of %d channels, window %lld, epoch %lld, index %lld; expected %d channels, the others not negative",
-            c->channels, (long long)c->window, (long long)epoch, (long long)index, manifest_channels(m));
+            c->channels, (long long)c->window, (long long)epoch, (long long)index, manifest_inputs(m));
     return 0;
 }
 

@@ -22,7 +22,7 @@ struct spans {
 struct recording_writer {
     struct fsio_writer file;
     bool open;
-    int channels;
+    int channels, columns;
     struct spans segments, held;
 };
 
@@ -41,13 +41,14 @@ static int spans_add(struct spans *s, struct window_span span, struct err *err) 
     return 0;
 }
 
-int recording_writer_open(const char *path, int channels, struct recording_writer **ret, struct err *err) {
+int recording_writer_open(const char *path, int channels, int columns, struct recording_writer **ret, struct err *err) {
     struct recording_writer *w = calloc(1, sizeof *w);
     char head[HEAD_SIZE] = {0};
     if (!w)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the writer of %s", path);
     memcpy(head, MAGIC, MAGIC_SIZE);
     w->channels = channels;
+    w->columns = columns;
     int rc = fsio_writer_open(&w->file, path, err);
     w->open = rc == 0;
     if (!rc)
@@ -92,7 +93,7 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
     int rc = extend(&w->segments, first, n, segment_start, err);
     if (!rc && held)
         rc = extend(&w->held, first, n, false, err);
-    return rc ? rc : fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->channels), err);
+    return rc ? rc : fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
 }
 
 static void put_spans(struct json_writer *json, const char *key, const struct window_span *spans, int n) {
@@ -111,6 +112,8 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
     json_put_str(json, "source", facts->source);
     json_put_str(json, "montage", facts->montage);
     json_put_i64(json, "channels", facts->channels);
+    if (facts->columns != facts->channels)
+        json_put_i64(json, "columns", facts->columns);
     json_put_i64(json, "samples", facts->samples > end ? facts->samples : end);
     json_put_f64(json, "duration_s", facts->duration_s);
     json_put_bool(json, "labelled", facts->labelled);
@@ -127,6 +130,7 @@ static void put_index(const struct recording_writer *w, const struct recording_f
     struct json_writer json;
     struct recording_facts all = *facts;
     all.channels = w->channels;
+    all.columns = w->columns;
     all.segments = w->segments.items;
     all.n_segments = w->segments.count;
     all.held = w->held.items;
@@ -222,11 +226,12 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
             return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
-    int64_t channels = json_i64(json_get(index, "channels"), 0);
+    int64_t channels = json_i64(json_get(index, "channels"), 0), columns = json_i64(json_get(index, "columns"), channels);
     if (json_i64(json_get(index, "version"), 0) != RECORDING_VERSION || channels < 1 || channels > FRONTEND_MAX_CHANNELS ||
-        f.samples < 0 || f.samples > MAX_SAMPLES)
+        columns < channels || columns > FRONTEND_MAX_COLUMNS || f.samples < 0 || f.samples > MAX_SAMPLES)
         return damaged(name, "its version, channels or samples are out of range", err);
     f.channels = (int)channels;
+    f.columns = (int)columns;
     if (!read_spans(arena, json_get(index, "segments"), f.samples, &f.segments, &f.n_segments) ||
         !read_spans(arena, json_get(index, "held"), f.samples, &f.held, &f.n_held) ||
         !read_spans(arena, json_get(index, "seizures"), f.samples, &f.seizures, &f.n_seizures))
@@ -239,6 +244,7 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
 static void adopt(struct recording *rec, const struct recording_facts *f, int64_t *first_row) {
     rec->key = f->key;
     rec->info = (struct recording_info){.channels = f->channels,
+                                        .columns = f->columns,
                                         .samples = f->samples,
                                         .segments = f->segments,
                                         .n_segments = f->n_segments,
@@ -299,7 +305,7 @@ int recording_open(const char *cache_file, struct recording **ret, struct err *e
         adopt(rec, &facts, first_row);
         rec->mislabelled = facts.mislabelled;
     }
-    if (!rc && rec->first_row[facts.n_segments] * facts.channels * 2 > (int64_t)offset - HEAD_SIZE)
+    if (!rc && rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
         rc = damaged(cache_file, "it holds fewer samples than its index says", err);
     if (rc)
         goto fail;
@@ -367,7 +373,7 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
     const struct recording_info *a = &rec->info, *b = &built->info;
     if (strcmp(rec->key, built->key) != 0)
         return err_set(err, ERR_DATA_LOSS, "its source or labels changed after the data were indexed; submit the job again");
-    if (a->channels != b->channels || a->samples != b->samples ||
+    if (a->channels != b->channels || a->columns != b->columns || a->samples != b->samples ||
         !same_spans(a->segments, a->n_segments, b->segments, b->n_segments) ||
         !same_spans(a->held, a->n_held, b->held, b->n_held) || !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures))
         return err_set(
@@ -434,6 +440,7 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
                                     .mislabelled = recording_mislabelled(rec),
                                     .labelled = info->labelled,
                                     .channels = info->channels,
+                                    .columns = info->columns,
                                     .duration_s = info->duration_s,
                                     .samples = info->samples,
                                     .seizures = info->seizures,
@@ -446,7 +453,7 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
 
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {
     const uint16_t *rows = (const uint16_t *)(const void *)(rec->map.data + HEAD_SIZE);
-    return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.channels;
+    return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.columns;
 }
 
 const char *recording_key(const struct recording *rec) { return rec->key; }

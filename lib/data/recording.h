@@ -1,6 +1,6 @@
 /* recording: the cache file of one recording, written once and then mapped read-only; or a planned recording, whose facts are known
  * (from the source's header and labels) but whose samples are not until recording_load builds or finds the cache file. Layout: 64
- * bytes of magic and padding; the binary16 rows (channels each) of the segments back to back; padding to 8; the index, one JSON
+ * bytes of magic and padding; the binary16 rows (frontend.h) of the segments back to back; padding to 8; the index, one JSON
  * object; a trailer of u64 index offset, u64 index length (little-endian) and the magic again. The trailer detects truncated files.
  * Reading: window.h. A writer belongs to one thread; an open recording's facts are immutable, any thread. */
 #ifndef BRR_DATA_RECORDING_H
@@ -17,7 +17,8 @@
 enum { RECORDING_VERSION = 2, RECORDING_MAX_SPANS = 1 << 20 };
 
 struct recording_writer;
-int recording_writer_open(const char *path, int channels, struct recording_writer **ret, struct err *err);
+/* The rows have `columns` values, of which the first `channels` are µV. */
+int recording_writer_open(const char *path, int channels, int columns, struct recording_writer **ret, struct err *err);
 /* Appends n rows from sample `first` on; the arguments of frontend_sink_fn. */
 int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start,
                           bool held, struct err *err);
@@ -27,7 +28,7 @@ struct recording_facts {
     const char *label_source, *note, *faults;
     const char *mislabelled; /* what the samples say against the channels' names, or ""; of planned recordings nothing */
     bool labelled;
-    int channels;
+    int channels, columns;
     double duration_s;
     int64_t samples; /* of file time; at least the end of the last segment is stored */
     const struct window_span *seizures, *segments, *held;
@@ -42,8 +43,8 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
 int recording_get_facts(const struct json *index, const char *name, struct arena *arena, struct recording_facts *ret,
                         struct err *err);
 
-/* Writes index and trailer and renames the file into place. The writer records channels, segments and held rows itself; those of
- * facts are ignored. Frees w, also on failure. */
+/* Writes index and trailer and renames the file into place. The writer records channels, columns, segments and held rows itself;
+ * those of facts are ignored. Frees w, also on failure. */
 int recording_writer_commit(struct recording_writer *w, const struct recording_facts *facts, struct err *err);
 /* Discards the file. Takes NULL. */
 void recording_writer_abort(struct recording_writer *w);

@@ -113,6 +113,20 @@ void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int
         to[groups * period + e] = window_clip(((double)half_to_f32(tail[e]) - mean[e]) * scale[e]);
 }
 
+int window_inputs(const struct recording_info *info) {
+    return info->columns > info->channels ? info->columns - info->channels : info->channels;
+}
+
+void window_cut(const uint16_t *rows_f16, int64_t valid, struct window_columns row, int64_t window, bool left_pad, float *x) {
+    int64_t padding = (window - valid) * row.inputs;
+    float *to = left_pad ? x + padding : x;
+    memset(left_pad ? x : x + valid * row.inputs, 0, sizeof *x * (size_t)padding);
+    const uint16_t *from = rows_f16 + row.columns - row.inputs;
+    for (int64_t t = 0; t < valid; t++)
+        for (int c = 0; c < row.inputs; c++)
+            to[t * row.inputs + c] = half_to_f32(from[t * row.columns + c]);
+}
+
 /* The part of the spans inside a window becomes `value`. */
 static void paint(const struct window_span *spans, int n_spans, int64_t start, int64_t valid, uint8_t value, uint8_t *labels) {
     for (int i = 0; i < n_spans; i++) {
@@ -136,7 +150,11 @@ int window_read(struct recording *rec, int64_t start, int64_t window, float *x, 
     if (rc)
         return rc;
     int64_t valid = window_valid(info.segments, info.n_segments, start, window);
-    window_normalise(recording_rows(rec, segment, start), valid, info.channels, window, false, x);
+    const uint16_t *rows = recording_rows(rec, segment, start);
+    if (info.columns > info.channels)
+        window_cut(rows, valid, (struct window_columns){info.columns, window_inputs(&info)}, window, false, x);
+    else
+        window_normalise(rows, valid, info.channels, window, false, x);
     if (labels) {
         memset(labels, 0, (size_t)window);
         paint(info.seizures, info.n_seizures, start, valid, 1, labels);

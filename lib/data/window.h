@@ -4,7 +4,8 @@
  * version, montage, filters, label rule and the labels found, so a changed setting or label never reads stale data. Grid
  * (contract): starts k·hop within a segment; a tail gets one more window at the next grid point, zero-padded on the right after
  * normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std, (x −
- * m)/max(s, 0.1 µV), two-pass in double, clip ±10. Reading is thread-safe. */
+ * m)/max(s, 0.1 µV), two-pass in double, clip ±10; a recording whose rows hold the network's columns (frontend.h) gives those
+ * instead. Reading is thread-safe. */
 #ifndef BRR_DATA_WINDOW_H
 #define BRR_DATA_WINDOW_H
 #include <stdbool.h>
@@ -22,7 +23,8 @@ struct mirror; /* store/mirror.h */
 
 /* Contents of a cached recording. Pointers are valid as long as the recording. */
 struct recording_info {
-    int channels;
+    int channels;                       /* of the montage: the first columns of a row, µV */
+    int columns;                        /* of a row */
     int64_t samples;                    /* length of file time in 256 Hz samples, gaps included */
     const struct window_span *segments; /* where samples exist, ascending */
     int n_segments;
@@ -40,6 +42,8 @@ struct recording_info {
 int recording_open(const char *cache_file, struct recording **ret, struct err *err);
 void recording_close(struct recording *rec);
 void recording_info(const struct recording *rec, struct recording_info *ret);
+/* How many values of a row a network takes: the columns behind the channels, or the channels themselves if there are none. */
+int window_inputs(const struct recording_info *info);
 
 /* Computes the window grid of a segment list. starts may be NULL to count. Returns the number of windows. */
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
@@ -51,11 +55,17 @@ int64_t window_overlap(const struct window_span *spans, int n_spans, int64_t sta
  * zeros first (the alarm trace's first minute). Pure function; op_windows (kernels/op.h) gives the same bits in
  * device memory. */
 void window_normalise(const uint16_t *rows_f16, int64_t valid, int channels, int64_t window, bool left_pad, float *x);
+/* Cuts `valid` rows of `columns` binary16 values into x (window, inputs) F32 without a change: the last `inputs` values of each
+ * row. */
+struct window_columns {
+    int columns, inputs;
+};
+void window_cut(const uint16_t *rows_f16, int64_t valid, struct window_columns row, int64_t window, bool left_pad, float *x);
 /* Label of a sample that was made by holding over a short gap: no loss counts it. */
 enum { WINDOW_LABEL_HELD = 2 };
-/* Reads x (window, C) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at start; *ret_valid
- * = valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as window_build and has its
- * errors. */
+/* Reads x (window, window_inputs) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at
+ * start; *ret_valid = valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as
+ * window_build and has its errors. */
 int window_read(struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err);
 

@@ -81,6 +81,8 @@ static int make_key(struct builder *b, struct err *err) {
     json_put_f64(&json, "low_hz", r->frontend.bandpass_hz[0]);
     json_put_f64(&json, "high_hz", r->frontend.bandpass_hz[1]);
     json_put_f64(&json, "fill_gap_s", r->frontend.fill_gap_s);
+    if (r->frontend.normalize != FRONTEND_WINDOW)
+        json_put_str(&json, "normalize", frontend_normalize_name(r->frontend.normalize));
     json_put_str(&json, "labels", r->labels);
     json_put_str(&json, "label_source", labels_source_name(b->labels.source));
     json_begin_array(&json, "runs");
@@ -322,7 +324,8 @@ static int build(struct builder *b, const char *path, struct err *err) {
     if (!rc &&
         !(rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
                             &b->report, err)) &&
-        !(rc = recording_writer_open(path, b->report.output_channels, &b->writer, err)) && !(rc = push_all(b, &c, err)))
+        !(rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) &&
+        !(rc = push_all(b, &c, err)))
         rc = commit(b, err);
     channels_done(&c);
     return rc;
@@ -534,6 +537,7 @@ static int plan_from_source(struct builder *b, struct recording **ret, struct er
     }
     if (!rc) {
         facts.channels = c.n_outputs;
+        facts.columns = frontend_columns(b->request->frontend.normalize, c.n_outputs);
         facts.segments = o.segments;
         facts.n_segments = o.n_segments;
         facts.held = o.held;

@@ -24,6 +24,7 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
     json_end(w, ']');
     json_put_f64(w, "fill_gap_s", f->fill_gap_s);
     json_put_i64(w, "rate_hz", FRONTEND_RATE_HZ);
+    json_put_str(w, "normalize", frontend_normalize_name(f->normalize));
     json_end(w, '}');
 }
 
@@ -87,24 +88,31 @@ static int parse(const struct safetensors *st, const char *key, const char *path
     return json_parse(text, strlen(text), key, ret, err);
 }
 
-static int read_frontend(const struct json *j, struct modelfile *m, struct err *err) {
+/* A model file without "normalize" takes z-scored windows. */
+static int read_frontend(const struct json *j, const char *path, struct modelfile *m, struct err *err) {
     const struct json *band = json_get(j, "bandpass_hz");
+    const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
     struct frontend_config f = {
         .montage = json_str(json_get(j, "montage"), ""),
         .notch_hz = json_f64(json_get(j, "notch_hz"), 0),
         .bandpass_hz = {json_f64(json_at(band, 0), 0.5), json_f64(json_at(band, 1), 120)},
         .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
+        .normalize = frontend_normalize_from_name(normalize),
     };
+    if (f.normalize < 0)
+        return err_set(err, ERR_INVALID, "%s: brr.frontend says normalize '%.40s'; expected " FRONTEND_NORMALIZE_NAMES, path,
+                       normalize);
     return modelfile_set_frontend(m, &f, err);
 }
 
-/* The montage must give the channels that the network takes. */
-static int check_channels(const struct modelfile *m, const char *path, struct err *err) {
+/* The montage must give the inputs that the network takes. */
+static int check_inputs(const struct modelfile *m, const char *path, struct err *err) {
     int channels = 0;
     int rc = montage_channels(m->montage, NULL, &channels, err);
-    if (!rc && channels != m->model.in_channels)
-        rc = err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d", path, m->model.in_channels,
-                     m->montage, channels);
+    int inputs = frontend_inputs(m->frontend.normalize, channels);
+    if (!rc && inputs != m->model.in_channels)
+        rc = err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d with normalize '%s'", path,
+                     m->model.in_channels, m->montage, inputs, frontend_normalize_name(m->frontend.normalize));
     return rc;
 }
 
@@ -120,11 +128,11 @@ static int read_objects(const struct safetensors *st, const char *path, struct m
     if (!rc)
         rc = seizure_config_from_json(model, &m->model, err);
     if (!rc)
-        rc = read_frontend(frontend, m, err);
+        rc = read_frontend(frontend, path, m, err);
     if (!rc)
         rc = events_config_from_json(events, &m->events, err);
     if (!rc)
-        rc = check_channels(m, path, err);
+        rc = check_inputs(m, path, err);
     str_copy(m->labels, sizeof m->labels, json_str(json_get(labels, "format"), "auto"));
     json_free(model);
     json_free(frontend);

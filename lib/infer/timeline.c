@@ -20,7 +20,7 @@ struct item {
 };
 
 struct timeline {
-    int channels;
+    int channels, inputs, columns; /* of the montage; of the network; of a row that arrives */
     int64_t window, hop, alarm_hop;
     struct frontend *frontend; /* NULL for a cached recording */
     const struct recording *rec;
@@ -36,7 +36,7 @@ struct timeline {
     bool in_segment, finished;
     int64_t segment, now;            /* present segment's first sample; one past the newest sample */
     int64_t next_record, next_alarm; /* next window start of the grid; next end of an alarm window */
-    uint16_t *rows;                  /* rows [rows_first, rows_now) of all rows ever received; gaps have none */
+    uint16_t *rows;                  /* the inputs of rows [rows_first, rows_now) of all rows ever received; gaps have none */
     int64_t rows_first, rows_now, rows_capacity;
     int64_t segment_row; /* row of the segment's first sample */
 
@@ -221,20 +221,42 @@ static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
         if (t->items[i].kind == ITEM_WINDOW && !t->items[i].taken && t->items[i].row < keep)
             keep = t->items[i].row;
     if (keep > t->rows_first) {
-        memmove(t->rows, t->rows + (keep - t->rows_first) * t->channels,
-                (size_t)((t->rows_now - keep) * t->channels) * sizeof *t->rows);
+        memmove(t->rows, t->rows + (keep - t->rows_first) * t->inputs,
+                (size_t)((t->rows_now - keep) * t->inputs) * sizeof *t->rows);
         t->rows_first = keep;
     }
     int64_t wanted = t->rows_now - t->rows_first + n;
     if (wanted <= t->rows_capacity)
         return 0;
     int64_t capacity = wanted + t->window / SLACK; /* little: there are many streams, and a large block grows without a copy */
-    uint16_t *rows = realloc(t->rows, (size_t)(capacity * t->channels) * sizeof *rows);
+    uint16_t *rows = realloc(t->rows, (size_t)(capacity * t->inputs) * sizeof *rows);
     if (!rows)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)capacity);
     t->rows = rows;
     t->rows_capacity = capacity;
     return 0;
+}
+
+/* Appends the inputs of n rows, for which there is room. */
+static void keep_rows(struct timeline *t, const uint16_t *rows, int64_t n) {
+    uint16_t *to = t->rows + (t->rows_now - t->rows_first) * t->inputs;
+    const uint16_t *from = rows + t->columns - t->inputs;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * t->inputs, from + i * t->columns, (size_t)t->inputs * sizeof *to);
+    t->rows_now += n;
+    t->now += n;
+}
+
+/* A held sample says nothing about suppression; for windows it is data like others. */
+static int push_suppression(struct timeline *t, const uint16_t *rows, int64_t n, int64_t first, bool held, struct err *err) {
+    int rc = 0;
+    if (held)
+        return suppression_finish(t->suppression, err);
+    if (t->columns == t->channels)
+        return suppression_push(t->suppression, rows, n, first, err);
+    for (int64_t i = 0; !rc && i < n; i++)
+        rc = suppression_push(t->suppression, rows + i * t->columns, 1, first + i, err);
+    return rc;
 }
 
 /* frontend_sink_fn */
@@ -251,21 +273,24 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     }
     if ((rc = reserve_rows(t, n, err)))
         return rc;
-    memcpy(t->rows + (t->rows_now - t->rows_first) * t->channels, rows, (size_t)(n * t->channels) * sizeof *rows);
-    t->rows_now += n;
-    t->now += n;
-    if (t->suppression) /* a held sample says nothing about suppression; for windows it is data like others */
-        rc = held ? suppression_finish(t->suppression, err) : suppression_push(t->suppression, rows, n, first, err);
+    keep_rows(t, rows, n);
+    if (t->suppression)
+        rc = push_suppression(t, rows, n, first, held, err);
     return rc ? rc : queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
 static int make(const struct modelfile *file, const struct timeline_options *options, const struct timeline_sink *sink,
                 struct timeline **ret, struct err *err) {
     const struct events_config *events = options->events ? options->events : &file->events;
+    int channels = 0, rc = montage_channels(file->frontend.montage, NULL, &channels, err);
+    if (rc)
+        return rc;
     struct timeline *t = calloc(1, sizeof *t);
     if (!t)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
-    t->channels = file->model.in_channels;
+    t->inputs = file->model.in_channels;
+    t->columns = frontend_columns(file->frontend.normalize, channels);
+    t->channels = channels;
     t->window = file->model.window;
     t->hop = file->hop;
     t->alarm_hop = options->alarm_hop;
@@ -276,7 +301,6 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->events = events_new(events, on_event, t);
     t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
-    int rc = 0;
     if (!t->events || !t->sum || !t->count)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window)))
@@ -312,8 +336,9 @@ int timeline_new_cached(const struct modelfile *file, const struct recording *re
     struct recording_info info;
     recording_info(rec, &info);
     int rc = make(file, options, sink, &t, err);
-    if (!rc && info.channels != t->channels)
-        rc = err_set(err, ERR_INVALID, "the recording has %d channels; the model needs %d", info.channels, t->channels);
+    if (!rc && (info.channels != t->channels || info.columns != t->columns))
+        rc = err_set(err, ERR_INVALID, "the recording has %d channels in %d columns; the model needs %d in %d", info.channels,
+                     info.columns, t->channels, t->columns);
     if (rc) {
         timeline_free(t);
         return rc;
@@ -432,7 +457,11 @@ bool timeline_take(struct timeline *t, float *x) {
     while (item->kind != ITEM_WINDOW || item->taken)
         item++;
     bool left = item->valid < t->window && item->alarm && !item->record;
-    window_normalise(t->rows + (item->row - t->rows_first) * t->channels, item->valid, t->channels, t->window, left, x);
+    const uint16_t *rows = t->rows + (item->row - t->rows_first) * t->inputs;
+    if (t->columns > t->channels)
+        window_cut(rows, item->valid, (struct window_columns){t->inputs, t->inputs}, t->window, left, x);
+    else
+        window_normalise(rows, item->valid, t->channels, t->window, left, x);
     item->taken = true;
     t->n_waiting--;
     return true;
@@ -536,14 +565,14 @@ int timeline_save(struct timeline *t, struct str *out, struct err *err) {
     int rc = reserve_rows(t, 0, err); /* drops the rows that no window needs */
     if (rc)
         return rc;
-    const int64_t numbers[] = {t->channels, t->window,      t->hop,         t->alarm_hop,  t->in_segment,  t->finished,
-                               t->segment,  t->now,         t->next_record, t->next_alarm, t->segment_row, t->stalled,
-                               t->emitted,  t->segment_out, t->windows,     t->alarm.run,  t->alarm.active};
+    const int64_t numbers[] = {t->inputs,  t->window,      t->hop,         t->alarm_hop,  t->in_segment,  t->finished,
+                               t->segment, t->now,         t->next_record, t->next_alarm, t->segment_row, t->stalled,
+                               t->emitted, t->segment_out, t->windows,     t->alarm.run,  t->alarm.active};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
     pack_i64(out, t->rows_first);
     pack_i64(out, t->rows_now);
-    pack_bytes(out, t->rows, (size_t)((t->rows_now - t->rows_first) * t->channels) * sizeof *t->rows);
+    pack_bytes(out, t->rows, (size_t)((t->rows_now - t->rows_first) * t->inputs) * sizeof *t->rows);
     save_items(t, out);
     int64_t n = covered(t);
     pack_i64(out, n);
@@ -583,20 +612,20 @@ static int load_rows(struct timeline *t, struct unpack *in, struct err *err) {
     t->rows_first = unpack_i64(in, 0, far);
     t->rows_now = unpack_i64(in, t->rows_first, t->rows_first + (int64_t)(in->left / sizeof *t->rows));
     int64_t n = t->rows_now - t->rows_first;
-    unpack_require(in, n <= (int64_t)(in->left / sizeof *t->rows) / t->channels);
+    unpack_require(in, n <= (int64_t)(in->left / sizeof *t->rows) / t->inputs);
     if (in->failed)
         return 0;
     t->rows_capacity = n + t->window / SLACK;
-    t->rows = calloc((size_t)(t->rows_capacity * t->channels), sizeof *t->rows);
+    t->rows = calloc((size_t)(t->rows_capacity * t->inputs), sizeof *t->rows);
     if (!t->rows)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)t->rows_capacity);
-    unpack_bytes(in, t->rows, (size_t)(n * t->channels) * sizeof *t->rows);
+    unpack_bytes(in, t->rows, (size_t)(n * t->inputs) * sizeof *t->rows);
     return 0;
 }
 
 static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
     const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, t->channels);
+    unpack_same(in, t->inputs);
     unpack_same(in, t->window);
     unpack_same(in, t->hop);
     unpack_same(in, t->alarm_hop);

@@ -91,7 +91,7 @@ static void trace_channels(const struct evaluation_recording *r, struct plot_tra
             const uint16_t *half = recording_rows(r->entry->recording, s, at);
             for (int c = 0; c < n; c++) {
                 for (int64_t i = 0; i < rows; i++)
-                    column[i] = half_to_f32(half[i * info.channels + c]);
+                    column[i] = half_to_f32(half[i * info.columns + c]);
                 plot_trace_add(&channels[c], at, column, rows);
             }
         }

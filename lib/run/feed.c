@@ -80,7 +80,7 @@ static int choose(struct feed *f, bool *ret, struct err *err) {
     struct device_info info;
     device_describe(c->recordings.device, &info);
     int64_t need = resident_bytes(&c->recordings);
-    bool fits = need <= c->room_bytes && c->channels <= WINDOWS_MAX_CHANNELS;
+    bool fits = need <= c->room_bytes && c->channels <= WINDOWS_MAX_COLUMNS;
     long long need_mib = (long long)(need >> 20), room_mib = (long long)(c->room_bytes > 0 ? c->room_bytes >> 20 : 0);
     if (c->residence == FEED_RESIDENT_ON && !fits)
         return err_set(err, ERR_EXHAUSTED,
@@ -222,6 +222,7 @@ static int cut_micro(struct feed *f, struct stream *s, int64_t micro, const stru
                                .row_labels = resident_labels(f->resident),
                                .first = (const int64_t *)f->device_first + first,
                                .valid = (const int32_t *)f->device_valid + first,
+                               .raw = manifest_raw(f->config.recordings.manifest),
                                .x = *x,
                                .labels = *labels};
     f->sent = !rc;

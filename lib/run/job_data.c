@@ -45,6 +45,9 @@ static const struct option window_rows[] = {
     {"data.bandpass_hz", OPTION_F64S, D(bandpass_hz), "[0.5, 120]", 0.05, 127, NULL, "band-pass edges"},
     {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL,
      "gaps up to this length are filled and masked; longer gaps split the recording"},
+    {"data.normalize", OPTION_ENUM, D(normalize), "window", 0, 0, FRONTEND_NORMALIZE_NAMES,
+     "window: z-score of each window; causal: the signal in proportion to its last minutes; envelope: that and its line length in "
+     "proportion to its last minutes"},
 };
 const struct option_table job_data_window_keys = TABLE(window_rows);
 
@@ -153,5 +156,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .notch_hz = data->notch_hz,
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .fill_gap_s = data->fill_gap_s,
+        .normalize = data->normalize,
     };
 }

@@ -14,8 +14,9 @@ struct job_data {
     double window_s, hop_s, notch_hz, fill_gap_s, validation_fraction, balance_full, balance_none;
     struct option_numbers bandpass_hz;
     int64_t loader_workers, max_files;
-    int resident; /* enum feed_residence */
-    struct {      /* as written, for job_data_read */
+    int resident;  /* enum feed_residence */
+    int normalize; /* enum frontend_normalize */
+    struct {       /* as written, for job_data_read */
         const struct yaml_node *montage;
         double sampling_rate_hz;
         int64_t num_workers;

@@ -11,7 +11,7 @@ enum { WAIT_MS = 20 };
 
 struct resident {
     struct resident_config config;
-    int64_t channels, n_rows;
+    int64_t inputs, n_rows;
     int64_t *base; /* per entry: its first row; −1 when it is not here */
     uint16_t *rows;
     uint8_t *labels;
@@ -38,7 +38,7 @@ static int64_t count_rows(const struct resident_config *c) {
 }
 
 int64_t resident_bytes(const struct resident_config *c) {
-    return count_rows(c) * (manifest_channels(c->manifest) * (int64_t)sizeof(uint16_t) + 1);
+    return count_rows(c) * (manifest_inputs(c->manifest) * (int64_t)sizeof(uint16_t) + 1);
 }
 
 /* Labels of a segment's rows. */
@@ -49,6 +49,22 @@ static void paint(const struct window_span *segment, const struct window_span *s
         if (first < end)
             memset(labels + (first - segment->first), value, (size_t)(end - first));
     }
+}
+
+/* The inputs of a recording's rows, back to back as its segments lie; *ret_packed is to be freed, NULL if the rows hold nothing
+ * else. */
+static const uint16_t *pack(const struct resident *r, const struct recording *rec, uint16_t **ret_packed) {
+    struct recording_info info;
+    recording_info(rec, &info);
+    const uint16_t *rows = recording_rows(rec, 0, info.segments[0].first);
+    int64_t n = rows_of(rec), inputs = r->inputs, columns = info.columns;
+    *ret_packed = NULL;
+    if (columns == inputs)
+        return rows;
+    uint16_t *packed = malloc((size_t)(n * inputs) * sizeof *packed);
+    for (int64_t i = 0; packed && i < n; i++)
+        memcpy(packed + i * inputs, rows + (i + 1) * columns - inputs, (size_t)inputs * sizeof *packed);
+    return *ret_packed = packed;
 }
 
 static int upload(struct resident *r, const struct recording *rec, int64_t base, struct stream *s, struct err *err) {
@@ -63,15 +79,17 @@ static int upload(struct resident *r, const struct recording *rec, int64_t base,
         paint(&info.segments[i], info.held, info.n_held, WINDOW_LABEL_HELD, labels + at);
         at += info.segments[i].end - info.segments[i].first;
     }
-    int rc = 0;
-    if (n) /* the segments lie back to back */
-        rc = stream_to_device(s, r->rows + base * r->channels, recording_rows(rec, 0, info.segments[0].first),
-                              (size_t)(n * r->channels) * sizeof *r->rows, err);
+    uint16_t *packed = NULL;
+    const uint16_t *rows = n ? pack(r, rec, &packed) : NULL;
+    int rc = n && !rows ? err_set(err, ERR_EXHAUSTED, "out of memory for the inputs of %lld samples", (long long)n) : 0;
+    if (!rc && n)
+        rc = stream_to_device(s, r->rows + base * r->inputs, rows, (size_t)(n * r->inputs) * sizeof *r->rows, err);
     if (!rc && n)
         rc = stream_to_device(s, r->labels + base, labels, (size_t)n, err);
     if (!rc)
         rc = stream_sync(s, err);
     free(labels);
+    free(packed);
     return rc;
 }
 
@@ -129,12 +147,12 @@ int resident_open(const struct resident_config *config, struct stream *s, struct
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
     r->config = *config;
-    r->channels = manifest_channels(config->manifest);
+    r->inputs = manifest_inputs(config->manifest);
     r->n_rows = count_rows(config);
     r->base = calloc((size_t)manifest_count(config->manifest) + 1, sizeof *r->base);
     int rc = r->base ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
     if (!rc)
-        rc = device_alloc(config->device, (size_t)(r->n_rows * r->channels) * sizeof *r->rows, &rows, err);
+        rc = device_alloc(config->device, (size_t)(r->n_rows * r->inputs) * sizeof *r->rows, &rows, err);
     if (!rc)
         rc = device_alloc(config->device, (size_t)r->n_rows, &labels, err);
     r->rows = rows;

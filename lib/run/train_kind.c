@@ -99,7 +99,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     if ((rc = montage_channels(c->data.montage, NULL, &channels, err)))
         return rc;
     struct seizure_config *m = &c->model;
-    if (seizure_preset(c->preset, channels, m, err))
+    if (seizure_preset(c->preset, frontend_inputs(c->data.normalize, channels), m, err))
         return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
     m->window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     if (c->written.encoder_channels.count && c->written.encoder_channels.count != 4)

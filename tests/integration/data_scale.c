@@ -98,7 +98,7 @@ static int feed(struct scale *s, double seconds, struct json_writer *w, struct e
     json_put_f64(w, "load_s", now_s() - start);
     json_put_f64(w, "load_cpu_s", cpu_s() - start_cpu);
     struct prefetch_config config = {
-        .batch_size = BATCH, .workers = s->workers, .depth = DEPTH, .window = WINDOW, .channels = manifest_channels(s->manifest)};
+        .batch_size = BATCH, .workers = s->workers, .depth = DEPTH, .window = WINDOW, .channels = manifest_inputs(s->manifest)};
     struct prefetch *p = NULL;
     if (rc || (rc = prefetch_start(s->manifest, s->sampler, &config, 0, 0, &p, err)))
         return rc;

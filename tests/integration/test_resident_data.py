@@ -38,6 +38,9 @@ def check_cpu(tmp):
     run(tmp, "parts", *sets, "data.resident=on", "stop_after=4")
     rest, _ = run(tmp, "parts", *sets)
     assert rest == read, "going on from readers gave other weights"
+    sets += ("data.normalize=envelope",)
+    columns, _ = run(tmp, "columns", *sets)
+    assert run(tmp, "resident-columns", *sets, "data.resident=on")[0] == columns != read, "resident columns gave other weights"
 
 
 def check_emulated(tmp):

@@ -39,7 +39,7 @@ static void open_place(struct place *p) {
     const char *device = getenv("BRR_TEST_DEVICE");
     ok(device_open(device ? device : "cpu", 0, &p->device, &err));
     ok(stream_open(p->device, STREAM_NORMAL, &p->stream, &err));
-    p->rows = take(p, (size_t)ROWS * MOST_CHANNELS * sizeof(uint16_t));
+    p->rows = take(p, (size_t)ROWS * WINDOWS_MAX_COLUMNS * sizeof(uint16_t));
     p->row_labels = take(p, ROWS);
     p->first = take(p, B * sizeof(int64_t));
     p->valid = take(p, B * sizeof(int32_t));
@@ -106,6 +106,40 @@ static void windows_are_those_of_the_loader_bit_for_bit(void **state) {
     close_place(&p);
 }
 
+/* Columns that need no normalisation are cut out as they are. */
+static void raw_windows_are_cut_bit_for_bit(void **state) {
+    static uint16_t rows[ROWS * WINDOWS_MAX_COLUMNS];
+    static float got[2 * T * WINDOWS_MAX_COLUMNS], want[T * WINDOWS_MAX_COLUMNS];
+    static const int64_t first[B] = {3, 1000};
+    static const int32_t valid[B] = {T, 77};
+    static const int columns[] = {38, WINDOWS_MAX_COLUMNS};
+    struct place p;
+    struct rng rng;
+    (void)state;
+    open_place(&p);
+    rng_init(&rng, 5, RNG_SYNTH, 0);
+    for (int k = 0; k < 2; k++) {
+        int n = columns[k];
+        for (int i = 0; i < ROWS * n; i++)
+            rows[i] = half_from_f32((float)(rng_normal(&rng) * (i % 89 ? 2 : 1e-7)));
+        struct windows_args a = args_of(&p, n);
+        a.raw = true;
+        a.x = tensor_3d(p.x, DTYPE_F32, 2, T, n);
+        a.labels = tensor_2d(p.labels, DTYPE_U8, 2, T);
+        ok(stream_to_device(p.stream, p.rows, rows, sizeof(uint16_t) * ROWS * (size_t)n, &err));
+        ok(stream_to_device(p.stream, p.first, first, sizeof first, &err));
+        ok(stream_to_device(p.stream, p.valid, valid, sizeof valid, &err));
+        ok(op_windows(p.stream, &a, &err));
+        ok(stream_to_host(p.stream, got, p.x, sizeof(float) * (size_t)(2 * T * n), &err));
+        ok(stream_sync(p.stream, &err));
+        for (int i = 0; i < 2; i++) {
+            window_cut(rows + first[i] * n, valid[i], (struct window_columns){n, n}, T, false, want);
+            assert_memory_equal(got + i * T * n, want, sizeof(float) * (size_t)(T * n));
+        }
+    }
+    close_place(&p);
+}
+
 static void wrong_arguments_are_named(void **state) {
     struct place p;
     (void)state;
@@ -127,6 +161,7 @@ static void wrong_arguments_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_those_of_the_loader_bit_for_bit),
+        cmocka_unit_test(raw_windows_are_cut_bit_for_bit),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

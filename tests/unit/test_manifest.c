@@ -42,7 +42,7 @@ static void recordings_come_sorted_with_patients_and_window_classes(void **state
     struct manifest_config config = corpus_config(root, cache);
     struct manifest *m = open_corpus(&config);
     assert_int_equal(manifest_count(m), 5);
-    assert_int_equal(manifest_channels(m), 19);
+    assert_int_equal(manifest_inputs(m), 19);
     const struct manifest_entry *e = manifest_entry(m, 0);
     assert_string_equal(e->relative_path, "sub-01/sub-01_run-01_eeg.edf");
     assert_string_equal(e->patient, "sub-01");

@@ -18,7 +18,7 @@ static void ok(int rc) {
 
 static void make_example(struct modelfile *m) {
     *m = (struct modelfile){.hop = 128, .step = 4321, .epoch = 7, .prior = 0.1};
-    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70.5}, 1.5};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70.5}, 1.5, FRONTEND_CAUSAL};
     ok(seizure_preset("tiny", 3, &m->model, &err));
     m->model.window = 512;
     m->model.mamba_layers = 1;
@@ -71,7 +71,7 @@ static void everything_comes_back(void **state) {
     assert_ptr_equal(back.frontend.montage, back.montage);
     assert_string_equal(back.montage, "custom:Fp1,F3,C3");
     assert_true(back.frontend.notch_hz == 60 && back.frontend.bandpass_hz[0] == 1 && back.frontend.bandpass_hz[1] == 70.5 &&
-                back.frontend.fill_gap_s == 1.5);
+                back.frontend.fill_gap_s == 1.5 && back.frontend.normalize == FRONTEND_CAUSAL);
     assert_true(back.hop == m.hop && back.step == m.step && back.epoch == m.epoch && back.prior == m.prior);
     assert_true(back.events.on == m.events.on && back.events.off == m.events.off && back.events.confidence == m.events.confidence);
     assert_true(back.model.window == 512 && back.model.mamba_layers == 1 && back.model.in_channels == 3);
@@ -169,7 +169,7 @@ static void what_is_optional_has_a_value_when_it_is_missing(void **state) {
     ok(read_pairs(in_dir(state, "m"), pairs, n, &back));
     assert_true(back.step == 0 && back.epoch == 0 && isnan(back.prior));
     assert_true(back.frontend.notch_hz == 0 && back.frontend.bandpass_hz[0] == 0.5 && back.frontend.bandpass_hz[1] == 120 &&
-                back.frontend.fill_gap_s == 2);
+                back.frontend.fill_gap_s == 2 && back.frontend.normalize == FRONTEND_WINDOW);
     assert_string_equal(back.labels, "auto");
     assert_string_equal(back.manifest, "");
     str_done(&texts[0]);
@@ -189,6 +189,8 @@ static void what_is_missing_or_wrong_is_named_and_nothing_is_returned(void **sta
         {"brr.frontend", NULL, "brr.frontend"},
         {"brr.frontend", "{\"montage\":\"custom:Fp1,F3\"}", "3 channels, its montage 'custom:Fp1,F3' has 2"},
         {"brr.frontend", "{\"montage\":\"custom:\"}", "custom"},
+        {"brr.frontend", "{\"montage\":\"custom:Fp1,F3,C3\",\"normalize\":\"envelope\"}", "has 6 with normalize 'envelope'"},
+        {"brr.frontend", "{\"montage\":\"custom:Fp1,F3,C3\",\"normalize\":\"zscore\"}", "normalize 'zscore'"},
         {"brr.events", NULL, "brr.events"},
         {"brr.events", "{\"on\":0.5,\"off\":0.6}", ""},
         {"brr.labels", NULL, "brr.labels"},

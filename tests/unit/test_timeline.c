@@ -15,7 +15,7 @@
 #include "infer/timeline.h"
 #include "unit/eeg_fixture.h"
 
-enum { C = 3, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };
+enum { C = 3, MAX_COLUMNS = 3 * C, MAX_INPUTS = 2 * C, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };
 
 static const char *const labels[] = {"EEG Fp1-REF", "EEG F3-REF", "EEG C3-REF"};
 
@@ -31,7 +31,7 @@ static const struct source at_200 = {200, {4001, -150, 1500, -2000, 300, -900, 2
 
 struct truth {
     bool held[MAX_T];
-    uint16_t rows[MAX_T * C];
+    uint16_t rows[MAX_T * MAX_COLUMNS];
     struct window_span segments[MAX_SEGMENTS];
     int n_segments;
     int64_t end;
@@ -62,6 +62,18 @@ static struct truth truth;
 static struct result want, got;
 static struct modelfile file;
 
+static int columns(void) { return frontend_columns(file.frontend.normalize, C); }
+
+static const uint16_t *row_of(int64_t sample) { return truth.rows + sample * columns(); }
+
+static void make_window(int64_t from, int64_t valid, int64_t window, bool left, float *x) {
+    int inputs = file.model.in_channels;
+    if (columns() > C)
+        window_cut(row_of(from), valid, (struct window_columns){columns(), inputs}, window, left, x);
+    else
+        window_normalise(row_of(from), valid, C, window, left, x);
+}
+
 static struct frontend_source source_of(const struct source *s) { return (struct frontend_source){labels, C, s->rate}; }
 
 static int collect_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
@@ -73,7 +85,7 @@ static int collect_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t firs
         t->segments[t->n_segments++] = (struct window_span){first, first};
     assert_int_equal(first, t->segments[t->n_segments - 1].end);
     t->segments[t->n_segments - 1].end = t->end = first + n;
-    memcpy(t->rows + first * C, rows, (size_t)n * C * sizeof *rows);
+    memcpy(t->rows + first * columns(), rows, (size_t)(n * columns()) * sizeof *rows);
     return 0;
 }
 
@@ -110,22 +122,23 @@ static void make_truth(const struct source *s) {
 /* In place of the network: every probability depends on its place in the window and on all of it. */
 static void probabilities(const float *x, int64_t window, float *p) {
     float sum = 0;
-    for (int64_t i = 0; i < window * C; i++)
+    int64_t n = file.model.in_channels;
+    for (int64_t i = 0; i < window * n; i++)
         sum += x[i] * (float)(1 + i % 5);
     for (int64_t i = 0; i < window; i++)
-        p[i] = 0.5f + 0.5f * sinf(0.02f * sum + x[i * C] + 0.5f * x[(window - 1 - i) * C + 2] + 0.002f * (float)i);
+        p[i] = 0.5f + 0.5f * sinf(0.02f * sum + x[i * n] + 0.5f * x[(window - 1 - i) * n + 2] + 0.002f * (float)i);
 }
 
 static void expect_record(void) {
     static int64_t starts[MAX_ITEMS];
-    static float x[MAX_WINDOW * C], p[MAX_WINDOW];
+    static float x[MAX_WINDOW * MAX_INPUTS], p[MAX_WINDOW];
     static int count[MAX_T];
     int64_t n = window_grid(truth.segments, truth.n_segments, file.model.window, file.hop, starts);
     memset(count, 0, sizeof count);
     memset(want.record, 0, sizeof want.record);
     for (int64_t k = 0; k < n; k++) {
         int64_t valid = window_valid(truth.segments, truth.n_segments, starts[k], file.model.window);
-        window_normalise(truth.rows + starts[k] * C, valid, C, file.model.window, false, x);
+        make_window(starts[k], valid, file.model.window, false, x);
         probabilities(x, file.model.window, p);
         for (int64_t i = 0; i < valid; i++) {
             want.record[starts[k] + i] += p[i];
@@ -139,7 +152,7 @@ static void expect_record(void) {
 }
 
 static void expect_alarms(int64_t alarm_hop) {
-    static float x[MAX_WINDOW * C], p[MAX_WINDOW];
+    static float x[MAX_WINDOW * MAX_INPUTS], p[MAX_WINDOW];
     int64_t window = file.model.window;
     for (int64_t i = 0; i < MAX_T; i++)
         want.provisional[i] = NAN;
@@ -149,7 +162,7 @@ static void expect_alarms(int64_t alarm_hop) {
         int64_t first = truth.segments[s].first, last = truth.segments[s].end;
         for (int64_t end = first + alarm_hop; end <= last; end += alarm_hop) {
             int64_t valid = end - first < window ? end - first : window;
-            window_normalise(truth.rows + (end - valid) * C, valid, C, window, true, x);
+            make_window(end - valid, valid, window, true, x);
             probabilities(x, window, p);
             memcpy(want.provisional + end - alarm_hop, p + window - alarm_hop, (size_t)alarm_hop * sizeof *p);
             for (int64_t i = end - alarm_hop; i < end; i++) {
@@ -209,7 +222,7 @@ static void expect_suppression(void) {
     for (int i = 0; i < truth.n_segments; i++)
         for (int64_t t = truth.segments[i].first; t < truth.segments[i].end; t++)
             if (!truth.held[t])
-                assert_int_equal(suppression_push(s, truth.rows + t * C, 1, t, &err), 0);
+                assert_int_equal(suppression_push(s, row_of(t), 1, t, &err), 0);
     assert_int_equal(suppression_finish(s, &err), 0);
     assert_int_equal(suppression_give(s, truth.end, &err), 0);
     suppression_free(s);
@@ -278,7 +291,7 @@ static struct timeline_sink sink_of(struct result *r) {
 
 /* Run waiting windows, up to `batch` taken before the first is completed. Returns how many ran. */
 static int64_t run_batch(struct timeline *t, int batch) {
-    static float x[MAX_WINDOW * C], p[16][MAX_WINDOW];
+    static float x[MAX_WINDOW * MAX_INPUTS], p[16][MAX_WINDOW];
     int taken = 0;
     while (taken < batch && timeline_take(t, x))
         probabilities(x, file.model.window, p[taken++]);
@@ -406,13 +419,12 @@ static void compare(const char *what) {
         fail_msg("%s: %lld windows were run, expected %lld", what, (long long)got.windows, (long long)want.windows);
 }
 
-static int setup(void **state) {
-    (void)state;
+static int set_up(int normalize) {
     memset(&file, 0, sizeof file);
-    assert_int_equal(seizure_preset("tiny", C, &file.model, NULL), 0);
+    assert_int_equal(seizure_preset("tiny", frontend_inputs(normalize, C), &file.model, NULL), 0);
     file.model.window = 1024;
     file.hop = 256;
-    struct frontend_config frontend = {"custom:Fp1,F3,C3", 50, {0.5, 120}, 2};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3", 50, {0.5, 120}, 2, normalize};
     assert_int_equal(modelfile_set_frontend(&file, &frontend, NULL), 0);
     file.events = (struct events_config){.on = 0.6,
                                          .off = 0.5,
@@ -425,6 +437,21 @@ static int setup(void **state) {
                                          .merge_gap_s = 0.02,
                                          .percentile = 0.75};
     return 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    return set_up(FRONTEND_WINDOW);
+}
+
+static int setup_causal(void **state) {
+    (void)state;
+    return set_up(FRONTEND_CAUSAL);
+}
+
+static int setup_envelope(void **state) {
+    (void)state;
+    return set_up(FRONTEND_ENVELOPE);
 }
 
 static void any_chunking_and_batching_gives_the_trace_of_the_whole(void **state) {
@@ -557,7 +584,7 @@ static void a_snapshot_of_another_stream_is_refused(void **state) {
     struct detector *d = make_detector(&dev);
     struct str bytes;
     struct timeline *first = half_way(d, &bytes), *t = NULL;
-    static float x[MAX_WINDOW * C];
+    static float x[MAX_WINDOW * MAX_INPUTS];
     struct err err = {0};
     assert_true(timeline_take(first, x));
     assert_int_equal(timeline_save(first, &bytes, &err), ERR_PRECONDITION);
@@ -624,13 +651,13 @@ static void a_cached_recording_gives_what_the_stream_gave(void **state) {
     expect(&at_256, 64);
     fixture_folder(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/rec", folder);
-    assert_int_equal(recording_writer_open(path, C, &w, NULL), 0);
+    assert_int_equal(recording_writer_open(path, C, columns(), &w, NULL), 0);
     for (int s = 0; s < truth.n_segments; s++) {
         const struct window_span *seg = &truth.segments[s];
         for (int64_t t = seg->first, end; t < seg->end; t = end) {
             for (end = t; end < seg->end && truth.held[end] == truth.held[t]; end++)
                 ;
-            assert_int_equal(recording_writer_rows(w, truth.rows + t * C, end - t, t, t == seg->first, truth.held[t], NULL), 0);
+            assert_int_equal(recording_writer_rows(w, row_of(t), end - t, t, t == seg->first, truth.held[t], NULL), 0);
         }
     }
     struct recording_facts facts = {.key = "k",
@@ -710,13 +737,19 @@ static void impossible_settings_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(any_chunking_and_batching_gives_the_trace_of_the_whole, setup),
+        cmocka_unit_test_setup(any_chunking_and_batching_gives_the_trace_of_the_whole, setup_envelope),
+        cmocka_unit_test_setup(any_chunking_and_batching_gives_the_trace_of_the_whole, setup_causal),
         cmocka_unit_test_setup(passes_are_shared_only_where_the_windows_coincide, setup),
         cmocka_unit_test_setup(first_values_come_after_one_window_and_final_ones_every_hop, setup),
         cmocka_unit_test_setup(a_full_queue_refuses_without_losing_a_sample, setup),
         cmocka_unit_test_setup(a_restored_timeline_goes_on_to_the_bit, setup),
+        cmocka_unit_test_setup(a_restored_timeline_goes_on_to_the_bit, setup_envelope),
         cmocka_unit_test_setup(a_snapshot_of_another_stream_is_refused, setup),
+        cmocka_unit_test_setup(a_snapshot_of_another_stream_is_refused, setup_envelope),
         cmocka_unit_test_setup(a_corrupt_snapshot_is_refused_or_harmless, setup),
+        cmocka_unit_test_setup(a_corrupt_snapshot_is_refused_or_harmless, setup_envelope),
         cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup),
+        cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup_envelope),
         cmocka_unit_test_setup(a_failing_sink_ends_its_timeline_with_that_error, setup),
         cmocka_unit_test_setup(impossible_settings_are_refused, setup),
     };

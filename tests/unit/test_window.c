@@ -149,7 +149,7 @@ static void a_written_recording_reads_back(void **state) {
     struct err err;
     uint16_t rows[3 * 700];
     fill_rows(rows, 700, 3);
-    assert_int_equal(recording_writer_open(path, 3, &w, NULL), 0);
+    assert_int_equal(recording_writer_open(path, 3, 3, &w, NULL), 0);
     assert_int_equal(recording_writer_rows(w, rows, 300, 0, true, false, NULL), 0);
     assert_int_equal(recording_writer_rows(w, rows + 900, 100, 300, false, true, NULL), 0);
     assert_int_equal(recording_writer_rows(w, rows + 1200, 100, 900, false, false, &err), ERR_INVALID);
@@ -208,7 +208,7 @@ static void a_written_recording_reads_back(void **state) {
     fixture_remove(folder);
 }
 
-static const struct frontend_config frontend = {"referential-19", 50, {0.5, 120}, 2};
+static const struct frontend_config frontend = {"referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW};
 
 static struct window_build request(const char *edf, const char *cache) {
     return (struct window_build){.edf_path = edf, .cache_dir = cache, .frontend = frontend, .labels = "auto", .unlabeled = "error"};

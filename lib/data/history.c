@@ -1,0 +1,152 @@
+#include "data/history.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/dsp.h"
+#include "data/half.h"
+
+enum { RECENT = DSP_RATE_HZ, STEPS_PER_UV = 4096 }; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
+static const double PRIOR_UV = 20, PRIOR_STEP_UV = 3, FLOOR_UV = 2, OFFSET_UV = 0.3, MOST = 10, LARGEST_STEP_UV = 1 << 18;
+static const double BAND_HZ[2] = {1, 25};
+
+struct history {
+    int channels, lanes;
+    bool envelope;
+    double decay, weight;    /* per sample; of both decayed sums */
+    double *power, *length;  /* (channels) decayed sums of x² and of the steps */
+    struct dsp_cascade band; /* for the envelopes, with all below */
+    double *banded, *before; /* (DSP_BLOCK, lanes); (channels) the newest banded row */
+    int32_t *recent;         /* (RECENT, channels) steps of the last second */
+    int64_t *recent_sum, at; /* (channels); position of the oldest row of `recent` */
+};
+
+int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err) {
+    struct dsp_section sections[3];
+    struct history *h = calloc(1, sizeof *h);
+    int rc = h ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
+    if (rc)
+        return rc;
+    size_t n = (size_t)channels;
+    *h = (struct history){.channels = channels, .lanes = lanes, .envelope = envelope};
+    h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
+    h->power = calloc(n, sizeof *h->power);
+    h->length = calloc(n, sizeof *h->length);
+    h->before = calloc(n, sizeof *h->before);
+    h->recent = calloc(RECENT * n, sizeof *h->recent);
+    h->recent_sum = calloc(n, sizeof *h->recent_sum);
+    h->banded = dsp_rows(DSP_BLOCK, lanes);
+    if (!h->power || !h->length || !h->before || !h->recent || !h->recent_sum || !h->banded)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
+    if (!rc && !(rc = dsp_bandpass(BAND_HZ[0], BAND_HZ[1], DSP_RATE_HZ, sections, err)))
+        rc = dsp_cascade_init(&h->band, sections, 3, lanes, err);
+    if (rc)
+        history_free(h);
+    else
+        *ret = h;
+    return rc;
+}
+
+void history_free(struct history *h) {
+    if (!h)
+        return;
+    dsp_cascade_done(&h->band);
+    free(h->power);
+    free(h->length);
+    free(h->before);
+    free(h->recent);
+    free(h->recent_sum);
+    free(h->banded);
+    free(h);
+}
+
+void history_start(struct history *h, const double *row) {
+    h->weight = (double)HISTORY_PRIOR_S * DSP_RATE_HZ;
+    h->at = 0;
+    for (int c = 0; c < h->channels; c++) {
+        h->power[c] = h->weight * PRIOR_UV * PRIOR_UV;
+        h->length[c] = h->weight * PRIOR_STEP_UV;
+        h->recent_sum[c] = (int64_t)RECENT * (int64_t)(PRIOR_STEP_UV * STEPS_PER_UV);
+        h->before[c] = 0; /* what the band-pass gives for a constant */
+    }
+    for (int i = 0; i < RECENT * h->channels; i++)
+        h->recent[i] = (int32_t)(PRIOR_STEP_UV * STEPS_PER_UV);
+    dsp_cascade_settle(&h->band, row);
+}
+
+/* Adds v to a decayed sum of h->weight samples, as at most `most` times their mean or `floor`, whichever is larger. */
+static void add(const struct history *h, double *sum, double v, double most, double floor) {
+    double mean = *sum / h->weight, limit = most * (mean > floor ? mean : floor);
+    *sum = h->decay * *sum + (v < limit ? v : limit);
+}
+
+static void signal_row(struct history *h, const double *x, double weight, uint16_t *to) {
+    for (int c = 0; c < h->channels; c++) {
+        add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
+        double s = sqrt(h->power[c] / weight);
+        to[c] = half_from_f32((float)asinh(x[c] / (s > FLOOR_UV ? s : FLOOR_UV)));
+    }
+}
+
+static void envelope_row(struct history *h, const double *y, double weight, uint16_t *to) {
+    int32_t *oldest = h->recent + h->at * h->channels;
+    for (int c = 0; c < h->channels; c++) {
+        double step = fabs(y[c] - h->before[c]);
+        step = step < LARGEST_STEP_UV ? step : LARGEST_STEP_UV;
+        int32_t steps = (int32_t)lrint(step * STEPS_PER_UV);
+        h->before[c] = y[c];
+        h->recent_sum[c] += steps - oldest[c];
+        oldest[c] = steps;
+        add(h, &h->length[c], step, MOST, OFFSET_UV);
+        double m = (double)h->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = h->length[c] / weight;
+        to[c] = half_from_f32((float)log((m + OFFSET_UV) / (b + OFFSET_UV)));
+    }
+    h->at = (h->at + 1) % RECENT;
+}
+
+void history_run(struct history *h, const double *rows, int64_t n, uint16_t *to, int stride) {
+    if (h->envelope) {
+        memcpy(h->banded, rows, sizeof *rows * (size_t)(n * h->lanes));
+        dsp_cascade_run(&h->band, h->banded, n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double weight = h->decay * h->weight + 1; /* once this row is counted */
+        signal_row(h, rows + i * h->lanes, weight, to + i * stride);
+        if (h->envelope)
+            envelope_row(h, h->banded + i * h->lanes, weight, to + i * stride + h->channels);
+        h->weight = weight;
+    }
+}
+
+static size_t band_bytes(const struct history *h) { return sizeof *h->band.state * (size_t)(2 * h->band.n_sections * h->lanes); }
+
+void history_save(const struct history *h, struct str *out) {
+    size_t n = (size_t)h->channels;
+    pack_f64(out, h->weight);
+    pack_bytes(out, h->power, n * sizeof *h->power);
+    if (!h->envelope)
+        return;
+    pack_bytes(out, h->length, n * sizeof *h->length);
+    pack_bytes(out, h->before, n * sizeof *h->before);
+    pack_bytes(out, h->band.state, band_bytes(h));
+    pack_i64(out, h->at);
+    pack_bytes(out, h->recent, RECENT * n * sizeof *h->recent);
+}
+
+void history_load(struct history *h, struct unpack *in) {
+    size_t n = (size_t)h->channels;
+    h->weight = unpack_f64(in);
+    unpack_require(in, h->weight >= 0); /* 0: before the first segment */
+    unpack_bytes(in, h->power, n * sizeof *h->power);
+    if (!h->envelope)
+        return;
+    unpack_bytes(in, h->length, n * sizeof *h->length);
+    unpack_bytes(in, h->before, n * sizeof *h->before);
+    unpack_bytes(in, h->band.state, band_bytes(h));
+    h->at = unpack_i64(in, 0, RECENT - 1);
+    unpack_bytes(in, h->recent, RECENT * n * sizeof *h->recent);
+    memset(h->recent_sum, 0, n * sizeof *h->recent_sum);
+    for (size_t i = 0; i < RECENT * n; i++)
+        h->recent_sum[i % n] += h->recent[i];
+}

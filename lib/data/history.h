@@ -1,0 +1,31 @@
+/* history: the amplitude history of each channel as a causal stream beside the filters. It gives a network what the z-score of a
+ * window erases: how large the signal is in comparison with the last ten minutes. A row of filtered µV becomes a row of inputs:
+ *   signal    asinh(x / s); s² is the decaying mean of x² over HISTORY_S, begun with HISTORY_PRIOR_S of 20 µV; s ≥ 2 µV
+ *   envelope  ln((m + 0.3) / (b + 0.3)), µV per sample; m is the mean of |y[t] − y[t−1]| over the last second, b its decaying mean
+ *             over HISTORY_S, begun with HISTORY_PRIOR_S of 3 µV; y is x after a band-pass of 1–25 Hz
+ * In both decaying means a sample counts as at most ten times the mean, so that a short artefact does not hide the next minutes.
+ * The output is a fixed sequence of operations on its own channel: its bits do not depend on how the rows were divided into calls.
+ * One thread at a time per object. */
+#ifndef BRR_DATA_HISTORY_H
+#define BRR_DATA_HISTORY_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pack.h"
+
+enum { HISTORY_S = 600, HISTORY_PRIOR_S = 10 };
+
+struct history;
+/* rows of `lanes` doubles hold `channels` values (dsp.h). envelope: give envelope columns too. */
+int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err);
+void history_free(struct history *h); /* takes NULL */
+/* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
+void history_start(struct history *h, const double *row);
+/* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them. */
+void history_run(struct history *h, const double *rows, int64_t n, uint16_t *to, int stride);
+/* The state between two calls, for snapshots; load into an object made alike. */
+void history_save(const struct history *h, struct str *out);
+void history_load(struct history *h, struct unpack *in);
+
+#endif

@@ -1,0 +1,248 @@
+/* The amplitude history against its definition, computed the plain way, and through the frontend in chunks of any size. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "data/dsp.h"
+#include "data/frontend.h"
+#include "data/half.h"
+#include "data/history.h"
+#include "unit/eeg_fixture.h"
+
+enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C };
+
+static double rows[N * LANES];
+static uint16_t got[N * COLUMNS];
+
+/* Noise of 5, 30 and 40 µV; the second channel is silent for ten seconds. */
+static void make_rows(void) {
+    static const double uv[C] = {5, 30, 40};
+    struct rng rng;
+    rng_init(&rng, 6, RNG_SYNTH, 0);
+    for (int t = 0; t < N; t++)
+        for (int c = 0; c < C; c++)
+            rows[t * LANES + c] = c == 1 && t / (10 * DSP_RATE_HZ) == 2 ? 0 : uv[c] * rng_normal(&rng);
+}
+
+static struct history *make(bool envelope) {
+    struct history *h = NULL;
+    assert_int_equal(history_new(C, LANES, envelope, &h, NULL), 0);
+    return h;
+}
+
+static void run(struct history *h, int from, int to, int chunk, int stride) {
+    for (int n; from < to; from += n) {
+        n = to - from < chunk ? to - from : chunk;
+        history_run(h, rows + from * LANES, n, got + from * stride, stride);
+    }
+}
+
+static float at(int t, int column) { return half_to_f32(got[t * COLUMNS + column]); }
+
+/* x² of all earlier samples with their weights, and the prior with its own; no sample here is large enough to be limited. */
+static double scale(int t, int c) {
+    const double decay = exp(-1.0 / (600 * 256));
+    double power = 0, weight = 0;
+    for (int k = 0; k <= t; k++) {
+        double w = pow(decay, t - k);
+        power += w * rows[k * LANES + c] * rows[k * LANES + c];
+        weight += w;
+    }
+    double prior = 2560 * pow(decay, t + 1);
+    return sqrt((power + prior * 400) / (weight + prior));
+}
+
+static void the_signal_is_in_proportion_to_its_decaying_mean_square(void **state) {
+    (void)state;
+    struct history *h = make(true);
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, N, DSP_BLOCK, COLUMNS);
+    for (int t = 0; t < N; t += t < 4 ? 1 : 997)
+        for (int c = 0; c < C; c++) {
+            double want = asinh(rows[t * LANES + c] / scale(t, c));
+            assert_true(fabs((double)at(t, c) - want) <= 1e-3 * fabs(want) + 1e-6);
+        }
+    history_free(h);
+}
+
+static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(void **state) {
+    (void)state;
+    struct history *h = make(true);
+    struct dsp_section sections[3];
+    struct dsp_cascade band;
+    static double y[N * LANES];
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, N, DSP_BLOCK, COLUMNS);
+    assert_int_equal(dsp_bandpass(1, 25, DSP_RATE_HZ, sections, NULL), 0);
+    assert_int_equal(dsp_cascade_init(&band, sections, 3, LANES, NULL), 0);
+    memcpy(y, rows, sizeof y);
+    dsp_cascade_settle(&band, rows);
+    dsp_cascade_run(&band, y, N);
+    dsp_cascade_done(&band);
+    const double decay = exp(-1.0 / (600 * 256));
+    for (int c = 0; c < C; c++) {
+        double length = 2560 * 3.0, weight = 2560;
+        for (int t = 0; t < N; t++) {
+            double step = fabs(y[t * LANES + c] - (t ? y[(t - 1) * LANES + c] : 0)), m = 0;
+            length = decay * length + fmin(step, 10 * fmax(length / weight, 0.3));
+            weight = decay * weight + 1;
+            if (t % 1009)
+                continue;
+            for (int k = t - 255; k <= t; k++)
+                m += k < 0 ? 3 : fabs(y[k * LANES + c] - (k ? y[(k - 1) * LANES + c] : 0));
+            double want = log((m / 256 + 0.3) / (length / weight + 0.3));
+            assert_true(fabs((double)at(t, C + c) - want) <= 2e-3 * fabs(want) + 1e-3);
+        }
+    }
+    assert_true(at(29 * 256, C + 1) < -2 && at(39 * 256, C + 1) > 0); /* silent for ten seconds, then not */
+    history_free(h);
+}
+
+static void an_artefact_does_not_hide_the_next_minutes(void **state) {
+    (void)state;
+    struct history *h = make(true);
+    make_rows();
+    for (int t = 10 * DSP_RATE_HZ; t < 11 * DSP_RATE_HZ; t++)
+        rows[t * LANES] = t % 16 < 8 ? 3000 : -3000;
+    history_start(h, rows);
+    run(h, 0, N, DSP_BLOCK, COLUMNS);
+    double power = 0;
+    for (int t = 20 * DSP_RATE_HZ; t < 30 * DSP_RATE_HZ; t++)
+        power += sinh((double)at(t, 0)) * sinh((double)at(t, 0)) / (10 * DSP_RATE_HZ);
+    assert_true(sqrt(power) > 0.03); /* 5 µV; with the artefact in full the scale would be 500 µV */
+    history_free(h);
+}
+
+static void silence_of_any_length_ends(void **state) {
+    (void)state;
+    struct history *h = make(true);
+    static double silent[DSP_BLOCK * LANES];
+    static uint16_t to[DSP_BLOCK * COLUMNS];
+    make_rows();
+    history_start(h, silent);
+    for (int i = 0; i < 20 * 3600; i++) /* 20 h */
+        history_run(h, silent, DSP_BLOCK, to, COLUMNS);
+    run(h, 0, N, DSP_BLOCK, COLUMNS);
+    double power = 0;
+    for (int t = N - DSP_RATE_HZ; t < N; t++)
+        power += sinh((double)at(t, 2)) * sinh((double)at(t, 2)) / DSP_RATE_HZ;
+    assert_true(isfinite(power) && sqrt(power) < 10);
+    history_free(h);
+}
+
+static void chunks_and_snapshots_change_no_bit(void **state) {
+    (void)state;
+    static uint16_t whole[N * COLUMNS];
+    for (int envelope = 0; envelope < 2; envelope++) {
+        struct history *h = make(envelope);
+        make_rows();
+        history_start(h, rows);
+        run(h, 0, N, DSP_BLOCK, COLUMNS);
+        memcpy(whole, got, sizeof whole);
+        history_start(h, rows); /* forgets all that it saw */
+        run(h, 0, 3001, 7, COLUMNS);
+        struct str bytes;
+        str_init(&bytes, 1 << 20);
+        history_save(h, &bytes);
+        history_free(h);
+        struct unpack in = unpack_of(bytes.data, bytes.len);
+        h = make(envelope);
+        history_load(h, &in);
+        assert_true(unpack_done(&in));
+        run(h, 3001, N, 100, COLUMNS);
+        assert_memory_equal(got, whole, sizeof whole);
+        in = unpack_of(bytes.data, bytes.len - 1);
+        history_load(h, &in);
+        assert_true(in.failed);
+        str_done(&bytes);
+        history_free(h);
+    }
+}
+
+/* ---- through the frontend ---- */
+
+enum { ROWS = 30000 };
+struct heard {
+    int columns;
+    int64_t rows, segments[8];
+    int n_segments;
+    uint16_t values[ROWS * 3 * C];
+};
+
+static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    struct heard *h = ctx;
+    (void)first, (void)held, (void)err;
+    if (segment_start)
+        h->segments[h->n_segments++] = h->rows;
+    memcpy(h->values + h->rows * h->columns, from, sizeof *from * (size_t)(n * h->columns));
+    h->rows += n;
+    return 0;
+}
+
+/* 20 s, a gap that is held, 10 s, a gap that ends the segment, 12 s. */
+static void stream(int normalize, int chunk, struct heard *h) {
+    static const char *const labels[C] = {"Fp1", "F3", "C3"};
+    static const int steps[] = {20 * 200, -200, 10 * 200, -20 * 200, 12 * 200};
+    struct frontend_config config = {"custom:Fp1,F3,C3", 50, {0.5, 70}, 2, normalize};
+    struct frontend *f = NULL;
+    struct frontend_report report;
+    static float data[C][4000];
+    const float *uv[C] = {data[0], data[1], data[2]};
+    memset(h, 0, sizeof *h);
+    assert_int_equal(frontend_new(&config, &(struct frontend_source){labels, C, 200}, hear, h, &f, &report, NULL), 0);
+    h->columns = report.output_columns;
+    int64_t now = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (steps[i] < 0)
+            assert_int_equal(frontend_gap(f, -steps[i], NULL), 0);
+        for (int done = 0, n; done < steps[i]; done += n, now += n) {
+            n = steps[i] - done < chunk ? steps[i] - done : chunk;
+            for (int c = 0; c < C; c++)
+                for (int k = 0; k < n; k++)
+                    data[c][k] = (float)fixture_sample(c, (now + k) % (10 * 200), 200);
+            assert_int_equal(frontend_push(f, uv, n, NULL), 0);
+        }
+    }
+    assert_int_equal(frontend_finish(f, NULL), 0);
+    frontend_free(f);
+}
+
+static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(void **state) {
+    (void)state;
+    static struct heard plain, all, chunked;
+    stream(FRONTEND_WINDOW, 4000, &plain);
+    assert_int_equal(plain.columns, C);
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_ENVELOPE; normalize++) {
+        stream(normalize, 4000, &all);
+        stream(normalize, 33, &chunked);
+        assert_int_equal(all.columns, frontend_columns(normalize, C));
+        assert_int_equal(all.columns, C + frontend_inputs(normalize, C));
+        assert_true(all.rows == plain.rows && all.n_segments == 2);
+        assert_memory_equal(&all, &chunked, sizeof all);
+        for (int64_t i = 0; i < all.rows; i++)
+            assert_memory_equal(all.values + i * all.columns, plain.values + i * C, C * sizeof *all.values);
+    }
+    /* The second segment begins with the same samples as the first one. */
+    assert_memory_equal(all.values, all.values + all.segments[1] * all.columns,
+                        (size_t)(9 * 256 * all.columns) * sizeof *all.values);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_signal_is_in_proportion_to_its_decaying_mean_square),
+        cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
+        cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
+        cmocka_unit_test(silence_of_any_length_ends),
+        cmocka_unit_test(chunks_and_snapshots_change_no_bit),
+        cmocka_unit_test(rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
