@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "base/fsio.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "base/volume.h"
 
-enum { MAX_SQL = 8192 };
+/* SCHEMA counts changes of the tables that earlier versions could not read; added columns are none. */
+enum { MAX_SQL = 8192, SCHEMA = 1 };
 
 struct db {
     sqlite3 *sqlite;
@@ -19,8 +21,13 @@ struct db {
     char path[4096];
 };
 
+/* Also what a file system says that has no room for the memory that SQLite shares with other readers of the file. */
+static bool is_full(const struct db *db) {
+    return (sqlite3_errcode(db->sqlite) & 0xff) == SQLITE_FULL || sqlite3_extended_errcode(db->sqlite) == SQLITE_IOERR_SHMSIZE;
+}
+
 static int failed(struct db *db, const char *what, struct err *err) {
-    int code = sqlite3_errcode(db->sqlite) == SQLITE_FULL ? ERR_EXHAUSTED : ERR_INTERNAL;
+    int code = is_full(db) ? ERR_EXHAUSTED : ERR_INTERNAL;
     return err_set(err, code, "job database %s: cannot %s: %s%s", db->path, what, sqlite3_errmsg(db->sqlite),
                    code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
 }
@@ -51,6 +58,48 @@ static int execute(struct db *db, const char *sql, const char *what, struct err 
     return sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, what, err);
 }
 
+static int read_schema(struct db *db, int64_t *ret, struct err *err) {
+    sqlite3_stmt *s = NULL;
+    int rc = 0;
+    if (sqlite3_prepare_v2(db->sqlite, "PRAGMA user_version", -1, &s, NULL) != SQLITE_OK || sqlite3_step(s) != SQLITE_ROW)
+        rc = failed(db, "read its version", err);
+    else
+        *ret = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static int set_up(struct db *db, bool alone, struct err *err) {
+    int64_t schema = 0;
+    int rc = sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc != SQLITE_OK)
+        return failed(db, "open it", err);
+    sqlite3_extended_result_codes(db->sqlite, 1);
+    if (alone && (rc = execute(db, "PRAGMA locking_mode=EXCLUSIVE", "set it up", err)))
+        return rc;
+    if ((rc = execute(db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL", "set it up", err)) ||
+        (rc = read_schema(db, &schema, err)))
+        return rc;
+    if (schema > SCHEMA)
+        return err_set(err, ERR_PRECONDITION,
+                       "job database %s has schema %lld, of a later version of brrd; this version knows schemas up to %d: install the "
+                       "later version again, or set jobs.database to another file",
+                       db->path, (long long)schema, SCHEMA);
+    return schema == SCHEMA ? 0 : execute(db, "PRAGMA user_version=1", "set it up", err);
+}
+
+/* On a full volume there is no memory to be shared with other readers: the file is opened for this process alone. */
+static int open_file(struct db *db, struct err *err) {
+    int rc = set_up(db, false, err);
+    if (!rc || !db->sqlite || !is_full(db))
+        return rc;
+    sqlite3_close(db->sqlite);
+    db->sqlite = NULL;
+    if (!(rc = set_up(db, true, err)))
+        log_warn("the volume of the job database is full: other programs cannot read it until the next start", "path=%s", db->path);
+    return rc;
+}
+
 int db_open(const char *path, struct db **ret, struct err *err) {
     struct db *db = calloc(1, sizeof *db);
     char lock[4096];
@@ -64,11 +113,8 @@ int db_open(const char *path, struct db **ret, struct err *err) {
         err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
     if (!rc)
         rc = open_volume(db, err);
-    if (!rc &&
-        sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        rc = failed(db, "open it", err);
     if (!rc)
-        rc = execute(db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA user_version=1;", "set it up", err);
+        rc = open_file(db, err);
     if (rc) {
         db_close(db);
         return rc;

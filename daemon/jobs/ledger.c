@@ -128,6 +128,12 @@ static int write_all(struct ledger *l, struct job *const *jobs, int count, struc
     return rc ? rc : jobdb_save_sequence(l->db, next, err);
 }
 
+void ledger_probe(struct ledger *l) {
+    struct err err;
+    if (db_begin(l->db, &err) || db_end(l->db, write_all(l, NULL, 0, &err), &err))
+        failed(l, &err);
+}
+
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count) {
     struct err err;
     if (!l->broken && db_look(l->db, &err))

@@ -17,6 +17,8 @@ struct ledger {
 void ledger_init(struct ledger *l, struct db *db); /* db is borrowed */
 void ledger_done(struct ledger *l);
 
+/* Writes something, so that `broken` says from the start whether the database can be written. */
+void ledger_probe(struct ledger *l);
 /* Writes a requested change of the job. On failure *job is restored to *before, and the error is returned. */
 int ledger_commit(struct ledger *l, struct job *job, const struct job *before, struct err *err);
 /* Inserts a new job and the number of the next job in one transaction. */

@@ -122,6 +122,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
         sched_close(s);
         return rc;
     }
+    ledger_probe(&s->ledger);
     for (int i = 0; i < s->count; i++)
         if (job_is_active(s->jobs[i]->state))
             recover(s, s->jobs[i]);

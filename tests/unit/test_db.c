@@ -2,7 +2,10 @@
 #include "daemon/db/db.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "unit/temp_dir.h"
 
@@ -132,11 +135,72 @@ static void errors_name_the_file_and_what_was_tried(void **state) {
     db_close(db);
 }
 
-int main(void) {
+static void set_schema(struct db *db, int schema) {
+    char sql[60];
+    struct db_query q;
+    str_format(sql, sizeof sql, "PRAGMA user_version=%d", schema);
+    assert_int_equal(db_query(db, sql, "set", &q, NULL) || db_run(&q, NULL), 0);
+    db_close(db);
+}
+
+static void a_file_of_a_later_version_is_refused_and_left_as_it_is(void **state) {
+    struct db *db = NULL;
+    struct err err;
+    set_schema(open_in(state), 7);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(db_open(in_dir(state, "jobs.sqlite"), &db, &err), ERR_PRECONDITION);
+        assert_non_null(strstr(err.message, "schema 7"));
+    }
+}
+
+/* In a process of its own, whose temporary directory is a small volume. */
+static int read_on_full_volume(const char *dir) {
+    char path[300], filler[300], block[4096] = "";
+    struct err err = {0};
+    struct db *db = NULL;
+    str_format(path, sizeof path, "%s/jobs.sqlite", dir);
+    str_format(filler, sizeof filler, "%s/filler", dir);
+    if (db_open(path, &db, &err) || db_table(db, "t", columns, 2, "name", &err) || put(db, "a", 1, &err))
+        return fprintf(stderr, "%s\n", err.message), 1;
+    db_close(db);
+    FILE *f = fopen(filler, "w");
+    setbuf(f, NULL);
+    while (fwrite(block, 1, 512, f) == 512)
+        continue;
+    if (db_open(path, &db, &err) || db_table(db, "t", columns, 2, "name", &err))
+        return fprintf(stderr, "%s\n", err.message), 1;
+    if (count(db) != 1 || put(db, "b", 1, &err) != ERR_EXHAUSTED)
+        return fprintf(stderr, "%s\n", err.message), 1;
+    fclose(f);
+    remove(filler);
+    if (put(db, "b", 1, &err))
+        return fprintf(stderr, "%s\n", err.message), 1;
+    db_close(db);
+    return 0;
+}
+
+static void a_file_on_a_full_volume_can_be_read_and_later_written(void **state) {
+    char program[300], command[1200];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    assert_true(n > 0);
+    program[n] = '\0';
+    str_format(command, sizeof command, "unshare -rm sh -c 'mount -t tmpfs -o size=200k none \"$1\" || exit 77; exec \"$2\" full \"$1\"' sh '%s' '%s'",
+               (const char *)*state, program);
+    int status = system(command);
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 1) && system("unshare -rm true"))
+        skip();
+    assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && !strcmp(argv[1], "full"))
+        return read_on_full_volume(argv[2]);
     const struct CMUnitTest tests[] = {
         in_temp_dir(values_come_back_after_reopening),
         in_temp_dir(a_second_process_is_refused),
         in_temp_dir(a_table_of_an_earlier_version_gains_columns),
+        in_temp_dir(a_file_of_a_later_version_is_refused_and_left_as_it_is),
+        in_temp_dir(a_file_on_a_full_volume_can_be_read_and_later_written),
         in_temp_dir(a_transaction_is_kept_whole_or_not_at_all),
         in_temp_dir(errors_name_the_file_and_what_was_tried),
     };

@@ -37,6 +37,7 @@ struct rig {
     char data[512], results[512], running[JOB_ID_SIZE]; /* running: of the newest job that was started */
     int runs, run_rc;
     enum worker_stop interrupted;
+    bool read_only; /* the database, from the next start on */
     int told; /* changes */
 };
 
@@ -56,6 +57,13 @@ static void changed(void *ctx, const struct job *job) {
 static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ctx, (void)ret;
     return err_set(err, ERR_NOT_FOUND, "no model %s", ref);
+}
+
+/* From now on every write to the database fails, or succeeds again. */
+static void break_database(struct rig *rig, bool broken) {
+    struct db_query q;
+    assert_int_equal(db_query(rig->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
 }
 
 static void open_sched(struct rig *rig) {
@@ -81,6 +89,8 @@ static void open_sched(struct rig *rig) {
     config.device = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
+    if (rig->read_only)
+        break_database(rig, true);
     if (sched_open(&config, &rig->sched, &err))
         fail_msg("%s", err.message);
 }
@@ -188,13 +198,6 @@ static void report_checkpoint(struct rig *rig, int64_t step, bool best) {
     str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-%lld", rig->dir, (long long)step);
     put_file(r.checkpoint.path, "x", 1);
     sched_report(rig->sched, &r);
-}
-
-/* From now on every write to the database fails, or succeeds again. */
-static void break_database(struct rig *rig, bool broken) {
-    struct db_query q;
-    assert_int_equal(db_query(rig->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
-    assert_int_equal(db_run(&q, NULL), 0);
 }
 
 static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
@@ -525,6 +528,21 @@ static void nothing_starts_while_the_database_cannot_be_written(void **state) {
     assert_int_equal(rig->runs, 1);
 }
 
+static void a_start_on_a_full_volume_loads_the_jobs_and_starts_none(void **state) {
+    struct rig *rig = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, submit(rig)->id);
+    rig->read_only = true;
+    die_and_start(rig);
+    assert_int_equal(sched_get(rig->sched, id)->state, JOB_QUEUED);
+    assert_false(sched_writable(rig->sched));
+    sched_turn(rig->sched);
+    assert_int_equal(rig->runs, 0);
+    break_database(rig, false);
+    sched_tick(rig->sched);
+    assert_true(sched_writable(rig->sched));
+}
+
 static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state) {
     struct rig *rig = *state;
     char id[JOB_ID_SIZE];
@@ -680,6 +698,7 @@ int main(void) {
         rigged(no_call_is_acknowledged_that_could_not_be_written),
         rigged(cancelling_a_run_is_refused_when_it_cannot_be_written),
         rigged(nothing_starts_while_the_database_cannot_be_written),
+        rigged(a_start_on_a_full_volume_loads_the_jobs_and_starts_none),
         rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
         rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
