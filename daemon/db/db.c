@@ -81,10 +81,11 @@ static int set_up(struct db *db, bool alone, struct err *err) {
         (rc = read_schema(db, &schema, err)))
         return rc;
     if (schema > SCHEMA)
-        return err_set(err, ERR_PRECONDITION,
-                       "job database %s has schema %lld, of a later version of brrd; this version knows schemas up to %d: install the "
-                       "later version again, or set jobs.database to another file",
-                       db->path, (long long)schema, SCHEMA);
+        return err_set(
+            err, ERR_PRECONDITION,
+            "job database %s has schema %lld, of a later version of brrd; this version knows schemas up to %d: install the "
+            "later version again, or set jobs.database to another file",
+            db->path, (long long)schema, SCHEMA);
     return schema == SCHEMA ? 0 : execute(db, "PRAGMA user_version=1", "set it up", err);
 }
 

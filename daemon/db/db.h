@@ -11,8 +11,8 @@
 #include "base/err.h"
 
 struct db;
-/* Opens or creates the file; on a full volume an existing file is opened all the same, and can only be read. PRECONDITION if another
- * process has it open, or its schema is of a later version. */
+/* Opens or creates the file; on a full volume an existing file is opened all the same, and can only be read. PRECONDITION if
+ * another process has it open, or its schema is of a later version. */
 int db_open(const char *path, struct db **ret, struct err *err);
 void db_close(struct db *db); /* every query must have ended; NULL is allowed */
 

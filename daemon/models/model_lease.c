@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
+#include "daemon/models/model_head.h"
 #include "infer/modelfile.h"
 #include "store/cached.h"
 
@@ -27,7 +28,7 @@ static int fetch(const struct cached_place *place, const char *key, struct model
                      (long long)item.size_bytes, (long long)MODEL_FETCH_MAX_BYTES);
     if (!rc)
         rc = cached_object_init(&object, place->store, &item, err);
-    if (!rc)
+    if (!rc && !cached_find(place, &object, lease->path) && !(rc = model_head_check(place->store, &item, &watch, err)))
         rc = cached_fetch(place, &object, lease->path, err);
     if (rc)
         return rc;
@@ -102,6 +103,7 @@ struct model_leasing {
     pthread_t thread;
     struct source_config config;
     char *url;
+    int *threads;
     model_lease_done_fn *done; /* NULL: nobody wants it any more */
     void *ctx;
     atomic_bool stop;
@@ -130,6 +132,7 @@ static void on_ended(uv_async_t *async) {
     struct model_leasing *l = async->data;
     bool leased = l->lease.objects != NULL;
     pthread_join(l->thread, NULL); /* it has sent its last word */
+    --*l->threads;
     if (l->done)
         l->done(l->ctx, leased ? &l->lease : NULL, leased ? NULL : &l->err);
     else
@@ -137,22 +140,23 @@ static void on_ended(uv_async_t *async) {
     uv_close((uv_handle_t *)async, on_closed);
 }
 
-int model_lease_start(uv_loop_t *loop, const struct source_config *config, const char *url, model_lease_done_fn *done, void *ctx,
-                      struct model_leasing **ret, struct err *err) {
+int model_lease_start(const struct model_lease_start *start, const char *url, struct model_leasing **ret, struct err *err) {
     struct model_leasing *l = calloc(1, sizeof *l);
     if (!l || !(l->url = strdup(url))) {
         free(l);
         return err_set(err, ERR_EXHAUSTED, "out of memory fetching a model");
     }
-    l->config = *config;
-    l->done = done;
-    l->ctx = ctx;
-    uv_async_init(loop, &l->ended, on_ended);
+    l->config = *start->config;
+    l->threads = start->threads;
+    l->done = start->done;
+    l->ctx = start->ctx;
+    uv_async_init(start->loop, &l->ended, on_ended);
     l->ended.data = l;
     if (pthread_create(&l->thread, NULL, leasing_main, l)) {
         uv_close((uv_handle_t *)&l->ended, on_closed);
         return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch a model");
     }
+    ++*l->threads;
     *ret = l;
     return 0;
 }

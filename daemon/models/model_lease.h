@@ -15,9 +15,10 @@ struct model_lease {
     char cache_key[DIGEST_HEX_SIZE];
 };
 
-/* Fetches the current object of "store://NAME/KEY" and verifies its checksum; the caller checks whether it is a model. stop may be
- * set by any thread to cancel. Blocks; any thread. Errors name the object: NOT_FOUND, INVALID (the URL names no object), DENIED,
- * DATA_LOSS, EXHAUSTED (too large, no room), CANCELLED, or another error of the store. */
+/* Fetches the current object of "store://NAME/KEY" and verifies its checksum. A large object is fetched only if it begins as a
+ * model file does; the caller checks whether it is a model of the right kind. stop may be set by any thread to cancel. Blocks; any
+ * thread. Errors name the object: NOT_FOUND, INVALID (the URL names no object, or the object is no model), DENIED, DATA_LOSS,
+ * EXHAUSTED (too large, no room), CANCELLED, or another error of the store. */
 int model_lease_take(const struct source_config *config, const char *url, const atomic_bool *stop, struct model_lease *ret,
                      struct err *err);
 /* Unpins the file, which may then be evicted. A zeroed or already dropped lease is allowed. Blocks: the last user closes the cache.
@@ -27,12 +28,19 @@ void model_lease_drop(struct model_lease *lease);
 void model_lease_release(uv_loop_t *loop, struct model_lease *lease);
 
 /* Same as model_lease_take on its own thread, and the file must be a model. done is called once, later, on the loop, with the
- * lease, which the callee then owns, or with NULL and the error. Functions and done: loop thread. */
+ * lease, which the callee then owns, or with NULL and the error. *threads counts the threads that have not ended. Functions and
+ * done: loop thread. */
 struct model_leasing;
 typedef void model_lease_done_fn(void *ctx, const struct model_lease *lease, const struct err *err);
-int model_lease_start(uv_loop_t *loop, const struct source_config *config, const char *url, model_lease_done_fn *done, void *ctx,
-                      struct model_leasing **ret, struct err *err);
-/* Call before done: done is then not called, and the fetch is cancelled. */
+struct model_lease_start {
+    uv_loop_t *loop;
+    const struct source_config *config;
+    int *threads;
+    model_lease_done_fn *done;
+    void *ctx;
+};
+int model_lease_start(const struct model_lease_start *start, const char *url, struct model_leasing **ret, struct err *err);
+/* Call before done: done is then not called, and the fetch is cancelled; its thread ends when the store answers or gives up. */
 void model_lease_forget(struct model_leasing *l);
 
 #endif

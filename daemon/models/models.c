@@ -293,17 +293,19 @@ static void fetch_work(uv_work_t *work) {
 
 static void fetch_done(uv_work_t *work, int status);
 
-/* Fetches from stores take long and hold a thread each, so few run at a time. */
 static void start_fetches(struct models *m) {
-    int running = 0;
-    for (int i = 0; i < m->n_fetching; i++)
-        running += m->fetching[i]->started && m->fetching[i]->kind == FETCH_STORE;
+    int running = 0, from_stores = 0;
     for (int i = 0; i < m->n_fetching; i++) {
+        running += m->fetching[i]->started;
+        from_stores += m->fetching[i]->started && m->fetching[i]->kind == FETCH_STORE;
+    }
+    for (int i = 0; i < m->n_fetching && running < MODELS_MAX_WORK; i++) {
         struct fetching *f = m->fetching[i];
-        if (f->started || (f->kind == FETCH_STORE && running >= MODELS_MAX_FETCHES))
+        if (f->started || (f->kind == FETCH_STORE && from_stores >= MODELS_MAX_FETCHES))
             continue;
         f->started = true;
-        running += f->kind == FETCH_STORE;
+        running++;
+        from_stores += f->kind == FETCH_STORE;
         uv_queue_work(m->config.loop, &f->work, fetch_work, fetch_done); /* fails for want of a function alone */
     }
 }

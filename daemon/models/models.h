@@ -13,8 +13,9 @@
 
 typedef struct uv_loop_s uv_loop_t;
 
-/* Fetches occupy threads that the loop needs for other work, so only a few run at a time; up to MODELS_MAX fetches can wait. */
-enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_FETCHES = 2 };
+/* File work occupies threads that the loop needs for other work, so only a few pieces run at a time, and fewer fetches from stores;
+ * up to MODELS_MAX pieces can wait. */
+enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_WORK = 4, MODELS_MAX_FETCHES = 2 };
 
 /* A REF resolved from the job records; no file is opened. */
 struct model_ref {

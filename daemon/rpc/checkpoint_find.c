@@ -80,7 +80,7 @@ void checkpoint_find_file(struct offload *work) {
 
 void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work)) {
     struct err err;
-    struct checkpoint_find *o = offload_new(call, size, drop);
+    struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop);
     if (!o)
         return NULL;
     if (models_refer(services_of(call)->models, ref, &o->file, &err)) {

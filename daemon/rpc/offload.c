@@ -4,9 +4,21 @@
 
 #include "daemon/rpc/services.h"
 
+/* Shares of the pool, whose size (daemon/main.c) leaves room for the work of models, streams and the scheduler. */
+static const int shares[OFFLOAD_CLASSES] = {
+    [OFFLOAD_SUBMIT] = 4, [OFFLOAD_VALIDATE] = 1, [OFFLOAD_OPEN] = 4,   [OFFLOAD_LOGS] = 4,
+    [OFFLOAD_FILES] = 4,  [OFFLOAD_RECORD] = 1,   [OFFLOAD_DOCTOR] = 1,
+};
+
+struct pool_share *offload_share(struct services *services, enum offload_class class) {
+    struct pool_share *share = &services->shares[class];
+    share->most = shares[class];
+    return share;
+}
+
 static void drop_plain(struct offload *o) { free(o); }
 
-void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offload *o)) {
+void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o)) {
     struct offload *o = calloc(1, size);
     struct err err;
     if (!o) {
@@ -14,18 +26,18 @@ void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offloa
         rpc_finish(call, &err);
         return NULL;
     }
-    o->work.data = o;
-    o->loop = ((struct services *)rpc_context(call))->loop;
+    o->loop = services_of(call)->loop;
+    o->share = offload_share(services_of(call), class);
     o->call = call;
     o->drop = drop ? drop : drop_plain;
     rpc_set_state(call, o);
     return o;
 }
 
-static void on_work(uv_work_t *work) {
-    struct offload *o = work->data;
-    o->run(o);
-}
+/* The first member of the state. */
+static struct offload *offload_of(struct pool_work *work) { return (struct offload *)work; }
+static void on_work(struct pool_work *work) { offload_of(work)->run(offload_of(work)); }
+static void on_done(struct pool_work *work) { offload_back(offload_of(work)); }
 
 void offload_away(struct offload *o, void (*done)(struct offload *o)) {
     o->done = done;
@@ -39,16 +51,17 @@ void offload_back(struct offload *o) {
         o->drop(o);
 }
 
-static void on_done(uv_work_t *work, int status) {
-    (void)status;
-    offload_back(work->data);
-}
-
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
     o->run = run;
     o->done = done;
     o->working = true;
-    uv_queue_work(o->loop, &o->work, on_work, on_done); /* fails for want of a function alone */
+    o->must = false;
+    pool_share_start(o->share, o->loop, &o->work, on_work, on_done);
+}
+
+void offload_start_must(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
+    offload_start(o, run, done);
+    o->must = true;
 }
 
 void offload_end(struct rpc_call *call) {
@@ -57,6 +70,8 @@ void offload_end(struct rpc_call *call) {
         return;
     o->call = NULL;
     atomic_store(&o->gone, true);
+    if (!o->must && pool_share_cancel(&o->work))
+        o->working = false;
     if (!o->working)
         o->drop(o);
 }
@@ -86,7 +101,7 @@ void offload_record(struct rpc_call *call, void *request, void (*then)(struct rp
         then(call, request);
         return;
     }
-    struct recording *r = offload_new(call, sizeof *r, NULL);
+    struct recording *r = offload_new(call, OFFLOAD_RECORD, sizeof *r, NULL);
     if (!r)
         return;
     r->db = services->db;

@@ -4,27 +4,44 @@
 #ifndef BRR_DAEMON_RPC_OFFLOAD_H
 #define BRR_DAEMON_RPC_OFFLOAD_H
 #include <stdatomic.h>
-#include <uv.h>
 
+#include "daemon/models/pool_share.h"
 #include "daemon/rpc/rpc.h"
 
+/* Classes of calls, each with a share of the pool (offload.c). */
+enum offload_class {
+    OFFLOAD_SUBMIT,   /* recordings and models that a job names */
+    OFFLOAD_VALIDATE, /* the same, and an estimate */
+    OFFLOAD_OPEN,     /* the model of a stream */
+    OFFLOAD_LOGS,     /* logs and events of jobs */
+    OFFLOAD_FILES,    /* models, checkpoints and networks */
+    OFFLOAD_RECORD,   /* waits for the volume of the job database */
+    OFFLOAD_DOCTOR,
+    OFFLOAD_CLASSES
+};
+
 struct offload {
-    uv_work_t work;
+    struct pool_work work;
     uv_loop_t *loop;
+    struct pool_share *share;
     struct rpc_call *call;           /* NULL once it has ended */
     void (*run)(struct offload *o);  /* on a thread of the pool: touches nothing but its own state */
     void (*done)(struct offload *o); /* on the loop, after run; the call may have ended meanwhile */
     void (*drop)(struct offload *o); /* frees the state, when the call has ended and nothing runs */
-    bool working;
-    atomic_bool gone; /* the call has ended: run may stop early */
-    struct err err;   /* of run */
+    bool working;                    /* or waits for its turn */
+    bool must;                       /* the work is done even if the call ends before it began */
+    atomic_bool gone;                /* the call has ended: run may stop early */
+    struct err err;                  /* of run */
 };
 
 /* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL when out of memory: the
  * call has been refused then. */
-void *offload_new(struct rpc_call *call, size_t size, void (*drop)(struct offload *o));
-/* Calls run on the pool, then done. Not while it works. */
+void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o));
+/* Calls run on the pool when the class has room there, then done. If the call ends before run began, neither is called. Not while
+ * it works. */
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
+/* The same for work that must be done, whatever becomes of the call. */
+void offload_start_must(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
 /* The same for work of another thread, such as an order to the device worker: the state stays until offload_back, which calls done.
  */
 void offload_away(struct offload *o, void (*done)(struct offload *o));

@@ -13,6 +13,7 @@
 #include "daemon/jobs/sched.h"
 #include "daemon/live/session.h"
 #include "daemon/models/models.h"
+#include "daemon/rpc/offload.h"
 #include "daemon/rpc/rpc.h"
 
 enum { SERVICES_MAX_LIBRARIES = 16 };
@@ -37,12 +38,9 @@ struct services {
     struct places places;
     struct submission_rules rules; /* over these places */
     struct source_config source;   /* stores, and the cache of their objects */
-    int leasings;                  /* number of models being fetched from stores for streams */
-    struct finding *findings;      /* model files that are looked for, svc_stream.c; and how many are at work */
-    int finding;
-    struct watch *watches;      /* open Watch calls, svc_jobs.c */
-    struct submitting *submits; /* Submit calls that wait, svc_jobs.c; and how many are at work */
-    int submitting;
+    int leasings;                  /* number of threads that fetch models from stores for streams */
+    struct pool_share shares[OFFLOAD_CLASSES];
+    struct watch *watches;             /* open Watch calls, svc_jobs.c */
     struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* same as SIGTERM */
@@ -64,6 +62,9 @@ struct services {
 
 /* Writes the rows of all tables below, at most max; returns their number. */
 size_t services_methods(const struct rpc_method **ret, size_t max);
+
+/* The share of the thread pool that calls of this class have. */
+struct pool_share *offload_share(struct services *services, enum offload_class class);
 
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <uv.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
@@ -111,8 +110,7 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
 /* ---- Doctor: on the thread pool ---- */
 
 struct doctor {
-    uv_work_t work;
-    struct rpc_call *call; /* NULL once the client is gone */
+    struct offload work;
     struct arena arena;
     struct device_info device;
     struct device_health health;
@@ -215,8 +213,8 @@ static void check_grpc(struct doctor *d) {
           "");
 }
 
-static void examine(uv_work_t *request) {
-    struct doctor *d = request->data;
+static void examine(struct offload *work) {
+    struct doctor *d = (struct doctor *)work;
     found(d, "device", !d->lost,
           arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", d->device.name, d->device.description,
                        (double)d->device.total_bytes / 0x1p30, d->lost ? ", lost after a fault" : ""),
@@ -236,27 +234,28 @@ static void examine(uv_work_t *request) {
     found(d, "serving", d->serving, d->serving ? "yes" : "no: the daemon is stopping", "start it again");
 }
 
-static void examined(uv_work_t *request, int status) {
-    struct doctor *d = request->data;
-    (void)status;
-    if (d->call) {
-        Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
-        out.checks = d->list;
-        out.n_checks = d->n;
-        rpc_set_state(d->call, NULL);
-        convert_answer(d->call, &out.base);
-    }
+static void examined(struct offload *work) {
+    struct doctor *d = (struct doctor *)work;
+    Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
+    out.checks = d->list;
+    out.n_checks = d->n;
+    if (work->call)
+        convert_answer(work->call, &out.base);
+}
+
+static void drop_doctor(struct offload *work) {
+    struct doctor *d = (struct doctor *)work;
     arena_done(&d->arena);
     free(d);
 }
 
 static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct services *s = services_of(call);
-    struct doctor *d = convert_unpack(call, &brr__v1__doctor_request__descriptor, data, len) ? calloc(1, sizeof *d) : NULL;
+    if (!convert_unpack(call, &brr__v1__doctor_request__descriptor, data, len))
+        return;
+    struct doctor *d = offload_new(call, OFFLOAD_DOCTOR, sizeof *d, drop_doctor);
     if (!d)
         return;
-    d->work.data = d;
-    d->call = call;
     arena_init(&d->arena, 1u << 20);
     device_hosts_describe(s->hosts, &d->device);
     d->serving = atomic_load(&s->serving);
@@ -271,21 +270,7 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
         d->path_names[i] = i == 0 ? "paths.data" : i == 1 ? "paths.cache" : "paths.results";
         d->paths[i] = arena_strdup(&d->arena, s->paths[i]);
     }
-    if (uv_queue_work(s->loop, &d->work, examine, examined)) {
-        struct err err;
-        err_set(&err, ERR_EXHAUSTED, "cannot start a thread for the doctor");
-        rpc_finish(call, &err);
-        arena_done(&d->arena);
-        free(d);
-        return;
-    }
-    rpc_set_state(call, d);
-}
-
-static void doctor_end(struct rpc_call *call) {
-    struct doctor *d = rpc_state(call);
-    if (d)
-        d->call = NULL;
+    offload_start(&d->work, examine, examined);
 }
 
 static void drain(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -306,7 +291,7 @@ static void drain_end(struct rpc_call *call) {
 const struct rpc_method svc_admin[] = {
     {"/brr.v1.Admin/Version", ROLE_READ, false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Admin/Devices", ROLE_READ, false, RPC_CONTROL_BYTES, devices, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Admin/Doctor", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, doctor, NULL, NULL, doctor_end, false, 0},
+    {"/brr.v1.Admin/Doctor", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, doctor, NULL, NULL, offload_end, false, 0},
     {"/brr.v1.Admin/Drain", ROLE_ADMIN, false, RPC_CONTROL_BYTES, drain, NULL, NULL, drain_end, false, 0},
 };
 const size_t svc_admin_count = sizeof svc_admin / sizeof *svc_admin;

@@ -19,7 +19,7 @@ static void fail_memory(struct rpc_call *call) {
 
 /* Sends an order of a unary call; either may be NULL: out of memory, or refused before. */
 static void ask(struct rpc_call *call, struct network_order *o, void (*answered)(struct offload *work)) {
-    struct burst_ask *a = o ? offload_new(call, sizeof *a, NULL) : NULL;
+    struct burst_ask *a = o ? offload_new(call, OFFLOAD_FILES, sizeof *a, NULL) : NULL;
     if (a)
         burst_ask(a, o, answered);
     else if (o)
@@ -386,7 +386,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->frames,
                                                  services->wake, services->wake_ctx)
                                   : NULL;
-    struct observing *g = observer ? offload_new(call, sizeof *g, drop_observing) : NULL;
+    struct observing *g = observer ? offload_new(call, OFFLOAD_FILES, sizeof *g, drop_observing) : NULL;
     if (!g) {
         if (!observer)
             fail_memory(call);

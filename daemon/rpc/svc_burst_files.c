@@ -63,7 +63,7 @@ static struct file_call *file_call_new(struct rpc_call *call) {
         rpc_refuse(call, &err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
         return NULL;
     }
-    struct file_call *f = offload_new(call, sizeof *f, drop_file);
+    struct file_call *f = offload_new(call, OFFLOAD_FILES, sizeof *f, drop_file);
     if (!f)
         return NULL;
     f->services = s;

@@ -164,7 +164,7 @@ static void aborted(struct offload *work) { (void)work; /* dropped once more */ 
 static void drop_upload(struct offload *work) {
     struct upload *u = (struct upload *)work;
     if (u->open) {
-        offload_start(work, abort_upload, aborted);
+        offload_start_must(work, abort_upload, aborted);
         return;
     }
     if (u->digest)
@@ -247,7 +247,7 @@ static void put_part(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct arena arena;
     struct err err;
     int rc = 0;
-    if (!u && !(u = offload_new(call, sizeof *u, drop_upload)))
+    if (!u && !(u = offload_new(call, OFFLOAD_FILES, sizeof *u, drop_upload)))
         return;
     arena_init(&arena, 2 * RPC_DATA_BYTES);
     Brr__V1__PutCheckpointPart *in = convert_unpack_into(&arena, call, &brr__v1__put_checkpoint_part__descriptor, data, len);

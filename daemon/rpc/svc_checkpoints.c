@@ -155,7 +155,7 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
         rpc_finish(call, &err);
         return;
     }
-    struct listing *l = offload_new(call, sizeof *l, drop_listing);
+    struct listing *l = offload_new(call, OFFLOAD_FILES, sizeof *l, drop_listing);
     if (!l)
         return;
     l->db = services->db;
@@ -230,7 +230,7 @@ static void delete_found(struct offload *work) {
     if (rc)
         rpc_finish(work->call, &work->err);
     else
-        offload_start(work, remove_files, deleted);
+        offload_start_must(work, remove_files, deleted);
 }
 
 static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -307,7 +307,7 @@ static void pin_found(struct offload *work) {
     else if (jobdb_unpin(services_of(work->call)->db, c->job_id, c->c.step, &work->err))
         rpc_finish(work->call, &work->err);
     else
-        offload_start(work, drop_link, answer_pin);
+        offload_start_must(work, drop_link, answer_pin);
 }
 
 static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {

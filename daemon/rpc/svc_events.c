@@ -151,7 +151,7 @@ static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
         rpc_finish(call, &err);
         return;
     }
-    if (!(r = offload_new(call, sizeof *r, drop)))
+    if (!(r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop)))
         return;
     str_copy(r->id, sizeof r->id, job->id);
     r->state = job_state_name(job->state);

@@ -45,24 +45,16 @@ static void add_notice(void *ctx, const char *text) {
         n->n++;
 }
 
-/* ---- Submit: the files that the job names are looked at on the pool, for a few calls at a time, so that volumes which do not
- * answer leave the pool to others; further calls wait in a line. ---- */
-
-enum { SUBMIT_AT_ONCE = 8 };
+/* ---- Submit: the files that the job names are looked at on the pool ---- */
 
 struct submitting {
     struct offload work;
     struct services *services;
     struct draft *draft;
-    struct submitting *next; /* in the line */
 };
 
 static void drop_submitting(struct offload *work) {
-    struct submitting *u = (struct submitting *)work, **link = &u->services->submits;
-    while (*link && *link != u)
-        link = &(*link)->next;
-    if (*link) /* it never began */
-        *link = u->next;
+    struct submitting *u = (struct submitting *)work;
     draft_free(u->draft);
     free(u);
 }
@@ -87,23 +79,11 @@ static void answer_submit(struct rpc_call *call, const struct job *job, struct n
     convert_answer(call, &out.base);
 }
 
-static void placed(struct offload *work);
-
-static void start_submits(struct services *s) {
-    for (struct submitting *u; (u = s->submits) && s->submitting < SUBMIT_AT_ONCE;) {
-        s->submits = u->next;
-        s->submitting++;
-        offload_start(&u->work, place, placed);
-    }
-}
-
 /* A client that has left meanwhile has no job. */
 static void placed(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     struct rpc_call *call = work->call;
     const struct job *job = NULL;
-    u->services->submitting--;
-    start_submits(u->services);
     if (call && !work->err.code) {
         struct notices notices = {.arena = rpc_arena(call)};
         if (!sched_accept(u->services->sched, u->draft, add_notice, &notices, &job, &work->err))
@@ -112,7 +92,7 @@ static void placed(struct offload *work) {
     if (call && work->err.code)
         rpc_finish(call, &work->err);
     if (u->draft->job)
-        offload_start(work, discard, discarded);
+        offload_start_must(work, discard, discarded);
 }
 
 static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -138,16 +118,12 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
         rpc_finish(call, &err);
     } else if (same) {
         answer_submit(call, same, &none);
-    } else if (!(u = offload_new(call, sizeof *u, drop_submitting))) {
+    } else if (!(u = offload_new(call, OFFLOAD_SUBMIT, sizeof *u, drop_submitting))) {
         draft_free(draft);
     } else {
-        struct submitting **end = &services_of(call)->submits;
-        while (*end)
-            end = &(*end)->next;
-        *end = u;
         u->draft = draft;
         u->services = services_of(call);
-        start_submits(u->services);
+        offload_start(&u->work, place, placed);
     }
 }
 

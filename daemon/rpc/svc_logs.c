@@ -145,7 +145,7 @@ static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
         rpc_finish(call, &err);
         return;
     }
-    struct follow *f = offload_new(call, sizeof *f, drop);
+    struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop);
     if (!f)
         return;
     f->fd = -1;

@@ -117,7 +117,7 @@ static void describe_one(struct rpc_call *call, const uint8_t *data, size_t len)
         answer(call, describe_served(call, served));
     } else if (models_refer(services_of(call)->models, in->name, &ref, &err)) {
         rpc_finish(call, &err);
-    } else if ((d = offload_new(call, sizeof *d, NULL))) {
+    } else if ((d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL))) {
         str_copy(d->name, sizeof d->name, in->name);
         d->ref = ref;
         offload_start(&d->work, read_model, answer_description);

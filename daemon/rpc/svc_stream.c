@@ -12,7 +12,7 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, MAX_FINDING = 8 };
+enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -373,7 +373,6 @@ static bool keep_open(struct stream_call *c, const uint8_t *data, size_t len) {
 
 static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
     struct stream_call *c = ctx;
-    services_of(c->call)->leasings--;
     c->leasing = NULL;
     if (!lease) {
         refuse(c, err, NULL, 0);
@@ -383,57 +382,49 @@ static void on_leased(void *ctx, const struct model_lease *lease, const struct e
     open_kept(c, c->lease.path, "store");
 }
 
+/* A fetch takes room in the cache and traffic of the store, as a job does. */
+static bool may_fetch(const struct stream_call *c, struct err *err) {
+    const struct auth_caller *caller = rpc_caller(c->call);
+    if (caller->role >= ROLE_SUBMIT)
+        return true;
+    err_set(err, ERR_DENIED,
+            "a stream with a model of a store needs the role submit; %s has the role %s. Ask for the model to be served (`brrctl "
+            "load`)",
+            caller->name, role_name(caller->role));
+    return false;
+}
+
 /* The model lies in a store: the stream begins when it is here. */
 static void lease_model(struct stream_call *c, const char *url, const uint8_t *data, size_t len) {
     struct services *services = services_of(c->call);
     struct err err;
+    const struct model_lease_start start = {
+        .loop = services->loop, .config = &services->source, .threads = &services->leasings, .done = on_leased, .ctx = c};
     if (services->leasings == MAX_LEASINGS) {
         err_set(&err, ERR_UNAVAILABLE, "%d models are being fetched for other streams; try again later", services->leasings);
         refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
         return;
     }
-    if (!keep_open(c, data, len))
-        return;
-    if (model_lease_start(services->loop, &services->source, url, on_leased, c, &c->leasing, &err))
+    if (keep_open(c, data, len) && model_lease_start(&start, url, &c->leasing, &err))
         refuse(c, &err, NULL, 0);
-    else
-        services->leasings++;
 }
 
-/* A model that does not serve: whether its file is there is found out on libuv's thread pool, for a few at a time: on a volume that
- * does not answer each holds a thread. */
+/* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
 struct finding {
-    uv_work_t work;
-    struct finding *next; /* in the line, while it waits */
-    struct services *services;
+    struct pool_work work;
     struct stream_call *c; /* NULL once the call has ended */
     struct model_ref ref;
     struct err err;
 };
 
-static void find_work(uv_work_t *work) {
-    struct finding *f = work->data;
+static void find_work(struct pool_work *work) {
+    struct finding *f = (struct finding *)work;
     model_ref_find(&f->ref, &f->err);
 }
 
-static void find_done(uv_work_t *work, int status);
-
-/* Starts the look-ups that wait, in order, while fewer than MAX_FINDING run. */
-static void start_findings(struct services *services) {
-    while (services->findings && services->finding < MAX_FINDING) {
-        struct finding *f = services->findings;
-        services->findings = f->next;
-        services->finding++;
-        uv_queue_work(services->loop, &f->work, find_work, find_done); /* fails for want of a function alone */
-    }
-}
-
-static void find_done(uv_work_t *work, int status) {
-    struct finding *f = work->data;
+static void find_done(struct pool_work *work) {
+    struct finding *f = (struct finding *)work;
     struct stream_call *c = f->c;
-    (void)status;
-    f->services->finding--;
-    start_findings(f->services);
     if (c)
         c->finding = NULL;
     if (c && f->err.code)
@@ -455,29 +446,18 @@ static void find_model(struct stream_call *c, const struct model_ref *ref, const
         free(f);
         return;
     }
-    struct finding **end = &services_of(c->call)->findings;
-    while (*end)
-        end = &(*end)->next;
-    *end = f;
-    f->work.data = f;
-    f->services = services_of(c->call);
+    struct services *services = services_of(c->call);
     f->c = c;
     f->ref = *ref;
     c->finding = f;
-    start_findings(f->services);
+    pool_share_start(offload_share(services, OFFLOAD_OPEN), services->loop, &f->work, find_work, find_done);
 }
 
 /* Its call has ended. */
 static void forget_finding(struct finding *f) {
-    struct finding **link = &f->services->findings;
-    while (*link && *link != f)
-        link = &(*link)->next;
-    if (*link) { /* it still waits */
-        *link = f->next;
+    f->c = NULL;
+    if (pool_share_cancel(&f->work))
         free(f);
-    } else {
-        f->c = NULL;
-    }
 }
 
 static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
@@ -487,6 +467,8 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
         refuse(c, &err, NULL, 0);
     else if (*in->resume_token && resume_session(c, in))
         return;
+    else if (model_fetch_is_url(in->model) && !may_fetch(c, &err))
+        refuse(c, &err, "ROLE_TOO_SMALL", 0);
     else if (model_fetch_is_url(in->model))
         lease_model(c, in->model, data, len);
     else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
@@ -593,10 +575,8 @@ static void end(struct rpc_call *call) {
     else if (c->session)
         session_close(c->session, c->outcome);
     c->session = NULL;
-    if (c->leasing) {
+    if (c->leasing)
         model_lease_forget(c->leasing);
-        services_of(call)->leasings--;
-    }
     if (c->finding)
         forget_finding(c->finding);
     model_lease_release(services_of(call)->loop, &c->lease);

@@ -229,7 +229,7 @@ static bool limit_matters(const struct validate *v) {
 
 static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
-    struct validate *v = in ? offload_new(call, sizeof *v, drop) : NULL;
+    struct validate *v = in ? offload_new(call, OFFLOAD_VALIDATE, sizeof *v, drop) : NULL;
     struct err err;
     if (!v)
         return;

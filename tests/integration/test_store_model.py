@@ -102,11 +102,12 @@ def check_refusals(s3, d, model):
         s3.objects["open/x.edf"] = f.read()
     s3.objects["open/cut.safetensors"] = s3.objects["open/" + KEY][:-100]
     s3.objects["open/bad.safetensors"] = s3.objects["open/" + KEY] + b" "
+    s3.objects["open/big.safetensors"] = bytes(range(256)) * (6 << 12)
     s3.objects["open/denied.safetensors"] = s3.objects["open/" + KEY] + b"  "
     s3.faults = [Fault("GET", "open/bad.safetensors", "corrupt", 1000)]
     s3.faults += [Fault(method, "open/denied.safetensors", "403", 1000) for method in ("GET", "HEAD")]
     for name, text in (("none.safetensors", "there is no such object"), ("x.edf", "x.edf"), ("cut.safetensors", "cut.safetensors"),
-                       ("bad.safetensors", "promises"), ("denied.safetensors", "access is denied")):
+                       ("bad.safetensors", "promises"), ("big.safetensors", "is not a model file"), ("denied.safetensors", "access is denied")):
         url = f"store://bucket/{name}"
         for code, end, err in (train(d, f"model.init_from={url}"), evaluate(d, url)):
             assert code != 0 and end["state"] == "failed" and text in end["reason"] and url in end["reason"], (url, end)
@@ -114,6 +115,7 @@ def check_refusals(s3, d, model):
         assert code != 0 and text in err and url in err, (url, code, err)
         code, out, err = d.ctl("validate", f"{SOURCE}/configs/eval.yaml", "--set", f"evaluate.checkpoint={url}", "--set", f"data.source=file://{d.dir}/eeg")
         assert code != 0 and text in err and url in err, (url, code, out, err)
+    assert not [r for r in asked(s3, "GET", "big.safetensors") if r[3] != "bytes=0-7"], "more than the header was fetched"
     for url, text in ((f"store://other/{KEY}", "has no store 'other'"), ("store://bucket", "names no object"), ("store://bucket/models/", "names no object")):
         for code, end, err in (train(d, f"model.init_from={url}"), evaluate(d, url)):
             assert code != 0 and not end and text in err and url in err, (url, end, err)

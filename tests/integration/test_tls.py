@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, PATIENCE, SOURCE, temporary
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
 from secured import Secured, openssl, secret_file, tls
 
 
@@ -52,6 +52,10 @@ def roles(d):
                 assert got[0] == code and word in got[1] + got[2] and "ROLE" not in got[2], (have, needed, got)
             elif needed != "stream":  # the recording is looked at first
                 assert d.refused(have, *command) == "ROLE_TOO_SMALL"
+    make_corpus(f"{d.dir}/eeg", seed=3, patients=1, hours=0.05)
+    recording = f"{d.dir}/eeg/sub-01/sub-01_run-01_eeg.edf"
+    assert d.refused("stream", "stream", recording, "--model", "store://none/net.safetensors") == "ROLE_TOO_SMALL", "a fetch"
+    assert "has no store 'none'" in d.as_role("submit", "stream", recording, "--model", "store://none/net.safetensors")[2]
     code, out, err = d.as_role("read", "version", "--json")
     assert code == 0 and json.loads(out)["version"], err
     options = ["--endpoint", f"localhost:{d.tcp}", "--tls-ca", f"{d.ca}/ca.crt", "--token-file", d.token_file("read")]

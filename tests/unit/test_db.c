@@ -184,7 +184,8 @@ static void a_file_on_a_full_volume_can_be_read_and_later_written(void **state) 
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     assert_true(n > 0);
     program[n] = '\0';
-    str_format(command, sizeof command, "unshare -rm sh -c 'mount -t tmpfs -o size=200k none \"$1\" || exit 77; exec \"$2\" full \"$1\"' sh '%s' '%s'",
+    str_format(command, sizeof command,
+               "unshare -rm sh -c 'mount -t tmpfs -o size=200k none \"$1\" || exit 77; exec \"$2\" full \"$1\"' sh '%s' '%s'",
                (const char *)*state, program);
     int status = system(command);
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 1) && system("unshare -rm true"))

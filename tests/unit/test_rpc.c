@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+#include "brr/v1/checkpoints.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "brr/v1/stream.pb-c.h"
 #include "client/brr.h"
@@ -184,14 +185,16 @@ static int set_up(void **state) {
     const struct auth_config auth = {.metrics = b->metrics};
     struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
-                                .n_methods = 1 + svc_jobs_count + svc_stream_count,
-                                .max_calls = 10,
+                                .n_methods = 1 + svc_jobs_count + svc_stream_count + svc_models_count,
+                                .max_calls = 64,
                                 .max_unsent_bytes = 1 << 20,
                                 .ctx = &b->services};
     for (size_t i = 0; i < svc_jobs_count; i++)
         methods[1 + i] = &svc_jobs[i];
     for (size_t i = 0; i < svc_stream_count; i++)
         methods[1 + svc_jobs_count + i] = &svc_stream[i];
+    for (size_t i = 0; i < svc_models_count; i++)
+        methods[1 + svc_jobs_count + svc_stream_count + i] = &svc_models[i];
     if (make_job(b) || auth_new(&auth, &config.auth, NULL))
         return -1;
     b->auth = config.auth;
@@ -323,13 +326,11 @@ static bool result_is_whole(const void *data, size_t len) {
 }
 
 /* Open of a stream whose second channel has this label. Any file is a model: the worker here opens none. */
-static size_t pack_open(const struct bench *b, const char *label, uint8_t *data) {
+static size_t pack_open_of(const char *model, const char *label, uint8_t *data) {
     const char *channels[] = {"C3", label};
-    char model[300];
     Brr__V1__ClientMessage in = BRR__V1__CLIENT_MESSAGE__INIT;
     Brr__V1__Open open = BRR__V1__OPEN__INIT;
-    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir);
-    open.model = model;
+    open.model = (char *)(uintptr_t)model;
     open.channels = (char **)(uintptr_t)channels;
     open.n_channels = 2;
     open.rate_hz = 256;
@@ -337,6 +338,12 @@ static size_t pack_open(const struct bench *b, const char *label, uint8_t *data)
     in.kind_case = BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
     in.open = &open;
     return brr__v1__client_message__pack(&in, data);
+}
+
+static size_t pack_open(const struct bench *b, const char *label, uint8_t *data) {
+    char model[300];
+    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir);
+    return pack_open_of(model, label, data);
 }
 
 static void no_allocation_that_fails_loses_a_result_of_a_stream(void **state) {
@@ -362,7 +369,7 @@ static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
 
 /* The thread pool has other work than models on a volume that does not answer. */
 static void a_volume_that_does_not_answer_holds_few_threads(void **state) {
-    enum { STREAMS = 10, MOST = 8 };
+    enum { STREAMS = 10, MOST = 4 };
     struct bench *b = *state;
     uint8_t data[1000];
     const size_t len = pack_open(b, "C4", data);
@@ -392,6 +399,39 @@ static void a_volume_that_does_not_answer_holds_few_threads(void **state) {
     }
 }
 
+/* More calls of one class than the pool has threads wait for a volume: calls of other classes are answered. */
+static void calls_that_hang_leave_the_pool_to_other_classes(void **state) {
+    enum { CALLS = 20, MOST = 4 };
+    struct bench *b = *state;
+    char model[300];
+    uint8_t data[1000], open[1000];
+    brr_rpc *rpc[CALLS];
+    struct brr_error err = {0};
+    const void *answer = NULL;
+    size_t got = 0;
+    int n = 0;
+    Brr__V1__DescribeModelRequest in = BRR__V1__DESCRIBE_MODEL_REQUEST__INIT;
+    str_format(model, sizeof model, "%s/jobs.sqlite", b->dir);
+    in.name = model;
+    const size_t len = brr__v1__describe_model_request__pack(&in, data);
+    atomic_store(&held, true);
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(brr_rpc_open(b->client, "/brr.v1.Models/Describe", TIMEOUT_MS, &rpc[i], &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], data, len, -1, &err), 0);
+        assert_int_equal(brr_rpc_half_close(rpc[i], &err), 0);
+    }
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(brr_rpc_next(rpc[i % CALLS], 20, &answer, &got, &err), BRR_AGAIN);
+    const struct ask stream = {"/brr.v1.Stream/Run", open, pack_open_of("upload:none", "C4", open), 0, NULL, NULL};
+    assert_int_equal(call(b, &stream, &n), BRR_NOT_FOUND);
+    assert_int_equal(atomic_load(&waiting), MOST);
+    for (int i = 0; i < CALLS; i++)
+        brr_rpc_close(rpc[i]);
+    atomic_store(&held, false);
+    while (atomic_load(&waiting))
+        uv_sleep(1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
@@ -399,8 +439,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_volume_that_does_not_answer_holds_few_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(calls_that_hang_leave_the_pool_to_other_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
     };
-    setenv("UV_THREADPOOL_SIZE", "16", 1); /* as brrd has */
+    setenv("UV_THREADPOOL_SIZE", "16", 1); /* brrd has more */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

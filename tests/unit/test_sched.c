@@ -38,7 +38,7 @@ struct rig {
     int runs, run_rc;
     enum worker_stop interrupted;
     bool read_only; /* the database, from the next start on */
-    int told; /* changes */
+    int told;       /* changes */
 };
 
 static int run(void *worker, const struct job *job, struct err *err) {

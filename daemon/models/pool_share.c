@@ -1,0 +1,56 @@
+#include "daemon/models/pool_share.h"
+
+#include <stddef.h>
+
+static void on_work(uv_work_t *work) {
+    struct pool_work *w = work->data;
+    w->run(w);
+}
+
+static void on_done(uv_work_t *work, int status);
+
+static void begin(struct pool_share *share) {
+    while (share->first && share->working < share->most) {
+        struct pool_work *w = share->first;
+        share->first = w->next;
+        w->waiting = false;
+        share->working++;
+        uv_queue_work(w->work.loop, &w->work, on_work, on_done); /* fails only if the work function is NULL */
+    }
+}
+
+static void on_done(uv_work_t *work, int status) {
+    struct pool_work *w = work->data;
+    struct pool_share *share = w->share;
+    (void)status;
+    share->working--;
+    begin(share);
+    w->done(w);
+}
+
+void pool_share_start(struct pool_share *share, uv_loop_t *loop, struct pool_work *w, void (*run)(struct pool_work *w),
+                      void (*done)(struct pool_work *w)) {
+    struct pool_work **end = &share->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = w;
+    w->next = NULL;
+    w->waiting = true;
+    w->share = share;
+    w->run = run;
+    w->done = done;
+    w->work.data = w;
+    w->work.loop = loop;
+    begin(share);
+}
+
+bool pool_share_cancel(struct pool_work *w) {
+    if (!w->waiting)
+        return false;
+    struct pool_work **link = &w->share->first;
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    w->waiting = false;
+    return true;
+}
