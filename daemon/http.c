@@ -29,11 +29,14 @@ struct http {
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
     bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);
+    bool device_serves = atomic_load(http->state.device_serves);
     int models = atomic_load(http->state.models), unsaved = atomic_load(http->state.unsaved);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
         str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->fix);
+    else if (!device_serves)
+        str_puts(body, "not ready: the device hangs in an order; systemd restarts a daemon that stays so\n");
     else if (!writable)
         str_puts(body,
                  "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");
@@ -48,7 +51,7 @@ static bool say_readiness(const struct http *http, struct str *body) {
                    unsaved, unsaved == 1 ? "" : "s");
     else
         str_puts(body, "ready\n");
-    return serving && !bad && writable && models == MODELS_WARM && !unsaved;
+    return serving && !bad && device_serves && writable && models == MODELS_WARM && !unsaved;
 }
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {

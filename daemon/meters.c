@@ -106,6 +106,6 @@ void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_s
     struct metric *connections = series(m, "brrd_connections_refused_total", "");
     if (connections)
         metric_add(connections, (double)accept_refused() - metric_value(connections));
-    metric_set(series(m, "brrd_process_uptime_seconds", ""), (double)(clock_wall_ms() - m->start_ms) / 1000);
+    metric_set(series(m, "brrd_process_uptime_seconds", ""), (double)(clock_ms() - m->start_ms) / 1000);
     measure_process(m);
 }

@@ -14,7 +14,7 @@ struct meters {
     int64_t start_ms;
 };
 
-/* Makes the registry and counts log lines from here on. start_ms: when the process began, wall clock. */
+/* Makes the registry and counts log lines from here on. start_ms: when the process began, monotonic. */
 int meters_open(struct meters *m, int64_t start_ms, struct err *err);
 /* No other thread may log any more. Half-opened meters are allowed. */
 void meters_close(struct meters *m);

@@ -264,6 +264,21 @@ static void on_reports(uv_async_t *handle) {
         stop_rpc_if_idle(d);
 }
 
+/* False while an order or call of the device takes so long that only another start of the process helps. */
+static bool device_serves(struct daemon *d) {
+    struct services *s = &d->services;
+    const bool serves = !device_hosts_stalled(s->hosts);
+    if (serves == atomic_exchange(&s->device_serves, serves))
+        return serves;
+    if (serves)
+        log_info("the device serves its orders again", NULL);
+    else
+        log_error(
+            "the device hangs in an order: the driver, a model file or a computation; systemd restarts the daemon if it stays so",
+            NULL);
+    return serves;
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
@@ -279,8 +294,9 @@ static void on_tick(uv_timer_t *timer) {
     sched_tick(s->sched);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
+    const bool serves = device_serves(d);
     look_at_models(d);
-    if (!device_hosts_stalled(s->hosts))
+    if (serves)
         sd_notify(0, "WATCHDOG=1");
     if (d->stopping)
         stop_rpc_if_idle(d);
@@ -378,6 +394,7 @@ static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
                                      .watch = d->services.watch,
                                      .writable = &d->services.writable,
+                                     .device_serves = &d->services.device_serves,
                                      .models = &d->services.models_state,
                                      .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,
@@ -538,6 +555,7 @@ static void announce(struct daemon *d) {
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
     atomic_store(&s->serving, true);
+    atomic_store(&s->device_serves, true);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
@@ -561,7 +579,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     d->services.paths[0] = config->data;
     d->services.paths[1] = config->cache;
     d->services.paths[2] = config->results;
-    d->services.start_ms = clock_wall_ms();
+    d->services.start_ms = clock_ms();
     d->services.version = versions_own();
     d->services.revision = versions_revision();
     d->services.notice = BRR_NOTICE;

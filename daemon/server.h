@@ -28,10 +28,11 @@ struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
     const atomic_bool *writable; /* whether the job database can be written */
-    const atomic_int *models;    /* enum models_state */
-    const atomic_int *unsaved;   /* live streams that go on without snapshots */
-    struct auth *auth;           /* decides who may read metrics */
-    struct tls *tls;             /* NULL: plain text */
+    const atomic_bool *device_serves;
+    const atomic_int *models;  /* enum models_state */
+    const atomic_int *unsaved; /* live streams that go on without snapshots */
+    struct auth *auth;         /* decides who may read metrics */
+    struct tls *tls;           /* NULL: plain text */
 };
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
 /* Loop thread. New connections use the current certificate. NULL is allowed. */

@@ -45,6 +45,7 @@ struct services {
     const char *paths[3];              /* data, cache, results */
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */
+    atomic_bool device_serves;         /* false while device_hosts_stalled */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     atomic_int unsaved_streams;        /* that go on although their snapshots cannot be written */
     struct health_watch *health;       /* open Watch calls, health.c */
@@ -54,7 +55,7 @@ struct services {
     int network_files;                 /* calls that hold a network or snapshot as a file, svc_burst_files.c */
     void (*wake)(void *ctx);           /* makes the loop look at its mailboxes. Any thread */
     void *wake_ctx;
-    int64_t start_ms;
+    int64_t start_ms; /* monotonic */
     const char *version, *revision, *notice;
     struct service_library libraries[SERVICES_MAX_LIBRARIES];
     size_t n_libraries;

@@ -31,7 +31,7 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     out.revision = (char *)(uintptr_t)services->revision;
     out.libraries = list;
     out.n_libraries = services->n_libraries;
-    out.uptime_ms = clock_wall_ms() - services->start_ms;
+    out.uptime_ms = clock_ms() - services->start_ms;
     out.notice = (char *)(uintptr_t)services->notice;
     convert_answer(call, &out.base);
 }
