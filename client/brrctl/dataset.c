@@ -239,7 +239,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         s->unlabelled += labels.source == LABELS_NONE;
     else if (!rc && labels.source == LABELS_NONE && !strcmp(s->o->unlabeled, "skip"))
         s->unlabelled++;
-    else if (!rc && !(rc = labels_patient(relative, patient, sizeof patient, err)) &&
+    else if (!rc && !(rc = labels_patient(relative, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, err)) &&
              !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
         s->usable++;
         s->inverse += use.inverse;

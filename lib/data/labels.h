@@ -92,9 +92,15 @@ int labels_write_csv_bi(const char *path, const struct label_run *runs, size_t n
  * does not fit. */
 int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err);
 
-/* The patient of a recording from its path relative to the corpus: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21 is the same
- * child as chb01), else the path without its extension. ERR_RANGE when it does not fit. */
-int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err);
+/* How a recording's patient follows from its path relative to the corpus. AUTO: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21
+ * is the same child as chb01), else the path without its extension: every recording is a patient of its own. FOLDER: the first
+ * folder. PREFIX: the file's name up to its first '-', '_', '.' or space (BIDS: "sub-01"). Without a folder, or with an empty
+ * prefix: the path without its extension. *ret_lone (may be NULL): AUTO found no known form. ERR_RANGE when the patient does not
+ * fit. */
+enum labels_patient_rule { LABELS_PATIENT_AUTO, LABELS_PATIENT_FOLDER, LABELS_PATIENT_PREFIX };
+#define LABELS_PATIENT_RULES "auto|folder|prefix" /* in the order of the enum */
+int labels_patient(const char *relative_path, enum labels_patient_rule rule, char *buf, size_t size, bool *ret_lone,
+                   struct err *err);
 /* "train", "dev" or "eval" when a folder of the path has that name, else "". */
 const char *labels_split(const char *relative_path);
 

@@ -53,39 +53,70 @@ static size_t tusz_patient(const char *name) {
     return n == 8 && name[8] == '_' && name[9] == 's' && isdigit((unsigned char)name[10]) ? n : 0;
 }
 
-int labels_patient(const char *relative_path, char *buf, size_t size, struct err *err) {
-    const char *name = fsio_basename(relative_path);
+/* The patient that a known form of corpus names, and his length; NULL for other paths. */
+static const char *known_patient(const char *relative_path, size_t *ret_len) {
+    const char *name = fsio_basename(relative_path), *found = NULL;
     /* BIDS: the last part that begins with sub-, up to the next entity. */
-    const char *found = NULL;
     for (const char *part = relative_path; *part; part += strcspn(part, "/")) {
         part += strspn(part, "/");
         if (!strncmp(part, "sub-", 4) && isalnum((unsigned char)part[4]))
             found = part;
     }
     if (found) {
-        size_t len = 4;
-        while (isalnum((unsigned char)found[len]))
-            len++;
-        return give(buf, size, found, len, err);
+        for (*ret_len = 4; isalnum((unsigned char)found[*ret_len]);)
+            ++*ret_len;
+        return found;
     }
-    /* CHB-MIT: chbNN… ; case 21 is case 01, 1.5 years later (PhysioNet's description of the corpus). */
-    if (!strncasecmp(name, "chb", 3) && isdigit((unsigned char)name[3]) && isdigit((unsigned char)name[4])) {
-        char patient[6] = {'c', 'h', 'b', name[3], name[4], '\0'};
-        return give(buf, size, strcmp(patient, "chb21") ? patient : "chb01", 5, err);
-    }
-    size_t len = tusz_patient(name);
-    if (len)
-        return give(buf, size, name, len, err);
+    /* CHB-MIT: chbNN… */
+    *ret_len = 5;
+    if (!strncasecmp(name, "chb", 3) && isdigit((unsigned char)name[3]) && isdigit((unsigned char)name[4]))
+        return name;
+    if ((*ret_len = tusz_patient(name)))
+        return name;
     /* TUSZ layout with other file names: the folder below train, dev or eval. */
     for (const char *part = relative_path, *slash; (slash = strchr(part, '/')); part = slash + 1) {
         const char *next = strchr(slash + 1, '/');
+        *ret_len = next ? (size_t)(next - slash - 1) : 0;
         if (next && split_of(part, (size_t)(slash - part)))
-            return give(buf, size, slash + 1, (size_t)(next - slash - 1), err);
+            return slash + 1;
     }
-    len = strlen(relative_path);
-    if (edf_named(relative_path))
-        len -= 4;
-    return give(buf, size, relative_path, len, err);
+    return NULL;
+}
+
+/* CHB-MIT in lower case; case 21 is case 01, 1.5 years later (PhysioNet's description of the corpus). */
+static void fold_chb(char *patient) {
+    if (strlen(patient) != 5 || strncasecmp(patient, "chb", 3) || strspn(patient + 3, "0123456789") != 2)
+        return;
+    bool twenty_first = !strcmp(patient + 3, "21");
+    for (int i = 0; i < 5; i++)
+        patient[i] = twenty_first ? "chb01"[i] : (char)tolower((unsigned char)patient[i]);
+}
+
+int labels_patient(const char *relative_path, enum labels_patient_rule rule, char *buf, size_t size, bool *ret_lone,
+                   struct err *err) {
+    const char *patient = relative_path, *slash = strchr(relative_path, '/');
+    size_t len = 0;
+    if (rule == LABELS_PATIENT_AUTO) {
+        const char *known = known_patient(relative_path, &len);
+        patient = known ? known : relative_path;
+        len = known ? len : 0;
+    } else if (rule == LABELS_PATIENT_FOLDER) {
+        len = slash ? (size_t)(slash - relative_path) : 0;
+    } else {
+        patient = fsio_basename(relative_path);
+        len = strncmp(patient, "sub-", 4) ? 0 : 4;
+        len += strcspn(patient + len, "-_. ");
+    }
+    if (ret_lone)
+        *ret_lone = rule == LABELS_PATIENT_AUTO && !len;
+    if (!len) {
+        patient = relative_path;
+        len = strlen(relative_path) - (edf_named(relative_path) ? 4 : 0);
+    }
+    int rc = give(buf, size, patient, len, err);
+    if (!rc && rule == LABELS_PATIENT_AUTO)
+        fold_chb(buf);
+    return rc;
 }
 
 int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err) {

@@ -23,6 +23,7 @@ struct manifest {
     struct arena text; /* paths, patients, error texts; only the opening thread allocates */
     struct manifest_entry *entries;
     int64_t count, capacity, limit;
+    enum labels_patient_rule patient_rule;
     int64_t window, hop;
     int inputs;
     bool raw;
@@ -61,12 +62,14 @@ static int collect(void *ctx, const char *relative_path, int64_t size_bytes, str
         m->capacity = capacity;
     }
     char patient[PATH_BYTES];
-    int rc = labels_patient(relative_path, patient, sizeof patient, err);
+    bool lone = false;
+    int rc = labels_patient(relative_path, m->patient_rule, patient, sizeof patient, &lone, err);
     if (rc)
         return rc;
     struct manifest_entry *e = &m->entries[m->count++];
     *e = (struct manifest_entry){.relative_path = arena_strdup(&m->text, relative_path),
                                  .patient = arena_strdup(&m->text, patient),
+                                 .lone = lone,
                                  .split = labels_split(relative_path)};
     return e->relative_path && e->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
 }
@@ -129,6 +132,24 @@ static int identify(const struct manifest_config *c, const char *path, struct ma
     return rc ? rc : labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }
 
+static int check_times(const struct manifest_entry *e, struct err *err) {
+    struct recording_info info;
+    const char *name = fsio_basename(e->relative_path);
+    recording_info(e->recording, &info);
+    if (info.samples < 1 || !info.n_segments || !(info.duration_s > 0))
+        return err_set(err, ERR_INVALID, "%s: there are no samples: the recording was aborted, or its header is damaged", name);
+    if (info.duration_s > MANIFEST_MAX_S)
+        return err_set(err, ERR_INVALID, "%s: it lasts %.0f days by its clock; expected at most %d", name, info.duration_s / 86400,
+                       MANIFEST_MAX_S / 86400);
+    for (int i = 1; i < info.n_segments; i++) {
+        double gap_s = (double)(info.segments[i].first - info.segments[i - 1].end) / FRONTEND_RATE_HZ;
+        if (gap_s > MANIFEST_MAX_GAP_S)
+            return err_set(err, ERR_INVALID, "%s: a gap of %.0f days at %.0f s by its clock; expected at most %d", name,
+                           gap_s / 86400, (double)info.segments[i - 1].end / FRONTEND_RATE_HZ, MANIFEST_MAX_GAP_S / 86400);
+    }
+    return 0;
+}
+
 /* Fills one entry from the index, or from its header and labels. Its samples are not read. */
 static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err *err) {
     const struct manifest_config *c = o->config;
@@ -151,6 +172,8 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
         rc = window_plan(&request, &e->recording, &e->skipped, err);
     else if (!e->skipped)
         rc = window_replan(&request, facts, &e->recording, err);
+    if (!rc && !e->skipped)
+        rc = check_times(e, err);
     return rc || e->skipped ? rc : count_windows(e, c->window, c->hop, err);
 }
 
@@ -299,6 +322,7 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
     m->window = config->window;
     m->hop = config->hop;
     m->limit = config->max_files;
+    m->patient_rule = config->patient;
     int channels = 0, rc = montage_channels(config->frontend.montage, NULL, &channels, err);
     m->inputs = frontend_inputs(config->frontend.normalize, channels);
     m->raw = config->frontend.normalize != FRONTEND_WINDOW;

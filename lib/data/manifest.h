@@ -9,11 +9,16 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/labels.h"
+#include "data/patients.h"
 #include "data/window.h"
 
 /* Seizure share of a window's valid samples: 0, between, ≥ 0.99. */
 enum window_class { WINDOW_NONE, WINDOW_PARTIAL, WINDOW_FULL };
 enum { MANIFEST_MAX_FILES = 1 << 20, MANIFEST_MAX_WORKERS = 64 };
+/* A recording without samples, longer than this, or with a longer gap is a bad file: its clock is wrong, and scores are per hour.
+ */
+enum { MANIFEST_MAX_S = 60 * 24 * 3600 - 1, MANIFEST_MAX_GAP_S = 30 * 24 * 3600 };
 
 struct manifest_config {
     const char *root;      /* absolute local directory */
@@ -22,6 +27,7 @@ struct manifest_config {
     struct frontend_config frontend;
     int64_t window, hop; /* samples */
     const char *labels, *unlabeled;
+    enum labels_patient_rule patient;
     bool fail_on_bad_file;
     int workers;
     int64_t max_files; /* 0 = all (first files in sorted order) */
@@ -30,7 +36,8 @@ struct manifest_config {
 
 struct manifest_entry {
     const char *relative_path;   /* relative to root */
-    const char *patient;         /* BIDS sub-, TUSZ directory, chbNN (chb21 = chb01), else the file */
+    const char *patient;         /* by the rule (labels_patient) */
+    bool lone;                   /* the path has no known form: the recording is a patient of its own */
     const char *split;           /* "train" "dev" "eval" when the path contains it (TUSZ), else "" */
     struct recording *recording; /* planned; NULL for a bad or skipped file */
     const char *error;           /* NULL, or why the file cannot be used */
@@ -66,20 +73,26 @@ struct window_count {
 };
 struct window_count manifest_count_window(const struct recording_info *info, int64_t start, int64_t window);
 
-/* Which entries are used for training and validation. */
+/* Which patients train, validate, and are kept for tests. */
 struct split_config {
     const char *const *train; /* patient ids, or NULL */
     int n_train;
     const char *const *validation;
     int n_validation;
+    const char *const *test; /* neither train nor validate, whatever the other rules say */
+    int n_test;
     bool official;              /* TUSZ train/dev */
     double validation_fraction; /* by patient, round(f·patients), at least 1 if f > 0, must contain a seizure */
-    uint64_t seed;
+    uint64_t seed;              /* of the draw by fraction */
+    /* The roles of an earlier attempt, or NULL: its patients keep their roles, all others are unused. Nothing is drawn then, and
+     * lists and fraction have no effect. */
+    const struct known_patients *kept;
 };
-/* Patient lists take precedence; without a train list all other patients train. Without lists, recordings below train/ and dev/ are
- * split by these folders (required by `official`), otherwise by fraction. Recordings below eval/ are unused unless a list names the
- * patient. role[i]: 0 unused, 1 train, 2 validation. Patients in both lists, no seizure in training, or no seizure in a required
- * validation set are errors that state what was found and the fix. */
+/* Patient lists take precedence; without a train list all other patients train. Without lists of training and validation,
+ * recordings below train/ and dev/ are split by these folders (required by `official`), otherwise by fraction: the patients whose
+ * patient_hash(SEED, name) is lowest validate, so that patients who come or go leave the role of most others as it was. Recordings
+ * below eval/ are unused unless a list of training or validation is given. role[i] is an enum patient_role. Patients in two lists,
+ * no seizure in training, or no seizure in a required validation set are errors that state what was found and the fix. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
 
 #endif

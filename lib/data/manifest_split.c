@@ -4,16 +4,21 @@
 #include <string.h>
 
 #include "base/counted.h"
-#include "base/rng.h"
 #include "base/str.h"
 #include "data/manifest.h"
 
-enum { ROLE_UNUSED, ROLE_TRAIN, ROLE_VALIDATION };
+enum {
+    ROLE_UNUSED = PATIENT_UNUSED,
+    ROLE_TRAIN = PATIENT_TRAINING,
+    ROLE_VALIDATION = PATIENT_VALIDATION,
+    ROLE_TEST = PATIENT_TEST
+};
 
 /* One patient with usable recordings. */
 struct patient {
     const char *name;
     int64_t recordings, seizure_windows;
+    uint64_t rank; /* in the draw by fraction */
     uint8_t role;
 };
 
@@ -89,8 +94,8 @@ static int assign_list(struct patients *p, const char *const *names, int n, uint
             return rc;
         }
         if (p->items[at].role != ROLE_UNUSED && p->items[at].role != role)
-            return err_set(err, ERR_INVALID, "data.split: patient %s stands in train and in validation; name each patient once",
-                           names[i]);
+            return err_set(err, ERR_INVALID,
+                           "data.split: patient %s stands in two of train, validation and test; name each patient once", names[i]);
         p->items[at].role = role;
     }
     return 0;
@@ -104,29 +109,42 @@ static int64_t count_role(const struct patients *p, uint8_t role, bool with_seiz
 }
 
 /* Give one patient of role `from` the role `to`, taking the first in order that has seizures or not. false when there is none. */
-static bool move_one(struct patients *p, const uint32_t *order, int64_t n, uint8_t from, bool seizures, uint8_t to) {
-    for (int64_t i = 0; i < n; i++) {
-        struct patient *patient = &p->items[order[i]];
-        if (patient->role == from && (patient->seizure_windows > 0) == seizures) {
-            patient->role = to;
+static bool move_one(struct patient **order, int64_t n, uint8_t from, bool seizures, uint8_t to) {
+    for (int64_t i = 0; i < n; i++)
+        if (order[i]->role == from && (order[i]->seizure_windows > 0) == seizures) {
+            order[i]->role = to;
             return true;
         }
-    }
     return false;
+}
+
+static int by_rank(const void *a, const void *b) {
+    const struct patient *x = *(struct patient *const *)a, *y = *(struct patient *const *)b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->name, y->name);
+}
+
+/* The training patients in the order of the draw; returns their number. */
+static int64_t rank_patients(struct patients *p, uint64_t seed, struct patient **order) {
+    char salt[32];
+    int64_t n = 0;
+    str_format(salt, sizeof salt, "%llu", (unsigned long long)seed);
+    for (int64_t i = 0; i < p->count; i++) {
+        if (p->items[i].role != ROLE_TRAIN)
+            continue;
+        p->items[i].rank = patient_hash(salt, p->items[i].name);
+        order[n++] = &p->items[i];
+    }
+    qsort(order, (size_t)n, sizeof *order, by_rank);
+    return n;
 }
 
 /* Draw round(f·n) of the training patients for validation. If the draw leaves one side without a seizure, one patient changes
  * places. */
 static int assign_fraction(struct patients *p, double fraction, uint64_t seed, struct err *err) {
-    int64_t n = 0, wanted;
-    uint32_t *order = malloc(sizeof *order * (size_t)(p->count + 1));
-    struct rng rng;
+    struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
-    for (int64_t i = 0; i < p->count; i++)
-        if (p->items[i].role == ROLE_TRAIN)
-            order[n++] = (uint32_t)i;
-    wanted = llround(fraction * (double)n);
+    int64_t n = rank_patients(p, seed, order), wanted = llround(fraction * (double)n);
     wanted = wanted < 1 ? 1 : wanted;
     if (wanted >= n) {
         free(order);
@@ -135,16 +153,14 @@ static int assign_fraction(struct patients *p, double fraction, uint64_t seed, s
             "validation of %.3g of %lld patients leaves none to train on; add patients, or set data.validation_fraction to 0",
             fraction, (long long)n);
     }
-    rng_init(&rng, seed, RNG_SAMPLER, UINT32_MAX);
-    rng_shuffle_u32(&rng, order, (size_t)n);
     for (int64_t i = 0; i < wanted; i++)
-        p->items[order[i]].role = ROLE_VALIDATION;
+        order[i]->role = ROLE_VALIDATION;
     if (!count_role(p, ROLE_VALIDATION, true) && count_role(p, ROLE_TRAIN, true) > 1) {
-        move_one(p, order, n, ROLE_VALIDATION, false, ROLE_TRAIN);
-        move_one(p, order, n, ROLE_TRAIN, true, ROLE_VALIDATION);
+        move_one(order, n, ROLE_VALIDATION, false, ROLE_TRAIN);
+        move_one(order, n, ROLE_TRAIN, true, ROLE_VALIDATION);
     } else if (!count_role(p, ROLE_TRAIN, true) && count_role(p, ROLE_VALIDATION, true) > 1) {
-        move_one(p, order, n, ROLE_VALIDATION, true, ROLE_TRAIN);
-        move_one(p, order, n, ROLE_TRAIN, false, ROLE_VALIDATION);
+        move_one(order, n, ROLE_VALIDATION, true, ROLE_TRAIN);
+        move_one(order, n, ROLE_TRAIN, false, ROLE_VALIDATION);
     }
     free(order);
     return 0;
@@ -159,7 +175,7 @@ static int assign_folders(const struct manifest *m, struct patients *p, struct e
             continue;
         uint8_t role = !strcmp(e->split, "train") ? ROLE_TRAIN : !strcmp(e->split, "dev") ? ROLE_VALIDATION : ROLE_UNUSED;
         struct patient *patient = &p->items[p->of_entry[i]];
-        if (role == ROLE_UNUSED)
+        if (role == ROLE_UNUSED || patient->role == ROLE_TEST)
             continue;
         if (patient->role != ROLE_UNUSED && patient->role != role)
             return err_set(err, ERR_PRECONDITION, "patient %s has recordings below train/ and dev/; splits must not share patients",
@@ -231,8 +247,21 @@ static int no_seizure(const struct manifest *m, const struct patients *p, uint8_
                        : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
 }
 
+static void assign_kept(const struct known_patients *kept, struct patients *p) {
+    for (int64_t i = 0; i < p->count; i++) {
+        int role = known_patients_role(kept, p->items[i].name);
+        p->items[i].role = role < 0 ? ROLE_UNUSED : (uint8_t)role;
+    }
+}
+
 static int assign(const struct manifest *m, const struct split_config *c, struct patients *p, struct err *err) {
     int rc;
+    if (c->kept) {
+        assign_kept(c->kept, p);
+        return 0;
+    }
+    if ((rc = assign_list(p, c->test, c->n_test, ROLE_TEST, err)))
+        return rc;
     if (c->official || (!c->n_train && !c->n_validation && has_folders(m, p)))
         return assign_folders(m, p, err);
     if ((rc = assign_list(p, c->train, c->n_train, ROLE_TRAIN, err)) ||
@@ -252,14 +281,17 @@ int manifest_split(const struct manifest *m, const struct split_config *config, 
     if (rc)
         return rc;
     if (!(rc = assign(m, config, &p, err))) {
+        bool validates =
+            count_role(&p, ROLE_VALIDATION, false) || (config->kept && known_patients_count(config->kept, PATIENT_VALIDATION));
         if (!count_role(&p, ROLE_TRAIN, true))
             rc = no_seizure(m, &p, ROLE_TRAIN, err);
-        else if (count_role(&p, ROLE_VALIDATION, false) && !count_role(&p, ROLE_VALIDATION, true))
+        else if (validates && !count_role(&p, ROLE_VALIDATION, true))
             rc = no_seizure(m, &p, ROLE_VALIDATION, err);
     }
     for (int64_t i = 0; i < manifest_count(m) && !rc; i++) {
         bool eval = !strcmp(manifest_entry(m, i)->split, "eval") && !config->n_train && !config->n_validation;
-        role[i] = p.of_entry[i] >= 0 && !eval ? p.items[p.of_entry[i]].role : ROLE_UNUSED;
+        uint8_t of_patient = p.of_entry[i] >= 0 ? p.items[p.of_entry[i]].role : ROLE_UNUSED;
+        role[i] = eval && of_patient != ROLE_TEST ? ROLE_UNUSED : of_patient;
     }
     patients_done(&p);
     return rc;

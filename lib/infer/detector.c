@@ -17,6 +17,7 @@ struct detector {
     struct seizure_net *net;
     bool owns_net;
     char path[4096];
+    char *patients;
     int max_batch;
     float *x_host, *p_host;    /* batch × window × channels; batch × window */
     void *x, *logits, *p;      /* device */
@@ -58,6 +59,7 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     d->max_batch = max_batch;
     d->info = (struct detector_info){.file = *file, .checkpoint = d->path, .parameters = seizure_parameter_count(&file->model)};
     d->info.file.frontend.montage = d->info.file.montage;
+    d->info.file.patients = NULL;
     str_copy(d->info.device, sizeof d->info.device, device.name);
     int rc = take_buffers(d, err);
     if (rc) {
@@ -74,6 +76,7 @@ struct claims {
     const struct seizure_options *options;
     int64_t limit_bytes;
     struct modelfile file;
+    char *patients;
     struct seizure_memory memory;
     char sha[DIGEST_HEX_SIZE];
 };
@@ -92,7 +95,9 @@ static int check_claims(void *arg, struct err *err) {
     if (!rc && c->limit_bytes && c->memory.total > c->limit_bytes)
         rc = err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
                      (long long)c->memory.total, (long long)c->limit_bytes);
-    return rc ? rc : digest_file(c->checkpoint, c->sha, err);
+    if (!rc)
+        rc = digest_file(c->checkpoint, c->sha, err);
+    return rc ? rc : modelfile_patients(c->checkpoint, &c->patients, err);
 }
 
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
@@ -113,10 +118,12 @@ int detector_open(struct device *dev, const char *checkpoint, int max_batch, int
         rc = detector_wrap(dev, net, &c.file, max_batch, &d, err);
     stream_close(s);
     if (rc) {
+        free(c.patients);
         seizure_free(net);
         return rc;
     }
     d->owns_net = true;
+    d->info.patients = d->patients = c.patients;
     d->info.memory_bytes = c.memory.total;
     str_copy(d->path, sizeof d->path, checkpoint);
     memcpy(d->info.sha256, c.sha, sizeof c.sha);
@@ -135,6 +142,7 @@ void detector_close(struct detector *d) {
     infer_lanes_close(d->lanes);
     if (d->owns_net)
         seizure_free(d->net);
+    free(d->patients);
     free(d->batch);
     free(d);
 }

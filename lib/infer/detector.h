@@ -12,6 +12,7 @@ struct detector;
 struct detector_info {
     struct modelfile file;
     const char *checkpoint; /* path; "" for a wrapped net */
+    const char *patients;   /* modelfile_patients; NULL: not known, or a wrapped net */
     char sha256[65];
     int64_t parameters, memory_bytes;
     char device[32];

@@ -1,6 +1,7 @@
 #include "infer/modelfile.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -65,8 +66,11 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
         {"format", "pt"},
         {NULL, NULL},
         {NULL, NULL},
+        {NULL, NULL},
     };
-    size_t n = sizeof metadata / sizeof *metadata - 2;
+    size_t n = sizeof metadata / sizeof *metadata - 3;
+    if (m->patients)
+        metadata[n++] = (struct safetensors_pair){"brr.patients", m->patients};
     if (*m->init_from)
         metadata[n++] = (struct safetensors_pair){"brr.init_from", m->init_from};
     if (*m->init_from_sha256)
@@ -178,5 +182,19 @@ int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
         return rc;
     *ret = m;
     ret->frontend.montage = ret->montage;
+    return 0;
+}
+
+int modelfile_patients(const char *path, char **ret, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open_header(path, &st, err);
+    if (rc)
+        return rc;
+    const char *text = safetensors_metadata(st, "brr.patients");
+    char *copy = text ? strdup(text) : NULL;
+    safetensors_close(st);
+    if (text && !copy)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of %s", path);
+    *ret = copy;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* modelfile: the configuration in a model file's metadata, so that a checkpoint alone is enough for detection: network, montage and
  * filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"), `brr.model`,
  * `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior` (numbers),
- * `brr.manifest`; for a fine-tuned model `brr.init_from_sha256` (of the first model's file) and, if it came from a store,
- * `brr.init_from` (its URL). Any thread. */
+ * `brr.manifest`, `brr.patients` (JSON, see modelfile_patients); for a fine-tuned model `brr.init_from_sha256` (of the first
+ * model's file) and, if it came from a store, `brr.init_from` (its URL). Any thread. */
 #ifndef BRR_INFER_MODELFILE_H
 #define BRR_INFER_MODELFILE_H
 #include <stdint.h>
@@ -25,6 +25,7 @@ struct modelfile {
     char labels[64];                                            /* data.labels of the job */
     char manifest[80];                                          /* hash of the training manifest */
     char init_from[MODELFILE_TEXT + 256], init_from_sha256[65]; /* "" = none */
+    const char *patients;                                       /* borrowed JSON to be saved, or NULL; not set by modelfile_read */
 };
 
 /* Copies a frontend configuration whose text the modelfile then owns. INVALID when the montage is too long. */
@@ -35,5 +36,8 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
                    char ret_sha256[65], struct err *err);
 /* Reads the metadata only. INVALID when the file is not a model of this kind. */
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
+/* The patients of the model's training, and of the trainings that it was fine-tuned from: a JSON array of what patients_put_hashes
+ * (data/patients.h) writes, malloc'd. NULL for models that do not say it, which older versions wrote. */
+int modelfile_patients(const char *path, char **ret, struct err *err);
 
 #endif

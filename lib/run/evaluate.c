@@ -12,7 +12,38 @@
 
 enum { BATCH = 8 };
 
-/* Entries of the wanted part: all, or the folder train, dev or eval. */
+/* Says how many patients the model has seen, and leaves them out if the job asks for it. */
+static int choose_patients(struct evaluate *e, struct err *err) {
+    struct seen_patients *seen = &e->seen;
+    int rc = seen_patients_init(seen, e->manifest, e->role, detector_info(e->detector)->patients, err);
+    if (rc)
+        return rc;
+    int64_t all = seen->training + seen->validation + seen->unseen;
+    if (!seen->known && e->config->unseen)
+        return err_set(
+            err, ERR_PRECONDITION,
+            "evaluate.patients: unseen, but the model's file does not name all patients that it was trained on (an older "
+            "version wrote it, or the model that it began with); train it again, or set evaluate.patients to all");
+    if (!seen->known)
+        task_log(&e->env, TASK_WARN,
+                 "the model's file does not name all patients that it was trained on: the scores may rest on some of them");
+    if (seen->training + seen->validation)
+        task_log(&e->env, e->config->unseen ? TASK_INFO : TASK_WARN,
+                 "of %lld patients the model was trained on %lld and selected on %lld%s", (long long)all, (long long)seen->training,
+                 (long long)seen->validation,
+                 e->config->unseen ? ": they are left out" : ": the scores do not transfer to others (evaluate.patients: unseen)");
+    if (e->config->unseen && !seen->unseen)
+        return err_set(
+            err, ERR_PRECONDITION,
+            "evaluate.patients: unseen, but the model has seen all %lld patients; evaluate other recordings, or keep some "
+            "patients for a test with data.split.test when training",
+            (long long)all);
+    for (int64_t i = 0; e->config->unseen && i < manifest_count(e->manifest); i++)
+        e->role[i] = seen->role[i] == PATIENT_TEST;
+    return 0;
+}
+
+/* Entries of the wanted part: all, or the folder train, dev or eval; then those of the wanted patients. */
 static int choose(struct evaluate *e, struct err *err) {
     static const char *const names[] = {"all", "train", "dev", "eval"};
     const char *split = names[e->config->split];
@@ -24,14 +55,20 @@ static int choose(struct evaluate *e, struct err *err) {
         const struct manifest_entry *entry = manifest_entry(e->manifest, i);
         e->role[i] = entry->recording && (!e->config->split || !strcmp(entry->split, split));
         chosen += e->role[i];
-        if (!e->role[i])
-            continue;
-        recording_info(entry->recording, &info);
-        seizures += info.n_seizures;
     }
     if (!chosen)
         return err_set(err, ERR_PRECONDITION, "none of %lld recordings lies below a folder %s/; set evaluate.split to all",
                        (long long)n, split);
+    int rc = choose_patients(e, err);
+    if (rc)
+        return rc;
+    for (int64_t i = chosen = 0; i < n; i++) {
+        if (!e->role[i])
+            continue;
+        recording_info(manifest_entry(e->manifest, i)->recording, &info);
+        chosen++;
+        seizures += info.n_seizures;
+    }
     task_log(&e->env, TASK_INFO, "%lld recordings with %lld seizures", (long long)chosen, (long long)seizures);
     return 0;
 }
@@ -77,6 +114,7 @@ static void evaluate_close(void *task) {
         mirror_stop(e->env.mirror);
     evaluation_free(e->evaluation);
     score_report_done(&e->scores);
+    seen_patients_done(&e->seen);
     detector_close(e->detector);
     manifest_close(e->manifest);
     stream_close(e->stream);
@@ -167,6 +205,10 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_str(w, "threshold", e->config->threshold == EVALUATE_THRESHOLD_AUTO ? "auto" : "model");
     json_put_f64(w, "threshold_on", e->found.events.on);
     json_put_f64(w, "threshold_off", e->found.events.off);
+    if (e->seen.known)
+        json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
+    else
+        json_put_null(w, "seen_patients");
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
     json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
     json_put_str(w, "definition", SCORE_DEFINITION);

@@ -14,6 +14,8 @@ static const struct option rows[] = {
      "auto: choose the thresholds on these recordings as a validation does (`brrctl tune`)"},
     {"evaluate.target_fa_per_24h", OPTION_F64, C(target_fa_per_24h), "0", 0, 1000, NULL,
      "with threshold auto: false alarms per 24 h to stay within if some pair of thresholds does; 0 = no target"},
+    {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
+     "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
      "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
      "0 = no alarms"},
@@ -29,9 +31,13 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {
-    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings",
+    char seen[80] = "";
+    int64_t patients = json_i64(json_get(result, "seen_patients"), 0);
+    if (patients > 0)
+        str_format(seen, sizeof seen, "; the model was trained or selected on %lld of the patients", (long long)patients);
+    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings%s",
                json_f64(json_get(result, "event_f1"), NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN),
-               (long long)json_i64(json_get(result, "recordings"), 0));
+               (long long)json_i64(json_get(result, "recordings"), 0), seen);
 }
 
 const struct task_kind kind_evaluate = {

@@ -217,6 +217,8 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     json_put_i64(w, "model_step", info->file.step);
     json_put_str(w, "montage", info->file.montage);
     events_config_to_json(&e->found.events, w, "events");
+    json_put_str(w, "evaluated", e->config->unseen ? "unseen" : "all");
+    seen_patients_json(&e->seen, e->manifest, w, "patients");
     json_put_f64(w, "auroc", e->found.auroc);
     json_put_f64(w, "loss", e->found.loss);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");

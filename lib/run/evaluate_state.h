@@ -3,6 +3,7 @@
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
 #include "run/evaluate_kind.h"
+#include "run/evaluate_patients.h"
 #include "run/evaluation.h"
 #include "run/task.h"
 
@@ -16,6 +17,7 @@ struct evaluate {
     struct detector *detector;
     struct evaluation *evaluation;
     struct evaluation_result found;
+    struct seen_patients seen;
     struct score_report scores;
     struct task_progress progress;
     bool scored;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "data/labels.h"
 
 #define D(field) offsetof(struct job_data, field)
 #define TABLE(row)                                                                                                                 \
@@ -32,6 +33,10 @@ static const struct option label_rows[] = {
      "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
     {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
      "treatment of recordings without labels: error, background, skip"},
+    {"data.patient", OPTION_ENUM, D(patient), "auto", 0, 0, LABELS_PATIENT_RULES,
+     "a recording's patient: auto = BIDS sub-, TUSZ, chbNN, else each recording is one; folder = the first folder below "
+     "data.source; "
+     "prefix = the file name up to its first - _ . or space"},
 };
 const struct option_table job_data_label_keys = TABLE(label_rows);
 
@@ -54,6 +59,10 @@ const struct option_table job_data_window_keys = TABLE(window_rows);
 static const struct option sample_rows[] = {
     {"data.split.train", OPTION_STRINGS, D(split_train), "[]", 0, 0, NULL, "patients to train on (default: all others)"},
     {"data.split.validation", OPTION_STRINGS, D(split_validation), "[]", 0, 0, NULL, "patients to validate on"},
+    {"data.split.test", OPTION_STRINGS, D(split_test), "[]", 0, 0, NULL,
+     "patients kept for a test: they neither train nor validate (evaluate.patients: unseen)"},
+    {"data.split.seed", OPTION_I64, D(split_seed), "1", 0, 9e15, NULL,
+     "seed of the draw of validation patients, independent of training.seed"},
     {"data.split.official", OPTION_BOOL, D(official_split), "false", 0, 0, NULL, "TUSZ: train/ to train, dev/ to validate"},
     {"data.validation_fraction", OPTION_F64, D(validation_fraction), "0.2", 0, 0.5, NULL,
      "share of patients held out for validation"},

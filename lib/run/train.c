@@ -11,6 +11,8 @@
 #include "run/train_checkpoint.h"
 #include "run/train_course.h"
 #include "run/train_estimate.h"
+#include "run/train_report.h"
+#include "run/train_roles.h"
 #include "run/train_validate.h"
 #include "store/mirror.h"
 
@@ -32,7 +34,7 @@ static int open_manifest(struct train *t, struct err *err) {
     if (!t->role)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
-    if (!(rc = train_split(job, t->manifest, t->role, err)))
+    if (!(rc = train_roles_assign(t, err)))
         rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
     for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
         t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;
@@ -117,6 +119,8 @@ static int load_origin(struct train *t, struct err *err) {
         return rc;
     if ((rc = ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
         return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    if ((rc = train_roles_record(t, model.path, err)))
+        return rc;
     str_copy(t->file.init_from, sizeof t->file.init_from, url ? ref : "");
     str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, model.sha256);
     task_log(&t->env, TASK_INFO, "weights begin as those of %s, SHA-256 %s", ref, model.sha256);
@@ -125,8 +129,8 @@ static int load_origin(struct train *t, struct err *err) {
 
 static int first_weights(struct train *t, struct err *err) {
     int rc = seizure_init(t->net, t->stream, (uint64_t)t->job->training.seed, t->prior, err);
-    if (!rc && t->job->init_from)
-        rc = load_origin(t, err);
+    if (!rc)
+        rc = t->job->init_from ? load_origin(t, err) : train_roles_record(t, NULL, err);
     return rc ? rc : optim_start_ema(&t->optim, t->stream, err);
 }
 
@@ -249,6 +253,7 @@ static void train_close(void *task) {
     seizure_free(t->net);
     stream_close(t->stream);
     free(t->role);
+    free(t->patients);
     free(t);
 }
 
@@ -272,6 +277,8 @@ static int prepare(struct train *t, struct err *err) {
         rc = open_net(t, err);
     if (!rc)
         rc = train_checkpoint_restore(t, &found, err);
+    if (!rc && found)
+        rc = train_roles_resume(t, err);
     if (!rc)
         rc = found ? look_at_origin(t, err) : first_weights(t, err);
     if (!rc && found)
@@ -434,8 +441,10 @@ static int train_slice(struct train *t, struct err *err) {
 
 static int save(struct train *t, struct err *err) {
     int rc = train_checkpoint_save(t, err);
-    if (!rc)
+    if (!rc) {
         train_course_draw(t);
+        train_report_write(t);
+    }
     return rc;
 }
 
@@ -515,36 +524,11 @@ static int train_checkpoint(void *task, struct err *err) {
     return rc;
 }
 
-static void put_scores(const struct train *t, struct json_writer *w) {
-    json_put_str(w, "metric", t->job->training.stop_metric);
-    json_put_f64(w, "best", t->at.best.metric);
-    json_put_i64(w, "best_step", t->at.best.step);
-    json_put_f64(w, "event_f1", t->newest.event_f1);
-    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
-    json_put_f64(w, "auroc", t->newest.auroc);
-    json_put_f64(w, "validation_loss", t->newest.loss);
-    json_put_f64(w, "threshold_on", t->newest.events.on);
-    json_put_f64(w, "threshold_off", t->newest.events.off);
-    json_put_str(w, "definition", SCORE_DEFINITION);
-}
-
-static void train_result(void *task, struct json_writer *w, const char *key) {
-    struct train *t = task;
-    json_begin_object(w, key);
-    json_put_i64(w, "steps", t->at.step);
-    json_put_i64(w, "epochs", t->at.epoch);
-    json_put_f64(w, "loss", t->at.loss_average);
-    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
-    if (t->at.validated_step)
-        put_scores(t, w);
-    json_end(w, '}');
-}
-
 const struct task_work work_train = {
     .open = train_open,
     .step = train_step,
     .checkpoint = train_checkpoint,
-    .result = train_result,
+    .result = train_report_result,
     .close = train_close,
     .estimate = estimate_train,
     .estimates_time = true,

@@ -184,16 +184,25 @@ static double newest_metric(const struct train *t) {
 }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
-    struct str counters;
+    struct str counters, roles;
+    struct json_writer w;
     char updates[32], sha[DIGEST_HEX_SIZE];
     str_init(&counters, 65536);
     counters_to_json(t, &counters);
+    str_init(&roles, SAFETENSORS_MAX_HEADER);
+    json_writer_init(&w, &roles);
+    patients_put_hashes(t->manifest, t->role, "", true, &w);
     str_format(updates, sizeof updates, "%lld", (long long)t->optim.updates);
     struct safetensors_pair metadata[] = {
-        {"brr.kind", "training-state"}, {"model_sha256", model_sha}, {"updates", updates}, {"counters", str_cstr(&counters)}};
+        {"brr.kind", "training-state"},    {"model_sha256", model_sha},    {"updates", updates},
+        {"counters", str_cstr(&counters)}, {"patients", str_cstr(&roles)},
+    };
     struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
-    int rc = ckpt_save_state(&file, &t->optim, t->stream, sha, err);
+    int rc = str_ok(&roles)
+                 ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
+                 : err_set(err, ERR_EXHAUSTED, "the roles of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
     str_done(&counters);
+    str_done(&roles);
     return rc;
 }
 
@@ -269,6 +278,59 @@ int train_checkpoint_save(struct train *t, struct err *err) {
 
 /* ---- restoring ---- */
 
+/* True if an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
+static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
+
+/* The roles in a state file; *ret stays NULL if it has none. */
+static int read_roles(const char *path, struct known_patients **ret, struct err *err) {
+    struct safetensors *st = NULL;
+    struct json *json = NULL;
+    int rc = safetensors_open_header(path, &st, err);
+    const char *text = rc ? NULL : safetensors_metadata(st, "patients");
+    if (text && !(rc = json_parse(text, strlen(text), path, &json, err)))
+        rc = known_patients_read(json, ret, err);
+    json_free(json);
+    safetensors_close(st);
+    return rc;
+}
+
+struct role_search {
+    struct train *t;
+    struct known_patients *found;
+    bool began;
+};
+
+/* All state files of a training have the same roles: the newest that can be read will do, even if its model cannot. */
+static int find_roles(void *arg, struct err *err) {
+    struct role_search *search = arg;
+    struct steps steps;
+    int rc = list_steps(search->t, &steps, err);
+    for (size_t i = 0; !rc && !search->found && i < steps.count; i++) {
+        char model[PATH_SIZE], state[PATH_SIZE], new_state[NEW_SIZE];
+        if ((rc = pair_paths(search->t, steps.items[i], model, state, err)))
+            break;
+        str_format(new_state, sizeof new_state, "%s" NEW_END, state);
+        const char *const files[] = {state, new_state};
+        for (int k = 0; !rc && !search->found && k < 2; k++) {
+            rc = read_roles(files[k], &search->found, err);
+            search->began |= !rc;
+            rc = is_broken(rc) ? 0 : rc;
+        }
+    }
+    free(steps.items);
+    return rc;
+}
+
+int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
+    struct role_search search = {.t = t};
+    int rc = device_lend(t->env.device, find_roles, &search, err);
+    if (rc)
+        return rc;
+    *ret = search.found;
+    *ret_began = search.began;
+    return 0;
+}
+
 /* The state file of a usable pair: the model beside it has the SHA-256 that the state names. */
 static int open_pair(const char *model, const char *state, struct safetensors **ret, struct err *err) {
     struct safetensors *st = NULL;
@@ -288,9 +350,6 @@ static int open_pair(const char *model, const char *state, struct safetensors **
     *ret = st;
     return 0;
 }
-
-/* True if an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
-static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
 
 /* Does what remains of a save that was killed before or between its two renames; nothing when its files are not whole. */
 static int finish_save(const char *model, const char *state, struct err *err) {
@@ -317,6 +376,7 @@ struct pair {
     char model[PATH_SIZE], state[PATH_SIZE];
     struct safetensors *st;
     struct modelfile file;
+    char *patients;
     struct err why;
 };
 
@@ -325,7 +385,9 @@ static int read_pair(void *arg, struct err *err) {
     int rc = finish_save(p->model, p->state, err);
     if (!rc)
         rc = open_pair(p->model, p->state, &p->st, err);
-    return rc ? rc : modelfile_read(p->model, &p->file, err);
+    if (!rc)
+        rc = modelfile_read(p->model, &p->file, err);
+    return rc ? rc : modelfile_patients(p->model, &p->patients, err);
 }
 
 static int load_pair(struct pair *p, struct err *err) {
@@ -347,6 +409,9 @@ static int load_pair(struct pair *p, struct err *err) {
         t->file.events = t->newest.events = p->file.events;
         str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
         str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
+        free(t->patients);
+        t->patients = p->patients;
+        p->patients = NULL;
     }
     json_free(counters);
     return rc;
@@ -376,6 +441,7 @@ static int restore_newest(struct train *t, const struct steps *steps, bool *ret_
         if (!(rc = device_lend(t->env.device, read_pair, &p, &p.why)) && !*ret_found)
             rc = load_pair(&p, &p.why);
         safetensors_close(p.st);
+        free(p.patients);
         if (!rc)
             *ret_found = true;
         else if (is_broken(rc))

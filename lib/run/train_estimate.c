@@ -50,15 +50,19 @@ static int read_file(const struct train_config *job, struct modelfile *ret, stru
     return modelfile_set_frontend(ret, &frontend, err);
 }
 
-int train_split(const struct train_config *job, const struct manifest *m, uint8_t *role, struct err *err) {
+int train_split(const struct train_config *job, const struct manifest *m, const struct known_patients *kept, uint8_t *role,
+                struct err *err) {
     struct split_config split = {
         .train = job->data.split_train.items,
         .n_train = (int)job->data.split_train.count,
         .validation = job->data.split_validation.items,
         .n_validation = (int)job->data.split_validation.count,
+        .test = job->data.split_test.items,
+        .n_test = (int)job->data.split_test.count,
         .official = job->data.official_split,
         .validation_fraction = job->data.validation_fraction,
-        .seed = (uint64_t)job->training.seed,
+        .seed = (uint64_t)job->data.split_seed,
+        .kept = kept,
     };
     return manifest_split(m, &split, role, err);
 }
@@ -101,7 +105,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
     if (rc || (rc = estimate_manifest(c, &file, &m, err)))
         return rc;
     uint8_t *role = calloc((size_t)manifest_count(m) + 1, 1);
-    rc = role ? train_split(job, m, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
+    rc = role ? train_split(job, m, NULL, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
     int64_t seizures = rc ? 0 : count_windows(m, role, &windows);
     e->recordings = manifest_count(m);
     manifest_close(m);

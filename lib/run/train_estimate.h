@@ -7,10 +7,12 @@
  * limit): a divisor of training.batch_size, or 0 when none fits. */
 int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
                  struct err *err);
-/* The role of each recording (manifest_split) under the job's data.split and data.validation_fraction; role has manifest_count
- * elements. Errors: manifest_split's. */
+/* The role of each recording (manifest_split) under the job's data.split and data.validation_fraction, or the roles kept from an
+ * earlier attempt (NULL: none); role has manifest_count elements. Errors: manifest_split's. */
 struct manifest;
-int train_split(const struct train_config *job, const struct manifest *m, uint8_t *role, struct err *err);
+struct known_patients;
+int train_split(const struct train_config *job, const struct manifest *m, const struct known_patients *kept, uint8_t *role,
+                struct err *err);
 /* Steps of an epoch of so many windows, at least 1. Errors: PRECONDITION, the windows do not fill one batch. */
 int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err);
 

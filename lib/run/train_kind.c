@@ -180,8 +180,8 @@ static void summarise(const struct json *result, char *buf, size_t size) {
     const struct json *f1 = json_get(result, "event_f1");
     long long steps = (long long)json_i64(json_get(result, "steps"), 0);
     if (f1 && json_kind(f1) != JSON_KIND_NULL)
-        str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h after %lld steps", json_f64(f1, NAN),
-                   json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps);
+        str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h on the validation patients after %lld steps",
+                   json_f64(f1, NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps);
     else
         str_format(buf, size, "%lld steps, loss %.3f; no validation recordings, so no scores", steps,
                    json_f64(json_get(result, "loss"), NAN));

@@ -13,7 +13,7 @@
 #include "run/task.h"
 #include "run/train_kind.h"
 
-enum { TRAIN_ROLE_TRAINING = 1, TRAIN_ROLE_VALIDATION = 2 };
+enum { TRAIN_ROLE_TRAINING = PATIENT_TRAINING, TRAIN_ROLE_VALIDATION = PATIENT_VALIDATION };
 
 /* Result of a validation. */
 struct validation_result {
@@ -38,7 +38,8 @@ struct train {
     struct task_env env;
     struct stream *stream;
     struct manifest *manifest;
-    uint8_t *role;
+    uint8_t *role;  /* per entry of the manifest, enum patient_role */
+    char *patients; /* for model files (modelfile_patients) */
     struct sampler *sampler;
     struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
     int64_t arriving;       /* how many it has to fetch */

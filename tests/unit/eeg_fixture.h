@@ -90,7 +90,7 @@ static inline void fixture_write(const char *path, const struct fixture *f) {
             fwrite(row, sizeof *row, (size_t)f->rate, out);
         }
         char tal[40] = {0};
-        snprintf(tal, sizeof tal, "+%g\x14\x14", f->onsets ? f->onsets[r] : r);
+        snprintf(tal, sizeof tal, "+%.9g\x14\x14", f->onsets ? f->onsets[r] : r);
         fwrite(tal, 1, sizeof tal, out);
     }
     free(row);

@@ -315,11 +315,38 @@ static void patients_and_splits_come_from_the_path(void **state) {
     char buf[64];
     struct err err;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(labels_patient(cases[i].path, buf, sizeof buf, &err), 0);
+        assert_int_equal(labels_patient(cases[i].path, LABELS_PATIENT_AUTO, buf, sizeof buf, NULL, &err), 0);
         assert_string_equal(buf, cases[i].patient);
         assert_string_equal(labels_split(cases[i].path), cases[i].split);
     }
-    assert_int_equal(labels_patient("abcdef.edf", buf, 4, &err), ERR_RANGE);
+    assert_int_equal(labels_patient("abcdef.edf", LABELS_PATIENT_AUTO, buf, 4, NULL, &err), ERR_RANGE);
+}
+
+static void a_rule_makes_patients_of_folders_or_prefixes(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *automatic, *folder, *prefix;
+        bool lone;
+    } cases[] = {{"PN00/PN00-1.edf", "PN00/PN00-1", "PN00", "PN00", true},
+                 {"PN00/ses1/PN00_2.edf", "PN00/ses1/PN00_2", "PN00", "PN00", true},
+                 {"PN05-3.bdf", "PN05-3", "PN05-3", "PN05", true},
+                 {"a b.edf", "a b", "a b", "a", true},
+                 {"x/-1.edf", "x/-1", "x", "x/-1", true},
+                 {"data/sub-07_run-01_eeg.edf", "sub-07", "data", "sub-07", false},
+                 {"CHB21/CHB21_03.edf", "chb01", "CHB21", "CHB21", false},
+                 {"chb/sub-21.edf", "sub-21", "chb", "sub-21", false}};
+    char buf[64];
+    bool lone;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(labels_patient(cases[i].path, LABELS_PATIENT_AUTO, buf, sizeof buf, &lone, NULL), 0);
+        assert_string_equal(buf, cases[i].automatic);
+        assert_int_equal(lone, cases[i].lone);
+        assert_int_equal(labels_patient(cases[i].path, LABELS_PATIENT_FOLDER, buf, sizeof buf, &lone, NULL), 0);
+        assert_string_equal(buf, cases[i].folder);
+        assert_false(lone);
+        assert_int_equal(labels_patient(cases[i].path, LABELS_PATIENT_PREFIX, buf, sizeof buf, &lone, NULL), 0);
+        assert_string_equal(buf, cases[i].prefix);
+    }
 }
 
 /* ---- the optional folder of real files ---- */
@@ -400,6 +427,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(auto_prefers_bids_then_csv_then_csv_bi_then_annotations, enter, leave),
         cmocka_unit_test_setup_teardown(written_events_read_back, enter, leave),
         cmocka_unit_test(patients_and_splits_come_from_the_path),
+        cmocka_unit_test(a_rule_makes_patients_of_folders_or_prefixes),
         cmocka_unit_test(real_label_files_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

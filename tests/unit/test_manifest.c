@@ -265,6 +265,37 @@ static void bad_files_are_listed_and_the_rest_is_used(void **state) {
     assert_non_null(strstr(err.message, "sub-02_run-09_eeg.EDF"));
 }
 
+static void recordings_of_no_or_absurd_length_are_bad_files(void **state) {
+    (void)state;
+    enum { DAY = 24 * 3600 };
+    static const double gap[] = {0, 31.0 * DAY}, long_ago[] = {0, 25.0 * DAY, 50.0 * DAY, 75.0 * DAY}, night[] = {0, 1.0 * DAY};
+    static const struct {
+        const char *name, *error;
+        int records;
+        const double *onsets;
+    } cases[] = {{"sub-05/sub-05_run-01_eeg.edf", "there are no samples", 0, NULL},
+                 {"sub-05/sub-05_run-02_eeg.edf", "a gap of 31 days at 1 s", 2, gap},
+                 {"sub-05/sub-05_run-03_eeg.edf", "it lasts 75 days by its clock", 4, long_ago},
+                 {"sub-05/sub-05_run-04_eeg.edf", NULL, 2, night}};
+    struct manifest_config config = corpus_config(root, cache);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[4300];
+        snprintf(path, sizeof path, "%s/%s", root, cases[i].name);
+        fixture_write(path, &(struct fixture){fixture_referential, 19, 256, cases[i].records, cases[i].onsets, FIXTURE_EVENTS});
+    }
+    struct manifest *m = open_corpus(&config);
+    assert_int_equal(manifest_count(m), 9);
+    for (int i = 0; i < 4; i++) {
+        const struct manifest_entry *e = manifest_entry(m, 5 + i);
+        assert_string_equal(e->relative_path, cases[i].name);
+        if (!e->recording != (cases[i].error != NULL))
+            fail_msg("%s: %s", e->relative_path, e->error ? e->error : "usable");
+        if (cases[i].error && !strstr(e->error, cases[i].error))
+            fail_msg("%s", e->error);
+    }
+    manifest_close(m);
+}
+
 static bool stop_at_once(void *ctx, int64_t done, int64_t total, const char *path) {
     int *calls = ctx;
     assert_true(done >= 0 && done <= total && total == 5);
@@ -409,6 +440,146 @@ static void lists_name_patients_and_mistakes_are_said(void **state) {
     manifest_close(m);
 }
 
+static const char *validating(const struct manifest *m, const struct split_config *config, char *buf, size_t size) {
+    uint8_t *role = calloc((size_t)manifest_count(m), 1);
+    struct str names;
+    assert_non_null(role);
+    assert_int_equal(manifest_split(m, config, role, NULL), 0);
+    str_init(&names, size);
+    patients_list(m, role, PATIENT_VALIDATION, size, &names);
+    snprintf(buf, size, "%s", str_cstr(&names));
+    str_done(&names);
+    free(role);
+    return buf;
+}
+
+static void new_patients_leave_the_roles_of_others(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct split_config split = {.validation_fraction = 0.25, .seed = 1};
+    static const char *const seizure = FIXTURE_EVENTS "5\t5\tsz\tn/a\tn/a\tn/a\t20\n";
+    char before[100], after[100];
+    uint64_t lowest = UINT64_MAX;
+    char expected[16] = "";
+    for (int i = 1; i <= 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "sub-%02d", i);
+        if (i != 3 && patient_hash("1", name) < lowest) { /* sub-03 has no seizure */
+            lowest = patient_hash("1", name);
+            snprintf(expected, sizeof expected, "%s", name);
+        }
+    }
+    struct manifest *m = open_corpus(&config);
+    assert_string_equal(validating(m, &split, before, sizeof before), expected);
+    manifest_close(m);
+    for (int i = 10; i < 30; i++) { /* those with higher hashes change nothing */
+        char path[64], name[16];
+        snprintf(name, sizeof name, "sub-%02d", i);
+        snprintf(path, sizeof path, "%s/%s_eeg.edf", name, name);
+        if (patient_hash("1", name) > lowest)
+            corpus_file(root, path, 20, seizure);
+    }
+    m = open_corpus(&config);
+    assert_true(manifest_count(m) > 8);
+    split.validation_fraction = 0.01;
+    assert_string_equal(validating(m, &split, after, sizeof after), before);
+    manifest_close(m);
+}
+
+static void kept_roles_outlive_patients_who_come_and_go(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct known_patients *kept = NULL;
+    struct json *json = NULL;
+    struct str text;
+    struct json_writer w;
+    struct err err;
+    const char *one[] = {"sub-01"};
+    uint8_t role[6] = {0};
+    struct manifest *m = open_corpus(&config);
+    struct split_config split = {.validation = one, .n_validation = 1};
+    assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+    str_init(&text, 10000);
+    json_writer_init(&w, &text);
+    patients_put_hashes(m, role, "", true, &w);
+    assert_int_equal(json_parse(str_cstr(&text), text.len, "roles", &json, NULL), 0);
+    assert_int_equal(known_patients_read(json, &kept, NULL), 0);
+    assert_int_equal(known_patients_role(kept, "sub-01"), PATIENT_VALIDATION);
+    assert_int_equal(known_patients_role(kept, "sub-04"), PATIENT_TRAINING);
+    assert_int_equal(known_patients_role(kept, "sub-10"), -1);
+    assert_int_equal(known_patients_count(kept, PATIENT_TRAINING), 3);
+    json_free(json);
+    str_done(&text);
+    manifest_close(m);
+    corpus_file(root, "sub-10/sub-10_eeg.edf", 20, FIXTURE_EVENTS "5\t5\tsz\tn/a\tn/a\tn/a\t20\n");
+    m = open_corpus(&config);
+    split = (struct split_config){.validation_fraction = 0.5, .kept = kept};
+    assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+    assert_memory_equal(role, ((uint8_t[]){2, 1, 1, 1, 1, 0}), 6);
+    manifest_close(m);
+    char gone[4300];
+    snprintf(gone, sizeof gone, "%s/sub-01/sub-01_run-01_eeg.edf", root);
+    assert_int_equal(unlink(gone), 0);
+    m = open_corpus(&config);
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_PRECONDITION); /* nothing to select on any more */
+    assert_non_null(strstr(err.message, "the validation set has no seizure: 0 patients"));
+    manifest_close(m);
+    known_patients_free(kept);
+    assert_int_equal(json_parse("{\"salt\":\"\",\"training\":[\"0123\"]}", 31, "roles", &json, NULL), 0);
+    assert_int_equal(known_patients_read(json, &kept, &err), ERR_INVALID);
+    json_free(json);
+}
+
+static void test_patients_take_no_part(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    uint8_t role[5];
+    struct err err;
+    const char *one[] = {"sub-01"}, *two[] = {"sub-02"};
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct split_config split = {.test = two, .n_test = 1, .validation_fraction = 0.4, .seed = seed};
+        assert_int_equal(manifest_split(m, &split, role, NULL), 0);
+        assert_int_equal(role[1], PATIENT_TEST);
+        assert_int_equal((role[0] == PATIENT_VALIDATION) + (role[2] == PATIENT_VALIDATION) + (role[4] == PATIENT_VALIDATION), 1);
+    }
+    struct split_config split = {.test = one, .n_test = 1, .train = one, .n_train = 1};
+    assert_int_equal(manifest_split(m, &split, role, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "patient sub-01 stands in two of train, validation and test"));
+    manifest_close(m);
+}
+
+static void recordings_that_are_patients_of_their_own_are_counted_by_folder(void **state) {
+    (void)state;
+    struct lone_patients lone;
+    char corpus[4200];
+    static const char *const seizure = FIXTURE_EVENTS "5\t5\tsz\tn/a\tn/a\tn/a\t20\n";
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    assert_false(patients_lone(m, &lone)); /* BIDS */
+    manifest_close(m);
+    snprintf(corpus, sizeof corpus, "%s/siena", folder);
+    corpus_file(corpus, "PN00/PN00-1_eeg.edf", 20, seizure);
+    corpus_file(corpus, "PN00/PN00-2_eeg.edf", 20, seizure);
+    corpus_file(corpus, "PN00/PN00-3_eeg.edf", 20, seizure);
+    corpus_file(corpus, "PN01/PN01-1_eeg.edf", 20, seizure);
+    corpus_file(corpus, "PN02/PN02-1_eeg.edf", 20, seizure);
+    corpus_file(corpus, "PN02/PN02-2_eeg.edf", 20, seizure);
+    config = corpus_config(corpus, cache);
+    m = open_corpus(&config);
+    assert_string_equal(manifest_entry(m, 0)->patient, "PN00/PN00-1_eeg");
+    assert_true(patients_lone(m, &lone));
+    assert_int_equal(lone.folders, 2);
+    assert_int_equal(lone.patients, 5);
+    assert_string_equal(lone.first, "PN00/PN00-1_eeg.edf");
+    manifest_close(m);
+    config.patient = LABELS_PATIENT_FOLDER;
+    m = open_corpus(&config);
+    assert_string_equal(manifest_entry(m, 0)->patient, "PN00");
+    assert_false(patients_lone(m, &lone));
+    manifest_close(m);
+}
+
 static void folders_of_the_official_split_are_obeyed(void **state) {
     (void)state;
     char tusz[4200];
@@ -445,11 +616,16 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_damaged_index_is_made_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(skipped_recordings_are_remembered_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_listed_and_the_rest_is_used, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recordings_of_no_or_absurd_length_are_bad_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(progress_is_told_and_can_stop_the_opening, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_source_without_usable_files_says_why, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_fraction_takes_whole_patients_with_a_seizure_on_both_sides, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seizures_in_clips_shorter_than_a_window_are_not_called_missing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lists_name_patients_and_mistakes_are_said, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(new_patients_leave_the_roles_of_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_roles_outlive_patients_who_come_and_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_patients_take_no_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recordings_that_are_patients_of_their_own_are_counted_by_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folders_of_the_official_split_are_obeyed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,134 @@
+#include "run/train_roles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counted.h"
+#include "base/str.h"
+#include "run/train_checkpoint.h"
+#include "run/train_estimate.h"
+#include "store/safetensors.h"
+
+enum { NAMES_BYTES = 800 };
+
+static int64_t tell_role(struct train *t, enum patient_role role) {
+    struct str names;
+    str_init(&names, 16384);
+    int64_t n = patients_list(t->manifest, t->role, role, NAMES_BYTES, &names);
+    if (n)
+        task_log(&t->env, TASK_INFO, "%s patients: %s", patient_role_name(role), str_cstr(&names));
+    str_done(&names);
+    return n;
+}
+
+/* Patients whom the first attempt did not find, and those whom this one does not find. */
+static int tell_changes(struct train *t, const struct known_patients *kept, int64_t used, struct err *err) {
+    int64_t n = manifest_count(t->manifest), began = 0, fresh;
+    uint8_t *is_new = calloc((size_t)n + 1, 1);
+    struct str names;
+    if (!is_new)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of %lld recordings", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        is_new[i] = known_patients_role(kept, manifest_entry(t->manifest, i)->patient) < 0;
+    str_init(&names, 16384);
+    if ((fresh = patients_list(t->manifest, is_new, 1, NAMES_BYTES, &names)))
+        task_log(&t->env, TASK_WARN, "%s came after this training began and are not used: %s; submit a new job to train on them",
+                 counted(fresh, "patient").text, str_cstr(&names));
+    for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++)
+        began += known_patients_count(kept, (enum patient_role)r);
+    if (used < began)
+        task_log(&t->env, TASK_WARN, "%lld of the %lld patients that this training began with have no usable recording now",
+                 (long long)(began - used), (long long)began);
+    str_done(&names);
+    free(is_new);
+    return 0;
+}
+
+static void tell_lone(struct train *t) {
+    struct lone_patients lone;
+    if (patients_lone(t->manifest, &lone))
+        task_log(&t->env, TASK_WARN,
+                 "%s in %s count as a patient each, such as %.300s; if those of a folder are one patient's, "
+                 "he may train and validate: set data.patient to folder or prefix",
+                 counted(lone.patients, "recording").text, counted(lone.folders, "folder").text, lone.first);
+}
+
+int train_roles_assign(struct train *t, struct err *err) {
+    struct known_patients *kept = NULL;
+    bool began = false;
+    int64_t used = 0;
+    int rc = train_checkpoint_roles(t, &kept, &began, err);
+    if (!rc)
+        rc = train_split(t->job, t->manifest, kept, t->role, err);
+    for (int r = PATIENT_TRAINING; !rc && r < PATIENT_ROLES; r++)
+        used += tell_role(t, (enum patient_role)r);
+    if (!rc && kept)
+        rc = tell_changes(t, kept, used, err);
+    else if (!rc && began)
+        task_log(
+            &t->env, TASK_WARN,
+            "the checkpoints are of an older version and do not say which patients trained: the roles were drawn again, so that "
+            "validation patients may have been trained on; submit a new job for scores that can be trusted");
+    if (!rc)
+        tell_lone(t);
+    known_patients_free(kept);
+    return rc;
+}
+
+struct origin {
+    const char *path;
+    char *patients;
+};
+
+static int read_origin(void *arg, struct err *err) {
+    struct origin *o = arg;
+    return modelfile_patients(o->path, &o->patients, err);
+}
+
+/* The trainings before this one, as they are in an origin's file; null for an origin that does not say. */
+static int put_origin(struct json_writer *w, const struct origin *o, struct err *err) {
+    struct json *groups = NULL;
+    if (!o->path)
+        return 0;
+    if (!o->patients) {
+        json_put_null(w, NULL);
+        return 0;
+    }
+    size_t n = strlen(o->patients);
+    int rc = json_parse(o->patients, n, o->path, &groups, err);
+    if (!rc && json_kind(groups) != JSON_KIND_ARRAY)
+        rc = err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", o->path);
+    if (!rc && json_count(groups)) {
+        o->patients[n - 1] = '\0';
+        json_put_raw(w, NULL, o->patients + 1);
+    }
+    json_free(groups);
+    return rc;
+}
+
+int train_roles_record(struct train *t, const char *origin, struct err *err) {
+    struct origin o = {.path = origin};
+    struct str text;
+    struct json_writer w;
+    int rc = origin ? device_lend(t->env.device, read_origin, &o, err) : 0;
+    if (rc)
+        return rc;
+    str_init(&text, SAFETENSORS_MAX_HEADER);
+    json_writer_init(&w, &text);
+    json_begin_array(&w, NULL);
+    patients_put_hashes(t->manifest, t->role, manifest_hash(t->manifest), false, &w);
+    rc = put_origin(&w, &o, err);
+    json_end(&w, ']');
+    free(o.patients);
+    free(t->patients);
+    t->file.patients = t->patients = str_take(&text);
+    if (!rc && !t->patients)
+        rc = err_set(err, ERR_EXHAUSTED, "the hashes of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
+    str_done(&text);
+    return rc;
+}
+
+int train_roles_resume(struct train *t, struct err *err) {
+    t->file.patients = t->patients;
+    return t->patients ? 0 : train_roles_record(t, NULL, err);
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""The patients of a training: drawn once and kept by every attempt, named in the log and the report, hashed in the model file, and
+recognised by an evaluation."""
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from daemon import MINI, SOURCE, make_corpus, temporary
+
+DRIVER = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "task_driver")
+
+
+def drive(tmp, job, name, *sets, code=0):
+    r = subprocess.run([DRIVER, f"{SOURCE}/configs/{job}.yaml", f"{tmp}/{name}", f"{tmp}/cache", f"data.source=file://{tmp}/eeg", *sets],
+                       capture_output=True, text=True, check=False)
+    assert r.returncode == code, r.stdout[-2000:] + r.stderr[-4000:]
+    results = [json.loads(line[7:]) for line in r.stdout.splitlines() if line.startswith("result ")]
+    return r.stderr, results[-1] if results else None
+
+
+def train(tmp, name, *sets):
+    return drive(tmp, "tiny", name, *MINI, "training.validate_every=2", "training.max_steps=4", *sets)
+
+
+def report(tmp, name):
+    with open(f"{tmp}/{name}/report.json", encoding="utf-8") as f:
+        return json.load(f)
+
+
+def header(path):
+    with open(path, "rb") as f:
+        size = int.from_bytes(f.read(8), "little")
+        return size, json.loads(f.read(size))
+
+
+def lowest(patients, count, seed=1):
+    return sorted(sorted(patients, key=lambda p: hashlib.sha256(f"{seed}:{p}".encode()).hexdigest())[:count])
+
+
+def patient(number):
+    return f"sub-{number:02d}"
+
+
+def roles_are_named_and_kept(tmp):
+    began = [patient(i) for i in range(1, 6)]
+    log, _ = train(tmp, "kept", "stop_after=2", "training.seed=5")
+    split = report(tmp, "kept")["split"]
+    assert split["validation"] == lowest(began, 1) and split["test"] == [], split
+    assert sorted(split["training"] + split["validation"]) == began, split
+    assert f"validation patients: {split['validation'][0]}\n" in log and f"training patients: {', '.join(split['training'])}\n" in log, log
+    everyone = [*began]  # patients who take the place of the one that validates, were it drawn again
+    while lowest(everyone, round(0.2 * len(everyone))) == split["validation"] or len(everyone) < 7:
+        everyone.append(patient(len(everyone) + 1))
+        shutil.copytree(f"{tmp}/eeg/sub-01", f"{tmp}/eeg/{everyone[-1]}")
+        for file in glob.glob(f"{tmp}/eeg/{everyone[-1]}/*"):
+            os.rename(file, file.replace("sub-01_", f"{everyone[-1]}_"))
+    log, result = train(tmp, "kept", "training.seed=5")
+    assert report(tmp, "kept")["split"] == split, report(tmp, "kept")
+    fresh = everyone[len(began):]
+    assert f"{len(fresh)} patients came after this training began and are not used: {', '.join(fresh)}" in log, log
+    assert result["selected_on"] == "validation" and report(tmp, "kept")["result"]["selected_on"] == "validation", result
+    train(tmp, "drawn", "training.seed=5", "training.max_steps=2")
+    assert report(tmp, "drawn")["split"]["validation"] != split["validation"], "the new patients would not show a new draw"
+    return split, fresh
+
+
+def states_without_roles_are_said(tmp):
+    shutil.copytree(f"{tmp}/kept", f"{tmp}/older")
+    for state in glob.glob(f"{tmp}/older/checkpoints/*.state.safetensors"):
+        size, content = header(state)
+        del content["__metadata__"]["patients"]
+        text = json.dumps(content, separators=(",", ":")).encode()
+        with open(state, "r+b") as f:
+            f.seek(8)
+            f.write(text + b" " * (size - len(text)))
+    log, _ = train(tmp, "older", "training.seed=5", "training.max_steps=5")
+    assert "do not say which patients trained: the roles were drawn again" in log and "resumed at step 4" in log, log
+
+
+def a_test_patient_stays_out(tmp):
+    train(tmp, "tested", "data.split.test=[sub-02]", "training.max_steps=2")
+    split = report(tmp, "tested")["split"]
+    assert split["test"] == ["sub-02"] and "sub-02" not in split["training"] + split["validation"], split
+
+
+def evaluations_know_the_patients(tmp, split, fresh):
+    model = f"evaluate.checkpoint={max(glob.glob(f'{tmp}/kept/checkpoints/step-????????.safetensors'))}"
+    (group,) = json.loads(header(model.partition("=")[2])[1]["__metadata__"]["brr.patients"])
+    assert group["validation"] == [hashlib.sha256(f"{group['salt']}:{split['validation'][0]}".encode()).hexdigest()[:16]], group
+    small = ("evaluate.plots=0", "evaluate.alarm_hop_s=0")
+    log, result = drive(tmp, "eval", "all", model, *small)
+    seen = len(split["training"] + split["validation"])
+    assert result["seen_patients"] == seen and re.search(f"trained on {seen - 1} and selected on 1: the scores do not transfer", log), log
+    found = report(tmp, "all")["patients"]
+    assert found == {"known": True, "training": split["training"], "validation": split["validation"], "unseen": fresh}, found
+    log, result = drive(tmp, "eval", "unseen", model, *small, "evaluate.patients=unseen")
+    assert result["seen_patients"] == 0 and result["recordings"] == len(fresh), result
+    assert {r["subject"] for r in report(tmp, "unseen")["recordings"]} == set(fresh)
+    for name in fresh:
+        shutil.rmtree(f"{tmp}/eeg/{name}")
+    log, _ = drive(tmp, "eval", "none", model, *small, "evaluate.patients=unseen", code=1)
+    assert "the model has seen all 5 patients" in log, log
+
+
+def folders_can_be_patients(tmp):
+    for i in range(1, 4):
+        os.makedirs(f"{tmp}/eeg/PN{i:02d}")
+        for file in glob.glob(f"{tmp}/eeg/sub-{i:02d}/*"):
+            for run in (1, 2):
+                shutil.copy(file, f"{tmp}/eeg/PN{i:02d}/PN{i:02d}-{run}_{file.rpartition('_')[2]}")
+    for i in range(1, 6):
+        shutil.rmtree(f"{tmp}/eeg/sub-{i:02d}")
+    log, _ = train(tmp, "files", "training.max_steps=2")
+    assert "6 recordings in 3 folders count as a patient each, such as PN01/PN01-1_eeg.edf" in log, log
+    log, _ = train(tmp, "folders", "training.max_steps=2", "data.patient=folder")
+    assert "count as a patient each" not in log, log
+    split = report(tmp, "folders")["split"]
+    assert sorted(split["training"] + split["validation"]) == ["PN01", "PN02", "PN03"], split
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=11, patients=5, hours=0.03)
+        split, fresh = roles_are_named_and_kept(tmp)
+        states_without_roles_are_said(tmp)
+        a_test_patient_stays_out(tmp)
+        evaluations_know_the_patients(tmp, split, fresh)
+        folders_can_be_patients(tmp)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
