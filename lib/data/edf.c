@@ -15,6 +15,7 @@
 #include "data/tal.h"
 
 enum { MAX_ANNOTATIONS = 1000000, FIXED_HEADER_BYTES = 256, PIECE_BYTES = 96 << 10, SMALL_RECORD_BYTES = 8 << 10 };
+static const double MAX_DRIFT_S = 0.25; /* between a record's stated onset and its place in the segment */
 static const size_t ARENA_LIMIT_BYTES = (size_t)1 << 30;
 
 /* How the times of records were understood so far. */
@@ -22,6 +23,8 @@ struct edf_clock {
     int keeper; /* signal with the time-keepers, -1 = none */
     double first_onset_s, previous_s, tolerance_s;
     int64_t missing, backwards;
+    int64_t drifted, overlapping; /* segments begun and records left out because the clock had drifted away */
+    bool skipping;                /* the newest record was left out */
 };
 
 /* The newest piece that was read of a file while it is opened. */
@@ -173,7 +176,8 @@ static int add_segment(struct edf *edf, struct edf_segment segment, struct err *
 }
 
 /* A record of a discontinuous file: one that starts where the one before it ended continues its segment. The tolerance covers
- * onsets rounded by the writer. */
+ * onsets rounded by the writer; where many of them add up to MAX_DRIFT_S, because the recorder's clock and its sampling rate
+ * differ, a new segment begins at the stated time. If the segment before would overlap it, records are left out first. */
 static int place_record(struct edf *edf, int64_t record, struct err *err) {
     struct edf_header *h = &edf->header;
     struct edf_clock *c = &edf->clock;
@@ -189,14 +193,18 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
         onset = expected;
     }
     c->previous_s = onset;
-    if (onset <= expected + c->tolerance_s) {
+    double end = segment_end_s(edf, last), drift = onset - end;
+    bool gap = onset > expected + c->tolerance_s;
+    if (!gap && !c->skipping && fabs(drift) <= MAX_DRIFT_S) {
         last->n_records++;
         return 0;
     }
-    /* The tolerance may have let earlier onsets drift: a segment never starts before the last one ends. */
-    onset = fmax(onset, segment_end_s(edf, last));
-    c->previous_s = onset;
-    return add_segment(edf, (struct edf_segment){record, 1, onset}, err);
+    c->skipping = drift < (c->skipping ? -c->tolerance_s : -MAX_DRIFT_S);
+    c->overlapping += c->skipping;
+    if (c->skipping)
+        return 0;
+    c->drifted += !gap;
+    return add_segment(edf, (struct edf_segment){record, 1, fmax(onset, end)}, err);
 }
 
 /* Put the records from this number on into segments. */
@@ -231,6 +239,11 @@ static void judge_keepers(struct edf *edf) {
     if (c->backwards)
         edf_header_repair(h, "%lld time-keepers run backwards; their records are taken as following the one before",
                           (long long)c->backwards);
+    if (c->drifted)
+        edf_header_repair(h, "clock and samples drift apart: %lld times by %g s, where a new segment begins", (long long)c->drifted,
+                          MAX_DRIFT_S);
+    if (c->overlapping)
+        edf_header_repair(h, "records left out because the samples before them cover their time: %lld", (long long)c->overlapping);
     if (c->keeper < 0 || !h->info.plus || h->info.discontinuous || !h->info.n_segments || edf->header_only)
         return;
     for (int64_t r = 1; r < h->info.n_records; r++) {

@@ -278,6 +278,33 @@ static void discontinuous_files_keep_their_gaps(void **state) {
     done(&o);
 }
 
+/* A tenth of a second a record, which is within the tolerance of a rate of 8 Hz. */
+static void records_that_drift_from_their_clock_begin_a_new_segment(void **state) {
+    (void)state;
+    struct opened o;
+    const char *late[] = {"+0", "+1.1", "+2.2", "+3.3", "+4.4", "+5.5", "+6.6"};
+    struct written_file f = {.n_signals = 2, .n_records = 7, .signals = PLUS, .reserved = "EDF+D", .keepers = late};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    const struct edf_segment *s;
+    assert_int_equal(edf_segments(o.edf, &s), 3);
+    assert_int_equal(s[0].n_records, 3);
+    assert_int_equal(s[1].n_records, 3);
+    assert_float_equal(s[1].start_s, 3.3, 1e-9);
+    assert_float_equal(s[2].start_s, 6.6, 1e-9);
+    assert_true(repaired(o.info, "clock and samples drift apart: 2 times by 0.25 s"));
+    done(&o);
+    const char *early[] = {"+0", "+0.9", "+1.8", "+2.7", "+3.6", "+4.5", "+5.4"};
+    f.keepers = early;
+    assert_int_equal(open_written(&o, &f, false), 0);
+    assert_int_equal(edf_segments(o.edf, &s), 2);
+    assert_int_equal(s[0].n_records, 3);
+    assert_int_equal(s[1].first_record, 4);
+    assert_int_equal(s[1].n_records, 3);
+    assert_float_equal(s[1].start_s, 3.6, 1e-9);
+    assert_true(repaired(o.info, "cover their time: 1"));
+    done(&o);
+}
+
 static void a_bdf_may_call_itself_edf_plus(void **state) {
     (void)state;
     struct opened o;
@@ -692,6 +719,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(advisory_header_fields_are_corrected_and_reported),
         cmocka_unit_test(record_durations_are_exact_rationals),
         cmocka_unit_test(discontinuous_files_keep_their_gaps),
+        cmocka_unit_test(records_that_drift_from_their_clock_begin_a_new_segment),
         cmocka_unit_test(a_bdf_may_call_itself_edf_plus),
         cmocka_unit_test(faulty_time_keepers_follow_the_record_before),
         cmocka_unit_test(a_start_shifted_by_whole_seconds_moves_the_clock),
