@@ -220,15 +220,15 @@ static int on_settled(void *ctx, struct err *err) {
     return 0;
 }
 
-static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct live_stream *s = ctx;
     struct live_report *r = live_report_new(LIVE_ALARM, s);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
     r->seq = s->next_alarm++;
-    r->on = kind == ALARM_ON;
-    r->first = sample;
-    r->probability = p;
+    r->on = alarm->kind == ALARM_ON;
+    r->first = alarm->sample;
+    r->probability = alarm->p;
     r->wall_ms = clock_wall_ms();
     post(s, r);
     return 0;

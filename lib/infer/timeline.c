@@ -120,7 +120,8 @@ static int start_segment(struct timeline *t, int64_t first, struct err *err) {
 static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     bool active = t->alarm.active;
     t->alarm = t->alarm_start;
-    return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, ALARM_OFF, sample, NAN, err) : 0;
+    const struct timeline_alarm off = {ALARM_OFF, sample, sample, NAN};
+    return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
 }
 
 /* through: burst suppression is final up to this sample, whatever has been pushed. */
@@ -471,10 +472,13 @@ static int complete_alarm(struct timeline *t, const struct item *item, const flo
     int64_t end = item->start + t->window, first = end - t->alarm_hop;
     const float *newest = p + t->window - t->alarm_hop;
     int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
+    if (item->valid < t->window && item->valid < TIMELINE_ALARM_SIGNAL)
+        return rc;
     for (int64_t i = 0; !rc && i < t->alarm_hop; i++) {
         int change = alarm_rule_push(&t->alarm, newest[i]);
         if (change && t->sink.alarm)
-            rc = t->sink.alarm(t->sink.ctx, change > 0 ? ALARM_ON : ALARM_OFF, first + i, newest[i], err);
+            rc = t->sink.alarm(t->sink.ctx, &(struct timeline_alarm){change > 0 ? ALARM_ON : ALARM_OFF, first + i, end, newest[i]},
+                               err);
     }
     return rc;
 }

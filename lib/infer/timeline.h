@@ -3,7 +3,8 @@
  * to the bit for chunks of any size. The owner of the device takes windows and returns probabilities. Record trace: mean over all
  * windows of the grid that cover a sample, summed in order of start, emitted when the last of them is done. Alarm trace: every
  * alarm_hop the newest window ends there and its newest alarm_hop samples are emitted at once; where it is a window of the grid,
- * one pass serves both. The first alarm windows of a segment are padded on the left. In memory: two windows of samples, the newest
+ * one pass serves both. The first alarm windows of a segment are padded on the left; no alarm begins before one of them has
+ * TIMELINE_ALARM_SIGNAL samples of signal (a whole window, where that is shorter). In memory: two windows of samples, the newest
  * push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #ifndef BRR_INFER_TIMELINE_H
 #define BRR_INFER_TIMELINE_H
@@ -18,7 +19,7 @@
 #include "infer/suppression.h"
 #include "model/events.h"
 
-enum { TIMELINE_MAX_PENDING = 512 };
+enum { TIMELINE_MAX_PENDING = 512, TIMELINE_ALARM_SIGNAL = 30 * FRONTEND_RATE_HZ };
 
 struct timeline_options {
     int64_t alarm_hop;                  /* samples; 0 = no alarm trace; else a divisor of the model's hop */
@@ -26,6 +27,12 @@ struct timeline_options {
 };
 
 enum alarm_kind { ALARM_OFF, ALARM_ON };
+struct timeline_alarm {
+    enum alarm_kind kind;
+    int64_t sample; /* at which the rule holds */
+    int64_t known;  /* end of the window that shows it, or of the segment: nobody can know earlier */
+    float p;        /* at the sample; NaN at the end of a segment */
+};
 /* Any callback may be NULL. A non-zero return ends the timeline with that error. */
 struct timeline_sink {
     void *ctx;
@@ -33,7 +40,7 @@ struct timeline_sink {
     /* Samples [first, first + n) between two segments have no values; NULL: they go to probabilities, as NaN. */
     int (*gap)(void *ctx, int64_t first, int64_t n, struct err *err);
     int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final */
-    int (*alarm)(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err);  /* the moment the rule holds */
+    int (*alarm)(void *ctx, const struct timeline_alarm *alarm, struct err *err);             /* the moment the rule holds */
     int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
     /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
      * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */

@@ -46,19 +46,16 @@ static int keep_trace(void *ctx, int64_t first, const float *p, int64_t n, struc
     return 0;
 }
 
-static int keep_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct evaluation *e = ctx;
     struct trace *t = &e->traces[e->current];
-    (void)p;
-    if (kind != ALARM_ON)
+    if (alarm->kind != ALARM_ON)
         return 0;
     double *alarms = realloc(t->alarms_s, (size_t)(t->n_alarms + 1) * sizeof *alarms);
     if (!alarms)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for alarms", t->entry->relative_path);
-    /* given when the window that holds the sample was complete: at the next multiple of the alarm hop */
-    int64_t hop = e->config.alarm_hop, at = (sample / hop + 1) * hop;
     t->alarms_s = alarms;
-    alarms[t->n_alarms++] = (double)at / FRONTEND_RATE_HZ;
+    alarms[t->n_alarms++] = (double)alarm->known / FRONTEND_RATE_HZ;
     return 0;
 }
 

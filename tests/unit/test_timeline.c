@@ -39,7 +39,7 @@ struct truth {
 
 struct alarm {
     enum alarm_kind kind;
-    int64_t sample;
+    int64_t sample, known;
 };
 
 /* A report of burst suppression, and the sample up to which probabilities were given out before it. */
@@ -165,16 +165,17 @@ static void expect_alarms(int64_t alarm_hop) {
             make_window(end - valid, valid, window, true, x);
             probabilities(x, window, p);
             memcpy(want.provisional + end - alarm_hop, p + window - alarm_hop, (size_t)alarm_hop * sizeof *p);
-            for (int64_t i = end - alarm_hop; i < end; i++) {
+            bool enough = valid == window || valid >= 30 * 256;
+            for (int64_t i = end - alarm_hop; enough && i < end; i++) {
                 int change = alarm_rule_push(&rule, want.provisional[i]);
                 if (change)
-                    want.alarms[want.n_alarms++] = (struct alarm){change > 0 ? ALARM_ON : ALARM_OFF, i};
+                    want.alarms[want.n_alarms++] = (struct alarm){change > 0 ? ALARM_ON : ALARM_OFF, i, end};
             }
             bool shared = end >= first + window && (end - window - first) % file.hop == 0;
             want.windows += !shared;
         }
         if (rule.active)
-            want.alarms[want.n_alarms++] = (struct alarm){ALARM_OFF, last};
+            want.alarms[want.n_alarms++] = (struct alarm){ALARM_OFF, last, last};
     }
 }
 
@@ -259,11 +260,10 @@ static int on_event(void *ctx, const struct event *event, struct err *err) {
     return 0;
 }
 
-static int on_alarm(void *ctx, enum alarm_kind kind, int64_t sample, float p, struct err *err) {
+static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct result *r = ctx;
-    (void)p;
     (void)err;
-    r->alarms[r->n_alarms++] = (struct alarm){kind, sample};
+    r->alarms[r->n_alarms++] = (struct alarm){alarm->kind, alarm->sample, alarm->known};
     return 0;
 }
 
@@ -408,7 +408,8 @@ static void compare(const char *what) {
                     got.events[i].confidence == want.events[i].confidence);
     assert_int_equal(got.n_alarms, want.n_alarms);
     for (int64_t i = 0; i < want.n_alarms; i++)
-        assert_true(got.alarms[i].kind == want.alarms[i].kind && got.alarms[i].sample == want.alarms[i].sample);
+        assert_true(got.alarms[i].kind == want.alarms[i].kind && got.alarms[i].sample == want.alarms[i].sample &&
+                    got.alarms[i].known == want.alarms[i].known);
     assert_int_equal(got.n_suppressed, want.n_suppressed);
     for (int64_t i = 0; i < want.n_suppressed; i++)
         if (memcmp(&got.suppressed[i], &want.suppressed[i], sizeof want.suppressed[i]) != 0)
@@ -526,6 +527,48 @@ static void first_values_come_after_one_window_and_final_ones_every_hop(void **s
         assert_true(isnan(got.provisional[alarmed]));
     }
     assert_true(timeline_samples(t) > 4000);
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+/* Windows of a minute whose every sample is a seizure; a gap in the middle. */
+static void no_alarm_comes_from_less_than_half_a_minute_of_signal(void **state) {
+    (void)state;
+    enum { MINUTE = 60 * 256, HOP = 5 * 256, PART = 40 * 256 };
+    struct device *dev = NULL;
+    static float x[MINUTE * C], ones[MINUTE];
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = HOP};
+    struct timeline_sink sink = {.ctx = &got, .alarm = on_alarm, .provisional = on_provisional};
+    struct frontend_source source = source_of(&at_256);
+    const float *uv[C];
+    file.model.window = MINUTE;
+    file.hop = 10 * 256;
+    struct detector *d = make_detector(&dev);
+    clear(&got);
+    for (int i = 0; i < MINUTE; i++)
+        ones[i] = 1;
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+    for (int part = 0; part < 2; part++) {
+        make_chunk(part * PART, PART, 256, chunk_buffer, uv);
+        assert_int_equal(timeline_push(t, uv, PART, NULL), 0);
+        assert_int_equal(timeline_gap(t, 700, NULL), 0);
+    }
+    assert_int_equal(timeline_finish(t, NULL), 0);
+    while (timeline_take(t, x))
+        assert_int_equal(timeline_complete(t, ones, NULL), 0);
+    assert_int_equal(got.n_alarms, 4);
+    for (int part = 0; part < 2; part++) {
+        int64_t start = part * (PART + 700);
+        const struct alarm *on = &got.alarms[2 * part], *off = on + 1;
+        assert_int_equal(on->kind, ALARM_ON);
+        assert_int_equal(on->known, start + 30 * 256); /* at the end of its window, wherever the segment began */
+        assert_true(on->sample >= on->known - HOP && on->sample < on->known);
+        assert_true(got.provisional[start] == 1); /* the trace begins at once */
+        assert_int_equal(off->kind, ALARM_OFF);
+        assert_int_equal(off->known, start + PART);
+    }
     timeline_free(t);
     detector_close(d);
     device_close(dev);
@@ -741,6 +784,7 @@ int main(void) {
         cmocka_unit_test_setup(any_chunking_and_batching_gives_the_trace_of_the_whole, setup_causal),
         cmocka_unit_test_setup(passes_are_shared_only_where_the_windows_coincide, setup),
         cmocka_unit_test_setup(first_values_come_after_one_window_and_final_ones_every_hop, setup),
+        cmocka_unit_test_setup(no_alarm_comes_from_less_than_half_a_minute_of_signal, setup),
         cmocka_unit_test_setup(a_full_queue_refuses_without_losing_a_sample, setup),
         cmocka_unit_test_setup(a_restored_timeline_goes_on_to_the_bit, setup),
         cmocka_unit_test_setup(a_restored_timeline_goes_on_to_the_bit, setup_envelope),
