@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/pack.h"
 
-enum { DSP_RATE_HZ = 256, DSP_BLOCK = 256, DSP_MAX_SECTIONS = 4 };
+enum { DSP_RATE_HZ = 256, DSP_BLOCK = 256, DSP_MAX_SECTIONS = 5 };
 
 static inline int dsp_lanes(int channels) { return (channels + 7) & ~7; }
 /* Zeroed rows, 64-byte aligned; free() releases. NULL when out of memory. */

@@ -65,8 +65,8 @@ static int check_config(const struct frontend_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
     if (!(c->fill_gap_s >= 0) || !(c->fill_gap_s <= 60))
         return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
-    if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60)
-        return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50 or 60", c->notch_hz);
+    if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60 && c->notch_hz != FRONTEND_BOTH_NOTCHES)
+        return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50, 60 or both", c->notch_hz);
     return 0;
 }
 
@@ -74,8 +74,11 @@ static int design(const struct frontend_config *config, struct dsp_section secti
                   struct err *err) {
     int rc = dsp_bandpass(config->bandpass_hz[0], config->bandpass_hz[1], FRONTEND_RATE_HZ, sections, err);
     *ret_n = 3;
-    if (!rc && config->notch_hz > 0)
-        rc = dsp_notch(config->notch_hz, NOTCH_Q, FRONTEND_RATE_HZ, &sections[(*ret_n)++], err);
+    bool both = config->notch_hz == FRONTEND_BOTH_NOTCHES;
+    const double notches[] = {both ? 50 : config->notch_hz, both ? 60 : 0};
+    for (int i = 0; i < 2 && !rc; i++)
+        if (notches[i] > 0)
+            rc = dsp_notch(notches[i], NOTCH_Q, FRONTEND_RATE_HZ, &sections[(*ret_n)++], err);
     return rc;
 }
 

@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "base/pack.h"
 
+/* FRONTEND_BOTH_NOTCHES as notch_hz: one at 50 and one at 60 Hz, for models that serve in countries of either mains. */
+enum { FRONTEND_BOTH_NOTCHES = 5060 };
 enum {
     FRONTEND_RATE_HZ = 256,
     FRONTEND_MAX_CHANNELS = 64,
@@ -26,7 +28,7 @@ enum frontend_normalize { FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE };
 
 struct frontend_config {
     const char *montage;   /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
-    double notch_hz;       /* 0, 50 or 60 */
+    double notch_hz;       /* 0, 50, 60 or FRONTEND_BOTH_NOTCHES */
     double bandpass_hz[2]; /* 0.5, 120 */
     double fill_gap_s;     /* 2 */
     int normalize;         /* enum frontend_normalize */

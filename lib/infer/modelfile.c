@@ -15,10 +15,30 @@ int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *fr
     return 0;
 }
 
+/* A number, or the list of both. */
+static void put_notch(struct json_writer *w, double notch_hz) {
+    if (notch_hz != FRONTEND_BOTH_NOTCHES) {
+        json_put_f64(w, "notch_hz", notch_hz);
+        return;
+    }
+    json_begin_array(w, "notch_hz");
+    json_put_f64(w, NULL, 50);
+    json_put_f64(w, NULL, 60);
+    json_end(w, ']');
+}
+
+static int read_notch(const struct json *j, double *ret, struct err *err) {
+    bool list = json_kind(j) == JSON_KIND_ARRAY;
+    if (list && (json_count(j) != 2 || json_f64(json_at(j, 0), 0) != 50 || json_f64(json_at(j, 1), 0) != 60))
+        return err_set(err, ERR_INVALID, "the model's notch_hz is a list other than [50, 60]; expected a number or this list");
+    *ret = list ? FRONTEND_BOTH_NOTCHES : json_f64(j, 0);
+    return 0;
+}
+
 static void put_frontend(struct json_writer *w, const struct frontend_config *f) {
     json_begin_object(w, NULL);
     json_put_str(w, "montage", f->montage);
-    json_put_f64(w, "notch_hz", f->notch_hz);
+    put_notch(w, f->notch_hz);
     json_begin_array(w, "bandpass_hz");
     json_put_f64(w, NULL, f->bandpass_hz[0]);
     json_put_f64(w, NULL, f->bandpass_hz[1]);
@@ -98,7 +118,6 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
     const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
     struct frontend_config f = {
         .montage = json_str(json_get(j, "montage"), ""),
-        .notch_hz = json_f64(json_get(j, "notch_hz"), 0),
         .bandpass_hz = {json_f64(json_at(band, 0), 0.5), json_f64(json_at(band, 1), 120)},
         .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
         .normalize = frontend_normalize_from_name(normalize),
@@ -106,7 +125,8 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
     if (f.normalize < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says normalize '%.40s'; expected " FRONTEND_NORMALIZE_NAMES, path,
                        normalize);
-    return modelfile_set_frontend(m, &f, err);
+    int rc = read_notch(json_get(j, "notch_hz"), &f.notch_hz, err);
+    return rc ? rc : modelfile_set_frontend(m, &f, err);
 }
 
 /* The montage must give the inputs that the network takes. */

@@ -46,7 +46,7 @@ static const struct option window_rows[] = {
     {"data.window_s", OPTION_F64, D(window_s), "60", 8, 120, NULL,
      "length of a window; its number of samples must be divisible by 16"},
     {"data.hop_s", OPTION_F64, D(hop_s), "10", 0.0625, 120, NULL, "distance between window starts"},
-    {"data.notch_hz", OPTION_F64, D(notch_hz), "60", 0, 60, NULL, "mains notch: 0 (off), 50 or 60"},
+    {"data.notch_hz", OPTION_ENUM, D(notch), "both", 0, 0, "0|50|60|both", "mains notch: 0 (off), 50, 60, or both (50 and 60)"},
     {"data.bandpass_hz", OPTION_F64S, D(bandpass_hz), "[0.5, 120]", 0.05, 127, NULL, "band-pass edges"},
     {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL,
      "gaps up to this length are filled and masked; longer gaps split the recording"},
@@ -137,8 +137,6 @@ static int check_windows(const struct jobfile *job, const struct job_data *data,
     if (hop != floor(hop) || hop > samples)
         return err_set(err, ERR_INVALID, "%s: data.hop_s %g must be a whole number of 1/256 s and at most data.window_s", job->file,
                        data->hop_s);
-    if (data->notch_hz != 0 && data->notch_hz != 50 && data->notch_hz != 60)
-        return err_set(err, ERR_INVALID, "%s: data.notch_hz is %g; expected 0, 50 or 60", job->file, data->notch_hz);
     if (data->bandpass_hz.count != 2 || data->bandpass_hz.items[0] >= data->bandpass_hz.items[1])
         return err_set(err, ERR_INVALID, "%s: data.bandpass_hz must be two rising frequencies, like [0.5, 120]", job->file);
     return 0;
@@ -160,9 +158,10 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
 }
 
 void job_data_frontend(const struct job_data *data, struct frontend_config *ret) {
+    static const double notches[] = {0, 50, 60, FRONTEND_BOTH_NOTCHES};
     *ret = (struct frontend_config){
         .montage = data->montage,
-        .notch_hz = data->notch_hz,
+        .notch_hz = notches[data->notch],
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .fill_gap_s = data->fill_gap_s,
         .normalize = data->normalize,

@@ -11,9 +11,10 @@ struct job_data {
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;
     struct option_list split_train, split_validation, split_test;
-    double window_s, hop_s, notch_hz, fill_gap_s, validation_fraction, balance_full, balance_none;
+    double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none;
     struct option_numbers bandpass_hz;
     int64_t loader_workers, max_files, split_seed;
+    int notch;     /* index of data.notch_hz */
     int patient;   /* enum labels_patient_rule */
     int resident;  /* enum feed_residence */
     int normalize; /* enum frontend_normalize */

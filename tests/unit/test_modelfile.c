@@ -68,6 +68,13 @@ static void everything_comes_back(void **state) {
         assert_string_equal(back.init_from, m.init_from);
         assert_string_equal(back.init_from_sha256, m.init_from_sha256);
     }
+    const double notches[] = {0, 50, FRONTEND_BOTH_NOTCHES, 60};
+    for (int i = 0; i < 4; i++) {
+        m.frontend.notch_hz = notches[i];
+        ok(modelfile_save(in_dir(state, "m.safetensors"), &m, n.net, NULL, n.stream, sha, &err));
+        ok(modelfile_read(in_dir(state, "m.safetensors"), &back, &err));
+        assert_true(back.frontend.notch_hz == notches[i]);
+    }
     assert_ptr_equal(back.frontend.montage, back.montage);
     assert_string_equal(back.montage, "custom:Fp1,F3,C3");
     assert_true(back.frontend.notch_hz == 60 && back.frontend.bandpass_hz[0] == 1 && back.frontend.bandpass_hz[1] == 70.5 &&
