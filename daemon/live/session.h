@@ -144,11 +144,16 @@ struct session_state {
     bool realtime, connected, alarm;
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
+    const struct quality_report *quality; /* borrowed; of the newest result */
+    double measured_rate_hz;              /* 0: it is what Open says */
 };
 void session_describe(const struct session *s, struct session_state *ret);
 /* Calls visit for each open session; visit must not end any. */
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx);
-struct session *sessions_by_id(struct sessions *all, const char *id); /* an open one, or NULL */
+/* The open session of this id, or the only one whose id begins with it (at least SESSION_PREFIX characters). NOT_FOUND; INVALID:
+ * several do. */
+enum { SESSION_PREFIX = 4 };
+int sessions_by_id(struct sessions *all, const char *id, struct session **ret, struct err *err);
 /* Ends an open session as its client sees it: ABORTED, SESSION_CLOSED. */
 void session_end(struct session *s, const char *who, const char *why);
 

@@ -24,6 +24,7 @@ void session_free(struct session *s) {
     ring_clear(&s->kept);
     free(s->info);
     free(s->events);
+    free(s->quality.channels);
     free(s);
 }
 
@@ -216,6 +217,19 @@ void session_excuse_device(struct session *s, int64_t now_ms) {
         session_restart_lag(s, now_ms);
 }
 
+/* Keeps what was wrong with the newest samples; without memory, nothing. */
+static void keep_quality(struct session *s, const struct live_report *r) {
+    size_t bytes = (size_t)r->quality.n * sizeof *r->quality.channels;
+    if (!r->samples)
+        return;
+    free(s->quality.channels);
+    s->quality = (struct quality_report){.channels = malloc(bytes + 1), .gap_fraction = r->gap ? 1 : r->quality.gap_fraction};
+    if (!s->quality.channels || !r->quality.n)
+        return;
+    memcpy(s->quality.channels, r->quality.channels, bytes);
+    s->quality.n = r->quality.n;
+}
+
 void session_tell(struct session *s, const struct live_report *r) {
     if (r->message.kind == LIVE_ALARM)
         s->alarm = r->on;
@@ -223,6 +237,8 @@ void session_tell(struct session *s, const struct live_report *r) {
         s->probability = r->probability;
     else
         s->samples = r->first + r->samples;
+    if (r->message.kind == LIVE_RESULT)
+        keep_quality(s, r);
     for (struct session_watch *w = s->watches, *next; w; w = next) {
         next = w->next;
         w->report(w, r);

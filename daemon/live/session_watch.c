@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "daemon/live/session_parts.h"
 
 void session_describe(const struct session *s, struct session_state *ret) {
@@ -26,7 +27,9 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .durable_through = counts.durable_through,
                                   .samples = s->samples,
                                   .events = s->events_total,
-                                  .reconnects = s->reconnects};
+                                  .reconnects = s->reconnects,
+                                  .quality = &s->quality,
+                                  .measured_rate_hz = s->measured_rate_hz};
 }
 
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {
@@ -35,11 +38,22 @@ void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const s
             visit(ctx, s);
 }
 
-struct session *sessions_by_id(struct sessions *all, const char *id) {
-    struct session *s = all->first;
-    while (s && (s->closing || s->ended || strcmp(s->id, id) != 0))
-        s = s->next_session;
-    return s;
+int sessions_by_id(struct sessions *all, const char *id, struct session **ret, struct err *err) {
+    struct session *found = NULL;
+    int n = 0;
+    for (struct session *s = all->first; s; s = s->next_session) {
+        bool exact = !strcmp(s->id, id), begins = strlen(id) >= SESSION_PREFIX && str_starts(s->id, id);
+        if (s->closing || s->ended || (!exact && !begins))
+            continue;
+        found = s;
+        n++;
+    }
+    if (!n)
+        return err_set(err, ERR_NOT_FOUND, "there is no open session '%.64s'; `brrctl sessions` lists them", id);
+    if (n > 1)
+        return err_set(err, ERR_INVALID, "the ids of %d open sessions begin with '%.64s'; give more characters", n, id);
+    *ret = found;
+    return 0;
 }
 
 void session_end(struct session *s, const char *who, const char *why) {

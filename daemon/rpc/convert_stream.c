@@ -34,14 +34,15 @@ static size_t list_flaw(const struct quality_report *from, enum quality_flaw fla
     return n;
 }
 
-/* Leaves the message out when all of its fields are at their defaults. False when out of memory. */
-static bool fill_quality(const struct live_report *r, struct stream_message *m) {
-    const struct quality_report *from = &r->quality;
-    Brr__V1__Quality *q = &m->quality;
-    m->channels = calloc(4 * (size_t)from->n + 1, sizeof *m->channels);
-    if (!m->channels || (!from->n && !(from->gap_fraction > 0) && !(r->measured_rate_hz > 0)))
-        return m->channels != NULL;
-    q->flat = m->channels;
+bool stream_quality(const struct quality_report *from, double measured_rate_hz, Brr__V1__Quality *q, int32_t **ret_channels,
+                    bool *ret_any) {
+    int32_t *channels = calloc(4 * (size_t)from->n + 1, sizeof *channels);
+    brr__v1__quality__init(q);
+    *ret_channels = channels;
+    *ret_any = channels && (from->n || from->gap_fraction > 0 || measured_rate_hz > 0);
+    if (!*ret_any)
+        return channels != NULL;
+    q->flat = channels;
     q->clipped = q->flat + from->n;
     q->missing = q->clipped + from->n;
     q->noisy = q->missing + from->n;
@@ -50,9 +51,16 @@ static bool fill_quality(const struct live_report *r, struct stream_message *m) 
     q->n_missing = list_flaw(from, QUALITY_MISSING, q->missing);
     q->n_noisy = list_flaw(from, QUALITY_NOISY, q->noisy);
     q->gap_fraction = from->gap_fraction;
-    q->measured_rate_hz = r->measured_rate_hz;
-    m->result.quality = q;
+    q->measured_rate_hz = measured_rate_hz;
     return true;
+}
+
+/* Leaves the message out when all of its fields are at their defaults. False when out of memory. */
+static bool fill_quality(const struct live_report *r, struct stream_message *m) {
+    bool any;
+    bool whole = stream_quality(&r->quality, r->measured_rate_hz, &m->quality, &m->channels, &any);
+    m->result.quality = any ? &m->quality : NULL;
+    return whole;
 }
 
 /* One allocation: the list, then its messages; NULL when there is none, or no memory. */

@@ -13,6 +13,11 @@ struct stream_events {
 bool stream_events(const struct event *events, int n, struct stream_events *ret);
 void stream_events_done(struct stream_events *events);
 
+/* What is wrong with a signal, as a message whose lists are *ret_channels, which the caller frees. *ret_any: false = all of its
+ * fields are at their defaults. False when out of memory. */
+bool stream_quality(const struct quality_report *from, double measured_rate_hz, Brr__V1__Quality *q, int32_t **ret_channels,
+                    bool *ret_any);
+
 /* The message of a RESULT, ALARM or PROVISIONAL; borrows from the report. stream_message_done afterwards. */
 struct stream_message {
     Brr__V1__Result result;

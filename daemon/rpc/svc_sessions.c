@@ -11,9 +11,17 @@
 
 enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20 };
 
-/* Borrows from the session. */
-static void describe(const struct session *s, Brr__V1__SessionInfo *out) {
+/* A session as a message that borrows from it; free(channels) afterwards. It must stay where it is. */
+struct described {
+    Brr__V1__SessionInfo info;
+    Brr__V1__Quality quality;
+    int32_t *channels;
+};
+
+static void describe(const struct session *s, struct described *ret) {
     struct session_state state;
+    Brr__V1__SessionInfo *out = &ret->info;
+    bool flawed;
     session_describe(s, &state);
     brr__v1__session_info__init(out);
     out->session_id = (char *)(uintptr_t)state.id;
@@ -35,6 +43,8 @@ static void describe(const struct session *s, Brr__V1__SessionInfo *out) {
     out->alarm = state.alarm;
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
+    stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
+    out->quality = flawed ? &ret->quality : NULL;
 }
 
 /* ---- List ---- */
@@ -48,13 +58,13 @@ struct listing {
 
 static void add(void *ctx, const struct session *s) {
     struct listing *l = ctx;
-    Brr__V1__SessionInfo *info = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *info) : NULL;
-    if (!info) {
+    struct described *d = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *d) : NULL;
+    if (!d) {
         l->full = true;
         return;
     }
-    describe(s, info);
-    l->items[l->n++] = info;
+    describe(s, d);
+    l->items[l->n++] = &d->info; /* its first member */
 }
 
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
@@ -74,17 +84,17 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
         rpc_finish(call, &err);
     else
         convert_answer(call, &out.base);
+    for (size_t i = 0; i < l.n; i++)
+        free(((struct described *)l.items[i])->channels);
     arena_done(&l.arena);
 }
 
 /* The open session of this id; else the call ends. */
 static struct session *find(struct rpc_call *call, const char *id) {
-    struct session *s = sessions_by_id(services_of(call)->sessions, id);
+    struct session *s = NULL;
     struct err err;
-    if (!s) {
-        err_set(&err, ERR_NOT_FOUND, "there is no open session '%.64s'; `brrctl sessions` lists them", id);
+    if (sessions_by_id(services_of(call)->sessions, id, &s, &err))
         rpc_finish(call, &err);
-    }
     return s;
 }
 
@@ -139,13 +149,14 @@ static void push(struct view *o, Brr__V1__SessionUpdate *update) {
 static void send_info(uv_timer_t *timer) {
     struct view *o = timer->data;
     Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
-    Brr__V1__SessionInfo info;
+    struct described d;
     if (!o->watch.session)
         return;
-    describe(o->watch.session, &info);
+    describe(o->watch.session, &d);
     update.kind_case = BRR__V1__SESSION_UPDATE__KIND_INFO;
-    update.info = &info;
+    update.info = &d.info;
     push(o, &update);
+    free(d.channels);
 }
 
 static void on_report(struct session_watch *w, const struct live_report *r) {

@@ -207,6 +207,49 @@ static void who_watches_gets_the_trace_and_the_client_only_if_it_asked(void **st
     assert_int_equal(w.traces, 2);
 }
 
+static void a_session_is_found_by_the_first_characters_of_its_id(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream), *other = open_one(b, &stream), *found = NULL;
+    char id[SESSION_ID_SIZE];
+    str_copy(id, sizeof id, session_id(s));
+    int shared = 0;
+    while (id[shared] == session_id(other)[shared])
+        shared++;
+    assert_int_equal(sessions_by_id(b->all, id, &found, NULL), 0);
+    assert_ptr_equal(found, s);
+    id[shared < SESSION_PREFIX ? SESSION_PREFIX : shared + 1] = '\0';
+    found = NULL;
+    assert_int_equal(sessions_by_id(b->all, id, &found, NULL), 0);
+    assert_ptr_equal(found, s);
+    id[SESSION_PREFIX - 1] = '\0';
+    assert_int_equal(sessions_by_id(b->all, id, &found, NULL), ERR_NOT_FOUND);
+}
+
+static void the_quality_of_the_newest_samples_is_shown(void **state) {
+    struct bench *b = *state;
+    struct session_state shown;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    struct quality_channel flaws[] = {{1, QUALITY_FLAT}};
+    struct live_report r = report(stream, LIVE_RESULT);
+    r.samples = 256;
+    r.quality = (struct quality_report){flaws, 1, 0.25};
+    sessions_report(b->all, &r);
+    session_describe(s, &shown);
+    assert_int_equal(shown.quality->n, 1);
+    assert_int_equal(shown.quality->channels[0].channel, 1);
+    assert_true(shown.quality->gap_fraction == 0.25);
+    r = report(stream, LIVE_RESULT); /* events without samples change nothing */
+    sessions_report(b->all, &r);
+    session_describe(s, &shown);
+    assert_int_equal(shown.quality->n, 1);
+    r.samples = 256;
+    sessions_report(b->all, &r);
+    session_describe(s, &shown);
+    assert_int_equal(shown.quality->n, 0);
+}
+
 static void a_wake_that_found_no_room_is_posted_by_the_tick(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
@@ -345,6 +388,8 @@ int main(void) {
         SESSION_TEST(sessions_beyond_the_limit_are_refused),
         SESSION_TEST(events_beyond_those_kept_are_counted_and_passed_on),
         SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
+        SESSION_TEST(a_session_is_found_by_the_first_characters_of_its_id),
+        SESSION_TEST(the_quality_of_the_newest_samples_is_shown),
         SESSION_TEST(who_watches_gets_the_trace_and_the_client_only_if_it_asked),
         SESSION_TEST(a_wake_that_found_no_room_is_posted_by_the_tick),
         SESSION_TEST(a_close_that_found_no_room_is_posted_by_the_tick),

@@ -340,13 +340,15 @@ static void those_who_watch_see_what_the_client_sees_and_the_end(void **state) {
     struct session_state now;
     session_describe(s, &now);
     assert_true(now.alarm && now.connected && now.probability > 0.7f && now.probability < 0.8f);
-    assert_ptr_equal(sessions_by_id(b->all, session_id(s)), s);
+    struct session *found = NULL;
+    assert_int_equal(sessions_by_id(b->all, session_id(s), &found, NULL), 0);
+    assert_ptr_equal(found, s);
     session_end(s, "token:nurse", "the bed is empty");
     assert_int_equal(one.ended, 1);
     assert_int_equal(two.ended, 0);
     assert_int_equal(b->owner.err.code, ERR_ABORTED);
     assert_non_null(strstr(b->owner.err.message, "the bed is empty"));
-    assert_null(sessions_by_id(b->all, session_id(s)));
+    assert_int_equal(sessions_by_id(b->all, session_id(s), &found, NULL), ERR_NOT_FOUND);
 }
 
 static void assert_retry(const struct session *s, int64_t pause) { assert_in_range(session_retry_ms(s), pause / 2, pause); }
