@@ -13,11 +13,21 @@
 /* Exit codes that scripts can use. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };
 
+/* A word after a command that has its own words and options. */
+struct command_verb {
+    const char *name, *words;
+    const struct argument_table *options;
+    int (*run)(const struct arguments *o);
+    int n_args; /* plain words, with the verb */
+};
 struct command {
-    const char *name, *words, *takes, *summary; /* the command's own options, NULL = not even the common ones */
-    int (*run)(const struct arguments *o);      /* returns an exit code */
-    int min_args, max_args;                     /* plain words; max -1 = any number */
-    const char *details;                        /* further lines of --help; an example */
+    const char *name, *words;
+    const struct argument_table *options; /* NULL = not even the common ones */
+    const char *summary;
+    int (*run)(const struct arguments *o); /* returns an exit code */
+    int min_args, max_args;                /* plain words; max -1 = any number */
+    const char *details;                   /* further lines of --help; an example */
+    const struct command_verb *verbs;      /* then options and run are theirs; ends with a row without a name */
 };
 /* All rows, in the order of the help. */
 const struct command *brrctl_commands(int *ret_n);
@@ -59,16 +69,27 @@ struct brrctl_fetched {
 };
 int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret);
 
-/* Reads the job file args[0] with --set and --name. */
+/* The options of submit, validate, resume and logs. */
+struct job_options {
+    struct argument_list set;
+    const char *name;
+    bool watch;
+    const char *id_file;
+    bool follow;
+    int64_t tail;
+};
+
+/* Reads the job file args[0] with --set and --name of struct job_options. */
 struct brrctl_job_file {
     Brr__V1__JobFile message;
-    char *text, *overrides[ARGUMENTS_MAX_SET + 16];
+    char *text, *overrides[ARGUMENTS_MAX_LIST + 16];
 };
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
-/* Queues it; the daemon's notices go to stderr, its id to --id-file. Returns an exit code and, with 0, the job's id. */
-int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size);
+/* Queues it; the daemon's notices go to stderr, its id to id_file unless that is NULL. Returns an exit code and, with 0, the job's
+ * id. */
+int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *id_file, char *id, size_t id_size);
 /* Follows a job to its end, with progress on stderr as submit --watch shows it (not with --json). Returns an exit code: 0 when the
  * job ended, in any state. */
 struct brrctl_end {
@@ -85,6 +106,12 @@ enum { BRRCTL_MAX_TABLES = 128 };
 struct task_kind;
 struct option_table;
 int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]);
+
+/* The options of the commands, beside the code that reads them. */
+extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, score_arguments, submit_arguments,
+    validate_arguments, resume_arguments, logs_arguments, checkpoint_arguments, geodesic_arguments, windows_arguments,
+    dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, tls_arguments;
+extern const struct command_verb burst_verbs[];
 
 /* Commands, by file. */
 int cmd_submit(const struct arguments *o);
@@ -109,9 +136,6 @@ int cmd_models(const struct arguments *o);
 int cmd_load(const struct arguments *o);
 int cmd_unload(const struct arguments *o);
 int cmd_geodesic(const struct arguments *o);
-int cmd_burst(const struct arguments *o);
-/* A word after `burst`: what follows it, and its options. False: no such word. */
-bool burst_verb(const char *word, const char **ret_words, const char **ret_takes);
 int cmd_windows(const struct arguments *o);
 int cmd_store(const struct arguments *o);
 int cmd_dataset(const struct arguments *o);

@@ -1,65 +1,93 @@
 /* brrctl burst: networks of spiking neurons, in files and in the daemon. */
 #include "client/brrctl/burst.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "client/brrctl/brrctl.h"
 
-static const struct verb {
-    const char *name, *words, *takes;
-    int (*run)(const struct arguments *o);
-    int n_args; /* with the verb */
-} verbs[] = {
-    {"generate", "random|ring|layered",
-     "--neurons --synapses --layers --seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power "
-     "--output --out",
-     burst_generate, 2},
-    {"info", "FILE", "", burst_info, 2},
-    {"plot", "FILE FIRED", "--output --out", burst_plot, 3},
-    {"run", "FILE", "--ticks --inject --fired --plot --keep --every-tick --budget", burst_run, 2},
-    {"create", "FILE", "--name --every-tick --budget", burst_create, 2},
-    {"list", "", "", burst_list, 1},
-    {"inject", "NAME FILE.tsv", "", burst_inject, 3},
-    {"step", "NAME", "--ticks --fired", burst_step, 2},
-    {"observe", "NAME", "--ticks --fired --queue", burst_observe, 2},
-    {"snapshot", "NAME", "--output --out", burst_snapshot, 2},
-    {"restore", "NAME FILE", "", burst_restore, 3},
-    {"destroy", "NAME", "", burst_destroy, 2},
-};
-enum { N_VERBS = sizeof verbs / sizeof *verbs };
-
-bool burst_verb(const char *word, const char **ret_words, const char **ret_takes) {
-    for (int i = 0; i < N_VERBS; i++)
-        if (!strcmp(verbs[i].name, word)) {
-            *ret_words = verbs[i].words;
-            *ret_takes = verbs[i].takes;
-            return true;
-        }
-    return false;
-}
-
-static int usage(const struct arguments *o, const struct verb *v, const char *option) {
-    const char *gap = *v->words ? " " : "";
-    if (option)
-        fprintf(stderr, "brrctl: burst %s has no option '%s'; `brrctl burst %s --help` lists them\n", v->name, option, v->name);
-    else if (o->n_args < v->n_args)
-        fprintf(stderr, "brrctl: burst %s needs %s; see `brrctl burst %s --help`\n", v->name, v->words, v->name);
-    else
-        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl burst %s%s%s\n", o->args[v->n_args], v->name, gap,
-                v->words);
-    return EXIT_USAGE;
-}
-
-int cmd_burst(const struct arguments *o) {
-    for (int i = 0; i < N_VERBS; i++) {
-        if (strcmp(verbs[i].name, o->args[0]) != 0)
-            continue;
-        const char *option = arguments_beyond(o, verbs[i].takes);
-        return option || o->n_args != verbs[i].n_args ? usage(o, &verbs[i], option) : verbs[i].run(o);
+#define AT(field) offsetof(struct burst_options, field)
+#define ROW_OUTPUT                                                                                                                 \
+    { "--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "file to write", 0, 0 }
+#define ROW_TICKS                                                                                                                  \
+    { "--ticks", NULL, ARGUMENT_INTEGER, AT(ticks), "N", "number of ticks", 1, 9e15 }
+#define ROW_FIRED                                                                                                                  \
+    { "--fired", NULL, ARGUMENT_TEXT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0 }
+#define ROW_EVERY_TICK                                                                                                             \
+    {                                                                                                                              \
+        "--every-tick", NULL, ARGUMENT_FLAG, AT(every_tick), "", "leak and refractory advance in every tick, also without input",  \
+            0, 0                                                                                                                   \
     }
-    const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
-    fprintf(stderr, "brrctl: unknown burst command '%s'; ", o->args[0]);
-    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl burst --help` lists the commands%s\n", nearest ? nearest : "");
-    return EXIT_USAGE;
-}
+#define ROW_BUDGET                                                                                                                 \
+    {                                                                                                                              \
+        "--budget", NULL, ARGUMENT_TEXT, AT(budget), "BYTES",                                                                      \
+            "memory that the network may use (512MiB, 4GB); default: the daemon's", 0, 0                                           \
+    }
+static const struct argument generate_rows[] = {
+    {"--neurons", NULL, ARGUMENT_INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
+    {"--synapses", NULL, ARGUMENT_INTEGER, AT(synapses), "K", "synapses of each neuron, default 100", 0, 4294967295.0},
+    {"--layers", NULL, ARGUMENT_INTEGER, AT(layers), "L", "layers of a layered network, default 5", 2, 4096},
+    {"--seed", NULL, ARGUMENT_INTEGER, AT(seed), "S", "the same seed draws the same network on every machine, default 1", 0, 9e18},
+    {"--inhibitory", NULL, ARGUMENT_NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2",
+     0, 1},
+    {"--weights", NULL, ARGUMENT_TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
+    {"--psp", NULL, ARGUMENT_INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
+    {"--threshold", NULL, ARGUMENT_NUMBER, AT(threshold), "V", "membrane at which neurons fire, default 1000", -3e38, 3e38},
+    {"--leak", NULL, ARGUMENT_NUMBER, AT(leak), "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1},
+    {"--excitability", NULL, ARGUMENT_NUMBER, AT(excitability), "P", "chance to fire at the threshold, default 1", 0, 1},
+    {"--refractory", NULL, ARGUMENT_INTEGER, AT(refractory), "TICKS", "pause after a spike, default 2", 0, 65535},
+    {"--power", NULL, ARGUMENT_NUMBER, AT(power), "V", "potential that the first neuron receives in every tick, default 0", -1e12,
+     1e12},
+    ROW_OUTPUT,
+};
+static const struct argument_table generate_table = ARGUMENT_TABLE_LOCAL(generate_rows, struct burst_options);
+static const struct argument plot_rows[] = {
+    ROW_OUTPUT,
+};
+static const struct argument_table plot_table = ARGUMENT_TABLE_LOCAL(plot_rows, struct burst_options);
+static const struct argument run_rows[] = {
+    ROW_TICKS,
+    {"--inject", NULL, ARGUMENT_TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
+    ROW_FIRED,
+    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE.svg", "draw the spikes as a raster", 0, 0},
+    {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
+    ROW_EVERY_TICK,
+    ROW_BUDGET,
+};
+static const struct argument_table run_table = ARGUMENT_TABLE(run_rows, struct burst_options);
+static const struct argument create_rows[] = {
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the network", 0, 0},
+    ROW_EVERY_TICK,
+    ROW_BUDGET,
+};
+static const struct argument_table create_table = ARGUMENT_TABLE(create_rows, struct burst_options);
+static const struct argument step_rows[] = {
+    ROW_TICKS,
+    ROW_FIRED,
+};
+static const struct argument_table step_table = ARGUMENT_TABLE(step_rows, struct burst_options);
+static const struct argument observe_rows[] = {
+    ROW_TICKS,
+    ROW_FIRED,
+    {"--queue", NULL, ARGUMENT_INTEGER, AT(frames), "N", "frames that may wait for this observer, default 4096", 1, 1e6},
+};
+static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows, struct burst_options);
+static const struct argument snapshot_rows[] = {
+    ROW_OUTPUT,
+};
+static const struct argument_table snapshot_table = ARGUMENT_TABLE(snapshot_rows, struct burst_options);
+static const struct argument_table other_table = {.rows = NULL, .size = sizeof(struct burst_options)},
+                                   info_table = {.rows = NULL, .size = sizeof(struct burst_options), .local = true};
+
+const struct command_verb burst_verbs[] = {
+    {"generate", "random|ring|layered", &generate_table, burst_generate, 2},
+    {"info", "FILE", &info_table, burst_info, 2},
+    {"plot", "FILE FIRED", &plot_table, burst_plot, 3},
+    {"run", "FILE", &run_table, burst_run, 2},
+    {"create", "FILE", &create_table, burst_create, 2},
+    {"list", "", &other_table, burst_list, 1},
+    {"inject", "NAME FILE.tsv", &other_table, burst_inject, 3},
+    {"step", "NAME", &step_table, burst_step, 2},
+    {"observe", "NAME", &observe_table, burst_observe, 2},
+    {"snapshot", "NAME", &snapshot_table, burst_snapshot, 2},
+    {"restore", "NAME FILE", &other_table, burst_restore, 3},
+    {"destroy", "NAME", &other_table, burst_destroy, 2},
+    {.name = NULL},
+};

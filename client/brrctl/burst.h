@@ -5,6 +5,33 @@
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
 
+/* The options of all verbs; each has a table of those that it takes (burst.c). */
+struct burst_options {
+    int64_t neurons;
+    int64_t synapses;
+    int64_t layers;
+    int64_t seed;
+    double inhibitory;
+    const char *weights;
+    int64_t psp;
+    double threshold;
+    double leak;
+    double excitability;
+    int64_t refractory;
+    double power;
+    int64_t ticks;
+    const char *inject;
+    const char *fired;
+    const char *plot;
+    const char *keep;
+    bool every_tick;
+    const char *budget;
+    const char *name;
+    int64_t frames;
+    const char *output;
+};
+static inline const struct burst_options *burst_options_of(const struct arguments *o) { return o->own; }
+
 /* burst_files.c: network files, without a daemon. */
 int burst_generate(const struct arguments *o);
 int burst_info(const struct arguments *o);

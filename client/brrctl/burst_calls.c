@@ -48,10 +48,11 @@ static void print_networks(const struct brr_network *list, size_t n, bool json) 
 
 bool burst_open(const struct arguments *o, brr_client *client, const char *path, const char *name, struct brr_network *ret,
                 int *ret_exit) {
-    struct brr_network_options options = {.name = name, .every_tick = o->every_tick};
+    struct brr_network_options options = {.name = name, .every_tick = burst_options_of(o)->every_tick};
     struct brr_error err;
-    if (o->budget && (!str_to_bytes(o->budget, &options.budget_bytes) || options.budget_bytes < 1)) {
-        fprintf(stderr, "brrctl: --budget is '%s'; expected bytes, such as 512MiB or 4GB\n", o->budget);
+    if (burst_options_of(o)->budget &&
+        (!str_to_bytes(burst_options_of(o)->budget, &options.budget_bytes) || options.budget_bytes < 1)) {
+        fprintf(stderr, "brrctl: --budget is '%s'; expected bytes, such as 512MiB or 4GB\n", burst_options_of(o)->budget);
         *ret_exit = EXIT_USAGE;
         return false;
     }
@@ -69,7 +70,7 @@ int burst_create(const struct arguments *o) {
     struct brr_network n;
     int code = 0;
     brr_client *client = brrctl_connect(o, &code);
-    if (client && burst_open(o, client, o->args[1], o->name, &n, &code))
+    if (client && burst_open(o, client, o->args[1], burst_options_of(o)->name, &n, &code))
         print_networks(&n, 1, o->json);
     brr_disconnect(client);
     return code;
@@ -222,7 +223,7 @@ static int follow(struct observation *v) {
     struct err bad = {0};
     struct brr_frame frame;
     int rc = 0;
-    while (!interrupt_seen() && (v->o->ticks < 0 || v->frames < v->o->ticks)) {
+    while (!interrupt_seen() && (burst_options_of(v->o)->ticks < 0 || v->frames < burst_options_of(v->o)->ticks)) {
         rc = brr_observer_next(v->observer, PAUSE_MS, &frame, &err);
         if (rc == BRR_AGAIN)
             continue;
@@ -241,17 +242,18 @@ int burst_observe(const struct arguments *o) {
     struct brr_error err;
     struct err bad = {0};
     int code = 0;
-    if (o->fired && !spikes_is_name(o->fired)) {
-        fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", o->fired);
+    if (burst_options_of(o)->fired && !spikes_is_name(burst_options_of(o)->fired)) {
+        fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", burst_options_of(o)->fired);
         return EXIT_USAGE;
     }
     interrupt_catch();
     brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    if (brr_network_observe(client, o->args[1], o->frames > 0 ? (int)o->frames : 0, &v.observer, &err))
+    if (brr_network_observe(client, o->args[1], burst_options_of(o)->frames > 0 ? (int)burst_options_of(o)->frames : 0, &v.observer,
+                            &err))
         code = brrctl_fail_call(&err);
-    else if (spikes_open(&v.spikes, o->fired, &bad))
+    else if (spikes_open(&v.spikes, burst_options_of(o)->fired, &bad))
         code = brrctl_fail(&bad);
     else
         code = follow(&v);
@@ -263,7 +265,7 @@ int burst_observe(const struct arguments *o) {
     spikes_abort(&v.spikes);
     brr_observer_close(v.observer);
     brr_disconnect(client);
-    return missed && o->fired && !code ? EXIT_FAILED : code;
+    return missed && burst_options_of(o)->fired && !code ? EXIT_FAILED : code;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------------------------- */
@@ -273,24 +275,24 @@ int burst_snapshot(const struct arguments *o) {
     int64_t bytes = 0;
     int code = 0;
     char size[32];
-    if (!o->output) {
+    if (!burst_options_of(o)->output) {
         fputs("brrctl: burst snapshot needs --out FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
     brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    if (brr_network_snapshot(client, o->args[1], o->output, 0, &bytes, &err)) {
+    if (brr_network_snapshot(client, o->args[1], burst_options_of(o)->output, 0, &bytes, &err)) {
         code = brrctl_fail_call(&err);
     } else if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
         json_put_str(w, "network", o->args[1]);
-        json_put_str(w, "file", o->output);
+        json_put_str(w, "file", burst_options_of(o)->output);
         json_put_i64(w, "bytes", bytes);
         output_end(&out);
     } else {
-        printf("%s: snapshot of %s, %s\n", o->output, o->args[1], output_bytes((double)bytes, size, sizeof size));
+        printf("%s: snapshot of %s, %s\n", burst_options_of(o)->output, o->args[1], output_bytes((double)bytes, size, sizeof size));
     }
     brr_disconnect(client);
     return code;

@@ -34,24 +34,29 @@ static int wiring_of(const struct arguments *o, struct wiring *w, struct err *er
     const struct {
         double given;
         float *to;
-    } numbers[] = {{o->threshold, &w->threshold}, {o->leak, &w->leak}, {o->excitability, &w->excitability}, {o->power, &w->power}};
+    } numbers[] = {{burst_options_of(o)->threshold, &w->threshold},
+                   {burst_options_of(o)->leak, &w->leak},
+                   {burst_options_of(o)->excitability, &w->excitability},
+                   {burst_options_of(o)->power, &w->power}};
     wiring_default(w);
     int rc = wiring_kind_of(o->args[1], &w->kind, err);
-    if (!rc && o->layers >= 0 && w->kind != WIRING_LAYERED)
-        rc = err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`", o->layers,
-                     o->args[1]);
-    if (!rc && o->weights)
-        rc = read_weights(o->weights, w, err);
+    if (!rc && burst_options_of(o)->layers >= 0 && w->kind != WIRING_LAYERED)
+        rc = err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`",
+                     burst_options_of(o)->layers, o->args[1]);
+    if (!rc && burst_options_of(o)->weights)
+        rc = read_weights(burst_options_of(o)->weights, w, err);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isnan(numbers[i].given))
             *numbers[i].to = (float)numbers[i].given;
-    w->inhibitory = isnan(o->inhibitory) ? w->inhibitory : o->inhibitory;
-    w->neurons = o->neurons >= 0 ? o->neurons : w->neurons;
-    w->fan_out = o->synapses >= 0 ? o->synapses : w->fan_out < w->neurons ? w->fan_out : w->neurons;
-    w->layers = o->layers >= 0 ? (int)o->layers : w->layers;
-    w->seed = o->seed >= 0 ? (uint64_t)o->seed : w->seed;
-    w->psp = o->psp >= 0 ? (int)o->psp : w->psp;
-    w->refractory = o->refractory >= 0 ? (int)o->refractory : w->refractory;
+    w->inhibitory = isnan(burst_options_of(o)->inhibitory) ? w->inhibitory : burst_options_of(o)->inhibitory;
+    w->neurons = burst_options_of(o)->neurons >= 0 ? burst_options_of(o)->neurons : w->neurons;
+    w->fan_out = burst_options_of(o)->synapses >= 0 ? burst_options_of(o)->synapses
+                 : w->fan_out < w->neurons          ? w->fan_out
+                                                    : w->neurons;
+    w->layers = burst_options_of(o)->layers >= 0 ? (int)burst_options_of(o)->layers : w->layers;
+    w->seed = burst_options_of(o)->seed >= 0 ? (uint64_t)burst_options_of(o)->seed : w->seed;
+    w->psp = burst_options_of(o)->psp >= 0 ? (int)burst_options_of(o)->psp : w->psp;
+    w->refractory = burst_options_of(o)->refractory >= 0 ? (int)burst_options_of(o)->refractory : w->refractory;
     return rc;
 }
 
@@ -60,14 +65,14 @@ static void report_generated(const struct arguments *o, const struct connectome 
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
-        json_put_str(w, "file", o->output);
+        json_put_str(w, "file", burst_options_of(o)->output);
         json_put_i64(w, "bytes", bytes);
         json_put_str(w, "sha256", sha256);
         json_put_i64(w, "neurons", c->net.n);
         json_put_i64(w, "synapses", c->synapses);
         output_end(&out);
     } else {
-        printf("%s: %u neurons, %" PRId64 " synapses, %s, SHA-256 %s\n", o->output, c->net.n, c->synapses,
+        printf("%s: %u neurons, %" PRId64 " synapses, %s, SHA-256 %s\n", burst_options_of(o)->output, c->net.n, c->synapses,
                output_bytes((double)bytes, size, sizeof size), sha256);
     }
 }
@@ -78,7 +83,7 @@ int burst_generate(const struct arguments *o) {
     struct err err = {0};
     char sha256[DIGEST_HEX_SIZE];
     int64_t bytes = 0;
-    if (!o->output) {
+    if (!burst_options_of(o)->output) {
         fputs("brrctl: burst generate needs --out FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
@@ -89,9 +94,9 @@ int burst_generate(const struct arguments *o) {
     }
     rc = wiring_make(&w, 0, &c, &err);
     if (!rc)
-        rc = netfile_save(o->output, c, NULL, sha256, &err);
+        rc = netfile_save(burst_options_of(o)->output, c, NULL, sha256, &err);
     if (!rc)
-        rc = fsio_size(o->output, &bytes, NULL, &err);
+        rc = fsio_size(burst_options_of(o)->output, &bytes, NULL, &err);
     if (!rc)
         report_generated(o, c, bytes, sha256);
     connectome_free(c);

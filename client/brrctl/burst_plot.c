@@ -48,7 +48,7 @@ static int draw(const struct arguments *o, const struct netfile_areas *areas, co
                "%s: %" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64 " spikes",
                fsio_basename(o->args[1]), areas->neurons, areas->synapses, e->first, e->last, e->spikes);
     if (!rc)
-        rc = raster_save(r, o->output, fsio_basename(o->args[2]), subtitle, err);
+        rc = raster_save(r, burst_options_of(o)->output, fsio_basename(o->args[2]), subtitle, err);
     raster_free(r);
     return rc;
 }
@@ -57,13 +57,14 @@ static void report(const struct arguments *o, const struct extent *e) {
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
-        json_put_str(w, "plot", o->output);
+        json_put_str(w, "plot", burst_options_of(o)->output);
         json_put_i64(w, "first_tick", e->first);
         json_put_i64(w, "last_tick", e->last);
         json_put_i64(w, "fired", e->spikes);
         output_end(&out);
     } else {
-        printf("%" PRId64 " spikes of ticks %" PRId64 " to %" PRId64 " plotted in %s\n", e->spikes, e->first, e->last, o->output);
+        printf("%" PRId64 " spikes of ticks %" PRId64 " to %" PRId64 " plotted in %s\n", e->spikes, e->first, e->last,
+               burst_options_of(o)->output);
     }
 }
 
@@ -71,7 +72,7 @@ int burst_plot(const struct arguments *o) {
     struct netfile_areas areas = {0};
     struct extent extent = {0};
     struct err err = {0};
-    if (!o->output || !str_ends(o->output, ".svg")) {
+    if (!burst_options_of(o)->output || !str_ends(burst_options_of(o)->output, ".svg")) {
         fputs("brrctl: burst plot needs --out FILE.svg\n", stderr);
         return EXIT_USAGE;
     }

@@ -78,8 +78,8 @@ static void show_progress(const struct run *r) {
     if (r->o->json || !output_redraws(stderr))
         return;
     str_format(line, sizeof line, "%s tick %" PRId64 ", %" PRId64 " of %" PRId64 ", %" PRId64 " spikes, %.0f ticks/s",
-               output_bar((double)r->ticks / (double)r->o->ticks, bar), r->tick, r->ticks, r->o->ticks, r->fired,
-               gone > 0 ? (double)r->ticks / gone : 0);
+               output_bar((double)r->ticks / (double)burst_options_of(r->o)->ticks, bar), r->tick, r->ticks,
+               burst_options_of(r->o)->ticks, r->fired, gone > 0 ? (double)r->ticks / gone : 0);
     output_progress(stderr, line);
 }
 
@@ -126,8 +126,8 @@ static int run_ticks(struct run *r, struct brr_error *err) {
     int64_t slice = 1, most = r->observer ? OBSERVED_BYTES / 4 / r->neurons : INT64_MAX;
     int rc = 0;
     r->started_s = clock_s();
-    while (!rc && r->ticks < r->o->ticks && !interrupt_seen()) {
-        int64_t start = clock_ms(), left = r->o->ticks - r->ticks, before = r->ticks;
+    while (!rc && r->ticks < burst_options_of(r->o)->ticks && !interrupt_seen()) {
+        int64_t start = clock_ms(), left = burst_options_of(r->o)->ticks - r->ticks, before = r->ticks;
         rc = run_slice(r, slice < left ? slice : left, err);
         int64_t wanted = (r->ticks - before) * SLICE_MS / (clock_ms() - start + 1);
         slice = wanted < most ? wanted : most;
@@ -142,19 +142,19 @@ static int run_ticks(struct run *r, struct brr_error *err) {
 
 static int open_outputs(struct run *r, struct brr_error *err) {
     struct err bad = {0};
-    int rc = spikes_open(&r->spikes, r->o->fired, &bad);
-    if (!rc && r->o->plot) {
+    int rc = spikes_open(&r->spikes, burst_options_of(r->o)->fired, &bad);
+    if (!rc && burst_options_of(r->o)->plot) {
         const struct raster_network n = {.neurons = r->areas.neurons,
                                          .area_of = r->areas.area_of,
                                          .areas = r->areas.areas,
                                          .n_areas = r->areas.n_areas,
                                          .first_tick = r->first_tick,
-                                         .ticks = r->o->ticks};
+                                         .ticks = burst_options_of(r->o)->ticks};
         rc = raster_new(&n, &r->raster, &bad);
     }
     if (rc)
         return brrctl_keep_error(err, &bad);
-    bool wanted = r->o->fired || r->o->plot;
+    bool wanted = burst_options_of(r->o)->fired || burst_options_of(r->o)->plot;
     r->collects = wanted && r->neurons <= BRR_STEP_NEURONS;
     return wanted && !r->collects ? brr_network_observe(r->client, r->network, 0, &r->observer, err) : 0;
 }
@@ -173,7 +173,7 @@ static int close_outputs(struct run *r, struct brr_error *err) {
                    "%" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64
                    " spikes, %.3g %% of the neurons in a tick",
                    r->areas.neurons, r->areas.synapses, r->first_tick, r->tick, r->fired, 100 * share(r));
-        rc = raster_save(r->raster, r->o->plot, slash ? slash + 1 : r->o->args[1], subtitle, &bad);
+        rc = raster_save(r->raster, burst_options_of(r->o)->plot, slash ? slash + 1 : r->o->args[1], subtitle, &bad);
     }
     return rc ? brrctl_keep_error(err, &bad) : 0;
 }
@@ -203,8 +203,8 @@ static void report(const struct run *r, const char *network) {
         json_put_f64(w, "fired_share", share(r));
         json_put_i64(w, "events", r->events);
         json_put_f64(w, "seconds", r->seconds);
-        json_put_str(w, "fired_file", r->o->fired);
-        json_put_str(w, "plot", r->o->plot);
+        json_put_str(w, "fired_file", burst_options_of(r->o)->fired);
+        json_put_str(w, "plot", burst_options_of(r->o)->plot);
         output_end(&out);
         return;
     }
@@ -212,21 +212,21 @@ static void report(const struct run *r, const char *network) {
            " synapses delivered\n%.3g s of ticks on %s",
            r->ticks, r->tick, r->fired, 100 * share(r), r->events, r->seconds, r->device);
     printf(r->seconds > 0 ? ", %.0f a second\n" : "\n", (double)r->ticks / r->seconds);
-    if (r->o->fired)
-        printf("spikes written to %s\n", r->o->fired);
-    if (r->o->plot)
-        printf("plot written to %s\n", r->o->plot);
-    if (r->o->keep)
+    if (burst_options_of(r->o)->fired)
+        printf("spikes written to %s\n", burst_options_of(r->o)->fired);
+    if (burst_options_of(r->o)->plot)
+        printf("plot written to %s\n", burst_options_of(r->o)->plot);
+    if (burst_options_of(r->o)->keep)
         printf("the network stays in the daemon as %s\n", network);
 }
 
 static int check_names(const struct arguments *o) {
-    if (o->ticks < 1)
+    if (burst_options_of(o)->ticks < 1)
         fprintf(stderr, "brrctl: burst %s needs --ticks N\n", o->args[0]);
-    else if (o->fired && !spikes_is_name(o->fired))
-        fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", o->fired);
-    else if (o->plot && !str_ends(o->plot, ".svg"))
-        fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg\n", o->plot);
+    else if (burst_options_of(o)->fired && !spikes_is_name(burst_options_of(o)->fired))
+        fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", burst_options_of(o)->fired);
+    else if (burst_options_of(o)->plot && !str_ends(burst_options_of(o)->plot, ".svg"))
+        fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg\n", burst_options_of(o)->plot);
     else
         return 0;
     return EXIT_USAGE;
@@ -237,14 +237,15 @@ static int check_names(const struct arguments *o) {
 /* Reads and checks the local files before the network is created. */
 static int read_files(struct run *r, struct burst_table *table, struct err *err) {
     const struct arguments *o = r->o;
-    int rc = o->plot ? netfile_read_areas(o->args[1], &r->areas, err) : 0;
-    table->path = o->inject;
-    return !rc && o->inject ? spikefile_read_injections(o->inject, &table->list, &table->n, err) : rc;
+    int rc = burst_options_of(o)->plot ? netfile_read_areas(o->args[1], &r->areas, err) : 0;
+    table->path = burst_options_of(o)->inject;
+    return !rc && burst_options_of(o)->inject ? spikefile_read_injections(burst_options_of(o)->inject, &table->list, &table->n, err)
+                                              : rc;
 }
 
 /* Injections that no tick receives. */
 static void note_late(const struct run *r, const struct burst_table *table) {
-    int64_t last = r->first_tick + r->o->ticks - 1, late = 0;
+    int64_t last = r->first_tick + burst_options_of(r->o)->ticks - 1, late = 0;
     for (int64_t i = 0; i < table->n; i++)
         late += (int64_t)table->list[i].tick > last;
     if (late)
@@ -255,17 +256,17 @@ static void note_late(const struct run *r, const struct burst_table *table) {
 /* Everything between the network's creation and its end. */
 static int run_network(struct run *r, const struct brr_network *network, const struct burst_table *table, struct brr_error *err) {
     int rc = table->n ? burst_send_injections(r->client, network, table, NULL, err) : 0;
-    if (!rc && !r->o->keep)
+    if (!rc && !burst_options_of(r->o)->keep)
         note_late(r, table);
     if (!rc)
         rc = open_outputs(r, err);
     if (!rc)
         rc = run_ticks(r, err);
-    if (!rc && r->ticks < r->o->ticks) {
+    if (!rc && r->ticks < burst_options_of(r->o)->ticks) {
         char text[160];
         str_format(text, sizeof text,
                    "interrupted after %" PRId64 " of %" PRId64 " ticks; the network is gone and no file was written", r->ticks,
-                   r->o->ticks);
+                   burst_options_of(r->o)->ticks);
         rc = brrctl_set_error(err, BRR_CANCELLED, text);
     }
     return rc ? rc : close_outputs(r, err);
@@ -285,10 +286,10 @@ int burst_run(const struct arguments *o) {
         code = brrctl_fail(&bad);
     else
         r.client = brrctl_connect(o, &code);
-    if (r.client && burst_open(o, r.client, o->args[1], o->keep, &network, &code)) {
+    if (r.client && burst_open(o, r.client, o->args[1], burst_options_of(o)->keep, &network, &code)) {
         take_network(&r, &network);
         int rc = run_network(&r, &network, &table, &err);
-        bool kept = !rc && o->keep;
+        bool kept = !rc && burst_options_of(o)->keep;
         if (rc)
             code = brrctl_fail_call(&err);
         if (rc == BRR_CANCELLED && interrupt_seen())
@@ -330,8 +331,8 @@ int burst_step(const struct arguments *o) {
         code = brrctl_fail_call(&err);
     else
         report(&r, r.network);
-    if (!rc && r.ticks < o->ticks) {
-        fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, o->ticks);
+    if (!rc && r.ticks < burst_options_of(o)->ticks) {
+        fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, burst_options_of(o)->ticks);
         code = interrupt_exit();
     }
     done(&r);

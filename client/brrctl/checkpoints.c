@@ -12,6 +12,21 @@
 #include "store/digest.h"
 #include "store/safetensors.h"
 
+/* The options of checkpoint. */
+struct checkpoint_options {
+    const char *output;
+    const char *name;
+};
+#define AT(field) offsetof(struct checkpoint_options, field)
+static const struct argument rows[] = {
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "get: the file to write", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "put: name of the upload", 0, 0},
+};
+#undef AT
+const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows, struct checkpoint_options);
+
+static const struct checkpoint_options *own(const struct arguments *o) { return o->own; }
+
 enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
 
 static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) {
@@ -110,23 +125,23 @@ int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *p
 
 static int do_get(const struct arguments *o, const char *ref) {
     struct brrctl_fetched file;
-    if (!o->output) {
+    if (!own(o)->output) {
         fputs("brrctl: checkpoint get needs --out FILE\n", stderr);
         return EXIT_USAGE;
     }
-    int code = brrctl_fetch_model(o, ref, o->output, &file);
+    int code = brrctl_fetch_model(o, ref, own(o)->output, &file);
     if (code)
         return code;
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
         json_put_str(w, "ref", ref);
-        json_put_str(w, "path", o->output);
+        json_put_str(w, "path", own(o)->output);
         json_put_i64(w, "bytes", file.bytes);
         json_put_str(w, "sha256", file.sha256);
         output_end(&out);
     } else {
-        printf("%s: %lld bytes, SHA-256 %s\n", o->output, (long long)file.bytes, file.sha256);
+        printf("%s: %lld bytes, SHA-256 %s\n", own(o)->output, (long long)file.bytes, file.sha256);
     }
     return 0;
 }
@@ -198,9 +213,9 @@ static int do_put(const struct arguments *o, const char *path) {
     struct fsio_map file;
     struct err err;
     int code = 0;
-    str_copy(name, sizeof name, o->name ? o->name : fsio_basename(path));
+    str_copy(name, sizeof name, own(o)->name ? own(o)->name : fsio_basename(path));
     char *dot = strstr(name, ".safetensors");
-    if (dot && !o->name)
+    if (dot && !own(o)->name)
         *dot = '\0';
     if (check_model(path, &err) || fsio_map_open(&file, path, &err))
         return brrctl_fail(&err);

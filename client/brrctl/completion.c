@@ -1,5 +1,6 @@
 /* completion bash|zsh|fish: shell completions, written from the tables of commands and options. */
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,10 +9,10 @@
 
 #define NETWORKS "random ring layered" /* that `burst generate` draws */
 
-static void print_name(void *ctx, const char *name, const char *value, const char *help) {
-    (void)value;
-    (void)help;
-    fprintf(ctx, " %s", name);
+static void print_name(void *ctx, const struct argument *o) {
+    fprintf(ctx, " %s", o->name);
+    if (o->alias)
+        fprintf(ctx, " %s", o->alias);
 }
 
 /* "read|stream" as "read stream". */
@@ -20,12 +21,21 @@ static void print_choices(const char *value) {
         putchar(*value == '|' ? ' ' : *value);
 }
 
-static void print_bash_values(void *ctx, const char *name, const char *value, const char *help) {
-    (void)ctx;
-    (void)help;
-    printf("    %s) values=\"", name);
-    print_choices(value);
+/* A case for an option of this command with a fixed choice of values. */
+static void print_bash_values(void *ctx, const struct argument *o) {
+    if (o->kind != ARGUMENT_CHOICE)
+        return;
+    printf("    '%s %s') values=\"", (const char *)ctx, o->name);
+    print_choices(o->value);
     puts("\" ;;");
+}
+
+/* The options of a command, or of all of its verbs. */
+static void each_option(const struct command *c, arguments_visit_fn *visit, void *ctx) {
+    arguments_each(c->options, visit, ctx);
+    for (const struct command_verb *v = c->verbs; v && v->name; v++)
+        for (int i = 0; i < v->options->n; i++)
+            visit(ctx, &v->options->rows[i]);
 }
 
 /* The verbs that a command's first word is one of ("ls|get|put [FILE] URL"), with spaces between them. */
@@ -78,12 +88,13 @@ static void print_bash(void) {
         printf("    %s) words=\"", c[i].name);
         print_verbs(&c[i]);
         fputs("\" options=\"--help", stdout);
-        arguments_each(c[i].takes, print_name, stdout);
+        each_option(&c[i], print_name, stdout);
         puts("\" ;;");
     }
     puts("    esac\n"
-         "    case ${COMP_WORDS[COMP_CWORD-1]} in");
-    arguments_choices(print_bash_values, NULL);
+         "    case \"${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}\" in");
+    for (int i = 0; i < n; i++)
+        each_option(&c[i], print_bash_values, (void *)(uintptr_t)c[i].name);
     puts("    esac\n"
          "    if [ \"$COMP_CWORD\" -eq 3 ] && [ \"${COMP_WORDS[*]:1:2}\" = \"burst generate\" ]; then\n"
          "        values=\"" NETWORKS "\"\n"
@@ -121,19 +132,22 @@ static void print_quoted(const char *text) {
     putchar('\'');
 }
 
-static void print_fish_option(void *ctx, const char *name, const char *value, const char *help) {
-    printf("complete -c brrctl -n '__fish_seen_subcommand_from %s' -l %s%s", (const char *)ctx, name + 2, *value ? " -r" : "");
-    if (!strcmp(name, "--set")) {
+static void print_fish_option(void *ctx, const struct argument *o) {
+    printf("complete -c brrctl -n '__fish_seen_subcommand_from %s' -l %s", (const char *)ctx, o->name + 2);
+    if (o->alias)
+        printf(" -l %s", o->alias + 2);
+    fputs(*o->value ? " -r" : "", stdout);
+    if (o->kind == ARGUMENT_ASSIGNMENT) {
         fputs(" -f -a '", stdout);
         print_keys();
         putchar('\'');
-    } else if (strchr(value, '|')) {
+    } else if (o->kind == ARGUMENT_CHOICE) {
         fputs(" -f -a '", stdout);
-        print_choices(value);
+        print_choices(o->value);
         putchar('\'');
     }
     fputs(" -d ", stdout);
-    print_quoted(help);
+    print_quoted(o->help);
     putchar('\n');
 }
 
@@ -148,7 +162,7 @@ static void print_fish(void) {
                c[i].name);
         print_verbs(&c[i]);
         puts("'");
-        arguments_each(c[i].takes, print_fish_option, (void *)(uintptr_t)c[i].name);
+        each_option(&c[i], print_fish_option, (void *)(uintptr_t)c[i].name);
     }
     puts("complete -c brrctl -n 'test (count (commandline -opc)) -eq 3; and __fish_seen_subcommand_from generate' -f -a '" NETWORKS
          "'");

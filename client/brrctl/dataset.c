@@ -18,6 +18,30 @@
 #include "data/manifest.h"
 #include "data/sampler.h"
 
+/* The options of dataset. */
+struct dataset_options {
+    const char *montage;
+    double window_s;
+    double hop_s;
+    const char *labels;
+    const char *unlabeled;
+};
+#define AT(field) offsetof(struct dataset_options, field)
+static const struct argument rows[] = {
+    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
+     "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
+    {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
+    {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
+     "format of the labels; default auto", 0, 0},
+    {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
+     "treatment of recordings without labels; default error", 0, 0},
+};
+#undef AT
+const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);
+
+static const struct dataset_options *own(const struct arguments *o) { return o->own; }
+
 enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_EDF_ANNOTATIONS + 1 };
 static const double fill_gap_s = 2;
 static const char *const split_names[SPLITS] = {"", "train", "dev", "eval"};
@@ -220,10 +244,10 @@ static int split_of(const char *relative) {
 }
 
 static int survey_labels(struct survey *s, const char *path, const struct edf *edf, struct labels *labels, struct err *err) {
-    int rc = labels_load(path, s->o->labels ? s->o->labels : "auto", edf, labels, err);
+    int rc = labels_load(path, own(s->o)->labels ? own(s->o)->labels : "auto", edf, labels, err);
     if (rc)
         return rc;
-    if (labels->source == LABELS_NONE && (!s->o->unlabeled || !strcmp(s->o->unlabeled, "error")))
+    if (labels->source == LABELS_NONE && (!own(s->o)->unlabeled || !strcmp(own(s->o)->unlabeled, "error")))
         return err_set(err, ERR_NOT_FOUND, "no labels (looked for %.300s)", labels->tried);
     return 0;
 }
@@ -237,7 +261,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     int rc = channels_choose(info, &s->frontend, &use, err);
     if (!rc && (rc = survey_labels(s, path, edf, &labels, err)))
         s->unlabelled += labels.source == LABELS_NONE;
-    else if (!rc && labels.source == LABELS_NONE && !strcmp(s->o->unlabeled, "skip"))
+    else if (!rc && labels.source == LABELS_NONE && !strcmp(own(s->o)->unlabeled, "skip"))
         s->unlabelled++;
     else if (!rc && !(rc = labels_patient(relative, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, err)) &&
              !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
@@ -428,12 +452,12 @@ static void print_text(const struct survey *s) {
 
 int cmd_dataset(const struct arguments *o) {
     struct survey s = {.o = o,
-                       .frontend = {.montage = o->montage ? o->montage : "referential-19",
+                       .frontend = {.montage = own(o)->montage ? own(o)->montage : "referential-19",
                                     .notch_hz = 60,
                                     .bandpass_hz = {0.5, 120},
                                     .fill_gap_s = fill_gap_s},
-                       .window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ),
-                       .hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ),
+                       .window = llround((isnan(own(o)->window_s) ? 60 : own(o)->window_s) * FRONTEND_RATE_HZ),
+                       .hop = llround((isnan(own(o)->hop_s) ? 10 : own(o)->hop_s) * FRONTEND_RATE_HZ),
                        .terminal = output_redraws(stderr) && !o->json};
     struct err err;
     int channels, code;

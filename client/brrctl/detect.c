@@ -17,6 +17,22 @@
 #include "data/edf.h"
 #include "data/labels.h"
 
+#define AT(field) offsetof(struct detect_options, field)
+static const struct argument rows[] = {
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
+    {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
+     0.9999},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "folder for the events files", 0, 0},
+    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
+     0.01, 3600},
+    {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
+    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
+    {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
+};
+#undef AT
+const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
+
 enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
 
 struct batch {
@@ -37,7 +53,7 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     char name[4096], output[8192];
     int rc = labels_events_path(relative, name, sizeof name, err);
     if (!rc)
-        rc = fsio_join(output, sizeof output, b->o->output, name, err);
+        rc = fsio_join(output, sizeof output, detect_options_of(b->o)->output, name, err);
     if (rc)
         return rc;
     if (b->n == MAX_RECORDINGS)
@@ -103,12 +119,14 @@ static int collect(struct batch *b, struct err *err) {
 
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
-    struct detection_config config = {.playback = {.model = b->model,
-                                                   .no_resume = true, /* as fast as the device: nothing waits to be durable */
-                                                   .alarm_hop_s = isnan(o->alarm_hop_s) ? -1 : o->alarm_hop_s,
-                                                   .on = isnan(o->on) ? 0 : o->on,
-                                                   .off = isnan(o->off) ? 0 : o->off,
-                                                   .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0}};
+    struct detection_config config = {
+        .playback = {.model = b->model,
+                     .client = "brrctl detect",
+                     .no_resume = true, /* as fast as the device: nothing waits to be durable */
+                     .alarm_hop_s = isnan(detect_options_of(o)->alarm_hop_s) ? -1 : detect_options_of(o)->alarm_hop_s,
+                     .on = isnan(detect_options_of(o)->on) ? 0 : detect_options_of(o)->on,
+                     .off = isnan(detect_options_of(o)->off) ? 0 : detect_options_of(o)->off,
+                     .chunk_samples = detect_options_of(o)->chunk_samples > 0 ? detect_options_of(o)->chunk_samples : 0}};
     struct detection d;
     struct err err = {0};
     if (detection_open(&d, item->path, &config, &err)) {
@@ -185,7 +203,8 @@ static int finish(const struct batch *b) {
 
 static int run(struct batch *b) {
     pthread_t threads[MAX_PARALLEL];
-    int wanted = b->o->parallel > 0 ? (int)b->o->parallel : DEFAULT_PARALLEL, started = 0, code = 0;
+    int wanted = detect_options_of(b->o)->parallel > 0 ? (int)detect_options_of(b->o)->parallel : DEFAULT_PARALLEL, started = 0,
+        code = 0;
     wanted = wanted < b->n ? wanted : b->n;
     if (!(b->client = brrctl_connect(b->o, &code)))
         return code;
@@ -205,14 +224,14 @@ int cmd_detect(const struct arguments *o) {
     for (int i = 0; i < o->n_args; i++)
         if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
             return detect_on_server(o);
-    if (!o->model || !o->output) {
+    if (!detect_options_of(o)->model || !detect_options_of(o)->output) {
         fprintf(stderr, "brrctl: detect needs %s\n",
-                o->model ? "--output: the folder for the events files"
-                         : "--model: a served name, job:ID, store://NAME/KEY or a model file");
+                detect_options_of(o)->model ? "--output: the folder for the events files"
+                                            : "--model: a served name, job:ID, store://NAME/KEY or a model file");
         return EXIT_USAGE;
     }
-    brrctl_ref(o->model, b.model, sizeof b.model);
-    if (collect(&b, &err) || fsio_mkdirs(o->output, &err))
+    brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);
+    if (collect(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err))
         code = brrctl_fail(&err);
     else
         code = run(&b);

@@ -37,13 +37,14 @@ static int check_arguments(const struct arguments *o, bool job) {
     if (o->n_args != 1)
         return usage(
             "store://NAME/prefix (or one recording) and job:ID must be the only argument; use separate runs for the others");
-    if (!o->output)
+    if (!detect_options_of(o)->output)
         return usage("--output is missing: the folder for the events files");
-    if (!job && !o->model)
+    if (!job && !detect_options_of(o)->model)
         return usage("--model is missing: a served name, job:ID, store://NAME/KEY or a model file");
-    if (job && (o->model || o->id_file || !isnan(o->on) || !isnan(o->off)))
+    if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
+                !isnan(detect_options_of(o)->off)))
         return usage("job:ID already has a model, thresholds and an id; remove --model, --on, --off and --id-file");
-    if (o->chunk_samples > 0 || o->parallel > 0 || !isnan(o->alarm_hop_s))
+    if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 || !isnan(detect_options_of(o)->alarm_hop_s))
         return usage(
             "--chunk-samples, --parallel and --alarm-hop have no effect when the daemon reads the recordings; remove them");
     return 0;
@@ -60,11 +61,11 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     json_put_str(&w, "source", source);
     json_end(&w, '}');
     json_begin_object(&w, "detect");
-    json_put_str(&w, "model", brrctl_ref(o->model, model, sizeof model));
-    if (!isnan(o->on))
-        json_put_f64(&w, "on", o->on);
-    if (!isnan(o->off))
-        json_put_f64(&w, "off", o->off);
+    json_put_str(&w, "model", brrctl_ref(detect_options_of(o)->model, model, sizeof model));
+    if (!isnan(detect_options_of(o)->on))
+        json_put_f64(&w, "on", detect_options_of(o)->on);
+    if (!isnan(detect_options_of(o)->off))
+        json_put_f64(&w, "off", detect_options_of(o)->off);
     json_end(&w, '}');
     json_end(&w, '}');
 }
@@ -76,11 +77,12 @@ static int submit(const struct arguments *o, char *id, size_t id_size) {
     write_job(o, o->args[0], &text);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "detect";
-    int code = brrctl_queue(o, &file, id, id_size);
+    int code = brrctl_queue(o, &file, detect_options_of(o)->id_file, id, id_size);
     str_done(&text);
     if (code)
         return code;
-    fprintf(stderr, "brrctl: job %s; if brrctl ends before the job: brrctl detect job:%s --output %s\n", id, id, o->output);
+    fprintf(stderr, "brrctl: job %s; if brrctl ends before the job: brrctl detect job:%s --output %s\n", id, id,
+            detect_options_of(o)->output);
     return 0;
 }
 
@@ -144,9 +146,9 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
                                  .largest_suppression = m->largest_suppression};
     if (!stays_below(m->recording))
         err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,
-                f->o->output);
+                detect_options_of(f->o)->output);
     else if (!labels_events_path(m->recording, name, sizeof name, &f->err) &&
-             !fsio_join(output, sizeof output, f->o->output, name, &f->err) &&
+             !fsio_join(output, sizeof output, detect_options_of(f->o)->output, name, &f->err) &&
              !recording_path(f, m->recording, path, sizeof path, &f->err)) {
         item->path = strdup(path);
         item->output = strdup(output);
@@ -227,7 +229,7 @@ int detect_on_server(const struct arguments *o) {
         return code;
     if (job && !str_copy(id, sizeof id, o->args[0] + strlen("job:")))
         return usage("the job id is too long");
-    if (fsio_mkdirs(o->output, &err))
+    if (fsio_mkdirs(detect_options_of(o)->output, &err))
         return brrctl_fail(&err);
     code = job ? check_kind(o, id) : submit(o, id, sizeof id);
     if (!code)

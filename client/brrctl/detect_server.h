@@ -4,6 +4,19 @@
 #define BRR_CLIENT_BRRCTL_DETECT_SERVER_H
 #include "client/brrctl/arguments.h"
 
+/* The options of detect. */
+struct detect_options {
+    const char *model;
+    double on;
+    double off;
+    const char *output;
+    double alarm_hop_s;
+    int64_t chunk_samples;
+    int64_t parallel;
+    const char *id_file;
+};
+static inline const struct detect_options *detect_options_of(const struct arguments *o) { return o->own; }
+
 /* The whole command, with progress, table or JSON; returns an exit code. */
 int detect_on_server(const struct arguments *o);
 

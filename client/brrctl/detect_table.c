@@ -36,6 +36,27 @@ static int name_width(const struct detect_item *items, int n) {
     return (int)width;
 }
 
+static bool same_error(const struct detect_item *a, const struct detect_item *b) {
+    return a->done && a->err.code == b->err.code && !strcmp(a->err.message, b->err.message) && !strcmp(a->err.cause, b->err.cause);
+}
+
+/* The error of recording i, once for all recordings that have it. */
+static void print_failure(const struct detect_item *items, int n, int i, int width) {
+    const struct detect_item *x = &items[i];
+    int first = 0, same = 0;
+    for (int k = n; k-- > 0;)
+        if (same_error(&items[k], x)) {
+            first = k;
+            same++;
+        }
+    if (first < i)
+        return;
+    printf("%-*s failed: %s%s%s", width, fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
+    if (same > 1)
+        printf(" (the same for %d more)", same - 1);
+    putchar('\n');
+}
+
 void detect_table_print(const struct detect_item *items, int n) {
     double hours = 0, seizure_s = 0, highest = NAN, threshold = NAN;
     char p[16];
@@ -47,7 +68,7 @@ void detect_table_print(const struct detect_item *items, int n) {
             continue;
         if (x->err.code) {
             failed++;
-            printf("%-*s failed: %s%s%s\n", width, fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
+            print_failure(items, n, i, width);
             continue;
         }
         printf("%-*s %10.1f %7d %10.1f %8s\n", width, fsio_basename(x->path), x->duration_s, x->n_events, x->seizure_s,

@@ -1,5 +1,6 @@
 /* doctor and drain. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -38,10 +39,32 @@ int cmd_doctor(const struct arguments *o) {
     return code;
 }
 
+struct drain_options {
+    bool yes;
+};
+static const struct argument drain_rows[] = {
+    {"--yes", NULL, ARGUMENT_FLAG, offsetof(struct drain_options, yes), "", "do not ask, as where there is no terminal", 0, 0},
+};
+const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows, struct drain_options);
+
+/* A person at a terminal is asked; a script is not. */
+static bool confirmed(const struct arguments *o) {
+    const struct drain_options *own = o->own;
+    char answer[16];
+    if (own->yes || o->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return true;
+    fputs("This ends the daemon: jobs are checkpointed and streams are cut. Drain it? [y/N] ", stderr);
+    return fgets(answer, sizeof answer, stdin) && (*answer == 'y' || *answer == 'Y');
+}
+
 int cmd_drain(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Drain", &brr__v1__drain_response__descriptor, 0};
     const Brr__V1__DrainRequest in = BRR__V1__DRAIN_REQUEST__INIT;
     int code = 0;
+    if (!confirmed(o)) {
+        fputs("brrctl: nothing was changed; `brrctl drain --yes` does not ask\n", stderr);
+        return EXIT_FAILED;
+    }
     Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
     if (!d)
         return code;

@@ -13,6 +13,21 @@
 #include "client/brrctl/output.h"
 #include "run/geodesic_file.h"
 
+/* The options of geodesic. */
+struct geodesic_options {
+    double at;
+    const char *csv;
+};
+#define AT(field) offsetof(struct geodesic_options, field)
+static const struct argument rows[] = {
+    {"--at", NULL, ARGUMENT_NUMBER, AT(at), "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300},
+    {"--csv", NULL, ARGUMENT_TEXT, AT(csv), "FILE", "table to write", 0, 0},
+};
+#undef AT
+const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows, struct geodesic_options);
+
+static const struct geodesic_options *own(const struct arguments *o) { return o->own; }
+
 enum { METRIC_POINTS = 61, MAX_CSV = 1 << 30 };
 
 /* wavelength, mean over sources, spread, and each source's answer. */
@@ -41,13 +56,13 @@ static void prediction_text(const struct geodesic_file *f, const struct geodesic
 static int predict(const struct arguments *o, const struct geodesic_file *f, struct str *out, struct err *err) {
     struct geodesic_model model;
     double low = f->spectra.concentrations[0], high = f->spectra.concentrations[f->spectra.n - 1];
-    if (o->at < low || o->at > high)
+    if (own(o)->at < low || own(o)->at > high)
         fprintf(stderr,
                 "brrctl: note: --at %g is outside of the measured concentrations (%g to %g): the spectrum is an extrapolation\n",
-                o->at, low, high);
+                own(o)->at, low, high);
     geodesic_file_model(f, geodesic_file_best(f), &model);
     double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
-    int rc = each ? geodesic_exact_predict(&model, &f->spectra, o->at, each, err)
+    int rc = each ? geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err)
                   : err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
     if (!rc)
         prediction_text(f, &model, each, out);
@@ -83,11 +98,11 @@ static void report(const struct arguments *o, const struct geodesic_file *f) {
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
-        json_put_str(w, "csv", o->csv);
+        json_put_str(w, "csv", own(o)->csv);
         json_put_i64(w, "wavelengths", f->spectra.width);
         output_end(&out);
     } else {
-        printf("%lld wavelengths written to %s\n", (long long)f->spectra.width, o->csv);
+        printf("%lld wavelengths written to %s\n", (long long)f->spectra.width, own(o)->csv);
     }
 }
 
@@ -133,11 +148,11 @@ int cmd_geodesic(const struct arguments *o) {
         fprintf(stderr, "brrctl: geodesic %s: expected predict or metric\n", o->args[0]);
         return EXIT_USAGE;
     }
-    if (!o->csv) {
+    if (!own(o)->csv) {
         fprintf(stderr, "brrctl: geodesic %s needs --csv FILE\n", o->args[0]);
         return EXIT_USAGE;
     }
-    if (predicts && isnan(o->at)) {
+    if (predicts && isnan(own(o)->at)) {
         fputs("brrctl: geodesic predict needs --at C: a concentration, in the unit of the model's table\n", stderr);
         return EXIT_USAGE;
     }
@@ -147,7 +162,7 @@ int cmd_geodesic(const struct arguments *o) {
     str_init(&out, MAX_CSV);
     rc = predicts ? predict(o, &file, &out, &err) : metric(&file, &out, &err);
     if (!rc)
-        rc = fsio_write_text(o->csv, &out, &err);
+        rc = fsio_write_text(own(o)->csv, &out, &err);
     if (!rc)
         report(o, &file);
     str_done(&out);

@@ -9,6 +9,8 @@
 #include "client/brrctl/brrctl.h"
 #include "run/jobfile.h"
 
+static const struct job_options *own(const struct arguments *o) { return o->own; }
+
 enum { JOB_FILE_MAX = 200 * 1024, PATH_SIZE = 4096, ARENA_MAX = 64 << 20 };
 
 /* The value as an absolute path, or false when this machine has nothing to complete: only file:// names a local data.source, and a
@@ -76,8 +78,8 @@ static void complete_file_paths(struct brrctl_job_file *f, const struct task_kin
 
 /* The kind that the file and --set say; NULL: the daemon will say what is wrong. */
 static const struct task_kind *kind_of(struct arena *arena, struct yaml_node *root, const struct arguments *o) {
-    for (int i = 0; i < o->n_set; i++)
-        if (str_starts(o->set[i], "kind=") && yaml_set(arena, root, o->set[i], NULL))
+    for (int i = 0; i < own(o)->set.n; i++)
+        if (str_starts(own(o)->set.items[i], "kind=") && yaml_set(arena, root, own(o)->set.items[i], NULL))
             return NULL;
     const struct yaml_node *node = yaml_path(root, "kind");
     return node && node->type == YAML_SCALAR ? task_kind_find(node->text) : NULL;
@@ -90,8 +92,9 @@ static void add_overrides(struct brrctl_job_file *f, size_t len, const struct ar
     const struct task_kind *kind = yaml_parse(&arena, f->text, len, o->args[0], &root, NULL) ? NULL : kind_of(&arena, root, o);
     if (kind)
         complete_file_paths(f, kind, root, o->args[0]);
-    for (int i = 0; i < o->n_set; i++)
-        f->overrides[f->message.n_overrides++] = kind ? absolute_override(kind, o->set[i]) : strdup(o->set[i]);
+    for (int i = 0; i < own(o)->set.n; i++)
+        f->overrides[f->message.n_overrides++] =
+            kind ? absolute_override(kind, own(o)->set.items[i]) : strdup(own(o)->set.items[i]);
     arena_done(&arena);
 }
 
@@ -117,7 +120,7 @@ int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, s
     }
     add_overrides(f, len, o);
     char *name = NULL;
-    if (o->name && asprintf(&name, "name=%s", o->name) >= 0)
+    if (own(o)->name && asprintf(&name, "name=%s", own(o)->name) >= 0)
         f->overrides[f->message.n_overrides++] = name;
     f->message.yaml = f->text;
     f->message.name = (char *)(uintptr_t)o->args[0];

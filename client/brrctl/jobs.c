@@ -11,6 +11,27 @@
 #include "client/brrctl/output.h"
 #include "run/kind.h"
 
+#define AT(field) offsetof(struct job_options, field)
+static const struct argument submit_rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
+    {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "follow the job to its end; Ctrl-C detaches", 0, 0},
+    {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
+};
+static const struct argument resume_rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "change a limits.* key; may be repeated", 0, 0},
+};
+static const struct argument logs_rows[] = {
+    {"--follow", NULL, ARGUMENT_FLAG, AT(follow), "", "go on until the job ends", 0, 0},
+    {"--tail", NULL, ARGUMENT_INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
+};
+#undef AT
+const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
+const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
+const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct job_options);
+
+static const struct job_options *own(const struct arguments *o) { return o->own; }
+
 enum { ESTIMATE_MS = 20 * 1000 };
 
 static bool ended(const Brr__V1__Job *job) {
@@ -291,7 +312,7 @@ static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__
     return out;
 }
 
-int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, size_t id_size) {
+int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *id_file, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
     struct err err;
@@ -304,7 +325,7 @@ int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, char *id, si
         fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
     str_copy(id, id_size, out->job->id);
     brr__v1__submit_response__free_unpacked(out, NULL);
-    if (!o->id_file || !fsio_write_atomic(o->id_file, id, strlen(id), &err))
+    if (!id_file || !fsio_write_atomic(id_file, id, strlen(id), &err))
         return 0;
     fprintf(stderr, "brrctl: job %s was queued nevertheless\n", id);
     return brrctl_fail(&err);
@@ -315,8 +336,9 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     struct err err;
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
-    Brr__V1__ValidateResponse *limit = o->watch ? NULL : ask_limit(o, &file.message); /* who watches is told by the running job */
-    int code = brrctl_queue(o, &file.message, id, id_size);
+    Brr__V1__ValidateResponse *limit =
+        own(o)->watch ? NULL : ask_limit(o, &file.message); /* who watches is told by the running job */
+    int code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
     for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
         fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
     brr__v1__validate_response__free_unpacked(limit, NULL);
@@ -329,12 +351,13 @@ int cmd_submit(const struct arguments *o) {
     int code = queue_file(o, id, sizeof id);
     if (code)
         return code;
-    if (o->json && !o->watch)
+    if (o->json && !own(o)->watch)
         printf("{\"job\":\"%s\",\"state\":\"queued\"}\n", id);
     else if (!o->json)
-        printf("%s queued; %s`brrctl watch %s` follows it\n", id, o->watch ? "Ctrl-C detaches without cancelling it; " : "", id);
+        printf("%s queued; %s`brrctl watch %s` follows it\n", id, own(o)->watch ? "Ctrl-C detaches without cancelling it; " : "",
+               id);
     fflush(stdout);
-    return o->watch ? watch_job(o, id) : 0;
+    return own(o)->watch ? watch_job(o, id) : 0;
 }
 
 int cmd_watch(const struct arguments *o) { return watch_job(o, o->args[0]); }
@@ -397,8 +420,8 @@ int cmd_cancel(const struct arguments *o) {
 int cmd_resume(const struct arguments *o) {
     Brr__V1__ResumeJobRequest in = BRR__V1__RESUME_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
-    in.overrides = (char **)(uintptr_t)o->set;
-    in.n_overrides = (size_t)o->n_set;
+    in.overrides = (char **)(uintptr_t)own(o)->set.items;
+    in.n_overrides = (size_t)own(o)->set.n;
     return one_job(o, "/brr.v1.Jobs/Resume", &in.base, print_state);
 }
 
@@ -423,7 +446,7 @@ int cmd_logs(const struct arguments *o) {
     Brr__V1__JobLogsRequest in = BRR__V1__JOB_LOGS_REQUEST__INIT;
     bool json = o->json;
     in.id = (char *)(uintptr_t)o->args[0];
-    in.follow = o->follow;
-    in.tail = o->tail > 0 ? (int32_t)o->tail : 0;
+    in.follow = own(o)->follow;
+    in.tail = own(o)->tail > 0 ? (int32_t)own(o)->tail : 0;
     return brrctl_follow(o, &method, &in.base, on_line, &json);
 }

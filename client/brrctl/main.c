@@ -6,36 +6,34 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
-#define STREAM_TAKES                                                                                                               \
-    "--model --on --off --output --out --probabilities --probs --suppression --plot --reference --alarms --alarm-hop --realtime "  \
-    "--chunk-samples "                                                                                                             \
-    "--follow --idle-timeout --no-resume"
-
-#define BURST_TAKES                                                                                                                \
-    "--ticks --inject --fired --plot --keep --every-tick --budget --name --queue --output --out --neurons --synapses --layers "    \
-    "--seed --inhibitory --weights --psp --threshold --leak --excitability --refractory --power"
+static const struct argument_table local = {.rows = NULL, .local = true};
 
 static const struct command commands[] = {
-    {"submit", "FILE", "--set --name --watch --id-file", "queue a job file", cmd_submit, 1, 1,
+    {"submit", "FILE", &submit_arguments, "queue a job file", cmd_submit, 1, 1,
      "Relative paths in FILE are relative to its folder, paths in --set to the working directory. With --watch the exit code is\n"
      "that of `brrctl watch`.\n"
-     "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch"},
-    {"validate", "FILE", "--set --name", "show what a job would need, before it runs", cmd_validate, 1, 1,
+     "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch",
+     NULL},
+    {"validate", "FILE", &validate_arguments, "show what a job would need, before it runs", cmd_validate, 1, 1,
      "Memory, steps and a time estimate from a short measurement of the device. Exit 1 if the job does not fit.\n"
-     "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8"},
-    {"keys", "[KIND]", "", "list the kinds of job and every key of their files; works without a daemon", cmd_keys, 0, 1,
+     "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8",
+     NULL},
+    {"keys", "[KIND]", &local, "list the kinds of job and every key of their files; works without a daemon", cmd_keys, 0, 1,
      "Shows meaning, accepted values and default of each key, for one kind or all; docs/jobs.md has the same as tables.\n"
-     "example: brrctl keys train | grep -A1 data.balance"},
-    {"jobs", "", "", "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json"},
-    {"job", "ID", "", "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1"},
-    {"watch", "ID", "", "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
-     "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1"},
-    {"logs", "ID", "--follow --tail", "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow"},
-    {"cancel", "ID", "", "cancel a job; its checkpoints stay", cmd_cancel, 1, 1, "example: brrctl cancel train-260131-1"},
-    {"resume", "ID", "--set", "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
+     "example: brrctl keys train | grep -A1 data.balance",
+     NULL},
+    {"jobs", "", &arguments_none, "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json", NULL},
+    {"job", "ID", &arguments_none, "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1", NULL},
+    {"watch", "ID", &arguments_none, "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
+     "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1", NULL},
+    {"logs", "ID", &logs_arguments, "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow", NULL},
+    {"cancel", "ID", &arguments_none, "cancel a job; its checkpoints stay", cmd_cancel, 1, 1,
+     "example: brrctl cancel train-260131-1", NULL},
+    {"resume", "ID", &resume_arguments, "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
      "The job continues from its newest valid checkpoint; only limits.* may change.\n"
-     "example: brrctl resume train-260131-1 --set limits.wall_clock=24h"},
-    {"stream", "FILE|-", STREAM_TAKES, "run a recording through a model; print events as they become final", cmd_stream, 1, 1,
+     "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
+     NULL},
+    {"stream", "FILE|-", &stream_arguments, "run a recording through a model; print events as they become final", cmd_stream, 1, 1,
      "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a TSV file or a folder (NAME_events.tsv).\n"
      "-       read the same formats from standard input, record by record, until the input ends\n"
      "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
@@ -46,32 +44,37 @@ static const struct command commands[] = {
      "A stream outlives a cut connection and a restart of the daemon for the daemon's limits.resume_ttl (2 min), and then writes\n"
      "the files of an undisturbed run; with --no-resume it ends at the first cut.\n"
      "example: recorder | brrctl stream - --model best --alarms\n"
-     "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg"},
-    {"sessions", "[list|observe|close] [ID]", "", "list open streams, follow one live, or end one", cmd_sessions, 0, 2,
+     "example: brrctl stream sub-01_run-01_eeg.edf --model job:train-260131-1 --plot trace.svg",
+     NULL},
+    {"sessions", "[list|observe|close] [ID]", &arguments_none, "list open streams, follow one live, or end one", cmd_sessions, 0, 2,
      "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
      "  close ID     end it for its client; for whoever opened it, and the role admin\n"
-     "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b"},
-    {"detect", "FILE|DIR...|URL|job:ID", "--model --on --off --output --out --alarm-hop --chunk-samples --parallel --id-file",
-     "run many recordings through a model; write one events TSV each", cmd_detect, 1, -1,
+     "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",
+     NULL},
+    {"detect", "FILE|DIR...|URL|job:ID", &detect_arguments, "run many recordings through a model; write one events TSV each",
+     cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
      "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
      "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and brrctl "
      "writes\n"
      "        the same files here\n"
      "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
-     "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis"},
-    {"score", "REF HYP", "--events", "score event files or directories; works without a daemon", cmd_score, 2, 2,
+     "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
+     NULL},
+    {"score", "REF HYP", &score_arguments, "score event files or directories; works without a daemon", cmd_score, 2, 2,
      "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
-     "example: brrctl score /data/reference /data/hypothesis --json"},
-    {"tune", "MODEL DIR", "--output --out --target-fa --labels --unlabeled",
-     "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune, 2, 2,
+     "example: brrctl score /data/reference /data/hypothesis --json",
+     NULL},
+    {"tune", "MODEL DIR", &tune_arguments, "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune,
+     2, 2,
      "MODEL: a served name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The daemon runs the\n"
      "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the most\n"
      "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
-     "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors"},
-    {"checkpoints", "[JOB]", "", "list model files of jobs, and uploads", cmd_checkpoints, 0, 1,
-     "example: brrctl checkpoints train-260131-1"},
-    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", "--output --out --name",
+     "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
+     NULL},
+    {"checkpoints", "[JOB]", &arguments_none, "list model files of jobs, and uploads", cmd_checkpoints, 0, 1,
+     "example: brrctl checkpoints train-260131-1", NULL},
+    {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", &checkpoint_arguments,
      "fetch, upload, check, pin, delete or serve a model file", cmd_checkpoint, 2, 3,
      "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
      "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
@@ -81,18 +84,22 @@ static const struct command commands[] = {
      "  delete REF             refused for pinned, served and last checkpoints\n"
      "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
      "                         checked, and kept as upload:NAME\n"
-     "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors"},
-    {"models", "[NAME]", "", "list served models, or show one in detail", cmd_models, 0, 1, "example: brrctl models best"},
-    {"load", "NAME REF", "", "serve a model", cmd_load, 2, 2,
-     "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1"},
-    {"unload", "NAME", "", "stop serving a model; open streams finish with it", cmd_unload, 1, 1, "example: brrctl unload best"},
-    {"geodesic", "predict|metric MODEL", "--at --csv", "spectra and metric of a geodesic model", cmd_geodesic, 2, 2,
+     "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors",
+     NULL},
+    {"models", "[NAME]", &arguments_none, "list served models, or show one in detail", cmd_models, 0, 1,
+     "example: brrctl models best", NULL},
+    {"load", "NAME REF", &arguments_none, "serve a model", cmd_load, 2, 2,
+     "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1", NULL},
+    {"unload", "NAME", &arguments_none, "stop serving a model; open streams finish with it", cmd_unload, 1, 1,
+     "example: brrctl unload best", NULL},
+    {"geodesic", "predict|metric MODEL", &geodesic_arguments, "spectra and metric of a geodesic model", cmd_geodesic, 2, 2,
      "MODEL: model.safetensors of a job of kind geodesic (works without a daemon), or job:ID, which the daemon sends.\n"
      "  predict MODEL --at C --csv FILE   the spectrum at concentration C: mean over sources, spread, each source\n"
      "  metric MODEL --csv FILE           g over concentration (columns) and wavelength (rows)\n"
-     "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv"},
-    {"burst", "generate|info|plot|run|create|list|inject|step|observe|snapshot|restore|destroy ...", BURST_TAKES,
-     "networks of spiking neurons: draw, run, plot, observe", cmd_burst, 1, 3,
+     "example: brrctl geodesic predict job:geodesic-260131-1 --at 25 --csv spectrum.csv",
+     NULL},
+    {"burst", "generate|info|plot|run|create|list|inject|step|observe|snapshot|restore|destroy ...", &arguments_none,
+     "networks of spiking neurons: draw, run, plot, observe", NULL, 1, 3,
      "Without a daemon:\n"
      "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next layer\n"
      "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
@@ -110,19 +117,20 @@ static const struct command commands[] = {
      "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
      "  destroy NAME                 end it\n"
      "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
-     "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg"},
-    {"windows", "FILE", "--montage --output --out --notch --window --hop --first --count",
-     "show or write the network's input for a recording; works without a daemon", cmd_windows, 1, 1,
+     "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg",
+     burst_verbs},
+    {"windows", "FILE", &windows_arguments, "show or write the network's input for a recording; works without a daemon",
+     cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"
      "Without --out, windows are only counted. Defaults: referential-19, notch 60, windows of 60 s every 10 s.\n"
-     "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors"},
-    {"dataset", "DIR", "--montage --window --hop --labels --unlabeled",
-     "show what a folder of recordings contains; works without a daemon", cmd_dataset, 1, 1,
+     "example: brrctl windows sub-01_eeg.edf --montage bipolar-18 --out windows.safetensors",
+     NULL},
+    {"dataset", "DIR", &dataset_arguments, "show what a folder of recordings contains; works without a daemon", cmd_dataset, 1, 1,
      "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
      "(exit 1 if there are any). Only headers and labels are read. Defaults: referential-19, windows of 60 s every 10 s.\n"
-     "example: brrctl dataset /data/eeg --montage bipolar-18"},
-    {"store", "ls|get|put|check [FILE] URL",
-     "--config --region --credentials --anonymous --path-style --requester-pays --stall --output --out",
+     "example: brrctl dataset /data/eeg --montage bipolar-18",
+     NULL},
+    {"store", "ls|get|put|check [FILE] URL", &store_arguments,
      "list, read, write or check a directory or bucket; works without a daemon", cmd_store, 2, 3,
      "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
      "--endpoint is the S3 server here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
@@ -130,15 +138,17 @@ static const struct command commands[] = {
      "  get URL            fetch one object, or everything below a URL that ends with '/'; --out FILE or DIR\n"
      "  put FILE URL       upload one file\n"
      "  check URL          test listing, and reading one byte\n"
-     "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous"},
-    {"top", "", "--once --interval", "show device, jobs, streams and rates live", cmd_top, 0, 0, "example: brrctl top --once"},
-    {"metrics", "[PREFIX]", "--watch --interval", "print the daemon's metrics", cmd_metrics, 0, 1,
-     "example: brrctl metrics brrd_stream"},
-    {"devices", "", "", "show the devices of the daemon", cmd_devices, 0, 0, "example: brrctl devices"},
-    {"doctor", "", "", "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
-     "Exit 1 if a line says FAIL.\nexample: brrctl doctor"},
-    {"drain", "", "", "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0, "example: brrctl drain"},
-    {"tls", "init|renew|token|revoke|client DIR", "--host --role --name --until",
+     "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous",
+     NULL},
+    {"top", "", &top_arguments, "show device, jobs, streams and rates live", cmd_top, 0, 0, "example: brrctl top --once", NULL},
+    {"metrics", "[PREFIX]", &metrics_arguments, "print the daemon's metrics", cmd_metrics, 0, 1,
+     "example: brrctl metrics brrd_stream", NULL},
+    {"devices", "", &arguments_none, "show the devices of the daemon", cmd_devices, 0, 0, "example: brrctl devices", NULL},
+    {"doctor", "", &arguments_none, "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
+     "Exit 1 if a line says FAIL.\nexample: brrctl doctor", NULL},
+    {"drain", "", &drain_arguments, "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0,
+     "example: brrctl drain", NULL},
+    {"tls", "init|renew|token|revoke|client DIR", &tls_arguments,
      "make your own CA, certificates and tokens; works without a daemon", cmd_tls, 2, 2,
      "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and this\n"
      "                               machine's name, unless given\n"
@@ -146,10 +156,12 @@ static const struct command commands[] = {
      "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day\n"
      "  revoke DIR --name N          revoke the tokens of this name\n"
      "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
-     "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example"},
+     "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
+     NULL},
     {"completion", "bash|zsh|fish", NULL, "print shell completions", cmd_completion, 1, 1,
-     "example: source <(brrctl completion bash)"},
-    {"version", "", "", "show versions of the daemon and its libraries", cmd_version, 0, 0, "example: brrctl version --json"},
+     "example: source <(brrctl completion bash)", NULL},
+    {"version", "", &arguments_none, "show versions of the daemon and its libraries", cmd_version, 0, 0,
+     "example: brrctl version --json", NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands, COMMAND_WIDTH = 38, OPTION_WIDTH = 28 };
 
@@ -174,21 +186,23 @@ static void print_usage(FILE *out) {
         print_columns(out, left, COMMAND_WIDTH, commands[i].summary);
     }
     fputs("\n`brrctl COMMAND --help` explains a command. The daemon is found through BRR_ENDPOINT (unix:/path or host:port).\n"
+          "ps and list are jobs, train is submit; --version prints the version of this program.\n"
           "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no daemon.\n"
           "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch\n",
           out);
 }
 
-static void print_option(void *ctx, const char *name, const char *value, const char *help) {
+static void print_option(void *ctx, const struct argument *o) {
     char left[128];
-    snprintf(left, sizeof left, "  %s%s%s", name, *value ? " " : "", value);
-    print_columns(ctx, left, OPTION_WIDTH, help);
+    snprintf(left, sizeof left, "  %s%s%s%s%s", o->name, o->alias ? ", " : "", o->alias ? o->alias : "", *o->value ? " " : "",
+             o->value);
+    print_columns(ctx, left, OPTION_WIDTH, o->help);
 }
 
 static int print_help(const struct command *c) {
-    printf("usage: brrctl %s%s%s%s\n%s\n\n", c->name, *c->words ? " " : "", c->words, c->takes ? " [OPTIONS]" : "", c->summary);
-    arguments_each(c->takes, print_option, stdout);
-    printf("%s%s\n", c->takes ? "\n" : "", c->details);
+    printf("usage: brrctl %s%s%s%s\n%s\n\n", c->name, *c->words ? " " : "", c->words, c->options ? " [OPTIONS]" : "", c->summary);
+    arguments_each(c->options, print_option, stdout);
+    printf("%s%s\n", c->options ? "\n" : "", c->details);
     return 0;
 }
 
@@ -205,19 +219,27 @@ static void print_verb_lines(const char *details, const char *verb) {
     }
 }
 
-static int print_verb_help(const struct command *c, const char *verb, const char *words, const char *takes) {
-    printf("usage: brrctl %s %s%s%s [OPTIONS]\n", c->name, verb, *words ? " " : "", words);
-    print_verb_lines(c->details, verb);
+static int print_verb_help(const struct command *c, const struct command_verb *v) {
+    printf("usage: brrctl %s %s%s%s [OPTIONS]\n", c->name, v->name, *v->words ? " " : "", v->words);
+    print_verb_lines(c->details, v->name);
     putchar('\n');
-    arguments_each(takes, print_option, stdout);
+    arguments_each(v->options, print_option, stdout);
     return 0;
 }
 
+static const struct command_verb *find_verb(const struct command *c, const char *word) {
+    for (const struct command_verb *v = c->verbs; v && v->name; v++)
+        if (!strcmp(v->name, word))
+            return v;
+    return NULL;
+}
+
 static int help_of(const struct command *c, int argc, char **argv) {
-    const char *words, *takes;
-    for (int i = 2; c->run == cmd_burst && i < argc; i++)
-        if (burst_verb(argv[i], &words, &takes))
-            return print_verb_help(c, argv[i], words, takes);
+    for (int i = 2; i < argc; i++) {
+        const struct command_verb *v = find_verb(c, argv[i]);
+        if (v)
+            return print_verb_help(c, v);
+    }
     return print_help(c);
 }
 
@@ -231,17 +253,75 @@ static bool asks_help(int argc, char **argv) {
     return false;
 }
 
+/* Words that other programs use for a command. */
+static const struct { const char *word, *command; } synonyms[] = {{"ps", "jobs"}, {"list", "jobs"}, {"train", "submit"}};
+
 static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (!strcmp(name, synonyms[i].word))
+            name = synonyms[i].command;
     for (int i = 0; i < N_COMMANDS; i++)
         if (!strcmp(name, commands[i].name))
             return &commands[i];
     return NULL;
 }
 
+static int wrong_verb_words(const struct command *c, const struct command_verb *v, const struct arguments *o) {
+    if (o->n_args < v->n_args)
+        fprintf(stderr, "brrctl: %s %s needs %s; see `brrctl %s %s --help`\n", c->name, v->name, v->words, c->name, v->name);
+    else
+        fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl %s %s%s%s\n", o->args[v->n_args], c->name, v->name,
+                *v->words ? " " : "", v->words);
+    return EXIT_USAGE;
+}
+
+static int unknown_verb(const struct command *c, const char *word) {
+    int n = 0;
+    while (c->verbs[n].name)
+        n++;
+    const char *nearest = arguments_nearest(word, &c->verbs[0].name, n, sizeof *c->verbs);
+    fprintf(stderr, "brrctl: unknown %s command '%s'; ", c->name, word);
+    if (nearest)
+        fprintf(stderr, "did you mean %s?\n", nearest);
+    else
+        fprintf(stderr, "`brrctl %s --help` lists the commands\n", c->name);
+    return EXIT_USAGE;
+}
+
+/* The first word after the command that is no option; NULL: none. */
+static const char *first_word(int argc, char **argv) {
+    for (int i = 2; i < argc; i++)
+        if (argv[i][0] != '-')
+            return argv[i];
+        else if (arguments_takes_value(argv[i]))
+            i++;
+    return NULL;
+}
+
+static int run_verb(const struct command *c, int argc, char **argv) {
+    const char *word = first_word(argc, argv);
+    const struct command_verb *v = word ? find_verb(c, word) : NULL;
+    struct arguments o;
+    char name[64];
+    if (!word)
+        fprintf(stderr, "brrctl: %s needs %s; see `brrctl %s --help`\n", c->name, c->words, c->name);
+    if (!v)
+        return word ? unknown_verb(c, word) : EXIT_USAGE;
+    snprintf(name, sizeof name, "%s %s", c->name, v->name);
+    argv[1] = name; /* for errors of its options */
+    int code = EXIT_USAGE;
+    if (arguments_parse(argc, argv, v->options, &o))
+        code = o.n_args == v->n_args ? v->run(&o) : wrong_verb_words(c, v, &o);
+    arguments_done(&o);
+    return code;
+}
+
 static int run(const struct command *c, int argc, char **argv) {
     struct arguments o;
     int code = EXIT_USAGE;
-    if (!arguments_parse(argc, argv, c->takes, &o)) {
+    if (c->verbs)
+        return run_verb(c, argc, argv);
+    if (!arguments_parse(argc, argv, c->options, &o)) {
         arguments_done(&o);
         return code;
     }
@@ -261,6 +341,15 @@ static int unknown_command(const char *word) {
     fprintf(stderr, "brrctl: there is no command '%s'", word);
     fprintf(stderr, nearest ? "; did you mean %s?\n" : "; `brrctl help` lists them%s\n", nearest ? nearest : "");
     return EXIT_USAGE;
+}
+
+/* This program's own version; `version` asks the daemon. */
+static int print_version(int argc, char **argv) {
+    bool json = false;
+    for (int i = 1; i < argc; i++)
+        json = json || !strcmp(argv[i], "--json");
+    printf(json ? "{\"version\":\"%s\",\"revision\":\"%s\"}\n" : "brrctl %s (%s)\n", BRR_VERSION, BRR_REVISION);
+    return 0;
 }
 
 /* Printing is part of the work: a failed write to stdout is an error of the command. */
@@ -290,7 +379,9 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return done(0);
     }
-    const char *name = help ? argv[2] : is_version(argv[1]) ? "version" : argv[1];
+    if (is_version(argv[1]))
+        return done(print_version(argc, argv));
+    const char *name = help ? argv[2] : argv[1];
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name);

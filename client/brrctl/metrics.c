@@ -8,7 +8,29 @@
 #include "brr/v1/admin.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/keypress.h"
 #include "client/brrctl/output.h"
+
+/* The options of metrics and top. */
+struct metrics_options {
+    bool watch;
+    double interval_s;
+    bool once;
+};
+#define AT(field) offsetof(struct metrics_options, field)
+static const struct argument metrics_rows[] = {
+    {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "print them again and again, until Ctrl-C", 0, 0},
+    {"--interval", NULL, ARGUMENT_NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
+};
+static const struct argument top_rows[] = {
+    {"--once", NULL, ARGUMENT_FLAG, AT(once), "", "print once, with rates over one interval, and exit", 0, 0},
+    {"--interval", NULL, ARGUMENT_NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
+};
+#undef AT
+const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows, struct metrics_options);
+const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows, struct metrics_options);
+
+static const struct metrics_options *own(const struct arguments *o) { return o->own; }
 
 static void print_samples(const Brr__V1__MetricsResponse *m, bool json) {
     for (size_t i = 0; i < m->n_samples; i++) {
@@ -33,7 +55,9 @@ static bool on_metrics(void *ctx, const void *message) {
     return true;
 }
 
-static int32_t interval_ms(const struct arguments *o) { return isnan(o->interval_s) ? 1000 : (int32_t)(o->interval_s * 1000); }
+static int32_t interval_ms(const struct arguments *o) {
+    return isnan(own(o)->interval_s) ? 1000 : (int32_t)(own(o)->interval_s * 1000);
+}
 
 int cmd_metrics(const struct arguments *o) {
     static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
@@ -41,7 +65,7 @@ int cmd_metrics(const struct arguments *o) {
     char *prefix = (char *)(uintptr_t)(o->n_args ? o->args[0] : "");
     bool json = o->json;
     int code = 0;
-    if (o->watch) {
+    if (own(o)->watch) {
         Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
         in.prefix = prefix;
         in.interval_ms = interval_ms(o);
@@ -61,6 +85,8 @@ int cmd_metrics(const struct arguments *o) {
 }
 
 /* ---- top ---- */
+
+enum { PICTURE_BYTES = 1 << 20 };
 
 /* Sums over all series of what top shows. */
 enum { STEPS, WINDOWS, SAMPLES, LOST, EVENTS, RPCS, SESSIONS, BUFFERED, UPTIME, FIGURES };
@@ -87,7 +113,7 @@ struct snapshot {
 struct top {
     const struct arguments *o;
     brr_client *client;
-    bool terminal, any;
+    bool terminal, any, once;
     struct snapshot before;
     int code;
 };
@@ -152,7 +178,7 @@ static void put_json(const struct top *t, const struct snapshot *now, const Brr_
     output_end(&out);
 }
 
-static void print_job(const Brr__V1__Job *j) {
+static void put_job(struct str *out, const Brr__V1__Job *j) {
     const Brr__V1__Progress *p = j->progress;
     char bar[OUTPUT_BAR_SIZE], eta[32], line[160] = "";
     bool training = p && !strcmp(p->phase, "train");
@@ -160,32 +186,46 @@ static void print_job(const Brr__V1__Job *j) {
     if (of > 0)
         str_format(line, sizeof line, "%-9s %s %lld/%lld", p->phase, output_bar((double)at / (double)of, bar), (long long)at,
                    (long long)of);
-    printf("  %-22s %-13s %s", j->id, brr_job_state_name((int)j->state), line);
+    str_printf(out, "  %-22s %-13s %s", j->id, brr_job_state_name((int)j->state), line);
     if (training)
-        printf("  loss %.4f  %.1f windows/s  left %s", p->loss, p->windows_per_second, output_duration(p->eta_s, eta, sizeof eta));
-    putchar('\n');
+        str_printf(out, "  loss %.4f  %.1f windows/s  left %s", p->loss, p->windows_per_second,
+                   output_duration(p->eta_s, eta, sizeof eta));
+    str_puts(out, "\n");
 }
 
-static void print_text(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
-                       const Brr__V1__ListJobsResponse *jobs) {
+/* The lines of one picture. */
+static void put_lines(struct str *out, const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
+                      const Brr__V1__ListJobsResponse *jobs) {
     char a[48], b[48], c[48], time[32], used[32], total[32];
-    if (t->terminal)
-        fputs("\033[H\033[2J", stdout);
-    printf("brrd at %s  %s  up %s\n", brr_endpoint(t->client), output_time(now->time_ms, time, sizeof time),
-           output_duration(now->values[UPTIME], used, sizeof used));
+    str_printf(out, "brrd at %s  %s  up %s\n", brr_endpoint(t->client), output_time(now->time_ms, time, sizeof time),
+               output_duration(now->values[UPTIME], used, sizeof used));
     for (size_t i = 0; i < devices->n_devices; i++) {
         const Brr__V1__Device *x = devices->devices[i];
-        printf("device   %-8s %s of %s in use, %s\n", x->name,
-               output_bytes((double)(x->total_bytes - x->free_bytes), used, sizeof used),
-               output_bytes((double)x->total_bytes, total, sizeof total), *x->occupant ? x->occupant : "idle");
+        str_printf(out, "device   %-8s %s of %s in use, %s\n", x->name,
+                   output_bytes((double)(x->total_bytes - x->free_bytes), used, sizeof used),
+                   output_bytes((double)x->total_bytes, total, sizeof total), *x->occupant ? x->occupant : "idle");
     }
-    printf("streams  %.0f open, %.0f samples wait; %s, %s, %.0f seizure events\n", now->values[SESSIONS], now->values[BUFFERED],
-           rate_text(t, now, SAMPLES, "samples", a), rate_text(t, now, LOST, "lost", b), now->values[EVENTS]);
-    printf("work     %s, %s, %s\n", rate_text(t, now, WINDOWS, "windows", a), rate_text(t, now, STEPS, "training steps", b),
-           rate_text(t, now, RPCS, "calls", c));
-    printf("jobs     %zu running or queued\n", jobs->n_jobs);
+    str_printf(out, "streams  %.0f open, %.0f samples wait; %s, %s, %.0f seizure events\n", now->values[SESSIONS],
+               now->values[BUFFERED], rate_text(t, now, SAMPLES, "samples", a), rate_text(t, now, LOST, "lost", b),
+               now->values[EVENTS]);
+    str_printf(out, "work     %s, %s, %s\n", rate_text(t, now, WINDOWS, "windows", a),
+               rate_text(t, now, STEPS, "training steps", b), rate_text(t, now, RPCS, "calls", c));
+    str_printf(out, "jobs     %zu running or queued\n", jobs->n_jobs);
     for (size_t i = 0; i < jobs->n_jobs; i++)
-        print_job(jobs->jobs[i]);
+        put_job(out, jobs->jobs[i]);
+}
+
+/* On a terminal: no line wraps, and none is beyond the last row. */
+static void print_text(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
+                       const Brr__V1__ListJobsResponse *jobs) {
+    struct str out;
+    str_init(&out, PICTURE_BYTES);
+    put_lines(&out, t, now, devices, jobs);
+    if (t->terminal)
+        output_picture(stdout, str_cstr(&out), "q quits");
+    else
+        fputs(str_cstr(&out), stdout);
+    str_done(&out);
     fflush(stdout);
 }
 
@@ -219,30 +259,28 @@ static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
     return !t->code;
 }
 
-static bool on_tick(void *ctx, const void *message) { return show(ctx, message); }
+static bool on_tick(void *ctx, const void *message) {
+    struct top *t = ctx;
+    bool first = !t->any;
+    if (t->once && first) { /* rates need two */
+        read_snapshot(message, &t->before);
+        t->any = true;
+        return true;
+    }
+    return show(t, message) && !t->once && !keypress_quits(t->terminal);
+}
 
 int cmd_top(const struct arguments *o) {
-    static const struct brrctl_method get = {"/brr.v1.Metrics/Get", &brr__v1__metrics_response__descriptor, 0},
-                                      watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
-    struct top t = {.o = o, .terminal = output_redraws(stdout) && !o->once};
-    struct brr_error err;
+    static const struct brrctl_method watch = {"/brr.v1.Metrics/Watch", &brr__v1__metrics_response__descriptor, 0};
+    struct top t = {.o = o, .once = own(o)->once, .terminal = output_redraws(stdout) && !own(o)->once && !o->json};
+    Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
     if (!(t.client = brrctl_connect(o, &t.code)))
         return t.code;
-    if (o->once) {
-        const Brr__V1__MetricsRequest in = BRR__V1__METRICS_REQUEST__INIT;
-        Brr__V1__MetricsResponse *m = brrctl_ask(t.client, &get, &in.base, &err);
-        if (m)
-            show(&t, m);
-        else
-            t.code = brrctl_fail_call(&err);
-        if (m)
-            brr__v1__metrics_response__free_unpacked(m, NULL);
-    } else {
-        Brr__V1__WatchMetricsRequest in = BRR__V1__WATCH_METRICS_REQUEST__INIT;
-        in.interval_ms = interval_ms(o);
-        int code = brrctl_follow(o, &watch, &in.base, on_tick, &t);
-        t.code = code ? code : t.code;
-    }
+    in.interval_ms = interval_ms(o);
+    if (t.terminal)
+        keypress_begin();
+    int code = brrctl_follow(o, &watch, &in.base, on_tick, &t);
+    keypress_end();
     brr_disconnect(t.client);
-    return t.code;
+    return code ? code : t.code;
 }

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80 };
+enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80, DEFAULT_ROWS = 24 };
 
 struct json_writer *output_begin(struct output *out) {
     str_init(&out->text, LINE_MAX_BYTES);
@@ -56,6 +56,22 @@ void output_progress(FILE *out, const char *line) {
     fprintf(out, "\r\033[K%.*s", fitting(line, (known ? size.ws_col : DEFAULT_COLUMNS) - 1), line); /* the last column would wrap */
     fflush(out);
     progress = out;
+}
+
+void output_picture(FILE *out, const char *lines, const char *foot) {
+    struct winsize size;
+    bool known = !ioctl(fileno(out), TIOCGWINSZ, &size) && size.ws_col > 1 && size.ws_row > 1;
+    int columns = known ? size.ws_col : DEFAULT_COLUMNS, rows = known ? size.ws_row : DEFAULT_ROWS;
+    fputs("\033[H\033[2J", out);
+    for (; *lines && rows > 1; rows--) {
+        char line[1024];
+        size_t n = strcspn(lines, "\n");
+        str_format(line, sizeof line, "%.*s", (int)n, lines);
+        fprintf(out, "%.*s\n", fitting(line, columns - 1), line);
+        lines += n + (lines[n] == '\n');
+    }
+    fprintf(out, "\033[2m%.*s\033[0m", fitting(foot, columns - 1), foot);
+    fflush(out);
 }
 
 void output_clear(void) {

@@ -25,6 +25,9 @@ bool output_redraws(FILE *out);
 void output_progress(FILE *out, const char *line);
 void output_clear(void);
 
+/* Clears the terminal and writes these lines, cut to its width and height; the last line is `foot`. */
+void output_picture(FILE *out, const char *lines, const char *foot);
+
 /* Writes "[####......]" for a share between 0 and 1 into buf. */
 enum { OUTPUT_BAR_SIZE = 33 };
 const char *output_bar(double share, char buf[OUTPUT_BAR_SIZE]);

@@ -38,7 +38,7 @@ struct run {
     int64_t chunk_samples;
     int64_t position; /* next source sample of file time */
     double start_s;
-    bool away; /* the sink knows that the connection is lost */
+    bool away;    /* the sink knows that the connection is lost */
     bool unsaved; /* as the sink heard it last */
     struct brr_error *err;
 };
@@ -299,7 +299,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .channels = r->labels,
                                      .n_channels = r->n,
                                      .rate_hz = r->rate_hz,
-                                     .client_name = "brrctl",
+                                     .client_name = config->client,
                                      .realtime = config->pace > 0 || (r->feed && feed_is_live(r->feed)),
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,

@@ -27,10 +27,10 @@ const char *playback_assumed(const struct playback *r);
 int64_t playback_reconnects(const struct playback *r);
 
 struct playback_config {
-    const char *model;
-    double pace;        /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
-    double alarm_hop_s; /* as in brr_stream_config */
-    double on, off;     /* thresholds, 0 = the model's */
+    const char *model, *client; /* client: its name for those who look at sessions */
+    double pace;                /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
+    double alarm_hop_s;         /* as in brr_stream_config */
+    double on, off;             /* thresholds, 0 = the model's */
     bool no_resume;
     int64_t chunk_samples; /* 0 = the library's choice */
 };

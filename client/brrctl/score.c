@@ -11,6 +11,19 @@
 #include "data/labels.h"
 #include "report/score.h"
 
+/* The options of score. */
+struct score_options {
+    bool events;
+};
+#define AT(field) offsetof(struct score_options, field)
+static const struct argument rows[] = {
+    {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
+};
+#undef AT
+const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
+
+static const struct score_options *own(const struct arguments *o) { return o->own; }
+
 struct pairs {
     const char *ref, *hyp;
     bool directory;
@@ -184,7 +197,7 @@ int cmd_score(const struct arguments *o) {
         struct json_writer w;
         str_init(&s, 16u << 20);
         json_writer_init(&w, &s);
-        if (o->events)
+        if (own(o)->events)
             print_events(o, &p);
         if (o->json) {
             score_report_json(&report, &w);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -19,9 +20,78 @@ static double seconds_of(int64_t samples) { return (double)samples / RATE_HZ; }
 
 /* ---- list ---- */
 
+enum { SHOWN_NAMES = 3, SHORT_ID = 8 };
+
+static const char *channel_name(const Brr__V1__SessionInfo *s, int32_t i) {
+    return i >= 0 && (size_t)i < s->n_channel_names ? s->channel_names[i] : "?";
+}
+
+/* One flaw of a signal and its channels. */
+struct flaw {
+    const char *name;
+    const int32_t *channels;
+    size_t n;
+};
+enum { FLAWS = 4 };
+static void list_flaws(const Brr__V1__Quality *q, struct flaw ret[FLAWS]) {
+    const struct flaw all[FLAWS] = {{"flat", q->flat, q->n_flat},
+                                    {"clipped", q->clipped, q->n_clipped},
+                                    {"missing", q->missing, q->n_missing},
+                                    {"noisy", q->noisy, q->n_noisy}};
+    memcpy(ret, all, sizeof all);
+}
+
+static void put_quality(struct json_writer *w, const Brr__V1__SessionInfo *s) {
+    struct flaw flaws[FLAWS];
+    if (!s->quality) {
+        json_put_null(w, "quality");
+        return;
+    }
+    list_flaws(s->quality, flaws);
+    json_begin_object(w, "quality");
+    for (int k = 0; k < FLAWS; k++) {
+        json_begin_array(w, flaws[k].name);
+        for (size_t i = 0; i < flaws[k].n; i++)
+            json_put_str(w, NULL, channel_name(s, flaws[k].channels[i]));
+        json_end(w, ']');
+    }
+    json_put_f64(w, "gap_fraction", s->quality->gap_fraction);
+    json_put_f64(w, "measured_rate_hz", s->quality->measured_rate_hz > 0 ? s->quality->measured_rate_hz : NAN);
+    json_end(w, '}');
+}
+
+static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const struct flaw *f) {
+    for (size_t i = 0; i < f->n && i < SHOWN_NAMES; i++)
+        str_printf(text, "%s%s", i ? " " : text->len ? ", " : "", channel_name(s, f->channels[i]));
+    if (f->n > SHOWN_NAMES)
+        str_printf(text, " and %zu more", f->n - SHOWN_NAMES);
+    if (f->n)
+        str_printf(text, " %s", f->name);
+}
+
+/* "Fp1 O2 flat, 20 % gaps"; "good" where there is nothing to say. */
+static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
+    const Brr__V1__Quality *q = s->quality;
+    struct flaw flaws[FLAWS];
+    struct str text;
+    str_init(&text, size - 1);
+    if (q)
+        list_flaws(q, flaws);
+    for (int k = 0; q && k < FLAWS; k++)
+        add_flaw(&text, s, &flaws[k]);
+    if (q && q->gap_fraction > 0)
+        str_printf(&text, "%s%.0f %% gaps", text.len ? ", " : "", 100 * q->gap_fraction);
+    if (q && q->measured_rate_hz > 0)
+        str_printf(&text, "%s%.1f Hz instead of %g", text.len ? ", " : "", q->measured_rate_hz, s->rate_hz);
+    str_copy(buf, size, text.len ? str_cstr(&text) : s->samples ? "good" : "-");
+    str_done(&text);
+    return buf;
+}
+
 static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
     json_put_str(w, "session", s->session_id);
     json_put_str(w, "client", s->client_name);
+    json_put_str(w, "principal", s->principal);
     json_put_str(w, "model", s->model);
     json_put_bool(w, "realtime", s->realtime);
     json_put_bool(w, "connected", s->connected);
@@ -36,14 +106,17 @@ static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
     json_put_bool(w, "alarm", s->alarm);
     json_put_f64(w, "probability", s->probability);
     json_put_i64(w, "reconnects", s->reconnects);
+    put_quality(w, s);
 }
 
 static void print_row(const Brr__V1__SessionInfo *s) {
-    char at[32], p[16];
+    char at[32], p[16], quality[120];
     const char *state = !s->connected ? "away" : s->alarm ? "ALARM" : s->realtime ? "live" : "replay";
-    printf("%-32s %-7s %-14.14s %-16.16s %12s %8.2f %11s %7lld %5lld\n", s->session_id, state, s->client_name, s->model,
+    printf("%-*.*s %-7s %-16.16s %-14.14s %-12.12s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID, s->session_id, state,
+           s->client_name, s->principal, s->model,
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
-           output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects);
+           output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
+           quality_text(s, quality, sizeof quality));
 }
 
 static int list(const struct arguments *o) {
@@ -54,8 +127,8 @@ static int list(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_sessions)
-        printf("%-32s %-7s %-14s %-16s %12s %8s %11s %7s %5s\n", "session", "state", "client", "model", "received", "lag s",
-               "probability", "events", "cuts");
+        printf("%-*s %-7s %-16s %-14s %-12s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client", "principal",
+               "model", "received", "lag s", "probability", "events", "cuts", "quality");
     else if (!o->json)
         puts("no stream is open; `brrctl stream FILE --model M` opens one");
     for (size_t i = 0; i < out->n_sessions; i++) {
@@ -130,11 +203,11 @@ static void note_alarm(struct view *v, const Brr__V1__Alarm *a) {
 
 /* One line a second where nothing can be drawn. */
 static void print_info(const Brr__V1__SessionInfo *s) {
-    char at[32], p[16];
-    printf("%-12s probability %s%s, lag %.2f s, %lld events%s\n",
+    char at[32], p[16], quality[120];
+    printf("%-12s probability %s%s, lag %.2f s, %s, signal %s%s\n",
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at),
-           output_probability(s->probability, p), s->alarm ? ", ALARM" : "", s->lag_s, (long long)s->events,
-           s->connected ? "" : ", its client is away");
+           output_probability(s->probability, p), s->alarm ? ", ALARM" : "", s->lag_s, counted(s->events, "event").text,
+           quality_text(s, quality, sizeof quality), s->connected ? "" : ", its client is away");
     fflush(stdout);
 }
 
@@ -151,7 +224,7 @@ static void print_chart_row(const struct view *v, int row, int columns) {
 
 static void draw(struct view *v) {
     struct winsize size;
-    char at[32], p[16];
+    char at[32], p[16], quality[120];
     const Brr__V1__SessionInfo *s = v->info;
     int columns = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col > 20 ? size.ws_col : DEFAULT_COLUMNS;
     columns = columns - 6 > HISTORY_S ? HISTORY_S : columns - 6;
@@ -164,6 +237,7 @@ static void draw(struct view *v) {
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
            output_probability(s->probability, p), s->alarm ? "\033[1;41m ALARM \033[0m" : "no alarm",
            s->connected ? "" : "  (its client is away)");
+    printf("opened by %s  signal %s\n", s->principal, quality_text(s, quality, sizeof quality));
     for (int row = 0; row < CHART_ROWS; row++) {
         printf("%4s ", row == 0 ? "1" : row == CHART_ROWS - 1 ? "0" : "");
         print_chart_row(v, row, columns);

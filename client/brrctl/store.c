@@ -13,6 +13,38 @@
 #include "store/store.h"
 #include "store/store_options.h"
 
+/* The options of store. */
+struct store_options {
+    const char *endpoint;
+    const char *config;
+    const char *region;
+    const char *credentials;
+    bool anonymous;
+    bool path_style;
+    bool requester_pays;
+    int64_t stall_s;
+    const char *output;
+};
+#define AT(field) offsetof(struct store_options, field)
+static const struct argument rows[] = {
+    {"--endpoint", NULL, ARGUMENT_TEXT, AT(endpoint), "URL",
+     "the S3 server: https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's", 0, 0},
+    {"--config", NULL, ARGUMENT_TEXT, AT(config), "FILE", "daemon.yaml, for store://NAME URLs", 0, 0},
+    {"--region", NULL, ARGUMENT_TEXT, AT(region), "R", "region of the bucket; default AWS_REGION, else us-east-1", 0, 0},
+    {"--credentials", NULL, ARGUMENT_TEXT, AT(credentials), "FROM", "env, imds, file:PATH#profile or systemd:NAME; docs/stores.md",
+     0, 0},
+    {"--anonymous", NULL, ARGUMENT_FLAG, AT(anonymous), "", "unsigned requests, for public buckets", 0, 0},
+    {"--path-style", NULL, ARGUMENT_FLAG, AT(path_style), "", "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT", 0, 0},
+    {"--requester-pays", NULL, ARGUMENT_FLAG, AT(requester_pays), "", "agree to pay for requests and transfers", 0, 0},
+    {"--stall", NULL, ARGUMENT_INTEGER, AT(stall_s), "S", "restart a transfer after this many seconds without data, default 20", 1,
+     3600},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH", "get: the file or folder to write", 0, 0},
+};
+#undef AT
+const struct argument_table store_arguments = ARGUMENT_TABLE_LOCAL(rows, struct store_options);
+
+static const struct store_options *own(const struct arguments *o) { return o->own; }
+
 enum { PATH_BYTES = 4096, CONFIG_MAX = 1 << 20 };
 
 struct place {
@@ -45,19 +77,19 @@ static int read_config(const struct arguments *o, const char *name, struct place
     char *text = NULL;
     size_t len = 0;
     struct yaml_node *root = NULL;
-    if (!o->config)
+    if (!own(o)->config)
         return err_set(err, ERR_INVALID, "store://%s: name the daemon's file with --config daemon.yaml", name);
-    int rc = fsio_read(o->config, CONFIG_MAX, &text, &len, err);
+    int rc = fsio_read(own(o)->config, CONFIG_MAX, &text, &len, err);
     if (!rc)
-        rc = yaml_parse(&p->memory, text, len, o->config, &root, err);
+        rc = yaml_parse(&p->memory, text, len, own(o)->config, &root, err);
     free(text);
     if (rc)
         return rc;
     const struct yaml_node *stores = yaml_get(root, "stores");
     for (const struct yaml_node *n = stores ? stores->child : NULL; n; n = n->next)
         if (n->key && !strcmp(n->key, name))
-            return store_options_read(n, o->config, &p->memory, ret, err);
-    return err_set(err, ERR_NOT_FOUND, "%s has no store '%s'; add it under stores", o->config, name);
+            return store_options_read(n, own(o)->config, &p->memory, ret, err);
+    return err_set(err, ERR_NOT_FOUND, "%s has no store '%s'; add it under stores", own(o)->config, name);
 }
 
 /* The last part of a file:// URL may be no directory yet: the store is the deepest directory above it. */
@@ -87,13 +119,13 @@ static int check_folder(const char *url, struct err *err) {
 }
 
 static int open_place(const struct arguments *o, const char *text, struct place *p, struct err *err) {
-    struct store_config config = {.endpoint = o->endpoint,
-                                  .region = o->region,
-                                  .credentials = o->credentials,
-                                  .path_style = o->path_style,
-                                  .anonymous = o->anonymous,
-                                  .requester_pays = o->requester_pays,
-                                  .stall_s = o->stall_s > 0 ? (int)o->stall_s : 0};
+    struct store_config config = {.endpoint = own(o)->endpoint,
+                                  .region = own(o)->region,
+                                  .credentials = own(o)->credentials,
+                                  .path_style = own(o)->path_style,
+                                  .anonymous = own(o)->anonymous,
+                                  .requester_pays = own(o)->requester_pays,
+                                  .stall_s = own(o)->stall_s > 0 ? (int)own(o)->stall_s : 0};
     char url[PATH_BYTES], name[256];
     const char *rest = "";
     int rc = 0;
@@ -220,7 +252,7 @@ static int run_ls(const struct arguments *o, struct place *p, struct err *err) {
 }
 
 static int run_get(const struct arguments *o, struct place *p, struct err *err) {
-    struct totals t = {.o = o, .place = p, .output = o->output ? o->output : "."};
+    struct totals t = {.o = o, .place = p, .output = own(o)->output ? own(o)->output : "."};
     struct store_item item;
     if (!*p->key || str_ends(p->key, "/")) {
         int rc = each(p, fetch_item, &t, err);
@@ -232,8 +264,8 @@ static int run_get(const struct arguments *o, struct place *p, struct err *err) 
     }
     char path[PATH_BYTES];
     int rc = 0;
-    if (o->output && !fsio_is_dir(o->output))
-        str_copy(path, sizeof path, o->output);
+    if (own(o)->output && !fsio_is_dir(own(o)->output))
+        str_copy(path, sizeof path, own(o)->output);
     else
         rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err);
     if (!rc)

@@ -15,6 +15,58 @@
 #include "data/edf.h"
 #include "data/labels.h"
 
+/* The options of stream. */
+struct stream_options {
+    const char *model;
+    double on;
+    double off;
+    const char *output;
+    const char *probabilities;
+    const char *suppression;
+    const char *plot;
+    const char *reference;
+    bool alarms;
+    double alarm_hop_s;
+    double realtime;
+    int64_t chunk_samples;
+    const char *client;
+    bool follow;
+    double idle_s;
+    bool no_resume;
+};
+#define AT(field) offsetof(struct stream_options, field)
+static const struct argument rows[] = {
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
+    {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
+     0.9999},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH",
+     "events of the recording as TSV: a FILE.tsv, or a folder for NAME_events.tsv", 0, 0},
+    {"--probabilities", "--probs", ARGUMENT_TEXT, AT(probabilities), "FILE",
+     "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
+    {"--suppression", NULL, ARGUMENT_TEXT, AT(suppression), "FILE.tsv",
+     "write burst suppression, once a second: of the recording and of each channel", 0, 0},
+    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE.svg", "draw the recording with probability, events and alarms", 0, 0},
+    {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "TSV", "reference events; default: the labels beside the recording", 0, 0},
+    {"--alarms", NULL, ARGUMENT_FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
+    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
+     0.01, 3600},
+    {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
+     "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001, 1e6},
+    {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s",
+     1, 1e7},
+    {"--client", NULL, ARGUMENT_TEXT, AT(client), "NAME",
+     "name of this stream in `brrctl sessions`, such as a bed; never a patient's; default brrctl", 0, 0},
+    {"--follow", NULL, ARGUMENT_FLAG, AT(follow), "", "FILE is still being written: go on until --idle-timeout", 0, 0},
+    {"--idle-timeout", NULL, ARGUMENT_NUMBER, AT(idle_s), "S",
+     "end after this many seconds without new data; default 120 with --follow, never on standard input", 0.1, 86400},
+    {"--no-resume", NULL, ARGUMENT_FLAG, AT(no_resume), "", "end at the first cut of the connection", 0, 0},
+};
+#undef AT
+const struct argument_table stream_arguments = ARGUMENT_TABLE(rows, struct stream_options);
+
+static const struct stream_options *own(const struct arguments *o) { return o->own; }
+
 enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 
 /* State of the screen. */
@@ -114,7 +166,7 @@ static void show_event(void *ctx, const struct brr_event *e) {
 static void show_alarm(void *ctx, const struct brr_message *m) {
     struct view *v = ctx;
     char at[32];
-    if (!v->o->alarms)
+    if (!own(v->o)->alarms)
         return;
     if (v->o->json) {
         struct output out;
@@ -246,47 +298,47 @@ static void print_summary(const struct view *v, const char *output) {
         puts("reference  no seizure");
     if (output)
         printf("events     %s\n", output);
-    if (v->o->probabilities)
-        printf("trace      %s\n", v->o->probabilities);
-    if (v->o->suppression)
-        printf("minutes    %s\n", v->o->suppression);
-    if (v->o->plot)
-        printf("plot       %s\n", v->o->plot);
+    if (own(v->o)->probabilities)
+        printf("trace      %s\n", own(v->o)->probabilities);
+    if (own(v->o)->suppression)
+        printf("minutes    %s\n", own(v->o)->suppression);
+    if (own(v->o)->plot)
+        printf("plot       %s\n", own(v->o)->plot);
 }
 
 /* --output: a TSV file, or a folder that receives NAME_events.tsv. */
 static int output_path(const struct arguments *o, char *buf, size_t size, struct err *err) {
     char name[4096];
     int rc;
-    if (str_ends(o->output, ".tsv"))
-        return str_copy(buf, size, o->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
+    if (str_ends(own(o)->output, ".tsv"))
+        return str_copy(buf, size, own(o)->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
     const char *recording = strcmp(o->args[0], "-") != 0 ? fsio_basename(o->args[0]) : "stdin.edf";
-    if ((rc = labels_events_path(recording, name, sizeof name, err)) || (rc = fsio_mkdirs(o->output, err)))
+    if ((rc = labels_events_path(recording, name, sizeof name, err)) || (rc = fsio_mkdirs(own(o)->output, err)))
         return rc;
-    return fsio_join(buf, size, o->output, name, err);
+    return fsio_join(buf, size, own(o)->output, name, err);
 }
 
 static int write_files(const struct arguments *o, const struct detection *d, const char *events_path, struct err *err) {
-    int rc = o->output ? detection_write_events(d, events_path, err) : 0;
-    if (!rc && o->probabilities)
-        rc = detection_write_probabilities(d, o->probabilities, err);
-    if (!rc && o->suppression)
-        rc = suppression_table_write(&d->suppression, o->suppression, err);
-    if (!rc && o->plot)
-        rc = detection_write_plot(d, o->plot, err);
+    int rc = own(o)->output ? detection_write_events(d, events_path, err) : 0;
+    if (!rc && own(o)->probabilities)
+        rc = detection_write_probabilities(d, own(o)->probabilities, err);
+    if (!rc && own(o)->suppression)
+        rc = suppression_table_write(&d->suppression, own(o)->suppression, err);
+    if (!rc && own(o)->plot)
+        rc = detection_write_plot(d, own(o)->plot, err);
     return rc;
 }
 
 /* The folders of what will be written, before an hour of EEG is sent for nothing. */
 static int make_folders(const struct arguments *o, char *events_path, size_t size, struct err *err) {
-    int rc = o->output ? output_path(o, events_path, size, err) : 0;
-    if (!rc && o->output)
+    int rc = own(o)->output ? output_path(o, events_path, size, err) : 0;
+    if (!rc && own(o)->output)
         rc = fsio_mkdirs_above(events_path, err);
-    if (!rc && o->probabilities)
-        rc = fsio_mkdirs_above(o->probabilities, err);
-    if (!rc && o->suppression)
-        rc = fsio_mkdirs_above(o->suppression, err);
-    return !rc && o->plot ? fsio_mkdirs_above(o->plot, err) : rc;
+    if (!rc && own(o)->probabilities)
+        rc = fsio_mkdirs_above(own(o)->probabilities, err);
+    if (!rc && own(o)->suppression)
+        rc = fsio_mkdirs_above(own(o)->suppression, err);
+    return !rc && own(o)->plot ? fsio_mkdirs_above(own(o)->plot, err) : rc;
 }
 
 static void print_repairs(const struct detection *d) {
@@ -314,9 +366,9 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     else if (client && write_files(o, &d, events_path, &err))
         code = brrctl_fail(&err);
     else if (client && o->json)
-        print_summary_json(v, o->output ? events_path : NULL);
+        print_summary_json(v, own(o)->output ? events_path : NULL);
     else if (client)
-        print_summary(v, o->output ? events_path : NULL);
+        print_summary(v, own(o)->output ? events_path : NULL);
     brr_disconnect(client);
     detection_done(&d);
     v->d = NULL;
@@ -330,42 +382,44 @@ static int usage(const char *text) {
 
 int cmd_stream(const struct arguments *o) {
     char model[4096];
-    bool input = !strcmp(o->args[0], "-"), feed = input || o->follow;
-    double idle_s = isnan(o->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : o->idle_s;
+    bool input = !strcmp(o->args[0], "-"), feed = input || own(o)->follow;
+    double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
     struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
-    struct detection_config config = {.playback = {.model = o->model ? brrctl_ref(o->model, model, sizeof model) : NULL,
-                                                   .pace = isnan(o->realtime) ? 0 : o->realtime,
-                                                   .alarm_hop_s = isnan(o->alarm_hop_s) ? (o->alarms ? 0 : -1) : o->alarm_hop_s,
-                                                   .on = isnan(o->on) ? 0 : o->on,
-                                                   .off = isnan(o->off) ? 0 : o->off,
-                                                   .no_resume = o->no_resume,
-                                                   .chunk_samples = o->chunk_samples > 0 ? o->chunk_samples : 0},
-                                      .reference = o->reference,
-                                      .want_reference = !feed || o->reference,
-                                      .want_trace = o->probabilities != NULL,
-                                      .want_plot = o->plot != NULL,
-                                      .want_suppression = o->suppression != NULL,
-                                      .feed = feed,
-                                      .idle_s = idle_s,
-                                      .ctx = &view,
-                                      .opened = show_opened,
-                                      .event = show_event,
-                                      .alarm = show_alarm,
-                                      .lost = show_lost,
-                                      .reconnected = show_reconnected,
-                                      .unsaved = show_unsaved,
-                                      .progress = show_progress};
-    if (o->plot && !str_ends(o->plot, ".svg"))
+    struct detection_config config = {
+        .playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
+                     .pace = isnan(own(o)->realtime) ? 0 : own(o)->realtime,
+                     .alarm_hop_s = isnan(own(o)->alarm_hop_s) ? (own(o)->alarms ? 0 : -1) : own(o)->alarm_hop_s,
+                     .client = own(o)->client ? own(o)->client : "brrctl",
+                     .on = isnan(own(o)->on) ? 0 : own(o)->on,
+                     .off = isnan(own(o)->off) ? 0 : own(o)->off,
+                     .no_resume = own(o)->no_resume,
+                     .chunk_samples = own(o)->chunk_samples > 0 ? own(o)->chunk_samples : 0},
+        .reference = own(o)->reference,
+        .want_reference = !feed || own(o)->reference,
+        .want_trace = own(o)->probabilities != NULL,
+        .want_plot = own(o)->plot != NULL,
+        .want_suppression = own(o)->suppression != NULL,
+        .feed = feed,
+        .idle_s = idle_s,
+        .ctx = &view,
+        .opened = show_opened,
+        .event = show_event,
+        .alarm = show_alarm,
+        .lost = show_lost,
+        .reconnected = show_reconnected,
+        .unsaved = show_unsaved,
+        .progress = show_progress};
+    if (own(o)->plot && !str_ends(own(o)->plot, ".svg"))
         return usage("--plot writes SVG; expected a FILE.svg");
-    if (o->probabilities && !str_ends(o->probabilities, ".npy") && !str_ends(o->probabilities, ".tsv"))
+    if (own(o)->probabilities && !str_ends(own(o)->probabilities, ".npy") && !str_ends(own(o)->probabilities, ".tsv"))
         return usage("--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings");
-    if (o->suppression && !str_ends(o->suppression, ".tsv"))
+    if (own(o)->suppression && !str_ends(own(o)->suppression, ".tsv"))
         return usage("--suppression writes a table; expected a FILE.tsv");
-    if (!o->model)
+    if (!own(o)->model)
         return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
-    if (feed && o->plot)
+    if (feed && own(o)->plot)
         return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
-    if (!feed && !isnan(o->idle_s))
+    if (!feed && !isnan(own(o)->idle_s))
         return usage("--idle-timeout needs --follow or standard input (-)");
     return run(o, &view, &config);
 }

@@ -16,6 +16,26 @@
 #include "trust/certificate.h"
 #include "trust/token.h"
 
+/* The options of tls. */
+struct tls_options {
+    struct argument_list hosts;
+    const char *role;
+    const char *name;
+    const char *until;
+};
+#define AT(field) offsetof(struct tls_options, field)
+static const struct argument rows[] = {
+    {"--host", NULL, ARGUMENT_LIST, AT(hosts), "NAME", "name or address of the daemon's machine; may be repeated", 0, 0},
+    {"--role", NULL, ARGUMENT_CHOICE, AT(role), "read|stream|submit|admin",
+     "role of the token; each role includes the ones before it", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the token or client", 0, 0},
+    {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
+};
+#undef AT
+const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);
+
+static const struct tls_options *own(const struct arguments *o) { return o->own; }
+
 enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 256, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
 
 /* ---- files ---- */
@@ -140,8 +160,8 @@ struct hosts {
 /* Host names of the certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
 static void choose_hosts(const struct arguments *o, struct hosts *ret) {
     *ret = (struct hosts){0};
-    for (int i = 0; i < o->n_set && i < MAX_HOSTS; i++)
-        ret->names[ret->count++] = o->set[i];
+    for (int i = 0; i < own(o)->hosts.n && i < MAX_HOSTS; i++)
+        ret->names[ret->count++] = own(o)->hosts.items[i];
     if (ret->count)
         return;
     ret->names[ret->count++] = "localhost";
@@ -261,7 +281,7 @@ static int run_renew(const struct arguments *o, struct err *err) {
 /* ---- token, revoke, client ---- */
 
 static int run_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {.role = o->role, .name = o->name, .until = o->until};
+    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until};
     char token[TOKEN_SIZE], line[LINE_SIZE];
     int rc = make_token(&request, token, line, err);
     if (!rc)
@@ -271,8 +291,8 @@ static int run_token(const struct arguments *o, struct err *err) {
     if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
-        json_put_str(w, "name", o->name);
-        json_put_str(w, "role", o->role);
+        json_put_str(w, "name", own(o)->name);
+        json_put_str(w, "role", own(o)->role);
         json_put_str(w, "token", token);
         output_end(&out);
     } else {
@@ -303,9 +323,9 @@ static int run_revoke(const struct arguments *o, struct err *err) {
     if (rc)
         return rc;
     str_init(&changed, 2 * TEXT_MAX);
-    int n = revoke_lines(text, o->name, &changed);
+    int n = revoke_lines(text, own(o)->name, &changed);
     if (!n)
-        rc = err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], o->name);
+        rc = err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], own(o)->name);
     else if (!str_ok(&changed))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
     else
@@ -315,7 +335,7 @@ static int run_revoke(const struct arguments *o, struct err *err) {
         json_put_i64(output_begin(&out), "revoked", n);
         output_end(&out);
     } else if (!rc) {
-        printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", o->name,
+        printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", own(o)->name,
                n == 1 ? "it" : "them");
     }
     str_done(&changed);
@@ -328,21 +348,22 @@ static int run_client(const struct arguments *o, struct err *err) {
     int rc = get_authority(o->args[1], &ca, err);
     if (rc)
         return rc;
-    const struct certificate_request request = {.name = o->name, .days = CERTIFICATE_DAYS};
+    const struct certificate_request request = {.name = own(o)->name, .days = CERTIFICATE_DAYS};
     rc = certificate_issue(&ca, &request, &pair, err);
     certificate_pair_done(&ca);
     if (rc)
         return rc;
-    rc = put_pair(o->args[1], o->name, &pair, err);
+    rc = put_pair(o->args[1], own(o)->name, &pair, err);
     certificate_pair_done(&pair);
     if (!rc && o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
-        json_put_str(w, "name", o->name);
+        json_put_str(w, "name", own(o)->name);
         json_put_i64(w, "days", CERTIFICATE_DAYS);
         output_end(&out);
     } else if (!rc) {
-        printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", o->name, o->name, CERTIFICATE_DAYS);
+        printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", own(o)->name, own(o)->name,
+               CERTIFICATE_DAYS);
     }
     return rc;
 }
@@ -359,27 +380,27 @@ static int check_none(const struct arguments *o, struct err *err) {
 }
 
 static int check_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {.role = o->role, .name = o->name, .until = o->until};
+    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until};
     int64_t end_ms = 0;
-    int rc = need(o->role, "token", "--role read|stream|submit|admin", err);
+    int rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err);
     if (!rc)
-        rc = need(o->name, "token", "--name NAME", err);
+        rc = need(own(o)->name, "token", "--name NAME", err);
     if (!rc)
         rc = token_check_request(&request, &end_ms, err);
     if (!rc && end_ms && end_ms <= clock_wall_ms())
-        rc = err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", o->until);
+        rc = err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", own(o)->until);
     return rc;
 }
 
-static int check_revoke(const struct arguments *o, struct err *err) { return need(o->name, "revoke", "--name NAME", err); }
+static int check_revoke(const struct arguments *o, struct err *err) { return need(own(o)->name, "revoke", "--name NAME", err); }
 
 static int check_client(const struct arguments *o, struct err *err) {
-    int rc = need(o->name, "client", "--name NAME", err);
+    int rc = need(own(o)->name, "client", "--name NAME", err);
     if (!rc)
-        rc = token_check_name(o->name, err); /* it names files */
-    if (!rc && (!strcmp(o->name, "ca") || !strcmp(o->name, "server") || o->name[0] == '.'))
-        rc =
-            err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", o->name, o->name);
+        rc = token_check_name(own(o)->name, err); /* it names files */
+    if (!rc && (!strcmp(own(o)->name, "ca") || !strcmp(own(o)->name, "server") || own(o)->name[0] == '.'))
+        rc = err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", own(o)->name,
+                     own(o)->name);
     return rc;
 }
 

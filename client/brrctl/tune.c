@@ -14,6 +14,28 @@
 #include "infer/retune.h"
 #include "report/interval.h"
 
+/* The options of tune. */
+struct tune_options {
+    const char *output;
+    double target_fa;
+    const char *labels;
+    const char *unlabeled;
+};
+#define AT(field) offsetof(struct tune_options, field)
+static const struct argument rows[] = {
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
+    {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
+     "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
+     "format of the labels; default auto", 0, 0},
+    {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
+     "treatment of recordings without labels; default error", 0, 0},
+};
+#undef AT
+const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
+
+static const struct tune_options *own(const struct arguments *o) { return o->own; }
+
 enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 
 /* What the job found. */
@@ -40,16 +62,16 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "kind", "evaluate");
     json_begin_object(&w, "data");
     json_put_str(&w, "source", source);
-    if (o->labels)
-        json_put_str(&w, "labels", o->labels);
-    if (o->unlabeled)
-        json_put_str(&w, "unlabeled", o->unlabeled);
+    if (own(o)->labels)
+        json_put_str(&w, "labels", own(o)->labels);
+    if (own(o)->unlabeled)
+        json_put_str(&w, "unlabeled", own(o)->unlabeled);
     json_end(&w, '}');
     json_begin_object(&w, "evaluate");
     json_put_str(&w, "checkpoint", model);
     json_put_str(&w, "threshold", "auto");
-    if (!isnan(o->target_fa))
-        json_put_f64(&w, "target_fa_per_24h", o->target_fa);
+    if (!isnan(own(o)->target_fa))
+        json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
     json_put_i64(&w, "alarm_hop_s", 0);
     json_put_i64(&w, "plots", 0);
     json_end(&w, '}');
@@ -67,7 +89,7 @@ static int evaluate(const struct arguments *o, const char *model, struct brrctl_
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "tune";
     if (!code)
-        code = brrctl_queue(o, &file, id, sizeof id);
+        code = brrctl_queue(o, &file, NULL, id, sizeof id);
     str_done(&text);
     if (!code)
         code = brrctl_watch(o, id, end);
@@ -131,7 +153,7 @@ static int write_model(const struct arguments *o, const char *model, const struc
     char part[PATH_SIZE];
     struct str origin;
     struct err err;
-    if (!str_format(part, sizeof part, "%s.part", o->output)) {
+    if (!str_format(part, sizeof part, "%s.part", own(o)->output)) {
         err_set(&err, ERR_RANGE, "the path of --out is too long");
         return brrctl_fail(&err);
     }
@@ -140,7 +162,7 @@ static int write_model(const struct arguments *o, const char *model, const struc
         return code;
     str_init(&origin, ORIGIN_BYTES);
     write_origin(t, &origin);
-    if (retune_model(part, o->output, &(struct retune){t->on, t->off, str_cstr(&origin)}, sha256, &err))
+    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, str_cstr(&origin)}, sha256, &err))
         code = brrctl_fail(&err);
     str_done(&origin);
     unlink(part);
@@ -179,7 +201,7 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
     put_interval(w, "false_alarms_per_24h_95", rate_of(t));
     json_put_str(w, "selected_on", "these recordings");
-    json_put_str(w, "output", o->output);
+    json_put_str(w, "output", own(o)->output);
     json_put_str(w, "sha256", sha256);
     output_end(&out);
 }
@@ -192,9 +214,9 @@ static void print_text(const struct arguments *o, const struct tuned *t, const c
            t->found / t->seizures, share.low, share.high);
     printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
            t->false_events * 24 / t->hours, rate.low, rate.high);
-    printf("model       %s, SHA-256 %.12s\n", o->output, sha256);
+    printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);
     puts("These thresholds were chosen on these recordings, so the figures flatter them; test them on other patients.");
-    printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", o->output, o->output);
+    printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", own(o)->output, own(o)->output);
 }
 
 int cmd_tune(const struct arguments *o) {
@@ -202,12 +224,12 @@ int cmd_tune(const struct arguments *o) {
     struct brrctl_end end = {0};
     struct tuned tuned;
     struct err err;
-    if (!o->output || !str_ends(o->output, ".safetensors")) {
+    if (!own(o)->output || !str_ends(own(o)->output, ".safetensors")) {
         fputs("brrctl: tune needs --out FILE.safetensors: the model with its new thresholds\n", stderr);
         return EXIT_USAGE;
     }
     brrctl_ref(o->args[0], model, sizeof model);
-    if (fsio_mkdirs_above(o->output, &err))
+    if (fsio_mkdirs_above(own(o)->output, &err))
         return brrctl_fail(&err);
     int code = evaluate(o, model, &end);
     if (!code && read_result(end.result, &tuned, &err))

@@ -10,6 +10,14 @@
 #include "client/brrctl/output.h"
 #include "run/kind.h"
 
+#define AT(field) offsetof(struct job_options, field)
+static const struct argument rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
+};
+#undef AT
+const struct argument_table validate_arguments = ARGUMENT_TABLE(rows, struct job_options);
+
 enum { VALIDATE_MS = 300 * 1000 };
 
 static bool fits(const Brr__V1__ValidateResponse *v) {

@@ -12,6 +12,32 @@
 #include "data/window.h"
 #include "store/safetensors.h"
 
+/* The options of windows. */
+struct windows_options {
+    const char *montage;
+    const char *output;
+    double notch_hz;
+    double window_s;
+    double hop_s;
+    int64_t first;
+    int64_t count;
+};
+#define AT(field) offsetof(struct windows_options, field)
+static const struct argument option_rows[] = {
+    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
+     "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "write the windows as safetensors", 0, 0},
+    {"--notch", NULL, ARGUMENT_NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60; default 60", 0, 60},
+    {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
+    {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
+    {"--first", NULL, ARGUMENT_INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
+    {"--count", NULL, ARGUMENT_INTEGER, AT(count), "N", "number of windows", 1, 1e12},
+};
+#undef AT
+const struct argument_table windows_arguments = ARGUMENT_TABLE_LOCAL(option_rows, struct windows_options);
+
+static const struct windows_options *own(const struct arguments *o) { return o->own; }
+
 static const int64_t max_bytes = INT64_C(16) << 30;
 
 struct tensors {
@@ -28,8 +54,8 @@ static int open_recording(const struct arguments *o, const char *dir, struct rec
     bool skipped = false;
     const struct window_build request = {.edf_path = o->args[0],
                                          .cache_dir = dir,
-                                         .frontend = {.montage = o->montage ? o->montage : "referential-19",
-                                                      .notch_hz = isnan(o->notch_hz) ? 60 : o->notch_hz,
+                                         .frontend = {.montage = own(o)->montage ? own(o)->montage : "referential-19",
+                                                      .notch_hz = isnan(own(o)->notch_hz) ? 60 : own(o)->notch_hz,
                                                       .bandpass_hz = {0.5, 120},
                                                       .fill_gap_s = 2},
                                          .labels = "edf-annotations",
@@ -69,10 +95,10 @@ static int write_file(const struct arguments *o, const struct tensors *t, struct
         {"x", SAFETENSORS_F32, 3, {t->n, t->channels, t->window}, t->x, (size_t)(t->n * t->channels * t->window) * sizeof *t->x},
         {"start", SAFETENSORS_I64, 1, {t->n}, t->start + t->first, (size_t)t->n * sizeof *t->start},
         {"valid", SAFETENSORS_I64, 1, {t->n}, t->valid, (size_t)t->n * sizeof *t->valid}};
-    const struct safetensors_pair metadata[] = {{"brr.montage", o->montage ? o->montage : "referential-19"}};
+    const struct safetensors_pair metadata[] = {{"brr.montage", own(o)->montage ? own(o)->montage : "referential-19"}};
     const struct safetensors_content content = {entries, sizeof entries / sizeof *entries, metadata, 1};
     char sha256[DIGEST_HEX_SIZE];
-    return safetensors_write(o->output, &content, sha256, err);
+    return safetensors_write(own(o)->output, &content, sha256, err);
 }
 
 static void report(const struct arguments *o, const struct tensors *t, const struct recording *rec) {
@@ -90,23 +116,23 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         json_put_i64(w, "channels", t->channels);
         json_put_i64(w, "window_samples", t->window);
         json_put_i64(w, "windows", t->total);
-        json_put_i64(w, "written", o->output ? t->n : 0);
+        json_put_i64(w, "written", own(o)->output ? t->n : 0);
         json_put_str(w, "note", note);
-        json_put_str(w, "output", o->output);
+        json_put_str(w, "output", own(o)->output);
         output_end(&out);
         return;
     }
     printf("%s: %.1f s in %d segment%s, %lld window%s of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),
            info->duration_s, info->n_segments, info->n_segments == 1 ? "" : "s", (long long)t->total, t->total == 1 ? "" : "s",
            t->channels, (long long)t->window, *note ? "; " : "", note);
-    if (o->output)
-        printf("%lld written to %s\n", (long long)t->n, o->output);
+    if (own(o)->output)
+        printf("%lld written to %s\n", (long long)t->n, own(o)->output);
 }
 
 static int make(const struct arguments *o, struct recording *rec, struct err *err) {
     struct recording_info info;
-    struct tensors t = {.window = llround((isnan(o->window_s) ? 60 : o->window_s) * FRONTEND_RATE_HZ)};
-    int64_t hop = llround((isnan(o->hop_s) ? 10 : o->hop_s) * FRONTEND_RATE_HZ);
+    struct tensors t = {.window = llround((isnan(own(o)->window_s) ? 60 : own(o)->window_s) * FRONTEND_RATE_HZ)};
+    int64_t hop = llround((isnan(own(o)->hop_s) ? 10 : own(o)->hop_s) * FRONTEND_RATE_HZ);
     int rc = 0;
     recording_info(rec, &info);
     t.channels = info.channels;
@@ -114,12 +140,12 @@ static int make(const struct arguments *o, struct recording *rec, struct err *er
     if (!(t.start = calloc((size_t)t.total + 1, sizeof *t.start)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld windows", (long long)t.total);
     window_grid(info.segments, info.n_segments, t.window, hop, t.start);
-    t.first = o->first > 0 ? o->first : 0;
+    t.first = own(o)->first > 0 ? own(o)->first : 0;
     t.n = t.total > t.first ? t.total - t.first : 0;
     if (t.first && !t.n)
         rc = err_set(err, ERR_INVALID, "--first %lld: there are %lld windows, from 0", (long long)t.first, (long long)t.total);
-    t.n = o->count > 0 && o->count < t.n ? o->count : t.n;
-    if (!rc && o->output && !(rc = read_windows(rec, &t, err)))
+    t.n = own(o)->count > 0 && own(o)->count < t.n ? own(o)->count : t.n;
+    if (!rc && own(o)->output && !(rc = read_windows(rec, &t, err)))
         rc = write_file(o, &t, err);
     if (!rc)
         report(o, &t, rec);
@@ -135,7 +161,7 @@ int cmd_windows(const struct arguments *o) {
     struct recording *rec = NULL;
     struct err err;
     int channels;
-    if (o->montage && montage_channels(o->montage, NULL, &channels, &err)) {
+    if (own(o)->montage && montage_channels(own(o)->montage, NULL, &channels, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }

@@ -58,7 +58,17 @@ def check_usage(d):
     assert code == 4 and "no daemon answers" in err
     code, out, err = d.ctl("version", "--endpoint", "nohost.invalid:7443")
     assert code == 4 and err == "brrctl: cannot find the host nohost.invalid\n", err
-    assert lines(d, "--version")[0]["version"] == lines(d, "version")[0]["version"]
+    own = subprocess.run([f"{BIN}/brrctl", "--version", "--json"], env={**d.env, "BRR_ENDPOINT": f"unix:{d.dir}/none"}, capture_output=True, text=True)
+    assert own.returncode == 0 and json.loads(own.stdout)["version"] == lines(d, "version")[0]["version"], own
+    assert d.ctl("ps", "--json") == d.ctl("list", "--json") == d.ctl("jobs", "--json")
+    code, out, err = d.ctl("train", f"{d.dir}/none.yaml")
+    assert code == 3 and "none.yaml" in err, err
+    helps = {c: d.ctl(c, "--help")[1] for c in ("score", "store", "stream", "logs", "windows")}
+    assert "--endpoint" not in helps["score"] and "S3 server" in helps["store"] and "unix:" not in helps["store"], helps
+    assert "log" not in helps["stream"].partition("--follow")[2].partition("--")[0] and "default 60" in helps["windows"], helps
+    assert d.ctl("score", "x", "y", "--endpoint", d.socket)[0] == 3  # accepted wherever it stands
+    code, out, err = d.ctl("burst", "info", "x", "--ticks", "3")
+    assert code == 2 and "burst info has no option '--ticks'" in err, err
     assert d.ctl("completion", "bash", "--json")[0] == 2
     keys = {k["key"]: k for k in lines(d, "keys")}
     assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
@@ -102,6 +112,38 @@ def on_terminal(d, columns, *args, term="xterm"):
     return text.decode()
 
 
+def check_top(d):
+    """Lines fit the width; q quits, and leaves the terminal as it was; once, with rates."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 5, 40, 0, 0))
+    before = termios.tcgetattr(its)
+    child = subprocess.Popen([f"{BIN}/brrctl", "top", "--interval", "0.2"], env={**d.env, "TERM": "xterm"}, stdin=its, stdout=its, stderr=its)
+    text = b""
+    while text.count(b"q quits") < 2:
+        text += os.read(ours, 65536)
+    os.write(ours, b"q")
+    while child.poll() is None:
+        os.read(ours, 65536)
+    assert child.returncode == 0 and termios.tcgetattr(its) == before
+    os.close(its)
+    os.close(ours)
+    picture = text.split(b"\033[2J")[1].decode().replace("\r", "")
+    assert picture.count("\n") == 4 and all(len(line) < 40 for line in picture.split("\n")[:4]), picture
+    code, out, err = d.ctl("top", "--once", "--interval", "0.2")
+    assert code == 0 and "- calls/s" not in out and " calls/s" in out, out
+    assert lines(d, "top", "--once", "--interval", "0.2")[0]["rpc_requests_per_s"] is not None
+
+
+def check_drain_asks(d):
+    ours, its = pty.openpty()
+    child = subprocess.Popen([f"{BIN}/brrctl", "drain"], env=d.env, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    os.write(ours, b"n\n")
+    assert child.wait(timeout=PATIENCE) == 1 and b"[y/N]" in os.read(ours, 65536)
+    os.close(ours)
+    assert d.ctl("jobs")[0] == 0
+
+
 def check_terminal(d, recording, model):
     where = f"{d.dir}/terminal"
     drawn = on_terminal(d, 24, "detect", f"{d.dir}/eeg", "--model", model, "--output", where).split("\r\033[K")
@@ -109,6 +151,10 @@ def check_terminal(d, recording, model):
     for text in (on_terminal(d, 60, "stream", recording, "--model", model, term="dumb"),
                  on_terminal(d, 60, "detect", f"{d.dir}/eeg", "--model", model, "--output", where, term="dumb")):
         assert "\033" not in text and "\r\r" not in text, text
+    check_top(d)
+    check_drain_asks(d)
+    code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", "nobody", "--output", where)
+    assert code == 1 and out.count("nobody") == 1 and "(the same for 1 more)" in out, out
 
 
 def check_output(d):

@@ -50,11 +50,11 @@ def drawn(d, session):
 
 def check_observed(d, recording, model):
     want = subprocess.run(command(d, recording, model, "--json"), env=d.env, capture_output=True, check=True, timeout=PATIENCE) and read_files(d)
-    stream = start(d, recording, model, "--realtime", "12", "--alarms", "--alarm-hop", "1", "--json")
+    stream = start(d, recording, model, "--realtime", "12", "--alarms", "--alarm-hop", "1", "--client", "bed 7", "--json")
     s = the_session(d, stream)
-    assert s["client"] == "brrctl" and s["realtime"] and s["connected"] and s["channels"] >= 19 and s["rate_hz"] == 256, s
-    assert d.ctl("sessions")[1].count(s["session"]) == 1
-    lines, as_json = observe(d, s["session"]), observe(d, s["session"], "--json")
+    assert s["client"] == "bed 7" and s["principal"] == f"uid:{os.getuid()}" and "quality" in s and s["realtime"] and s["connected"] and s["channels"] >= 19 and s["rate_hz"] == 256, s
+    assert d.ctl("sessions")[1].count(f"{s['session'][:8]} ") == 1 and "bed 7" in d.ctl("sessions")[1]
+    lines, as_json = observe(d, s["session"][:8]), observe(d, s["session"], "--json")
     picture = drawn(d, s["session"])
     out, err = stream.communicate(timeout=PATIENCE)
     assert stream.returncode == 0 and read_files(d) == want, err
