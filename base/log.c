@@ -169,6 +169,21 @@ static void fields_to_json(struct json_writer *w, char *fields) {
     }
 }
 
+/* One line of valid UTF-8 without characters that a terminal obeys: control characters become spaces, other bytes '?'. */
+static void make_plain(char *text) {
+    for (char *p = text; *p;) {
+        int step = str_utf8_step(p);
+        bool c1 = step == 2 && (unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0;
+        if (!step)
+            *p = '?';
+        else if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = ' ';
+        else if (c1)
+            p[0] = p[1] = ' ';
+        p += step ? step : 1;
+    }
+}
+
 static void text_line(struct str *line, const char *stamp, enum log_level level, const char *message, const char *fields) {
     str_printf(line, "time=%s level=%s msg=\"", stamp, level_names[level]);
     for (const char *p = message; *p; p++) {
@@ -177,9 +192,8 @@ static void text_line(struct str *line, const char *stamp, enum log_level level,
         str_append(line, p, 1);
     }
     str_printf(line, "\"%s%s", *fields ? " " : "", fields);
-    for (size_t i = 0; i < line->len; i++) /* one line, and nothing a terminal would obey */
-        if ((unsigned char)line->data[i] < 0x20 || line->data[i] == 0x7f)
-            line->data[i] = ' ';
+    if (line->data)
+        make_plain(line->data);
 }
 
 static void json_line(struct str *line, const char *stamp, enum log_level level, const char *message, char *fields) {

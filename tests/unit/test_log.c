@@ -93,6 +93,13 @@ static void control_characters_and_quotes_cannot_forge_a_line(void **state) {
     free(text);
 }
 
+static void a_text_line_is_valid_utf8_without_controls_of_a_terminal(void **state) {
+    log_error("caf\xc3\xa9 \xff", "f=%s g=%s", "\xd4ln\x80",
+              "\xc2\x9b"
+              "2J\xc3");
+    assert_logged(state, "msg=\"caf\xc3\xa9 ?\" f=?ln? g=  2J?\n");
+}
+
 static void a_value_cannot_forge_a_field(void **state) {
     log_warn("job failed", "reason=\"%s\" name=%s id=%.3s step=%d share=%.2f bytes=%zu big=%lld%%", "x\" job=other state=\"ok\\",
              "a b=c\"", "7654321", -12, 0.125, (size_t)77, 1LL << 40);
@@ -222,6 +229,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         captured(a_line_has_time_level_message_and_fields),
         captured(lines_below_the_level_are_dropped),
+        captured(a_text_line_is_valid_utf8_without_controls_of_a_terminal),
         captured(control_characters_and_quotes_cannot_forge_a_line),
         captured(a_value_cannot_forge_a_field),
         captured(a_cut_value_keeps_its_quotes),
