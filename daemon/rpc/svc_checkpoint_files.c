@@ -61,15 +61,15 @@ struct download {
     struct checkpoint_find one;
     Brr__V1__Checkpoint *checkpoint; /* for the first part; NULL once sent */
     uint8_t *part;
-    int fd;
+    int fd;      /* while open */
     ssize_t got; /* bytes of the last read, or a negative errno */
     int64_t at;
-    bool full;
+    bool open, full;
 };
 
 static void drop_download(struct offload *work) {
     struct download *d = (struct download *)work;
-    if (d->fd >= 0)
+    if (d->open)
         close(d->fd);
     free(d->part);
     free(d);
@@ -80,8 +80,7 @@ static void open_file(struct offload *work) {
     struct download *d = (struct download *)work;
     size_t bytes = 0;
     checkpoint_find_file(work);
-    if (!work->err.code)
-        fsio_open_file(d->one.file.path, &d->fd, &bytes, &work->err);
+    d->open = !work->err.code && !fsio_open_file(d->one.file.path, &d->fd, &bytes, &work->err);
 }
 
 /* On the pool. */
@@ -122,7 +121,6 @@ static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct err err;
     if (!d)
         return;
-    d->fd = -1;
     if ((d->part = malloc(PART_BYTES))) {
         offload_start(&d->one.work, open_file, send_found);
         return;

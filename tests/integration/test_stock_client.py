@@ -2,6 +2,7 @@
 """Stock clients: python3-grpcio from the .proto files submits, validates, watches, streams, and handles models and checkpoints;
 promtool finds nothing in /metrics."""
 import hashlib
+import os
 import json
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def stream(c, model):
     assert len(traces[0]) == 4 * SECONDS * RATE and traces[0] == traces[1], "chunks of any size give the same bytes"
 
 
-def models_and_checkpoints(c, job):
+def models_and_checkpoints(c, d, job):
     k = c.checkpoints
     listed = c.Checkpoints.List(k.ListCheckpointsRequest(job_id=job)).checkpoints
     assert any(x.best for x in listed) and any(x.last for x in listed), listed
@@ -90,6 +91,8 @@ def models_and_checkpoints(c, job):
     sha = hashlib.sha256(data).hexdigest()
     assert parts[0].checkpoint.sha256 == sha
     assert c.Checkpoints.Verify(k.CheckpointRef(ref=ref)).valid
+    assert c.refused(c.Checkpoints.Get, k.GetCheckpointRequest(ref="job:nobody"))[1] == "NOT_FOUND"
+    assert os.readlink(f"/proc/{d.process.pid}/fd/0") == "/dev/null", "a refused download closed a descriptor that is not its own"
 
     def upload(name, payload, digest):
         yield k.PutCheckpointPart(name=name, sha256=digest)
@@ -140,7 +143,7 @@ def main():
         c = Stock(f"unix:{d.socket}", f"{tmp}/stubs")
         job = submit_and_watch(c, source)
         evaluate(c, source, job)
-        models_and_checkpoints(c, job)
+        models_and_checkpoints(c, d, job)
         admin(c, d)
     return 0
 
