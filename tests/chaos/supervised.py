@@ -10,7 +10,7 @@ import time
 
 from daemon import BIN, Daemon, free_port
 
-VOLUMES_KIB = {"results": 128 << 10, "cache": 64 << 10}
+VOLUMES_KIB = {"results": 512 << 10, "cache": 64 << 10}
 RESTART_S = 0.3
 ANSWER_S = 120  # after a fault
 DEVICE_FAULT = 70  # the exit status with which the daemon asks for a restart

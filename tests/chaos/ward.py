@@ -1,5 +1,6 @@
 """The work that goes on while faults are injected, and the record of what was acknowledged: streams, trainings, small jobs, downloads,
 promotions, and a reader of metrics and pages."""
+import faulthandler
 import hashlib
 import os
 import random
@@ -340,6 +341,7 @@ class Ward:
         for t in self.threads:
             t.join(PATIENCE)
             if t.is_alive():
+                faulthandler.dump_traceback()
                 self.lose(f"{t.name} did not end")
 
     def check_records(self):

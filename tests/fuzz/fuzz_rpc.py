@@ -3,7 +3,7 @@
 bytes, cut short, repeated, in another order, several at a time on one connection, ended by a half-close, a reset or a cut at any moment, and
 read slowly or not at all. The words of answers (sessions, tokens, jobs, networks) go into later calls.
 
-It fails if the daemon ends, if a sanitizer reports an error (./dev fuzz rpc runs a daemon with the address sanitizer), if a call is
+It fails if the daemon ends, if the log shows an error of a sanitizer or a wrong descriptor (./dev fuzz rpc runs a daemon with the address sanitizer), if a call is
 not answered for STALLED_S, or if calls, sessions, descriptors or memory remain when all connections are closed. What each thread sent
 last is then in the directory that it prints. Cases are a function of the seed and of the daemon's answers.
 
@@ -47,7 +47,7 @@ LIMITS = ["limits.sessions=60", "limits.resume_ttl=5s", "limits.session_idle=5s"
           "jobs.max_queued=8", "log.level=warn"]
 GROWTH = 512 << 20  # bytes; a sanitizer keeps freed memory for a while
 KEPT_CASES = 300
-SANITIZER = re.compile(r"ERROR: \w+Sanitizer|runtime error:|WARNING: ThreadSanitizer")
+WRONG = re.compile(r"ERROR: \w+Sanitizer|runtime error:|WARNING: ThreadSanitizer|Bad file descriptor")  # in the log
 
 
 class Fuzzer:
@@ -131,8 +131,8 @@ class Fuzzer:
             time.sleep(min(2, max(0.1, end - time.monotonic())))
             if self.d.process.poll() is not None:
                 return self.fail(f"the daemon ended with status {self.d.process.returncode}")
-            if SANITIZER.search(self.d.read_log()):
-                return self.fail("a sanitizer has found something")
+            if WRONG.search(self.d.read_log()):
+                return self.fail("the log shows a fault of the daemon")
             before = time.monotonic()
             try:
                 code, _, error = self.d.ctl("version", timeout=STALLED_S)
@@ -169,6 +169,8 @@ def check_rest(f, files, memory):
             d.ctl("cancel", job["job"])
     if not until(lambda: descriptors(d) <= files + 16):
         return f.fail(f"{descriptors(d)} descriptors, {files} before")
+    if os.readlink(f"/proc/{d.process.pid}/fd/0") != "/dev/null":
+        return f.fail("something closed descriptor 0, which it cannot have opened")
     if rss(d) > memory + GROWTH:
         return f.fail(f"{rss(d) >> 20} MiB, {memory >> 20} MiB before")
     print(f"afterwards: {descriptors(d)} descriptors ({files} before), {rss(d) >> 20} MiB ({memory >> 20} MiB before)")
@@ -237,8 +239,8 @@ def fuzz(o, tmp):
         check_rest(f, files, memory)
     if not f.problem and (status := d.stop()) != 0:
         f.fail(f"the daemon's exit status was {status}")
-    if not f.problem and SANITIZER.search(d.read_log()):
-        f.fail("a sanitizer found something at the end")
+    if not f.problem and WRONG.search(d.read_log()):
+        f.fail("the log shows a fault of the daemon at its end")
     keep_cases(f, tmp)
     return f.problem
 
