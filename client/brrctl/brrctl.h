@@ -120,6 +120,7 @@ int cmd_job(const struct arguments *o);
 int cmd_watch(const struct arguments *o);
 int cmd_logs(const struct arguments *o);
 int cmd_cancel(const struct arguments *o);
+int cmd_delete(const struct arguments *o);
 int cmd_resume(const struct arguments *o);
 int cmd_version(const struct arguments *o);
 int cmd_devices(const struct arguments *o);

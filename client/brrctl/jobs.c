@@ -1,4 +1,4 @@
-/* Job commands: submit, jobs, job, watch, logs, cancel, resume. */
+/* Job commands: submit, jobs, job, watch, logs, cancel, delete, resume. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +47,7 @@ static void put_record(struct json_writer *w, const Brr__V1__Job *job) {
     json_put_i64(w, "restarts", job->restarts);
     json_put_i64(w, "crashes", job->crashes);
     json_put_i64(w, "retry_ms", job->retry_ms);
+    json_put_str(w, "owner", *job->owner ? job->owner : NULL);
     json_put_str(w, "device", job->device);
     json_put_str(w, "versions", job->versions);
     json_put_str(w, "directory", job->directory);
@@ -136,6 +137,7 @@ static void print_details(const Brr__V1__Job *job) {
     printf("%s\n", job->id);
     print_text("name", job->name);
     print_text("kind", job->kind);
+    print_text("owner", job->owner);
     print_text("state", brr_job_state_name((int)job->state));
     if (job->queue_position > 0)
         printf("%-11s %d in the queue\n", "position", job->queue_position);
@@ -388,6 +390,7 @@ static void print_cancelled(const Brr__V1__Job *job) {
            ended(job) ? brr_job_state_name((int)job->state) : "is being cancelled; `brrctl job` shows when it has ended");
 }
 
+static void print_deleted(const Brr__V1__Job *job) { printf("%s deleted\n", job->id); }
 static void print_state(const Brr__V1__Job *job) { printf("%s %s\n", job->id, brr_job_state_name((int)job->state)); }
 
 /* Commands that take an id and answer with the job. */
@@ -415,6 +418,12 @@ int cmd_cancel(const struct arguments *o) {
     Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     return one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
+}
+
+int cmd_delete(const struct arguments *o) {
+    Brr__V1__DeleteJobRequest in = BRR__V1__DELETE_JOB_REQUEST__INIT;
+    in.id = (char *)(uintptr_t)o->args[0];
+    return one_job(o, "/brr.v1.Jobs/Delete", &in.base, print_deleted);
 }
 
 int cmd_resume(const struct arguments *o) {

@@ -29,6 +29,9 @@ static const struct command commands[] = {
     {"logs", "ID", &logs_arguments, "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow", NULL},
     {"cancel", "ID", &arguments_none, "cancel a job; its checkpoints stay", cmd_cancel, 1, 1,
      "example: brrctl cancel train-260131-1", NULL},
+    {"delete", "ID", &arguments_none, "delete a job that has ended, with its checkpoints and its folder", cmd_delete, 1, 1,
+     "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
+     "example: brrctl delete train-260131-1", NULL},
     {"resume", "ID", &resume_arguments, "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
      "The job continues from its newest valid checkpoint; only limits.* may change.\n"
      "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
@@ -153,7 +156,8 @@ static const struct command commands[] = {
      "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and this\n"
      "                               machine's name, unless given\n"
      "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA; a running daemon reloads them\n"
-     "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day\n"
+     "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
+     "                               --all: it sees the streams of all callers, as a monitoring station needs\n"
      "  revoke DIR --name N          revoke the tokens of this name\n"
      "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
      "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",

@@ -22,6 +22,7 @@ struct tls_options {
     const char *role;
     const char *name;
     const char *until;
+    bool all;
 };
 #define AT(field) offsetof(struct tls_options, field)
 static const struct argument rows[] = {
@@ -29,6 +30,7 @@ static const struct argument rows[] = {
     {"--role", NULL, ARGUMENT_CHOICE, AT(role), "read|stream|submit|admin",
      "role of the token; each role includes the ones before it", 0, 0},
     {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the token or client", 0, 0},
+    {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "token: it sees the streams of all callers, not only its own", 0, 0},
     {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
 };
 #undef AT
@@ -112,8 +114,8 @@ static int make_token(const struct token_request *request, char ret_token[TOKEN_
     if (!rc)
         rc = token_make(ret_token, hex, err);
     if (!rc)
-        str_format(ret_line, LINE_SIZE, "%s %s %s%s%s\n", request->role, request->name, hex, request->until ? " until=" : "",
-                   request->until ? request->until : "");
+        str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+                   request->until ? " until=" : "", request->until ? request->until : "");
     return rc;
 }
 
@@ -281,7 +283,8 @@ static int run_renew(const struct arguments *o, struct err *err) {
 /* ---- token, revoke, client ---- */
 
 static int run_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until};
+    const struct token_request request = {
+        .role = own(o)->role, .name = own(o)->name, .until = own(o)->until, .all = own(o)->all};
     char token[TOKEN_SIZE], line[LINE_SIZE];
     int rc = make_token(&request, token, line, err);
     if (!rc)

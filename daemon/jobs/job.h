@@ -25,7 +25,7 @@ enum job_state {
         JOB_STATE_COUNT
 };
 
-enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600, JOB_DEVICE_SIZE = 160, JOB_VERSIONS_SIZE = 600 };
+enum { JOB_ID_SIZE = 40, JOB_REASON_SIZE = 600, JOB_DEVICE_SIZE = 160, JOB_VERSIONS_SIZE = 600, JOB_OWNER_SIZE = 400 };
 
 /* A request to a running job. It is stored before the request is acknowledged, so it holds after a crash too. */
 enum job_wish { JOB_WISH_NONE, JOB_WISH_CANCEL, JOB_WISH_SHUTDOWN };
@@ -35,6 +35,7 @@ struct job {
     char *yaml, *file, *overrides; /* the job file; overrides: a JSON array of "a.b=value" */
     char *request_id;              /* chosen by the client, or "" */
     char kind[16], name[96];
+    char owner[JOB_OWNER_SIZE]; /* the principal that submitted it; "" in records of earlier versions */
     int64_t priority;
     enum job_state state;
     char reason[JOB_REASON_SIZE];

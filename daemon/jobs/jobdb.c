@@ -21,6 +21,7 @@ static const struct field fields[] = {
     FIELD("sequence", I64, sequence),
     FIELD("kind", TEXT, kind),
     FIELD("name", TEXT, name),
+    FIELD("owner", TEXT, owner),
     FIELD("priority", I64, priority),
     FIELD("state", STATE, state),
     FIELD("reason", TEXT, reason),

@@ -24,7 +24,8 @@ struct sched {
     struct ledger ledger;
     struct volume *cache; /* its volume */
     struct job **jobs;    /* order of submission */
-    int count, capacity;
+    struct job **open;    /* those that have not ended, which are few */
+    int count, n_open, capacity;
     struct map *by_id;
     struct job *running;
     _Atomic int64_t next_sequence; /* drafts count it up */
@@ -39,6 +40,22 @@ static void tell(struct sched *s, const struct job *job) {
 
 static int64_t wall_ms(const struct sched *s) { return s->config.wall_ms ? s->config.wall_ms() : clock_wall_ms(); }
 
+static int find_open(const struct sched *s, const struct job *job) {
+    int i = 0;
+    while (i < s->n_open && s->open[i] != job)
+        i++;
+    return i;
+}
+
+/* After each change of its state. */
+static void list_open(struct sched *s, struct job *job) {
+    int i = find_open(s, job);
+    if (job_is_over(job->state) && i < s->n_open)
+        memmove(s->open + i, s->open + i + 1, (size_t)(--s->n_open - i) * sizeof *s->open);
+    else if (!job_is_over(job->state) && i == s->n_open)
+        s->open[s->n_open++] = job;
+}
+
 static void announce(struct sched *s, const struct job *job) {
     log_info("job", "job=%s kind=%s state=%s reason=\"%s\"", job->id, job->kind, job_state_name(job->state), job->reason);
     tell(s, job);
@@ -50,6 +67,7 @@ static void move_until(struct sched *s, struct job *job, enum job_state to, cons
     if (job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), &err))
         log_error("a job cannot change its state", "job=%s error=\"%s\"", job->id, err.message);
     job->retry_ms = retry_ms;
+    list_open(s, job);
     ledger_record(&s->ledger, job);
     announce(s, job);
 }
@@ -62,9 +80,11 @@ static int move_asked(struct sched *s, struct job *job, enum job_state to, const
     int rc = job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), err);
     if (!rc)
         rc = ledger_commit(&s->ledger, job, &before, err);
-    if (!rc)
-        announce(s, job);
-    return rc;
+    if (rc)
+        return rc;
+    list_open(s, job);
+    announce(s, job);
+    return 0;
 }
 
 static void recover(struct sched *s, struct job *job);
@@ -73,14 +93,17 @@ static int add(struct sched *s, struct job *job, struct err *err) {
     if (s->count == s->capacity) {
         int capacity = s->capacity ? 2 * s->capacity : 64;
         struct job **jobs = realloc(s->jobs, (size_t)capacity * sizeof *jobs);
-        if (!jobs)
+        s->jobs = jobs ? jobs : s->jobs;
+        struct job **open = jobs ? realloc(s->open, (size_t)capacity * sizeof *open) : NULL;
+        if (!open)
             return err_set(err, ERR_EXHAUSTED, "out of memory for jobs");
-        s->jobs = jobs;
+        s->open = open;
         s->capacity = capacity;
     }
     if (map_put(s->by_id, job->id, job, NULL))
         return err_set(err, ERR_EXHAUSTED, "out of memory for jobs");
     s->jobs[s->count++] = job;
+    list_open(s, job);
     return 0;
 }
 
@@ -123,9 +146,9 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
         return rc;
     }
     ledger_probe(&s->ledger);
-    for (int i = 0; i < s->count; i++)
-        if (job_is_active(s->jobs[i]->state))
-            recover(s, s->jobs[i]);
+    for (int i = s->n_open - 1; i >= 0; i--) /* those that end leave the list */
+        if (job_is_active(s->open[i]->state))
+            recover(s, s->open[i]);
     *ret = s;
     return 0;
 }
@@ -136,6 +159,7 @@ void sched_close(struct sched *s) {
     for (int i = 0; i < s->count; i++)
         job_free(s->jobs[i]);
     free(s->jobs);
+    free(s->open);
     map_free(s->by_id, NULL);
     ledger_done(&s->ledger);
     volume_close(s->cache);
@@ -145,6 +169,8 @@ void sched_close(struct sched *s) {
 const struct job *sched_get(const struct sched *s, const char *id) { return map_get(s->by_id, id); }
 int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
+int sched_open_count(const struct sched *s) { return s->n_open; }
+const struct job *sched_open_at(const struct sched *s, int index) { return s->open[index]; }
 bool sched_idle(const struct sched *s) { return !s->running; }
 bool sched_writable(const struct sched *s) { return !s->ledger.broken; }
 
@@ -156,8 +182,8 @@ int sched_position(const struct sched *s, const struct job *job) {
     int position = 1;
     if (job->state != JOB_QUEUED)
         return 0;
-    for (int i = 0; i < s->count; i++)
-        position += s->jobs[i]->state == JOB_QUEUED && s->jobs[i] != job && before(s->jobs[i], job);
+    for (int i = 0; i < s->n_open; i++)
+        position += s->open[i]->state == JOB_QUEUED && s->open[i] != job && before(s->open[i], job);
     return position;
 }
 
@@ -172,16 +198,16 @@ static bool may_start(const struct sched *s, const struct job *job) {
 
 static struct job *next_job(const struct sched *s) {
     struct job *best = NULL;
-    for (int i = 0; i < s->count; i++)
-        if ((!best || before(s->jobs[i], best)) && may_start(s, s->jobs[i]))
-            best = s->jobs[i];
+    for (int i = 0; i < s->n_open; i++)
+        if ((!best || before(s->open[i], best)) && may_start(s, s->open[i]))
+            best = s->open[i];
     return best;
 }
 
 int sched_paused(const struct sched *s) {
     int n = 0;
-    for (int i = 0; i < s->count; i++)
-        n += s->jobs[i]->paused_ms != 0;
+    for (int i = 0; i < s->n_open; i++)
+        n += s->open[i]->paused_ms != 0;
     return n;
 }
 
@@ -191,21 +217,22 @@ static int enter(struct sched *s, struct job *job, struct err *err) {
     if (!rc && (rc = ledger_insert(&s->ledger, job, s->next_sequence, err))) {
         map_remove(s->by_id, job->id);
         s->count--;
+        s->n_open--;
     }
     return rc;
 }
 
-static const struct job *find_request(const struct sched *s, const char *request_id) {
+static const struct job *find_request(const struct sched *s, const char *request_id, const char *owner) {
     for (int i = 0; *request_id && i < s->count; i++)
-        if (!strcmp(s->jobs[i]->request_id, request_id))
+        if (!strcmp(s->jobs[i]->request_id, request_id) && !strcmp(s->jobs[i]->owner, owner ? owner : ""))
             return s->jobs[i];
     return NULL;
 }
 
 static int check_room(const struct sched *s, struct err *err) {
     int queued = 0;
-    for (int i = 0; i < s->count; i++)
-        queued += s->jobs[i]->state == JOB_QUEUED;
+    for (int i = 0; i < s->n_open; i++)
+        queued += s->open[i]->state == JOB_QUEUED;
     if (queued >= s->config.max_queued)
         return err_set(err, ERR_EXHAUSTED, "%d jobs are already waiting (jobs.max_queued); try again later", queued);
     if (s->count >= s->config.max_jobs)
@@ -216,7 +243,7 @@ static int check_room(const struct sched *s, struct err *err) {
 }
 
 int sched_draft(struct sched *s, const struct submission *r, struct draft **ret, const struct job **ret_same, struct err *err) {
-    const struct job *same = find_request(s, r->request_id);
+    const struct job *same = find_request(s, r->request_id, r->owner);
     if (same) {
         *ret_same = same;
         return 0;
@@ -230,7 +257,7 @@ int sched_draft(struct sched *s, const struct submission *r, struct draft **ret,
 int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
                  struct err *err) {
     struct job *job = d->job;
-    const struct job *same = find_request(s, job->request_id);
+    const struct job *same = find_request(s, job->request_id, job->owner);
     if (same) {
         *ret = same;
         return 0;
@@ -475,13 +502,43 @@ void sched_report(struct sched *s, struct worker_report *r) {
     }
 }
 
+/* The jobs, which are in the order of the list and have no record any more, leave it. */
+static void drop_jobs(struct sched *s, struct job *const *gone, int n) {
+    int kept = 0;
+    for (int i = 0, k = 0; i < s->count; i++) {
+        struct job *job = s->jobs[i];
+        if (k < n && job == gone[k]) {
+            map_remove(s->by_id, job->id);
+            job_free(job);
+            k++;
+        } else {
+            s->jobs[kept++] = job;
+        }
+    }
+    s->count = kept;
+}
+
+int sched_remove(struct sched *s, const char *id, struct err *err) {
+    struct job *job = NULL;
+    int rc = find(s, id, &job, err);
+    if (rc)
+        return rc;
+    if (!job_is_over(job->state))
+        return err_set(err, ERR_PRECONDITION, "job %s has the state %s and cannot be removed", id, job_state_name(job->state));
+    if ((rc = ledger_forget(&s->ledger, &job, 1, err)))
+        return rc;
+    log_info("job removed", "job=%s", id);
+    drop_jobs(s, &job, 1);
+    return 0;
+}
+
 /* Ended jobs that are older than keep_finished leave the database and the list, a few at a time. While the database cannot be
  * written they stay. */
 static void forget_old(struct sched *s) {
     int64_t before_ms = wall_ms(s) - s->config.keep_finished_ms;
     struct job *old[SCHED_FORGET_MAX];
     struct err err;
-    int n = 0, kept = 0;
+    int n = 0;
     for (int i = 0; i < s->count && n < SCHED_FORGET_MAX; i++)
         if (job_is_over(s->jobs[i]->state) && s->jobs[i]->finished_ms && s->jobs[i]->finished_ms < before_ms)
             old[n++] = s->jobs[i];
@@ -491,17 +548,7 @@ static void forget_old(struct sched *s) {
         log_warn("old jobs cannot be forgotten", "jobs=%d error=\"%s\"", n, err.message);
         return;
     }
-    for (int i = 0, k = 0; i < s->count; i++) {
-        struct job *job = s->jobs[i];
-        if (k < n && job == old[k]) {
-            map_remove(s->by_id, job->id);
-            job_free(job);
-            k++;
-        } else {
-            s->jobs[kept++] = job;
-        }
-    }
-    s->count = kept;
+    drop_jobs(s, old, n);
 }
 
 void sched_tick(struct sched *s) {
@@ -550,10 +597,10 @@ void sched_drain(struct sched *s) {
 
 void sched_hold(struct sched *s, const char *why) {
     str_copy(s->held, sizeof s->held, why);
-    for (int i = 0; i < s->count; i++)
-        if (s->jobs[i]->state == JOB_QUEUED) {
-            str_copy(s->jobs[i]->reason, sizeof s->jobs[i]->reason, why); /* not stored: another daemon may start it */
-            tell(s, s->jobs[i]);
+    for (int i = 0; i < s->n_open; i++)
+        if (s->open[i]->state == JOB_QUEUED) {
+            str_copy(s->open[i]->reason, sizeof s->open[i]->reason, why); /* not stored: another daemon may start it */
+            tell(s, s->open[i]);
         }
     stop_running(s);
 }

@@ -34,8 +34,8 @@ struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err);
 void sched_close(struct sched *s);
-/* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id gives the
- * existing job instead of a draft. */
+/* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id of the
+ * same owner gives the existing job instead of a draft. */
 int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
                 struct err *err);
 /* Records and queues the placed job; `notice` is called for each notice; may be NULL. The draft stays the caller's, to be discarded
@@ -45,13 +45,18 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
                  struct err *err);
 const struct job *sched_get(const struct sched *s, const char *id); /* NULL when unknown */
 int sched_count(const struct sched *s);
-const struct job *sched_at(const struct sched *s, int index);     /* order of submission */
+const struct job *sched_at(const struct sched *s, int index); /* order of submission */
+/* Those that have not ended, in no order. */
+int sched_open_count(const struct sched *s);
+const struct job *sched_open_at(const struct sched *s, int index);
 int sched_position(const struct sched *s, const struct job *job); /* from 1 in the queue, else 0 */
 /* Cancels a queued job at once. A running job ends soon and is then cancelled unless its work was already done, even if the daemon
  * dies in between. Errors (of submit and resume too): the error of the database, in which case nothing has changed. */
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
 /* overrides: additional "limits.…=value" assignments. */
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
+/* Removes an ended job and its checkpoints from the database and the list; its files stay (jobs/removal.h). */
+int sched_remove(struct sched *s, const char *id, struct err *err);
 /* Handles a report of the worker; the caller keeps ownership. */
 void sched_report(struct sched *s, struct worker_report *r);
 /* Starts the next job if the device is free. Call after every report and at intervals. */

@@ -94,6 +94,7 @@ static int fill(struct job *job, const struct submission *r, const struct jobfil
     job->priority = file->priority;
     str_copy(job->kind, sizeof job->kind, file->kind->name);
     str_copy(job->name, sizeof job->name, file->name);
+    str_copy(job->owner, sizeof job->owner, r->owner ? r->owner : "");
     job->yaml = strdup(r->yaml);
     job->file = strdup(r->file);
     job->overrides = job_overrides(NULL, r->overrides, r->n_overrides);

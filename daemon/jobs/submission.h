@@ -12,6 +12,7 @@
 struct submission {
     const char *yaml, *file; /* its text, and its name for errors */
     const char *request_id;  /* or "" */
+    const char *owner;       /* the caller */
     const char *const *overrides;
     int n_overrides;
 };

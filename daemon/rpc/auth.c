@@ -121,6 +121,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refus
     switch (verdict) {
     case TOKEN_VALID:
         c->role = found.role;
+        c->all = found.all;
         return true;
     case TOKEN_REVOKED:
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_REVOKED", "the token was revoked; ask the administrator for another one");
@@ -209,6 +210,10 @@ bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal
     bool same = c->generation == a->generation;
     pthread_rwlock_unlock(&a->lock);
     return same || check_token(a, c, ret);
+}
+
+bool auth_sees(const struct auth_caller *c, const char *principal) {
+    return c->all || c->role >= ROLE_ADMIN || !strcmp(c->name, principal);
 }
 
 bool auth_permits(const struct auth_caller *c, enum role needed, const char *method, struct auth_refusal *ret) {

@@ -37,6 +37,7 @@ struct auth_caller {
     const char *listener;
     enum role role;
     bool own;       /* as in the door */
+    bool all;       /* sees the streams of all callers; so does the role admin */
     bool has_token; /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];
     uint64_t generation;
@@ -71,6 +72,8 @@ bool auth_has_tokens(const struct auth *auth);
  * suffice. */
 bool auth_identify(struct auth *auth, const struct auth_request *request, struct auth_caller *ret,
                    struct auth_refusal *ret_refusal);
+/* True if the caller may see what this principal streams. */
+bool auth_sees(const struct auth_caller *caller, const char *principal);
 /* True if the caller's token is still valid after a reload; cheap if there was no reload. */
 bool auth_still_valid(struct auth *auth, struct auth_caller *caller, struct auth_refusal *ret_refusal);
 /* On false, *ret_refusal has PERMISSION_DENIED: the role is too small. */

@@ -101,6 +101,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->id = (char *)(uintptr_t)job->id;
     m->kind = (char *)(uintptr_t)job->kind;
     m->name = (char *)(uintptr_t)job->name;
+    m->owner = (char *)(uintptr_t)job->owner;
     m->state = (Brr__V1__JobState)(job->state + 1); /* 0 is UNSPECIFIED */
     m->reason = (char *)(uintptr_t)job->reason;
     m->priority = (int32_t)job->priority;

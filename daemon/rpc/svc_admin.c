@@ -99,9 +99,9 @@ static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
     device.free_bytes = info.free_bytes;
     device.isa = (char *)(uintptr_t)device_isa();
     put_health(services_of(call), &health, &device);
-    for (int i = 0; i < sched_count(services_of(call)->sched); i++)
-        if (job_is_active(sched_at(services_of(call)->sched, i)->state))
-            device.occupant = (char *)(uintptr_t)sched_at(services_of(call)->sched, i)->id;
+    for (int i = 0; i < sched_open_count(services_of(call)->sched); i++)
+        if (job_is_active(sched_open_at(services_of(call)->sched, i)->state))
+            device.occupant = (char *)(uintptr_t)sched_open_at(services_of(call)->sched, i)->id;
     out.devices = list;
     out.n_devices = 1;
     convert_answer(call, &out.base);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "daemon/jobs/removal.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
@@ -112,6 +113,7 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct submission request = {.yaml = in->file->yaml,
                                  .file = *in->file->name ? in->file->name : "job.yaml",
                                  .request_id = in->request_id,
+                                 .owner = rpc_caller(call)->name,
                                  .overrides = (const char *const *)in->file->overrides,
                                  .n_overrides = (int)in->file->n_overrides};
     if (sched_draft(services_of(call)->sched, &request, &draft, &same, &err)) {
@@ -251,12 +253,28 @@ void svc_jobs_changed(struct services *services, const struct job *job) {
     }
 }
 
-/* ---- Cancel, Resume: recorded before they are answered ---- */
+/* ---- Cancel, Resume, Delete: recorded before they are answered ---- */
+
+_Static_assert((int)JOB_OWNER_SIZE >= (int)AUTH_NAME_SIZE, "an owner that is cut might be another's");
+
+/* True for the owner and the role admin, and for jobs whose owner an earlier version did not record; else the call ends. */
+static bool may_change(struct rpc_call *call, const char *id) {
+    const struct job *job = find(call, id);
+    const struct auth_caller *caller = rpc_caller(call);
+    struct err err;
+    if (!job || !*job->owner || caller->role >= ROLE_ADMIN || !strcmp(job->owner, caller->name))
+        return job != NULL;
+    err_set(&err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", id, job->owner);
+    rpc_refuse(call, &err, "NOT_OWNER", 0);
+    return false;
+}
 
 static void cancel_now(struct rpc_call *call, void *message) {
     const Brr__V1__CancelJobRequest *in = message;
     const struct job *job = NULL;
     struct err err;
+    if (!may_change(call, in->id))
+        return;
     if (sched_cancel(services_of(call)->sched, in->id, &job, &err))
         rpc_finish(call, &err);
     else
@@ -273,6 +291,8 @@ static void resume_now(struct rpc_call *call, void *message) {
     const Brr__V1__ResumeJobRequest *in = message;
     const struct job *job = NULL;
     struct err err;
+    if (!may_change(call, in->id))
+        return;
     if (sched_resume(services_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
         rpc_finish(call, &err);
         return;
@@ -287,12 +307,60 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
         offload_record(call, in, resume_now);
 }
 
+struct deleting {
+    struct offload work;
+    Brr__V1__Job *message; /* the job as it was, in the call's arena */
+    char folder[2048];
+};
+
+static void remove_folder(struct offload *work) { removal_files(((struct deleting *)work)->folder, &work->err); }
+
+static void folder_removed(struct offload *work) {
+    if (work->call && work->err.code)
+        rpc_finish(work->call, &work->err);
+    else if (work->call)
+        convert_answer(work->call, &((struct deleting *)work)->message->base);
+}
+
+/* The message does not borrow from the job, which goes. */
+static Brr__V1__Job *keep_message(struct arena *arena, const struct job *job) {
+    struct job *copy = arena_alloc(arena, sizeof *copy);
+    if (!copy)
+        return NULL;
+    *copy = *job;
+    copy->result = job->result ? arena_strdup(arena, job->result) : NULL;
+    return job->result && !copy->result ? NULL : convert_job(arena, copy, 0);
+}
+
+static void delete_now(struct rpc_call *call, void *message) {
+    const Brr__V1__DeleteJobRequest *in = message;
+    const struct services *s = services_of(call);
+    const struct removal removal = {.sched = s->sched, .db = s->db, .models = s->models};
+    struct deleting *d = may_change(call, in->id) ? offload_new(call, OFFLOAD_FILES, sizeof *d, NULL) : NULL;
+    struct err err;
+    if (!d)
+        return;
+    if (!(d->message = keep_message(rpc_arena(call), sched_get(s->sched, in->id))))
+        fail_memory(call);
+    else if (removal_record(&removal, in->id, d->folder, &err))
+        rpc_finish(call, &err);
+    else
+        offload_start_must(&d->work, remove_folder, folder_removed);
+}
+
+static void delete_job(struct rpc_call *call, const uint8_t *data, size_t len) {
+    Brr__V1__DeleteJobRequest *in = convert_unpack(call, &brr__v1__delete_job_request__descriptor, data, len);
+    if (in)
+        offload_record(call, in, delete_now);
+}
+
 const struct rpc_method svc_jobs[] = {
     {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end, false, 0},
     {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
     {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
     {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, offload_end, false, 0},
+    {"/brr.v1.Jobs/Delete", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, delete_job, NULL, NULL, offload_end, false, 0},
     {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, offload_end, false, 0},
 };
 const size_t svc_jobs_count = sizeof svc_jobs / sizeof *svc_jobs;

@@ -50,6 +50,7 @@ static void describe(const struct session *s, struct described *ret) {
 /* ---- List ---- */
 
 struct listing {
+    const struct auth_caller *caller;
     struct arena arena;
     Brr__V1__SessionInfo **items;
     size_t n, max;
@@ -58,6 +59,10 @@ struct listing {
 
 static void add(void *ctx, const struct session *s) {
     struct listing *l = ctx;
+    struct session_state state;
+    session_describe(s, &state);
+    if (!auth_sees(l->caller, state.principal))
+        return;
     struct described *d = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *d) : NULL;
     if (!d) {
         l->full = true;
@@ -69,7 +74,7 @@ static void add(void *ctx, const struct session *s) {
 
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct sessions *all = services_of(call)->sessions;
-    struct listing l = {.max = (size_t)sessions_count(all)};
+    struct listing l = {.caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
     Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
     struct err err;
     if (!convert_unpack(call, &brr__v1__list_sessions_request__descriptor, data, len))
@@ -195,9 +200,17 @@ static void on_ended(struct session_watch *w) {
 static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ObserveSessionRequest *in = convert_unpack(call, &brr__v1__observe_session_request__descriptor, data, len);
     struct session *s = in ? find(call, in->session_id) : NULL;
+    struct session_state state;
     struct err err;
     if (!s)
         return;
+    session_describe(s, &state);
+    if (!auth_sees(rpc_caller(call), state.principal)) {
+        err_set(&err, ERR_DENIED, "the session is %s's; seeing it needs a token with the word `all`, or the role admin",
+                state.principal);
+        rpc_refuse(call, &err, "NOT_OWNER", 0);
+        return;
+    }
     struct view *o = calloc(1, sizeof *o);
     if (!o) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for an observer");

@@ -12,7 +12,7 @@
 
 #include "base/str.h"
 
-enum { LINE_WORDS = 5, DAY_S = 24 * 3600 };
+enum { LINE_WORDS = 6, DAY_S = 24 * 3600 };
 
 struct tokens {
     struct token *items;
@@ -115,9 +115,9 @@ static int read_line(char *line, const char *path, int number, struct token *ret
     int n = 0;
     for (char *w = strtok_r(line, " \t\r", &rest); w && n < LINE_WORDS; w = strtok_r(NULL, " \t\r", &rest))
         words[n++] = w;
-    if (n < 3 || n > 4)
-        return err_set(err, ERR_INVALID, "%s:%d: %d words; expected: role name sha256-of-token [until=YYYY-MM-DD]", path, number,
-                       n);
+    if (n < 3 || n > 5)
+        return err_set(err, ERR_INVALID, "%s:%d: %d words; expected: role name sha256-of-token [all] [until=YYYY-MM-DD]", path,
+                       number, n);
     struct token t = {.role = role_parse(words[0])};
     if (!t.role && strcmp(words[0], "revoked"))
         return err_set(err, ERR_INVALID, "%s:%d: there is no role '%.40s'; expected read, stream, submit, admin or revoked", path,
@@ -131,8 +131,11 @@ static int read_line(char *line, const char *path, int number, struct token *ret
             err, ERR_INVALID,
             "%s:%d: the third word is no SHA-256 (64 hex digits); brrctl tls token DIR --role R --name N writes the line", path,
             number);
-    if (n == 4 && !read_until(words[3], &t.until_ms))
-        return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected until=YYYY-MM-DD", path, number, words[3]);
+    int next = 3;
+    t.all = next < n && !strcmp(words[next], "all");
+    next += t.all;
+    if (next < n && (n - next > 1 || !read_until(words[next], &t.until_ms)))
+        return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected all, then until=YYYY-MM-DD", path, number, words[next]);
     *ret = t;
     return 0;
 }

@@ -1,11 +1,13 @@
 /* token: bearer tokens and the roles they carry. A tokens file is text: one token a line,
  *
- *     role name sha256-of-token [until=YYYY-MM-DD]
+ *     role name sha256-of-token [all] [until=YYYY-MM-DD]
  *
- * with role read, stream, submit or admin (each includes those before it) or `revoked`; empty lines and lines that begin with '#'
+ * with role read, stream, submit or admin (each includes those before it) or `revoked`; `all`: its owner sees the streams of every
+ * caller; empty lines and lines that begin with '#'
  * are comments. The file holds digests only; the tokens themselves stay with their owners. A table is immutable: any thread. */
 #ifndef BRR_TRUST_TOKEN_H
 #define BRR_TRUST_TOKEN_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +30,7 @@ enum token_verdict { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
 struct token {
     char name[TOKEN_NAME_SIZE]; /* letters, digits and . _ - @ */
     enum role role;             /* ROLE_NONE: revoked */
+    bool all;                   /* sees the streams of all callers */
     int64_t until_ms;           /* the token is valid before this time of day; 0 = no expiry */
     unsigned char digest[TOKEN_DIGEST];
 };
@@ -53,6 +56,7 @@ int token_check_name(const char *name, struct err *err);
 /* Contents of a line of the file; until: "YYYY-MM-DD", the last valid day, or NULL. */
 struct token_request {
     const char *role, *name, *until;
+    bool all;
 };
 /* INVALID unless role, name and day may stand in the file. *ret_until_ms (may be NULL): the time of day at which the token ends; 0
  * = never. */

@@ -24,6 +24,7 @@ static struct job *make_job(int64_t sequence, enum job_state state) {
     job->file = strdup("a.yaml");
     job->overrides = strdup("[\"x=1\",\"y=2\"]");
     job->request_id = strdup("");
+    str_copy(job->owner, sizeof job->owner, "token:ana");
     return job;
 }
 
@@ -96,7 +97,7 @@ static void every_stored_field_of_a_job_comes_back(void **state) {
 #define SAME(field)      assert_true(got->field == job->field)
     SAME_TEXT(id), SAME_TEXT(kind), SAME_TEXT(name), SAME_TEXT(reason), SAME_TEXT(directory), SAME_TEXT(data_root);
     SAME_TEXT(best), SAME_TEXT(last), SAME_TEXT(device), SAME_TEXT(versions), SAME_TEXT(yaml), SAME_TEXT(file);
-    SAME_TEXT(overrides), SAME_TEXT(request_id), SAME_TEXT(result);
+    SAME_TEXT(owner), SAME_TEXT(overrides), SAME_TEXT(request_id), SAME_TEXT(result);
     SAME(sequence), SAME(priority), SAME(state), SAME(created_ms), SAME(started_ms), SAME(finished_ms), SAME(attempts);
     SAME(restarts), SAME(crashes), SAME(stalled), SAME(retry_ms), SAME(wish), SAME(energy_j);
     SAME(progress.step), SAME(progress.loss);

@@ -43,7 +43,7 @@ static int fill(const struct rig *rig, const char *yaml, const char *source, str
     const char *overrides[] = {override};
     _Atomic int64_t next = 1;
     struct draft *draft = NULL;
-    const struct submission s = {yaml, "j.yaml", "", overrides, 1};
+    const struct submission s = {yaml, "j.yaml", "", "uid:7", overrides, 1};
     str_format(override, sizeof override, "data.source=\"%s\"", source);
     int rc = draft_new(&rig->rules, &s, INT64_C(1800000000000), &draft, err);
     if (rc)

@@ -70,6 +70,22 @@ static void a_token_expires_after_its_last_day(void **state) {
     tokens_free(t);
 }
 
+static void a_token_sees_the_streams_of_all_callers_if_its_line_says_so(void **state) {
+    char text[400];
+    str_format(text, sizeof text, "read station %s all until=1970-01-02\nread ana %s until=1970-01-02\n", secret_sum, other_sum);
+    struct tokens *t = NULL;
+    struct token found;
+    unsigned char digest[TOKEN_DIGEST];
+    assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
+    digest_of("secret", digest);
+    assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
+    assert_true(found.all && found.until_ms);
+    digest_of("other", digest);
+    assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
+    assert_true(!found.all && found.until_ms);
+    tokens_free(t);
+}
+
 static void a_removed_token_is_revoked_until_it_is_listed_again(void **state) {
     char both[300], one[200], marked[200];
     str_format(both, sizeof both, "read a %s\nread b %s\n", secret_sum, other_sum);
@@ -164,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_listed_token_has_its_name_and_role),
         in_temp_dir(a_token_expires_after_its_last_day),
+        in_temp_dir(a_token_sees_the_streams_of_all_callers_if_its_line_says_so),
         in_temp_dir(a_removed_token_is_revoked_until_it_is_listed_again),
         in_temp_dir(a_bad_line_is_named_and_never_repeated),
         in_temp_dir(a_file_that_others_may_change_or_read_is_refused),

@@ -1,0 +1,67 @@
+#include "daemon/jobs/removal.h"
+
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+static int find_pin(void *ctx, const struct jobdb_checkpoint *c) {
+    if (c->pinned)
+        *(struct jobdb_checkpoint *)ctx = *c;
+    return 0;
+}
+
+/* True if the text names a file of the folder. */
+static bool names(const char *text, const char *folder) {
+    size_t len = strlen(folder);
+    for (const char *at = len ? strstr(text, folder) : NULL; at; at = strstr(at + 1, folder))
+        if (at[len] == '/')
+            return true;
+    return false;
+}
+
+static int check_users(const struct removal *r, const struct job *job, struct err *err) {
+    for (int i = 0; i < models_count(r->models); i++)
+        if (names(models_at(r->models, i)->path, job->directory))
+            return err_set(err, ERR_PRECONDITION, "a model of job %s serves as %s; unload it first", job->id,
+                           models_at(r->models, i)->name);
+    for (int i = 0; i < sched_open_count(r->sched); i++) {
+        const struct job *other = sched_open_at(r->sched, i);
+        if (other != job && names(other->overrides, job->directory))
+            return err_set(err, ERR_PRECONDITION, "job %s, which is %s, needs a model of job %s; wait for its end", other->id,
+                           job_state_name(other->state), job->id);
+    }
+    return 0;
+}
+
+int removal_check(const struct removal *r, const struct job *job, struct err *err) {
+    struct jobdb_checkpoint pinned = {.pinned = false};
+    if (!job_is_over(job->state))
+        return err_set(err, ERR_PRECONDITION, "job %s is %s; only jobs that have ended can be deleted: `brrctl cancel %s` ends it",
+                       job->id, job_state_name(job->state), job->id);
+    int rc = jobdb_records(r->db, job->id, find_pin, &pinned, err);
+    if (!rc && pinned.pinned)
+        rc = err_set(err, ERR_PRECONDITION, "job:%s@%lld is pinned; `brrctl checkpoint unpin job:%s@%lld` first", job->id,
+                     (long long)pinned.c.step, job->id, (long long)pinned.c.step);
+    return rc ? rc : check_users(r, job, err);
+}
+
+int removal_record(const struct removal *r, const char *id, char ret_folder[2048], struct err *err) {
+    const struct job *job = sched_get(r->sched, id);
+    char own[JOB_ID_SIZE + 8], folder[2048];
+    if (!job)
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
+    str_format(own, sizeof own, "/jobs/%s", job->id);
+    str_copy(folder, sizeof folder, str_ends(job->directory, own) ? job->directory : "");
+    int rc = removal_check(r, job, err);
+    if (!rc)
+        rc = sched_remove(r->sched, id, err);
+    if (!rc)
+        str_copy(ret_folder, 2048, folder);
+    return rc;
+}
+
+int removal_files(const char *folder, struct err *err) {
+    int rc = *folder ? fsio_remove_tree(folder, err) : 0;
+    return rc ? err_wrap(err, "the job is no longer listed, but its folder %s cannot be removed; remove it", folder) : 0;
+}

@@ -1,0 +1,24 @@
+/* removal: deletes jobs that have ended: first the record, then the folder. Loop thread, except removal_files. */
+#ifndef BRR_DAEMON_JOBS_REMOVAL_H
+#define BRR_DAEMON_JOBS_REMOVAL_H
+#include "daemon/jobs/jobdb.h"
+#include "daemon/jobs/sched.h"
+#include "daemon/models/models.h"
+
+/* Borrowed. */
+struct removal {
+    struct sched *sched;
+    struct db *db;
+    const struct models *models;
+};
+
+/* 0 if the job may be deleted. PRECONDITION, with the reason: it has not ended, a checkpoint of it is pinned or serves, or a job
+ * that has not ended names one. */
+int removal_check(const struct removal *r, const struct job *job, struct err *err);
+/* Checks, and removes the record. ret_folder (2048 bytes) is the job's folder, for removal_files, or "" if it is not one that the
+ * daemon made. */
+int removal_record(const struct removal *r, const char *id, char ret_folder[2048], struct err *err);
+/* Removes the folder of a job without a record. Any thread; blocks. */
+int removal_files(const char *folder, struct err *err);
+
+#endif

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Jobs and streams belong to the caller that made them: others do not cancel, resume, delete or observe them, but for the role admin and,
+for streams, tokens with the word `all`. A job that is deleted leaves neither record nor folder, and nothing in use is deleted."""
+import json
+import os
+import subprocess
+import sys
+
+from daemon import BIN, MINI, SOURCE, make_corpus, temporary
+from secured import Secured
+
+SETS = [a for s in [*MINI, "data.source=eeg", "data.validation_fraction=0", "training.max_steps=2"] for a in ("--set", s)]
+LONG = ["--set", "training.max_steps=1000000"]
+
+
+def submit(d, who, *options):
+    code, out, err = d.as_role(who, "submit", f"{SOURCE}/configs/tiny.yaml", *SETS, *options, "--json")
+    assert code == 0, (err, d.read_log())
+    return json.loads(out.splitlines()[-1])
+
+
+def jobs_of_others(d):
+    job = submit(d, "ana", *LONG)["job"]
+    shown = json.loads(d.as_role("bob", "job", job, "--json")[1])
+    assert shown["owner"] == "token:ana", shown
+    for command in ("cancel", "resume", "delete"):
+        assert d.refused("bob", command, job) == "NOT_OWNER", command
+    code, out, err = d.as_role("ana", "delete", job)
+    assert code == 1 and "brrctl cancel" in err, err
+    assert d.as_role("ana", "cancel", job)[0] == 0
+    d.wait(job, lambda j: j["state"] == "cancelled")
+    assert d.refused("bob", "resume", job) == "NOT_OWNER"
+    assert d.as_role("admin", "resume", job)[0] == 0, "the role admin"
+    assert d.as_role("admin", "cancel", job)[0] == 0
+    d.wait(job, lambda j: j["state"] == "cancelled")
+
+
+def deleted(d, job):
+    folder = f"{d.dir}/results/jobs/{job}"
+    first = f"job:{job}"
+    ref = json.loads(d.ctl("checkpoints", job, "--json")[1].splitlines()[0])["ref"]
+    assert d.ctl("checkpoint", "pin", ref)[0] == 0
+    code, _, err = d.as_role("ana", "delete", job)
+    assert code == 1 and "is pinned" in err and os.path.isdir(folder), err
+    assert d.ctl("checkpoint", "unpin", ref)[0] == 0
+    user = submit(d, "ana", *LONG, "--set", f"model.init_from={first}")["job"]
+    code, _, err = d.as_role("ana", "delete", job)
+    assert code == 1 and f"job {user}, which is" in err and os.path.isdir(folder), err
+    assert d.as_role("ana", "cancel", user)[0] == 0
+    d.wait(user, lambda j: j["state"] == "cancelled")
+    code, out, err = d.as_role("ana", "delete", job, "--json")
+    assert code == 0 and json.loads(out)["job"] == job and json.loads(out)["state"] == "succeeded", (out, err)
+    assert not os.path.exists(folder) and d.ctl("job", job)[0] == 3 and d.ctl("checkpoints", job)[0] == 3
+    assert d.ctl("models", "ward")[0] == 0, "what serves has a file of its own"
+    d.kill()
+    d.start()
+    assert d.ctl("job", job)[0] == 3 and d.ctl("models", "ward")[0] == 0
+
+
+def streams_of_others(d, recording):
+    env = {**os.environ, "BRR_ENDPOINT": f"127.0.0.1:{d.tcp}", "BRR_TLS_CA": f"{d.ca}/ca.crt", "BRR_TOKEN_FILE": d.token_file("ana")}
+    stream = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", "ward", "--realtime", "1"], env=env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE)
+    sessions = lambda who: [json.loads(line)["session"] for line in d.as_role(who, "sessions", "--json")[1].splitlines()]
+    d.until(lambda: sessions("ana"), "the stream of ana")
+    [session] = sessions("ana")
+    assert sessions("bob") == [] and sessions("station") == [session] and sessions("admin") == [session]
+    assert d.refused("bob", "sessions", "observe", session) == "NOT_OWNER"
+    stream.kill()
+    stream.communicate()
+
+
+def main():
+    with temporary() as tmp:
+        d = Secured(tmp)
+        make_corpus(f"{tmp}/data/eeg", seed=5, patients=2, hours=0.04)
+        for name, options in (("ana", ()), ("bob", ()), ("station", ("--all",))):
+            d.new_token("read" if options else "submit", name, *options)
+        d.start()
+        end = submit(d, "ana", "--watch")
+        assert end["state"] == "succeeded", end
+        assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0
+        streams_of_others(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
+        jobs_of_others(d)
+        deleted(d, end["job"])
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
