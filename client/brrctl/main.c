@@ -31,7 +31,8 @@ static const struct command commands[] = {
      "example: brrctl cancel train-260131-1", NULL},
     {"delete", "ID", &arguments_none, "delete a job that has ended, with its checkpoints and its folder", cmd_delete, 1, 1,
      "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
-     "example: brrctl delete train-260131-1", NULL},
+     "example: brrctl delete train-260131-1",
+     NULL},
     {"resume", "ID", &resume_arguments, "queue an interrupted, failed or cancelled job again", cmd_resume, 1, 1,
      "The job continues from its newest valid checkpoint; only limits.* may change.\n"
      "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",

@@ -283,8 +283,7 @@ static int run_renew(const struct arguments *o, struct err *err) {
 /* ---- token, revoke, client ---- */
 
 static int run_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {
-        .role = own(o)->role, .name = own(o)->name, .until = own(o)->until, .all = own(o)->all};
+    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until, .all = own(o)->all};
     char token[TOKEN_SIZE], line[LINE_SIZE];
     int rc = make_token(&request, token, line, err);
     if (!rc)
