@@ -20,7 +20,7 @@ RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 FROM debian:12-slim AS runtime-base
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends libuv1 libgrpc29 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3 \
-        libcurl4 libsqlite3-0 libdnnl2 libmicrohttpd12 libsystemd0 libgomp1 ca-certificates curl \
+        libcurl4 libsqlite3-0 libdnnl2 libmicrohttpd12 libsystemd0 libgomp1 ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
@@ -28,13 +28,13 @@ COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 USER brrd
 VOLUME ["/data", "/cache", "/results"]
 EXPOSE 9464
-HEALTHCHECK --interval=15s --timeout=3s CMD curl -fsS http://127.0.0.1:9464/healthz || exit 1
+HEALTHCHECK --interval=15s --timeout=3s CMD brrctl version --endpoint unix:/run/brrd/brrd.sock > /dev/null || exit 1
 ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
 
 FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgrpc29t64 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3t64 \
-        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libsystemd0 libgomp1 ca-certificates curl \
+        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libsystemd0 libgomp1 ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
@@ -43,7 +43,7 @@ COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 USER brrd
 VOLUME ["/data", "/cache", "/results"]
 EXPOSE 9464
-HEALTHCHECK --interval=15s --timeout=3s CMD curl -fsS http://127.0.0.1:9464/healthz || exit 1
+HEALTHCHECK --interval=15s --timeout=3s CMD brrctl version --endpoint unix:/run/brrd/brrd.sock > /dev/null || exit 1
 ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
 
 FROM runtime-base AS runtime

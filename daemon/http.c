@@ -15,7 +15,10 @@
 #include "daemon/server.h"
 #include "daemon/versions.h"
 
-enum { CONNECTIONS = 64, CONNECTION_S = 10, BACKLOG = 128, HOST_SIZE = 256 };
+enum { CONNECTIONS = 64, CONNECTIONS_OF_ADDRESS = 16, CONNECTION_S = 10, BACKLOG = 128, HOST_SIZE = 256 };
+
+/* Of GnuTLS: its secure defaults without TLS before 1.2. */
+static const char tls_priorities[] = "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 
 struct http {
     struct MHD_Daemon *daemon;
@@ -67,20 +70,37 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
     return result;
 }
 
+/* "10.0.0.7:4711", as auth_caller has it. */
+static const char *peer_of(struct MHD_Connection *connection, char ret[AUTH_PEER_SIZE]) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    char host[HOST_SIZE], port[16];
+    const socklen_t len =
+        info && info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (!info || getnameinfo(info->client_addr, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
+        return "unknown";
+    str_format(ret, AUTH_PEER_SIZE, len == sizeof(struct sockaddr_in6) ? "[%s]:%s" : "%s:%s", host, port);
+    return ret;
+}
+
 /* Metrics and the status page need the role read where tokens are configured. Gives the status, and the reason in the body. */
 static unsigned admit(const struct http *http, struct MHD_Connection *connection, const char *url, struct str *body) {
     struct auth *auth = http->state.auth;
     const struct auth_door door = {.listener = "http", .role = auth_has_tokens(auth) ? ROLE_NONE : ROLE_READ};
     const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-    const struct auth_request request = {.door = &door, .authorization = header, .authorization_len = header ? strlen(header) : 0};
+    char peer[AUTH_PEER_SIZE];
+    const struct auth_request request = {.door = &door,
+                                         .peer = peer_of(connection, peer),
+                                         .authorization = header,
+                                         .authorization_len = header ? strlen(header) : 0};
+    const struct auth_record record = {.method = url, .needed = ROLE_READ, .outcome = "ok"};
     struct auth_caller caller;
     struct auth_refusal refusal;
     if (!auth_identify(auth, &request, &caller, &refusal)) {
-        auth_count_refusal(auth, &door, &caller, url, &refusal);
+        auth_count_refusal(auth, &caller, &record, &refusal);
         str_printf(body, "%s: %s\n", refusal.reason, refusal.err.message);
         return MHD_HTTP_UNAUTHORIZED;
     }
-    auth_audit(&caller, url, ROLE_READ, "ok", "", 0);
+    auth_audit(&caller, &record);
     return MHD_HTTP_OK;
 }
 
@@ -165,14 +185,17 @@ static struct MHD_Daemon *begin(struct http *http, struct err *err) {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_USE_ITC | (http->state.tls ? MHD_USE_TLS : 0);
     if (http->state.tls && tls_pair(http->state.tls, &pair, err))
         return NULL;
-    const struct MHD_OptionItem secure[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, pair.certificate}, {MHD_OPTION_HTTPS_MEM_KEY, 0, pair.key}, {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem secure[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, pair.certificate},
+                                            {MHD_OPTION_HTTPS_MEM_KEY, 0, pair.key},
+                                            {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)tls_priorities},
+                                            {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     int fd = dup(http->listener);
     struct MHD_Daemon *daemon =
         fd < 0 ? NULL
                : MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                  (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_S, MHD_OPTION_ARRAY,
+                                  (unsigned)CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_OF_ADDRESS,
+                                  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_S, MHD_OPTION_ARRAY,
                                   http->state.tls ? secure : plain, MHD_OPTION_END);
     if (!daemon) {
         err_set(err, ERR_UNAVAILABLE, "libmicrohttpd cannot serve http.listen%s",

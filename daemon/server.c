@@ -478,6 +478,7 @@ static int open_parts(struct daemon *d, struct err *err) {
                                  .interrupt = interrupt_job};
     struct rpc_config rpc = {.methods = d->methods,
                              .max_calls = (int)c->max_calls,
+                             .max_sessions = (int)c->max_sessions,
                              .max_unsent_bytes = (size_t)c->unread_bytes,
                              .ctx = s,
                              .enter = on_caller,

@@ -122,6 +122,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refus
     case TOKEN_VALID:
         c->role = found.role;
         c->all = found.all;
+        c->until_ms = found.until_ms;
         return true;
     case TOKEN_REVOKED:
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_REVOKED", "the token was revoked; ask the administrator for another one");
@@ -180,6 +181,7 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
 bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_caller *ret, struct auth_refusal *ret_refusal) {
     char certificate[CERTIFICATE_NAME_SIZE + 16] = "";
     *ret = (struct auth_caller){.listener = r->door->listener, .role = r->door->role, .own = r->door->own};
+    str_copy(ret->peer, sizeof ret->peer, r->peer ? r->peer : "unknown");
     if (!strcmp(r->door->listener, "unix"))
         str_format(ret->name, sizeof ret->name, "uid:%u", r->door->uid);
     else
@@ -209,7 +211,8 @@ bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal
     pthread_rwlock_rdlock(&a->lock);
     bool same = c->generation == a->generation;
     pthread_rwlock_unlock(&a->lock);
-    return same || check_token(a, c, ret);
+    const bool over = c->until_ms && clock_wall_ms() >= c->until_ms;
+    return (same && !over) || check_token(a, c, ret);
 }
 
 bool auth_sees(const struct auth_caller *c, const char *principal) {
@@ -251,14 +254,18 @@ static void count(struct auth *a, const char *reason) {
     metric_add(metrics_series(a->config.metrics, "brrd_auth_failures_total", label), 1);
 }
 
-void auth_count_refusal(struct auth *a, const struct auth_door *door, const struct auth_caller *caller, const char *method,
+/* What a call is about: "session=7", "job=train-1", or "about=nothing". */
+static const char *kind_of(const struct auth_record *r) { return r->kind ? r->kind : "about"; }
+static const char *id_of(const struct auth_record *r) { return r->kind && r->id && *r->id ? r->id : "nothing"; }
+
+void auth_count_refusal(struct auth *a, const struct auth_caller *caller, const struct auth_record *r,
                         const struct auth_refusal *refusal) {
     long long unsaid;
     count(a, refusal->reason);
     if (line_allowed(a, &unsaid))
-        log_warn("caller refused", "reason=%s principal=%s role=%s listener=%s method=%s unsaid=%lld cause=\"%s\"", refusal->reason,
-                 caller && *caller->name ? caller->name : "unknown", role_name(caller ? caller->role : ROLE_NONE), door->listener,
-                 method, unsaid, refusal->err.cause);
+        log_warn("caller refused", "reason=%s principal=%s role=%s listener=%s method=%s peer=%s %s=%s unsaid=%lld cause=\"%s\"",
+                 refusal->reason, *caller->name ? caller->name : "unknown", role_name(caller->role), caller->listener, r->method,
+                 caller->peer, kind_of(r), id_of(r), unsaid, refusal->err.cause);
 }
 
 void auth_count_failure(struct auth *a, const char *reason, const char *detail) {
@@ -268,13 +275,10 @@ void auth_count_failure(struct auth *a, const char *reason, const char *detail) 
         log_warn("connection refused", "reason=%s unsaid=%lld cause=\"%s\"", reason, unsaid, detail);
 }
 
-void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, const char *reason,
-                double seconds) {
-    const enum log_level level = needed > ROLE_READ ? LOG_INFO : LOG_DEBUG;
-    if (*reason)
-        log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f reason=%s", caller->name,
-                  role_name(caller->role), caller->listener, method, outcome, seconds, reason);
-    else
-        log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f", caller->name,
-                  role_name(caller->role), caller->listener, method, outcome, seconds);
+void auth_audit(const struct auth_caller *caller, const struct auth_record *r) {
+    const char *reason = r->reason && *r->reason ? r->reason : "none";
+    log_write(r->needed > ROLE_READ ? LOG_INFO : LOG_DEBUG, "audit",
+              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s", caller->name,
+              role_name(caller->role), caller->listener, r->method, r->outcome, r->seconds, caller->peer, kind_of(r), id_of(r),
+              reason);
 }

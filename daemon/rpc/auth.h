@@ -12,7 +12,7 @@
 #include "trust/certificate.h"
 #include "trust/token.h"
 
-enum { AUTH_NAME_SIZE = TOKEN_NAME_SIZE + CERTIFICATE_NAME_SIZE + 24 };
+enum { AUTH_NAME_SIZE = TOKEN_NAME_SIZE + CERTIFICATE_NAME_SIZE + 24, AUTH_PEER_SIZE = 80 };
 
 /* How a caller is connected. */
 struct auth_door {
@@ -26,6 +26,7 @@ struct auth_door {
 /* Credentials that a caller sends. Texts are borrowed; NULL = not sent. */
 struct auth_request {
     const struct auth_door *door;
+    const char *peer;          /* address, as in auth_caller */
     const char *authorization; /* "Bearer TOKEN" */
     size_t authorization_len;
     const char *chain; /* client certificate and its chain, PEM */
@@ -35,12 +36,23 @@ struct auth_request {
 struct auth_caller {
     char name[AUTH_NAME_SIZE]; /* "uid:1000", "token:ana", "token:ana certificate:bed-7", "local" */
     const char *listener;
+    char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
     bool own;       /* as in the door */
     bool all;       /* sees the streams of all callers; so does the role admin */
     bool has_token; /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];
     uint64_t generation;
+    int64_t until_ms; /* time of day at which the token ends, 0 = never */
+};
+
+/* A call, for the logs. Texts are borrowed; NULL = unknown. */
+struct auth_record {
+    const char *method;
+    enum role needed;
+    const char *outcome, *reason; /* reason: of an error */
+    double seconds;
+    const char *kind, *id; /* "job" or "session" that the call is about, and its id */
 };
 
 /* A refusal; reason is a stable identifier for programs, metrics and logs. */
@@ -74,19 +86,17 @@ bool auth_identify(struct auth *auth, const struct auth_request *request, struct
                    struct auth_refusal *ret_refusal);
 /* True if the caller may see what this principal streams. */
 bool auth_sees(const struct auth_caller *caller, const char *principal);
-/* True if the caller's token is still valid after a reload; cheap if there was no reload. */
+/* True if the caller's token is still valid; caller->role is then its present role. Cheap if there was no reload. */
 bool auth_still_valid(struct auth *auth, struct auth_caller *caller, struct auth_refusal *ret_refusal);
 /* On false, *ret_refusal has PERMISSION_DENIED: the role is too small. */
 bool auth_permits(const struct auth_caller *caller, enum role needed, const char *method, struct auth_refusal *ret_refusal);
 
-/* Counts a refusal and logs it; many refusals are summarised in one line per second. caller may be NULL. */
-void auth_count_refusal(struct auth *auth, const struct auth_door *door, const struct auth_caller *caller, const char *method,
+/* Counts a refusal and logs it with the peer's address; many refusals are summarised in one line per second. */
+void auth_count_refusal(struct auth *auth, const struct auth_caller *caller, const struct auth_record *record,
                         const struct auth_refusal *refusal);
 /* Same for failures below the level of calls, such as a TLS handshake. reason: a static identifier. */
 void auth_count_failure(struct auth *auth, const char *reason, const char *detail);
-/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. reason:
- * of an error, "" = none. */
-void auth_audit(const struct auth_caller *caller, const char *method, enum role needed, const char *outcome, const char *reason,
-                double seconds);
+/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. */
+void auth_audit(const struct auth_caller *caller, const struct auth_record *record);
 
 #endif

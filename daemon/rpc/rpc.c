@@ -16,6 +16,8 @@
 
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
+#include "daemon/rpc/peer.h"
+#include "daemon/rpc/quota.h"
 #include "daemon/rpc/texts.h"
 
 enum { MAX_CHAIN_BYTES = 64 * 1024 /* of a client's certificates */, RETRY_MS = 5000, TAGS_A_TURN = 256 };
@@ -59,12 +61,15 @@ struct rpc_call {
     bool gone;                              /* the client went away, as the loop knows it */
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
+    bool heard;                             /* a message has come */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
     char reason[48];
     int64_t retry_after_ms;
     uint64_t start_ns;
+    const char *kind; /* of what the call is about, NULL = unknown; and its id */
+    char id[RPC_ID_SIZE];
 };
 
 struct rpc_server {
@@ -78,6 +83,7 @@ struct rpc_server {
     struct tag *head, *tail;
     bool drained, stopping;
     struct rpc_call *calls; /* open ones */
+    uint64_t checked_ms;    /* when all callers were last checked again */
     struct door *unasked;   /* a call could not be requested from them: the tick tries again */
     int n_calls;
     size_t unsent; /* bytes of answers of all calls */
@@ -186,9 +192,15 @@ static void end_call(struct rpc_call *c) {
     const int code = c->gone && !c->status_sent ? ERR_CANCELLED : c->code;
     const char *reason = code && code == c->code ? c->reason : "";
     const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
+    const struct auth_record record = {.method = c->method->path,
+                                       .needed = c->method->frequent && !code ? ROLE_READ : c->method->role,
+                                       .outcome = err_name(code),
+                                       .reason = reason,
+                                       .seconds = seconds,
+                                       .kind = c->kind,
+                                       .id = c->id};
     if (c->admitted)
-        auth_audit(&c->caller, c->method->path, c->method->frequent && !code ? ROLE_READ : c->method->role, err_name(code), reason,
-                   seconds);
+        auth_audit(&c->caller, &record);
     if (c->server->config.observe)
         c->server->config.observe(c->server->config.ctx, c->method->path, code, reason, seconds);
 }
@@ -301,36 +313,21 @@ static const struct rpc_method *find_method(const struct rpc_server *s, grpc_sli
     return NULL;
 }
 
-/* A property of the connection's TLS session, or an empty text. */
-static void append_property(const grpc_auth_context *context, const char *name, struct str *out) {
-    grpc_auth_property_iterator all = grpc_auth_context_find_properties_by_name(context, name);
-    const grpc_auth_property *p = grpc_auth_property_iterator_next(&all);
-    if (p)
-        str_append(out, p->value, p->value_length);
-}
-
-/* The client's certificate, then those behind it. */
-static void collect_chain(const struct rpc_call *c, struct str *out) {
-    grpc_auth_context *context = grpc_call_auth_context(c->call);
-    if (!context)
-        return;
-    append_property(context, GRPC_X509_PEM_CERT_PROPERTY_NAME, out);
-    append_property(context, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME, out);
-    grpc_auth_context_release(context);
-}
-
 static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal) {
     struct auth *auth = c->server->config.auth;
-    auth_count_refusal(auth, &c->door->who, &c->caller, c->method ? c->method->path : "unknown", refusal);
+    const struct auth_record record = {.method = c->method ? c->method->path : "unknown", .kind = c->kind, .id = c->id};
+    auth_count_refusal(auth, &c->caller, &record, refusal);
     rpc_refuse(c, &refusal->err, refusal->reason, 0);
 }
 
 /* True if the caller is known and may call the method; else the call ends with the reason. */
 static bool admit(struct rpc_call *c) {
     struct auth *auth = c->server->config.auth;
-    struct auth_request request = {.door = &c->door->who};
+    char address[AUTH_PEER_SIZE];
+    struct auth_request request = {.door = &c->door->who, .peer = address};
     struct auth_refusal refusal;
     struct str chain;
+    peer_address(c->call, address, sizeof address);
     for (size_t i = 0; i < c->metadata.count; i++) {
         const grpc_metadata *m = &c->metadata.metadata[i];
         if (grpc_slice_str_cmp(m->key, "authorization") == 0) {
@@ -340,7 +337,7 @@ static bool admit(struct rpc_call *c) {
     }
     str_init(&chain, MAX_CHAIN_BYTES);
     if (c->door->who.certificate)
-        collect_chain(c, &chain);
+        peer_chain(c->call, &chain);
     request.chain = str_cstr(&chain);
     request.chain_len = chain.len;
     c->admitted = auth_identify(auth, &request, &c->caller, &refusal) &&
@@ -349,25 +346,33 @@ static bool admit(struct rpc_call *c) {
     if (!c->admitted)
         refuse_caller(c, &refusal);
     else if (c->method && c->method->client_stream)
-        auth_audit(&c->caller, c->method->path, c->method->role, "begun", "", 0);
+        auth_audit(&c->caller, &(struct auth_record){.method = c->method->path, .needed = c->method->role, .outcome = "begun"});
     return c->admitted;
 }
 
-/* Ends a call whose token was revoked after it began. */
+/* Ends a call whose token was revoked, has expired, or has a smaller role than when it began. */
 static bool still_admitted(struct rpc_call *c) {
     struct auth_refusal refusal;
-    if (c->finishing || c->ended || auth_still_valid(c->server->config.auth, &c->caller, &refusal))
-        return !c->finishing && !c->ended;
+    if (c->finishing || c->ended)
+        return false;
+    if (auth_still_valid(c->server->config.auth, &c->caller, &refusal) &&
+        (!c->method || auth_permits(&c->caller, c->method->role, c->method->path, &refusal)))
+        return true;
     refuse_caller(c, &refusal);
     return false;
 }
 
-/* True if this call is one too many. Health is answered always. */
+/* True if this call is one too many. */
 static bool crowded(const struct rpc_call *c, struct err *err) {
     const struct rpc_server *s = c->server;
-    if (s->n_calls <= s->config.max_calls || str_starts(c->method->path, "/grpc.health."))
-        return false;
-    return err_set(err, ERR_EXHAUSTED, "%d calls are open already (limits.calls); try again later", s->config.max_calls);
+    struct quota_use use = {.calls = s->n_calls};
+    for (const struct rpc_call *other = s->calls; other; other = other->next) {
+        const bool same = !other->ended && !strcmp(other->caller.name, c->caller.name);
+        use.of_caller += same;
+        use.of_method += same && other->method == c->method;
+    }
+    return quota_exceeded(&(struct quota_limits){s->config.max_calls, s->config.max_sessions}, &use, c->caller.role,
+                          c->method->path, err);
 }
 
 static void on_new(struct rpc_call *c, bool ok) {
@@ -409,6 +414,7 @@ static void enter(const struct rpc_call *c, const struct auth_caller *caller) {
 
 static void on_message(struct rpc_call *c, bool ok) {
     c->receiving = false;
+    c->heard = true;
     grpc_byte_buffer *buffer = c->received;
     c->received = NULL;
     if (!ok || !buffer) { /* half-close, or the call is gone */
@@ -596,6 +602,28 @@ static bool waits_for_client(const struct rpc_call *c) {
     return !c->finishing && !c->ended && ((c->method->client_stream && c->receiving) || c->unsent > 0);
 }
 
+/* How long the daemon waits for the client of this call as it is now; 0 = for ever. */
+static int patience_ms(const struct rpc_call *c) {
+    if (!c->method || c->finishing || c->ended)
+        return 0;
+    if (c->receiving && !c->heard)
+        return RPC_FIRST_MESSAGE_MS;
+    return waits_for_client(c) ? c->method->idle_ms : 0;
+}
+
+static void look_at_call(struct rpc_call *c, uint64_t now) {
+    const uint64_t idle_ms = now - c->progress_ms;
+    const int patience = patience_ms(c);
+    if (c->finishing && !c->given_up && idle_ms > RPC_GRACE_MS) {
+        c->given_up = true;
+        grpc_call_cancel(c->call, NULL);
+    } else if (patience && idle_ms > (uint64_t)patience) {
+        struct err err;
+        err_set(&err, ERR_DEADLINE, "the client has neither sent nor read anything for %d s; start again", patience / 1000);
+        rpc_refuse(c, &err, "CLIENT_IDLE", 0);
+    }
+}
+
 void rpc_server_tick(struct rpc_server *s) {
     struct door *unasked = s->unasked;
     s->unasked = NULL;
@@ -603,18 +631,14 @@ void rpc_server_tick(struct rpc_server *s) {
         next = unasked->next;
         ask_for_call(s, unasked);
     }
-    uint64_t now = uv_now(s->loop);
+    const uint64_t now = uv_now(s->loop);
+    const bool check = now - s->checked_ms >= RPC_CHECK_MS;
+    if (check)
+        s->checked_ms = now;
     for (struct rpc_call *c = s->calls; c; c = c->next) {
-        uint64_t idle_ms = now - c->progress_ms;
-        if (c->finishing && !c->given_up && idle_ms > RPC_GRACE_MS) {
-            c->given_up = true;
-            grpc_call_cancel(c->call, NULL);
-        } else if (c->method && c->method->idle_ms && waits_for_client(c) && idle_ms > (uint64_t)c->method->idle_ms) {
-            struct err err;
-            err_set(&err, ERR_DEADLINE, "the client has neither sent nor read anything for %d s; start again",
-                    c->method->idle_ms / 1000);
-            rpc_refuse(c, &err, "CLIENT_IDLE", 0);
-        }
+        look_at_call(c, now);
+        if (check && c->admitted)
+            still_admitted(c);
     }
 }
 
@@ -691,6 +715,11 @@ void rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, i
     c->retry_after_ms = retry_after_ms;
     c->progress_ms = uv_now(c->server->loop);
     pump(c);
+}
+
+void rpc_concerns(struct rpc_call *c, const char *kind, const char *id) {
+    c->kind = kind;
+    str_copy(c->id, sizeof c->id, id);
 }
 
 void rpc_hold(struct rpc_call *c) { c->held = true; }

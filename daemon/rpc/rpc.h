@@ -1,4 +1,4 @@
-/* rpc: gRPC calls on the libuv loop; with doors.c and tls.c, the only files of the daemon that know grpc.
+/* rpc: gRPC calls on the libuv loop; with doors.c, peer.c and tls.c, the only files of the daemon that know grpc.
  * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
  * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
  * Bounded: the calls that are open; message sizes per method; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
@@ -21,6 +21,9 @@ typedef struct uv_loop_s uv_loop_t;
 enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEND_MAX = 64, RPC_SEND_BYTES = 4 * 1024 * 1024 };
 /* A call that has ended for the daemon is cancelled when its client has read nothing for so long. */
 enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
+/* A call whose client sends no message at all ends after the first; the callers of open calls are checked again after the second.
+ */
+enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_MS = 60 * 1000, RPC_ID_SIZE = 80 };
 
 /* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
 struct rpc_method {
@@ -45,9 +48,9 @@ struct rpc_config {
     struct auth *auth;         /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
-    int max_calls;           /* open at a time; further ones are refused as OVERLOADED, except grpc.health */
-    size_t max_unsent_bytes; /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
-    void *ctx;               /* rpc_context() of every call */
+    int max_calls, max_sessions; /* open at a time, of all callers (quota.h); further ones are refused as OVERLOADED */
+    size_t max_unsent_bytes;     /* of answers over all calls; above it the call that holds most ends as CLIENT_TOO_SLOW */
+    void *ctx;                   /* rpc_context() of every call */
     /* A handler works for this caller until it is told NULL; may be NULL. */
     void (*enter)(void *ctx, const struct auth_caller *caller);
     void (*begun)(void *ctx, const char *path); /* a call of a known method has begun; may be NULL */
@@ -79,6 +82,8 @@ bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 /* Calls `flushed` once, when the connection has taken every answer queued by then; not when the call ends before. A client stream
  * whose connection is lost looks half-closed at first: an answer that leaves afterwards proves that it is not. */
 void rpc_flush(struct rpc_call *call, void (*flushed)(struct rpc_call *call));
+/* Names the job or session that the call is about, for the audit log: kind "job" or "session" (static), and its id. */
+void rpc_concerns(struct rpc_call *call, const char *kind, const char *id);
 /* Ends the call: well when err is NULL or has no code, else with its code and text. Queued answers leave first. */
 void rpc_finish(struct rpc_call *call, const struct err *err);
 /* The same with a stable reason code for programs (brr.v1.ErrorDetail, in the trailing metadata brr-error-bin; NULL = the code's

@@ -137,6 +137,8 @@ static void drop(struct offload *work) {
 static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobEventsRequest *in = convert_unpack(call, &brr__v1__job_events_request__descriptor, data, len);
     const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
+    if (in)
+        rpc_concerns(call, "job", in->id);
     const struct task_kind *kind;
     struct reading *r = NULL;
     struct err err = {0};

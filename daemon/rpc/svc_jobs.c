@@ -70,6 +70,7 @@ static void discard(struct offload *work) { draft_discard(((struct submitting *)
 static void discarded(struct offload *work) { (void)work; }
 
 static void answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices) {
+    rpc_concerns(call, "job", job->id);
     Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
     if (!(out.job = message_of(call, job))) {
         fail_memory(call);
@@ -130,6 +131,7 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 static const struct job *find(struct rpc_call *call, const char *id) {
+    rpc_concerns(call, "job", id);
     const struct job *job = sched_get(services_of(call)->sched, id);
     struct err err;
     if (!job) {
@@ -283,8 +285,10 @@ static void cancel_now(struct rpc_call *call, void *message) {
 
 static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
-    if (in)
-        offload_record(call, in, cancel_now);
+    if (!in)
+        return;
+    rpc_concerns(call, "job", in->id);
+    offload_record(call, in, cancel_now);
 }
 
 static void resume_now(struct rpc_call *call, void *message) {
@@ -303,8 +307,10 @@ static void resume_now(struct rpc_call *call, void *message) {
 
 static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ResumeJobRequest *in = convert_unpack(call, &brr__v1__resume_job_request__descriptor, data, len);
-    if (in)
-        offload_record(call, in, resume_now);
+    if (!in)
+        return;
+    rpc_concerns(call, "job", in->id);
+    offload_record(call, in, resume_now);
 }
 
 struct deleting {

@@ -98,6 +98,7 @@ static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
 static struct session *find(struct rpc_call *call, const char *id) {
     struct session *s = NULL;
     struct err err;
+    rpc_concerns(call, "session", id);
     if (sessions_by_id(services_of(call)->sessions, id, &s, &err))
         rpc_finish(call, &err);
     return s;

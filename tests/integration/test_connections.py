@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """More TCP connections than the daemon has file descriptors: the unix socket and open streams go on, snapshots are still written, and TCP
-answers as soon as the connections are gone. A daemon whose TCP port has gone deaf restarts itself, and its streams resume."""
+answers as soon as the connections are gone; slow HTTP clients lock nobody else out. A daemon whose TCP port has gone deaf restarts itself, and its streams resume."""
 import ctypes
+import http.client
 import os
 import shutil
 import socket
+import ssl
+import subprocess
 import sys
 import time
 
@@ -86,6 +89,41 @@ def deaf(d, port, client):
     assert client.ask("finish") == f"finished {12 * CHUNK} samples, 1 reconnects" and client.done() == 0
 
 
+def health(d, ca, address):
+    """/healthz over HTTPS from a loopback address of its own."""
+    context = ssl.create_default_context(cafile=f"{ca}/ca.crt")
+    c = http.client.HTTPSConnection("127.0.0.1", d.port, source_address=(address, 0), context=context, timeout=PATIENCE)
+    c.request("GET", "/healthz")
+    status = c.getresponse().status
+    c.close()
+    return status
+
+
+def closed(s):
+    try:
+        return not s.recv(1)
+    except ConnectionResetError:
+        return True
+
+
+def slow_http(d, ca):
+    """Connections of one address that never ask leave room for others, and TLS is 1.2 or newer."""
+    slow = [socket.create_connection(("127.0.0.1", d.port), timeout=PATIENCE) for _ in range(80)]
+    assert closed(slow[-1]), "one connection too many of this address ends at once"
+    slow[0].setblocking(False)
+    try:
+        assert slow[0].recv(1), "the first one ended as well"
+    except BlockingIOError:
+        pass
+    assert health(d, ca, "127.0.0.2") == 200
+    for s in slow:
+        s.close()
+    for version, accepted in (("-tls1_1", False), ("-tls1_2", True)):
+        r = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{d.port}", version, "-cipher", "DEFAULT@SECLEVEL=0"],
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert (r.returncode == 0) == accepted, (version, r)
+
+
 def main():
     with temporary() as tmp:
         port, ca = free_port(), f"{tmp}/tls"
@@ -98,6 +136,7 @@ def main():
             env = {**d.env, "BRR_ENDPOINT": f"127.0.0.1:{port}", "BRR_TLS_CA": f"{ca}/ca.crt"}
             client = Client(env, shutil.copy(model, f"{d.dir}/data/model.safetensors"), "110000")
             assert client.ask("push 4") == "accepted 4" and client.ask("drain") == "durable"
+            slow_http(d, ca)
             many_connections(d, env, port, client)
             deaf(d, port, client)
     return 0

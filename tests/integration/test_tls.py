@@ -196,8 +196,8 @@ def http(d):
 
 def audit(d):
     log = d.read_log()
-    wanted = r'msg="audit" principal=%s role=%s listener=%s method=%s outcome=%s seconds=[0-9.]+'
-    for line in (("token:submit", "submit", "tcp", "/brr.v1.Jobs/Cancel", "not_found"), ("token:admin", "admin", "tcp", "/brr.v1.Models/Unload", "not_found")):
+    wanted = r'msg="audit" principal=%s role=%s listener=%s method=%s outcome=%s seconds=[0-9.]+ peer=127\.0\.0\.1:[0-9]+ %s reason=[A-Z_]+'
+    for line in (("token:submit", "submit", "tcp", "/brr.v1.Jobs/Cancel", "not_found", "job=none-1"), ("token:admin", "admin", "tcp", "/brr.v1.Models/Unload", "not_found", "about=nothing")):
         assert re.search(wanted % line, log), (line, log)
 
 

@@ -74,13 +74,32 @@ def stock(d, lab, recording, model):
         bare = grpc.secure_channel(f"localhost:{lab.port}", grpc.ssl_channel_credentials(f.read()))
     detail, code, text = c.refused(Stock(bare, f"{d.dir}/stubs").Admin.Version, c.admin.VersionRequest())
     assert code == "UNAUTHENTICATED" and detail.reason == "TOKEN_MISSING" and "token" in text, (detail, text)
-    revoked_while_live(c, lab, recording, model)
+    ended_while_live(c, lab, recording, model)
 
 
-def revoked_while_live(c, lab, recording, model):
+def change_role(lab, old, new):
+    with open(f"{lab.dir}/tokens", encoding="utf-8") as f:
+        text = f.read()
+    with open(f"{lab.dir}/tokens", "w", encoding="utf-8") as f:
+        f.write(text.replace(f"{old} stream ", f"{new} stream "))
+
+
+def ended_while_live(c, lab, recording, model):
+    """A token that is revoked, or has a smaller role from now on, ends the stream that it opened."""
+    assert end_while_live(c, recording, model, lambda: change_role(lab, "stream", "read")) == ("PERMISSION_DENIED", "ROLE_TOO_SMALL")
+    change_role(lab, "read", "stream")
+    s, deadline = c.stream, time.time() + 60
+    open_none = s.ClientMessage(open=s.Open(model="none", channels=["C3"], rate_hz=256, format=s.SAMPLE_FORMAT_F32_UV))
+    while c.refused(c.Stream.Run, iter([open_none]))[0].reason == "ROLE_TOO_SMALL":
+        assert time.time() < deadline
+        time.sleep(0.1)
+    assert end_while_live(c, recording, model, lambda: tls("revoke", lab.dir, "--name", "stream")) == ("UNAUTHENTICATED", "TOKEN_REVOKED")
+
+
+def end_while_live(c, recording, model, change):
     labels, rate, rows = load_example().read_edf(recording)
     x = numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows])
-    revoked = []
+    changed = []
 
     def messages():
         s, at = c.stream, 0
@@ -91,11 +110,12 @@ def revoked_while_live(c, lab, recording, model):
             yield s.ClientMessage(chunk=s.Chunk(first_sample=at, samples=256, data=part.tobytes()))
             at += 256
             time.sleep(0.02)
-            if at > 2560 and not revoked:
-                revoked.append(tls("revoke", lab.dir, "--name", "stream"))
+            if at > 2560 and not changed:
+                changed.append(True)
+                change()
 
     detail, code, _ = c.refused(c.Stream.Run, messages())
-    assert revoked and code == "UNAUTHENTICATED" and detail.reason == "TOKEN_REVOKED", (revoked, code, detail)
+    return code, detail.reason
 
 
 def prometheus(d, lab, tmp):

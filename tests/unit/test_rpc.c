@@ -38,6 +38,12 @@ char *__wrap_realpath(const char *path, char *resolved) {
     return __real_realpath(path, resolved);
 }
 
+/* The loop's time runs ahead as far as the test says. */
+static atomic_uint_fast64_t ahead_ms;
+uint64_t __real_uv_now(const uv_loop_t *loop);
+uint64_t __wrap_uv_now(const uv_loop_t *loop);
+uint64_t __wrap_uv_now(const uv_loop_t *loop) { return __real_uv_now(loop) + atomic_load(&ahead_ms); }
+
 enum { ANSWERS = 3, TIMEOUT_MS = 60 * 1000 };
 
 struct bench {
@@ -432,9 +438,28 @@ static void calls_that_hang_leave_the_pool_to_other_classes(void **state) {
         uv_sleep(1);
 }
 
+static void a_client_that_sends_no_message_does_not_keep_its_call(void **state) {
+    struct bench *b = *state;
+    struct brr_error err;
+    const void *answer;
+    size_t len = 0;
+    static const char *const paths[] = {"/test.Echo/Three", "/brr.v1.Stream/Run"};
+    for (int i = 0; i < 2; i++) {
+        brr_rpc *rpc = NULL;
+        assert_int_equal(brr_rpc_open(b->client, paths[i], TIMEOUT_MS, &rpc, &err), 0);
+        assert_int_equal(brr_rpc_next(rpc, 50, &answer, &len, &err), BRR_AGAIN);
+        atomic_fetch_add(&ahead_ms, RPC_FIRST_MESSAGE_MS + 1000);
+        assert_int_equal(brr_rpc_next(rpc, -1, &answer, &len, &err), BRR_DEADLINE);
+        assert_string_equal(err.reason, "CLIENT_IDLE");
+        brr_rpc_close(rpc);
+    }
+    assert_served(b, &three);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_sends_no_message_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),

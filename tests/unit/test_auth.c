@@ -1,0 +1,130 @@
+#include "daemon/rpc/auth.h"
+
+#include <fcntl.h>
+
+#include "base/log.h"
+#include "unit/temp_dir.h"
+
+/* The time of day is what the test says (the linker's --wrap). */
+static int64_t wall_ms;
+int64_t __wrap_clock_wall_ms(void);
+int64_t __wrap_clock_wall_ms(void) { return wall_ms; }
+
+static const struct metric_family families[] = {{"brrd_auth_failures_total", METRIC_COUNTER, "Refused.", "reason", NULL, 0}};
+static const struct auth_door door = {.listener = "tcp", .role = ROLE_NONE};
+#define YEAR_2030 (INT64_C(1893456000) * 1000)
+
+struct gate {
+    struct metrics *metrics;
+    struct auth *auth;
+    char token[TOKEN_SIZE], digest[TOKEN_HEX_SIZE], header[TOKEN_SIZE + 16];
+};
+
+/* One token of this role; until: " until=YYYY-MM-DD" or "". */
+static void set_token(struct gate *g, const char *role, const char *until) {
+    char text[300];
+    struct err err;
+    assert_true(str_format(text, sizeof text, "%s ana %s%s\n", role, g->digest, until));
+    if (auth_set_tokens(g->auth, text, &err))
+        fail_msg("%s", err.message);
+}
+
+static int setup(void **state) {
+    struct gate *g = calloc(1, sizeof *g);
+    g->metrics = metrics_new(families, 1, 32);
+    const struct auth_config config = {.tokens_file = "tokens", .metrics = g->metrics};
+    wall_ms = YEAR_2030;
+    *state = g;
+    str_copy(g->header, sizeof g->header, "");
+    if (auth_new(&config, &g->auth, NULL) || token_make(g->token, g->digest, NULL))
+        return -1;
+    str_format(g->header, sizeof g->header, "Bearer %s", g->token);
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct gate *g = *state;
+    auth_free(g->auth);
+    metrics_free(g->metrics);
+    free(g);
+    return 0;
+}
+
+static struct auth_caller identify(struct gate *g) {
+    const struct auth_request request = {
+        .door = &door, .peer = "10.0.0.7:4711", .authorization = g->header, .authorization_len = strlen(g->header)};
+    struct auth_refusal refusal;
+    struct auth_caller caller;
+    if (!auth_identify(g->auth, &request, &caller, &refusal))
+        fail_msg("%s", refusal.err.message);
+    return caller;
+}
+
+static void a_smaller_role_reaches_calls_in_progress(void **state) {
+    struct gate *g = *state;
+    struct auth_refusal refusal;
+    set_token(g, "submit", "");
+    struct auth_caller caller = identify(g);
+    assert_true(auth_still_valid(g->auth, &caller, &refusal) && auth_permits(&caller, ROLE_SUBMIT, "x", &refusal));
+    set_token(g, "read", "");
+    assert_true(auth_still_valid(g->auth, &caller, &refusal));
+    assert_false(auth_permits(&caller, ROLE_SUBMIT, "x", &refusal));
+    assert_string_equal(refusal.reason, "ROLE_TOO_SMALL");
+}
+
+static void a_token_that_expires_ends_calls_in_progress(void **state) {
+    struct gate *g = *state;
+    struct auth_refusal refusal;
+    set_token(g, "submit", " until=2030-06-30");
+    struct auth_caller caller = identify(g);
+    assert_true(auth_still_valid(g->auth, &caller, &refusal));
+    wall_ms += INT64_C(365) * 24 * 3600 * 1000;
+    assert_false(auth_still_valid(g->auth, &caller, &refusal));
+    assert_string_equal(refusal.reason, "TOKEN_EXPIRED");
+    set_token(g, "submit", ""); /* the administrator has made it last */
+    assert_true(auth_still_valid(g->auth, &caller, &refusal));
+}
+
+/* What is written to stderr from now on goes to this file; returns what restores it. */
+static int redirect(const char *path) {
+    int before = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(before >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+    return before;
+}
+
+static void every_line_about_a_caller_names_its_address_and_its_session(void **state) {
+    struct gate *g = *state;
+    struct auth_refusal refusal = {.reason = "TOKEN_REVOKED"};
+    void *dir = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    set_token(g, "submit", "");
+    struct auth_caller caller = identify(g);
+    assert_int_equal(temp_dir_make(&dir), 0);
+    const char *path = in_dir(&dir, "log");
+    const struct auth_record record = {
+        .method = "/m", .needed = ROLE_SUBMIT, .outcome = "ok", .seconds = 0.5, .kind = "session", .id = "7f3a"};
+    int before = redirect(path);
+    auth_audit(&caller, &record);
+    auth_count_refusal(g->auth, &caller, &record, &refusal);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    assert_int_equal(fsio_read(path, 1 << 16, &text, &len, NULL), 0);
+    assert_non_null(strstr(text,
+                           "principal=token:ana role=submit listener=tcp method=/m outcome=ok seconds=0.500 peer=10.0.0.7:4711 "
+                           "session=7f3a reason=none"));
+    assert_non_null(strstr(text, "reason=TOKEN_REVOKED principal=token:ana role=submit listener=tcp method=/m peer=10.0.0.7:4711 "
+                                 "session=7f3a"));
+    free(text);
+    temp_dir_remove(&dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_line_about_a_caller_names_its_address_and_its_session, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
