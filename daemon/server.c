@@ -225,7 +225,7 @@ static void take_reports(struct services *s) {
 static void look_at_models(struct daemon *d) {
     struct services *s = &d->services;
     enum models_state now = models_state(s->models);
-    if (now == MODELS_WARM && sessions_restoring(s->sessions))
+    if (now == MODELS_WARM && (keeper_restoring(d->keeper) || sessions_restoring(s->sessions)))
         now = MODELS_LOADING;
     if (atomic_load(&s->models_state) != MODELS_WARM)
         atomic_store(&s->models_state, (int)now);
@@ -286,6 +286,7 @@ static void on_tick(uv_timer_t *timer) {
     look_at_verdict(d);
     take_reports(s);
     sessions_tick(s->sessions);
+    keeper_tick(d->keeper);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
     models_tick(s->models);
@@ -357,7 +358,9 @@ static int open_streams(struct daemon *d, struct err *err) {
     rc = models_new(&models, &s->models, err);
     if (!rc)
         seed_models(s, c);
-    return rc ? rc : keeper_restore(d->keeper, s->sessions, s->metrics, err);
+    if (!rc)
+        keeper_restore(d->keeper, s->sessions, s->metrics, c->resume_ttl_ms);
+    return rc;
 }
 
 static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {

@@ -61,7 +61,10 @@ foreach(name test_live test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
 endforeach()
 target_link_options(test_session_resume PRIVATE -Wl,--wrap=digest_bytes)
-target_link_options(test_session_save PRIVATE -Wl,--wrap=clock_ms)
+target_link_options(test_keeper PRIVATE -Wl,--wrap=fsio_read) # so does it here
+foreach(name test_session_save test_keeper)
+  target_link_options(${name} PRIVATE -Wl,--wrap=clock_ms)
+endforeach()
 foreach(name test_snapshot test_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=readdir) # a volume fails where the test says
 endforeach()

@@ -2,18 +2,33 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/live/snapshot.h"
 
-enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT };
+enum { RETRY_MS = 5000 };
+enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ };
 struct task {
     struct task *next;
     enum deed deed;
     char id[SNAPSHOT_ID_SIZE];
     char *state;
     size_t len;
+    struct snapshot_entry *list; /* LIST */
+    size_t n_list;
     struct err err;
+};
+
+/* How far sessions have been restored. A round tries the entries in order and keeps those that have to wait. */
+struct restoring {
+    struct sessions *sessions; /* NULL: nothing is to be restored */
+    struct metrics *metrics;
+    bool listed, tried; /* the folder was read; every snapshot was tried once */
+    bool round;         /* one is under way */
+    struct snapshot_entry *entries;
+    size_t n, at, kept; /* entries before `kept` wait for the next round; `at` is being read */
+    int64_t until_ms, next_ms;
 };
 
 struct keeper {
@@ -24,6 +39,7 @@ struct keeper {
     uv_work_t work;
     bool working;
     struct task *first, *last; /* the first is at work */
+    struct restoring restoring;
 };
 
 struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
@@ -44,6 +60,7 @@ static struct task *pop(struct keeper *k) {
 
 static void task_free(struct task *t) {
     free(t->state);
+    free(t->list);
     free(t);
 }
 
@@ -52,6 +69,7 @@ void keeper_free(struct keeper *k) {
         return;
     while (k->first)
         task_free(pop(k));
+    free(k->restoring.entries);
     free(k);
 }
 
@@ -69,12 +87,22 @@ static void run(uv_work_t *work) {
         snapshot_remove(k->dir, t->id, &t->err);
         break;
     case DEED_REJECT:
-        snapshot_reject(k->dir, t->id, &t->err);
+        if (!snapshot_reject(k->dir, t->id, &t->err))
+            snapshot_prune_rejected(k->dir, &t->err);
+        break;
+    case DEED_LIST:
+        if (!snapshot_list(k->dir, &t->list, &t->n_list, &t->err))
+            snapshot_prune_rejected(k->dir, NULL);
+        break;
+    case DEED_READ:
+        snapshot_read(k->dir, t->id, &t->state, &t->len, &t->err);
         break;
     }
 }
 
 static void done(uv_work_t *work, int status);
+static void on_listed(struct keeper *k, struct task *t);
+static void on_read(struct keeper *k, struct task *t);
 
 static void go_on(struct keeper *k) {
     if (k->working || !k->first)
@@ -90,10 +118,14 @@ static void done(uv_work_t *work, int status) {
     char text[800];
     (void)status;
     k->working = false;
-    if (t->err.code)
+    if (t->err.code && t->deed != DEED_READ)
         log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
     if (t->deed == DEED_WRITE)
         k->written(k->ctx, t->id, &t->err);
+    else if (t->deed == DEED_LIST)
+        on_listed(k, t);
+    else if (t->deed == DEED_READ)
+        on_read(k, t);
     task_free(t);
     go_on(k);
 }
@@ -121,30 +153,110 @@ static void ask_or_log(struct keeper *k, enum deed deed, const char *id) {
         log_error("the snapshot of a stream stays on the disk: out of memory to remove, move or mark it", "session=%s", id);
 }
 
-int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, struct err *err) {
-    char(*ids)[SNAPSHOT_ID_SIZE] = NULL, text[800];
-    size_t n = 0;
-    int rc = snapshot_list(k->dir, &ids, &n, err);
-    for (size_t i = 0; i < n; i++) {
-        struct err why = {0};
-        char *state = NULL;
-        size_t len = 0;
-        if (!snapshot_read(k->dir, ids[i], &state, &len, &why))
-            sessions_restore(sessions, state, len, &why);
-        free(state);
-        if (!why.code && snapshot_ended(k->dir, ids[i]))
-            sessions_ended(sessions, ids[i]);
-        if (!why.code)
-            continue;
-        log_warn("a stream cannot go on from its snapshot", "session=%s error=\"%s\"", ids[i], err_text(&why, text, sizeof text));
-        if (metrics)
-            metric_add(metrics_series(metrics, "brrd_stream_snapshots_total", "unknown\x1frejected"), 1);
-        ask_or_log(k, DEED_REJECT, ids[i]);
+/* ---- going on from them ---- */
+
+/* Reads the next entry, or ends the round. */
+static void read_next(struct keeper *k) {
+    struct restoring *r = &k->restoring;
+    if (r->at < r->n && ask(k, DEED_READ, r->entries[r->at].id, NULL, 0))
+        return;
+    for (; r->at < r->n; r->at++) /* out of memory to ask */
+        r->entries[r->kept++] = r->entries[r->at];
+    if (!r->tried && r->n)
+        log_info("streams resumed from snapshots", "sessions=%d snapshots=%zu", sessions_count(r->sessions), r->n);
+    r->round = false;
+    r->tried = true;
+    r->n = r->kept;
+    r->next_ms = clock_ms() + RETRY_MS;
+    sessions_await(r->sessions, r->n > 0);
+}
+
+static void begin_round(struct keeper *k) {
+    struct restoring *r = &k->restoring;
+    r->round = true;
+    r->at = r->kept = 0;
+    if (r->listed)
+        read_next(k);
+    else if (!ask(k, DEED_LIST, "", NULL, 0))
+        r->round = false;
+}
+
+static void on_listed(struct keeper *k, struct task *t) {
+    struct restoring *r = &k->restoring;
+    r->next_ms = clock_ms() + RETRY_MS;
+    r->round = false;
+    if (t->err.code)
+        return;
+    r->listed = true;
+    r->entries = t->list;
+    r->n = t->n_list;
+    t->list = NULL;
+    begin_round(k);
+}
+
+/* A snapshot that can never be used is rejected; another one waits. */
+static void on_unusable(struct keeper *k, const struct snapshot_entry *entry, const struct err *why) {
+    struct restoring *r = &k->restoring;
+    char text[800];
+    err_text(why, text, sizeof text);
+    if (!snapshot_is_useless(why)) {
+        if (!r->tried)
+            log_warn("a stream waits for its snapshot, which cannot be used now", "session=%s error=\"%s\"", entry->id, text);
+        r->entries[r->kept++] = *entry;
+        return;
     }
-    if (n)
-        log_info("streams go on from their snapshots", "sessions=%d snapshots=%zu", sessions_count(sessions), n);
-    free(ids);
-    return rc;
+    log_warn("a stream cannot resume from its snapshot", "session=%s error=\"%s\"", entry->id, text);
+    if (r->metrics)
+        metric_add(metrics_series(r->metrics, "brrd_stream_snapshots_total", "unknown\x1frejected"), 1);
+    ask_or_log(k, DEED_REJECT, entry->id);
+}
+
+static void on_read(struct keeper *k, struct task *t) {
+    struct restoring *r = &k->restoring;
+    struct snapshot_entry entry = r->entries[r->at++];
+    if (!t->err.code)
+        sessions_restore(r->sessions, t->state, t->len, entry.ended, &t->err);
+    if (t->err.code == ERR_CANCELLED) { /* the daemon stops */
+        r->n = r->kept = 0;
+    } else if (t->err.code && t->err.code != ERR_NOT_FOUND) {
+        on_unusable(k, &entry, &t->err);
+    }
+    read_next(k);
+}
+
+void keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, int64_t try_ms) {
+    k->restoring = (struct restoring){.sessions = sessions, .metrics = metrics, .until_ms = clock_ms() + try_ms};
+    sessions_await(sessions, true);
+    begin_round(k);
+}
+
+bool keeper_restoring(const struct keeper *k) { return k->restoring.sessions && !k->restoring.tried; }
+
+void keeper_tick(struct keeper *k) {
+    struct restoring *r = &k->restoring;
+    int64_t now = clock_ms();
+    if (!r->sessions || r->round || (r->listed && !r->n) || now < r->next_ms)
+        return;
+    if (now < r->until_ms) {
+        begin_round(k);
+        return;
+    }
+    log_error("snapshots of streams could not be used and are left for the next start", "snapshots=%zu", r->n);
+    r->listed = r->tried = true;
+    r->n = 0;
+    sessions_await(r->sessions, false);
+}
+
+/* A session that was made from a snapshot cannot go on from it now. */
+static void retry(void *ctx, const char *id, bool ended) {
+    struct restoring *r = &((struct keeper *)ctx)->restoring;
+    struct snapshot_entry *more = r->sessions ? realloc(r->entries, (r->n + 1) * sizeof *more) : NULL;
+    if (!more)
+        return;
+    r->entries = more;
+    str_copy(more[r->n].id, sizeof more->id, id);
+    more[r->n++].ended = ended;
+    sessions_await(r->sessions, true);
 }
 
 static bool put(void *ctx, const char *id, char *state, size_t len) { return ask(ctx, DEED_WRITE, id, state, len); }
@@ -153,5 +265,5 @@ static void drop(void *ctx, const char *id) { ask_or_log(ctx, DEED_REMOVE, id); 
 static void reject(void *ctx, const char *id) { ask_or_log(ctx, DEED_REJECT, id); }
 
 struct session_keeper keeper_for_sessions(struct keeper *k) {
-    return (struct session_keeper){.put = put, .end = end, .drop = drop, .reject = reject, .ctx = k};
+    return (struct session_keeper){.put = put, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = k};
 }

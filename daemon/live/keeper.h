@@ -1,5 +1,6 @@
-/* keeper: writes and removes snapshots of sessions on libuv's thread pool, one after the other in the order they were asked for, so
- * that the loop never waits for a disk. Bounded by its caller: one unfinished write per session. Loop thread. */
+/* keeper: reads, writes and removes snapshots of sessions on libuv's thread pool, one after the other in the order they were asked
+ * for, so that the loop never waits for a disk. Bounded by its caller: one unfinished write per session; it reads one snapshot at a
+ * time. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_KEEPER_H
 #define BRR_DAEMON_LIVE_KEEPER_H
 #include <uv.h>
@@ -12,8 +13,14 @@ struct keeper;
 struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
                           void *ctx);
 void keeper_free(struct keeper *k); /* only after the loop has ended; queued snapshots are not written. NULL is fine */
-/* At start: every session with a snapshot goes on from it; corrupt ones are logged, counted and moved aside. Reads on the loop. */
-int keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, struct err *err);
+/* At start: every session with a snapshot goes on from it, sessions that have ended last. Corrupt snapshots and those of another
+ * version are logged, counted and moved aside. Others that cannot be used now (the volume does not answer, a model is missing,
+ * memory or places are short) stay, and are tried again every few seconds for try_ms; after that they are left for the next daemon.
+ * sessions_await is kept up to date. */
+void keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, int64_t try_ms);
+bool keeper_restoring(const struct keeper *k); /* some snapshots have not been tried yet */
+/* Once a second. */
+void keeper_tick(struct keeper *k);
 /* Returns the callbacks that the sessions need; their ctx is the keeper. */
 struct session_keeper keeper_for_sessions(struct keeper *k);
 

@@ -40,8 +40,9 @@ int sessions_of_model(const struct sessions *all, const char *model) {
 
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err) {
-    if (all->count >= all->config.max_sessions)
-        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", all->count);
+    int open = sessions_places(all, false);
+    if (open >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", open);
     struct session *s = session_new(all, request, err);
     if (!s)
         return err ? err->code : ERR_EXHAUSTED;

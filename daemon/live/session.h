@@ -36,6 +36,8 @@ struct session_keeper {
     void (*end)(void *ctx, const char *id); /* the client was sent the Summary; the snapshot stays in case it did not arrive */
     void (*drop)(void *ctx, const char *id);
     void (*reject)(void *ctx, const char *id); /* one that cannot be used: out of the way */
+    /* One that cannot be used now: sessions_restore is called with it later. */
+    void (*retry)(void *ctx, const char *id, bool ended);
     void *ctx;
 };
 
@@ -171,10 +173,13 @@ void session_watch_stop(struct session_watch *w);
 void sessions_report(struct sessions *all, struct live_report *r);
 /* The snapshot of this id is durable, or could not be written. */
 void sessions_kept(struct sessions *all, const char *id, const struct err *err);
-/* A session goes on from a snapshot, and waits for its client. DATA_LOSS: it is corrupt. */
-int sessions_restore(struct sessions *all, const char *state, size_t len, struct err *err);
-/* The restored session had ended, so it is open to no one but its client: if that did not receive the Summary, it comes back. */
-void sessions_ended(struct sessions *all, const char *id);
+/* A session goes on from a snapshot, and waits for its client. ended: it is open to no one but its client, which comes back if it
+ * did not receive the Summary, and takes no place of max_sessions. DATA_LOSS: the snapshot is corrupt; EXISTS: it is another one of
+ * the same session; CANCELLED: the daemon stops; after other errors it may be tried again. */
+int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
+/* Whether sessions may still be restored: the client of a session that is not found may come back later. */
+void sessions_await(struct sessions *all, bool more);
+bool sessions_awaited(const struct sessions *all);
 bool sessions_restoring(const struct sessions *all); /* some are still being loaded */
 
 int sessions_unsaved(const struct sessions *all); /* live streams that go on although their snapshots cannot be written */

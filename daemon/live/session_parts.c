@@ -65,6 +65,13 @@ void session_release(struct session *s) {
     session_post_due(s);
 }
 
+int sessions_places(const struct sessions *all, bool ended) {
+    int n = 0;
+    for (const struct session *s = all->first; s; s = s->next_session)
+        n += !s->closed && s->ended == ended;
+    return n;
+}
+
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err) {
     const struct live_open *open = request->open;
     struct session *s = calloc(1, sizeof *s);

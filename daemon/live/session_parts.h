@@ -71,10 +71,13 @@ struct sessions {
     struct session *first;
     int count;              /* of sessions on the device worker */
     int64_t waiting_bytes;  /* samples of all that wait for it */
+    bool awaited;           /* sessions may still be restored */
     int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
     int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
+/* Sessions on the device worker that take a place of max_sessions, or those that have ended and do not. */
+int sessions_places(const struct sessions *all, bool ended);
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
 void session_free(struct session *s);

@@ -8,6 +8,7 @@
 #include "base/pack.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
+#include "daemon/live/snapshot.h"
 
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds. */
 enum {
@@ -82,6 +83,7 @@ struct opening {
     char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t version, epoch;
+    bool ended;
 };
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
@@ -276,8 +278,9 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     unpack_opening(&in, o);
     if (in.failed)
         return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
-    if (find(all, o->id))
-        return err_set(err, ERR_EXISTS, "two snapshots of one session");
+    struct session *other = find(all, o->id);
+    if (other)
+        return err_set(err, other->closing ? ERR_UNAVAILABLE : ERR_EXISTS, "there is a session of this snapshot already");
     struct session *s = session_new(all, &o->request, err);
     if (!s)
         return err ? err->code : ERR_EXHAUSTED;
@@ -289,41 +292,50 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     if (o->version >= VIEW)
         unpack_view_of(&in, s);
-    char *copy = stream_len ? malloc(stream_len) : NULL;
-    if (!whole || !unpack_done(&in) || !copy) {
-        free(copy);
+    bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
+    char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
+    if (!copy) {
         session_free(s);
-        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt");
+        return corrupt ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt")
+                       : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     }
     memcpy(copy, stream, stream_len);
+    s->ended = o->ended;
     s->on_disk = s->restoring = true;
     session_park(s);
     return session_begin(s, copy, stream_len, err);
 }
 
-int sessions_restore(struct sessions *all, const char *state, size_t len, struct err *err) {
-    if (all->count >= all->config.max_sessions)
-        return err_set(err, ERR_EXHAUSTED, "%d streams were restored already (limits.sessions)", all->count);
+int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err) {
+    int places = sessions_places(all, ended);
+    if (all->frozen_ms)
+        return err_set(err, ERR_CANCELLED, "the daemon is stopping");
+    if (places >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions)", places);
     struct opening *o = calloc(1, sizeof *o);
     if (!o)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    o->ended = ended;
     int rc = restore(all, o, state, len, err);
     free(o);
     return rc;
 }
 
-void sessions_ended(struct sessions *all, const char *id) {
-    struct session *s = find(all, id);
-    if (s)
-        s->ended = true;
-}
+void sessions_await(struct sessions *all, bool more) { all->awaited = more; }
+bool sessions_awaited(const struct sessions *all) { return all->awaited; }
 
 void session_restore_failed(struct session *s, const struct err *err) {
     const struct session_keeper *keeper = &s->all->config.keeper;
     char text[800];
-    log_warn("a stream cannot go on from its snapshot", "session=%s error=\"%s\"", s->id, err_text(err, text, sizeof text));
-    session_count(s, "brrd_stream_snapshots_total", "rejected", 1);
-    keeper->reject(keeper->ctx, s->id);
+    err_text(err, text, sizeof text);
+    if (snapshot_is_useless(err)) {
+        log_warn("a stream cannot resume from its snapshot", "session=%s error=\"%s\"", s->id, text);
+        session_count(s, "brrd_stream_snapshots_total", "rejected", 1);
+        keeper->reject(keeper->ctx, s->id);
+    } else {
+        log_warn("a stream waits for its snapshot, which cannot be used now", "session=%s error=\"%s\"", s->id, text);
+        keeper->retry(keeper->ctx, s->id, s->ended);
+    }
     s->on_disk = s->restoring = false;
     if (!s->sink) {
         session_let_go(s);

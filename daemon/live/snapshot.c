@@ -2,12 +2,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/pack.h"
 #include "base/str.h"
@@ -105,6 +107,10 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
     return 0;
 }
 
+bool snapshot_is_useless(const struct err *why) {
+    return why->code == ERR_DATA_LOSS || why->code == ERR_INVALID || why->code == ERR_EXISTS;
+}
+
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     char path[4096];
     int rc = unmark(dir, id, err);
@@ -135,10 +141,23 @@ static bool is_id(const char *name) {
     return strlen(name) == SNAPSHOT_ID_SIZE - 1 && strspn(name, "0123456789abcdef") == SNAPSHOT_ID_SIZE - 1;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+static int by_end_and_id(const void *left, const void *right) {
+    const struct snapshot_entry *a = left, *b = right;
+    return a->ended != b->ended ? a->ended - b->ended : strcmp(a->id, b->id);
+}
 
-int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *ret_n, struct err *err) {
-    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+/* Appends to a malloc'd array of n elements. */
+static int append(void **items, size_t n, size_t size, const void *item, struct err *err) {
+    char *more = realloc(*items, (n + 1) * size);
+    if (!more)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the list of snapshots");
+    memcpy(more + n * size, item, size);
+    *items = more;
+    return 0;
+}
+
+int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
+    void *entries = NULL;
     size_t n = 0;
     DIR *d = opendir(dir);
     if (!d)
@@ -146,24 +165,81 @@ int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *r
     struct dirent *e = NULL;
     int rc = fsio_next_entry(d, &e, err);
     for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+        struct snapshot_entry entry;
         if (!is_id(e->d_name))
             continue;
-        void *more = realloc(ids, (n + 1) * sizeof *ids);
-        if (more) {
-            ids = more;
-            memcpy(ids[n++], e->d_name, SNAPSHOT_ID_SIZE);
-        } else {
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory for the list of snapshots");
-        }
+        memcpy(entry.id, e->d_name, sizeof entry.id);
+        entry.ended = snapshot_ended(dir, entry.id);
+        rc = append(&entries, n, sizeof entry, &entry, err);
+        n += !rc;
     }
     closedir(d);
     if (rc) {
-        free(ids);
+        free(entries);
         return err_wrap(err, "%s: cannot be read", dir);
     }
     if (n)
-        qsort(ids, n, sizeof *ids, by_name);
-    *ret_ids = ids;
+        qsort(entries, n, sizeof(struct snapshot_entry), by_end_and_id);
+    *ret = entries;
     *ret_n = n;
     return 0;
+}
+
+/* ---- rejected ones ---- */
+
+struct rejected {
+    char id[SNAPSHOT_ID_SIZE];
+    int64_t written_s, bytes;
+};
+
+static int newest_first(const void *left, const void *right) {
+    const struct rejected *a = left, *b = right;
+    return a->written_s != b->written_s ? (a->written_s < b->written_s) - (a->written_s > b->written_s) : strcmp(a->id, b->id);
+}
+
+static int list_rejected(DIR *d, struct rejected **ret, size_t *ret_n, struct err *err) {
+    void *items = NULL;
+    size_t n = 0;
+    struct dirent *e = NULL;
+    int rc = fsio_next_entry(d, &e, err);
+    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+        struct rejected item;
+        struct stat st;
+        if (!is_id(e->d_name) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            continue;
+        memcpy(item.id, e->d_name, sizeof item.id);
+        item.written_s = st.st_mtime;
+        item.bytes = st.st_size;
+        rc = append(&items, n, sizeof item, &item, err);
+        n += !rc;
+    }
+    *ret = items;
+    *ret_n = n;
+    return rc;
+}
+
+int snapshot_prune_rejected(const char *dir, struct err *err) {
+    char folder[4096];
+    struct rejected *items = NULL;
+    size_t n = 0;
+    int64_t bytes = 0, oldest_s = clock_wall_ms() / 1000 - SNAPSHOT_REJECTED_S;
+    int rc = fsio_join(folder, sizeof folder, dir, "rejected", err);
+    if (rc)
+        return rc;
+    DIR *d = opendir(folder);
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(err, errno, "%s: cannot be read", folder);
+    rc = list_rejected(d, &items, &n, err);
+    if (n)
+        qsort(items, n, sizeof *items, newest_first);
+    for (size_t i = 0; i < n; i++) {
+        bytes += items[i].bytes;
+        if (bytes <= SNAPSHOT_REJECTED_BYTES && items[i].written_s >= oldest_s)
+            continue;
+        if (unlinkat(dirfd(d), items[i].id, 0) && errno != ENOENT && !rc)
+            rc = err_errno(err, errno, "%s/%s: cannot be removed", folder, items[i].id);
+    }
+    free(items);
+    closedir(d);
+    return rc;
 }

@@ -8,7 +8,12 @@
 
 #include "base/err.h"
 
-enum { SNAPSHOT_ID_SIZE = 33, SNAPSHOT_MAX_BYTES = 256 << 20 };
+enum {
+    SNAPSHOT_ID_SIZE = 33,
+    SNAPSHOT_MAX_BYTES = 256 << 20,
+    SNAPSHOT_REJECTED_BYTES = 256 << 20, /* of all that are kept in "rejected", and how old they become */
+    SNAPSHOT_REJECTED_S = 30 * 24 * 3600,
+};
 
 /* The folder, mode 0700; what killed writers left in it is removed. */
 int snapshot_prepare(const char *dir, struct err *err);
@@ -19,9 +24,18 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
 int snapshot_end(const char *dir, const char *id, struct err *err);
 bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
+/* True for errors that no later try can mend: the snapshot is corrupt or of another version, or its model is another one. */
+bool snapshot_is_useless(const struct err *why);
 /* Out of the way, into the folder "rejected" beside it, for people to look at. */
 int snapshot_reject(const char *dir, const char *id, struct err *err);
-/* Ids of the snapshots in the folder, sorted, malloc'd in one piece; free(). */
-int snapshot_list(const char *dir, char (**ret_ids)[SNAPSHOT_ID_SIZE], size_t *ret_n, struct err *err);
+/* Removes rejected snapshots that were written more than SNAPSHOT_REJECTED_S ago, and the oldest of the others until they have at
+ * most SNAPSHOT_REJECTED_BYTES. */
+int snapshot_prune_rejected(const char *dir, struct err *err);
+struct snapshot_entry {
+    char id[SNAPSHOT_ID_SIZE];
+    bool ended;
+};
+/* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */
+int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8 };
+enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, RESTORING_RETRY_MS = 1000 };
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -328,6 +328,11 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct live_open open = describe_open(in, "", "");
     struct session *s = sessions_find(services_of(c->call)->sessions, in->resume_token, rpc_caller(c->call)->name);
     struct err err;
+    if (!s && sessions_awaited(services_of(c->call)->sessions)) {
+        err_set(&err, ERR_UNAVAILABLE, "the daemon has just started and still reads the snapshots of streams; try again");
+        refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
+        return true;
+    }
     if (!s) {
         count_resume(c, "unknown", "expired");
         return false;

@@ -125,7 +125,7 @@ static inline int tear_down(void **state) {
     return 0;
 }
 
-static const struct live_open open = {.checkpoint = "/m",
+static const struct live_open own_open = {.checkpoint = "/m",
                                       .model = "ward",
                                       .labels = labels,
                                       .n_labels = CHANNELS,
@@ -135,7 +135,7 @@ static const struct live_open open = {.checkpoint = "/m",
                                       .off = 0.52,
                                       .want_probabilities = true};
 
-static const struct session_request request = {.open = &open, .principal = "uid:1"};
+static const struct session_request request = {.open = &own_open, .principal = "uid:1"};
 
 static inline struct live_report report(struct live_stream *stream, enum live_report_kind kind) {
     return (struct live_report){.message = {.kind = (int)kind}, .stream = stream};
@@ -196,7 +196,7 @@ static inline void wait_idle(void) { nanosleep(&(struct timespec){.tv_nsec = 5 *
 
 /* ---- clients that come back ---- */
 
-static const struct session_request lasting = {.open = &open, .client = "bed 7", .principal = "uid:1", .resumable = true};
+static const struct session_request lasting = {.open = &own_open, .client = "bed 7", .principal = "uid:1", .resumable = true};
 
 static inline struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[PASS_TOKEN_SIZE]) {
     struct session *s = NULL;

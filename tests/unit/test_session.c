@@ -189,7 +189,7 @@ static void trace_of(struct bench *b, struct live_stream *stream) {
 
 static void who_watches_gets_the_trace_and_the_client_only_if_it_asked(void **state) {
     struct bench *b = *state;
-    struct live_open quiet = open;
+    struct live_open quiet = own_open;
     struct session_request asks_not = request;
     struct watcher w = {.watch = {.report = on_watched, .ended = on_watch_ended}};
     struct live_stream *stream;

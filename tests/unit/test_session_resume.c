@@ -297,15 +297,15 @@ static void a_client_that_never_says_what_it_has_loses_the_oldest(void **state) 
 static void another_open_does_not_go_on_with_the_session(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
-    struct live_open changed = open;
+    struct live_open changed = own_open;
     struct err err;
     char token[PASS_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
-    assert_int_equal(session_check(s, &open, NULL), 0);
+    assert_int_equal(session_check(s, &own_open, NULL), 0);
     changed.rate_hz = 2 * RATE;
     assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "rate_hz"));
-    changed = open;
+    changed = own_open;
     changed.labels = (const char *const[]){"C3", "Cz"};
     assert_int_equal(session_check(s, &changed, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "channels"));
@@ -355,7 +355,7 @@ static void assert_retry(const struct session *s, int64_t pause) { assert_in_ran
 
 static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(void **state) {
     struct bench *b = *state;
-    struct live_open live = open;
+    struct live_open live = own_open;
     const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
     struct owner_side next = {0};
     struct session *s = NULL;
@@ -400,7 +400,7 @@ static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(v
 static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state) {
     enum { N = 10 };
     struct bench *b = *state;
-    struct live_open live = open;
+    struct live_open live = own_open;
     const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
     struct owner_side owners[N] = {0};
     struct live_stream *streams[N];
@@ -441,7 +441,7 @@ static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state)
 
 static void a_client_that_does_not_read_is_not_told_that_the_device_is_late(void **state) {
     struct bench *b = *state;
-    struct live_open live = open;
+    struct live_open live = own_open;
     const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
     struct session *s = NULL;
     live.realtime = true;
@@ -462,7 +462,7 @@ static void a_client_that_does_not_read_is_not_told_that_the_device_is_late(void
 
 static void a_live_stream_whose_rate_is_another_one_says_so_in_its_results(void **state) {
     struct bench *b = *state;
-    struct live_open live = open;
+    struct live_open live = own_open;
     const struct session_request realtime = {.open = &live, .principal = "uid:1"};
     struct session *s = NULL;
     live.realtime = true;

@@ -13,7 +13,7 @@ int64_t __wrap_clock_ms(void) { return __real_clock_ms() + later_ms; }
 struct kept {
     char id[SESSION_ID_SIZE], *state;
     size_t len;
-    int puts, ends, drops, rejects;
+    int puts, ends, drops, rejects, retries;
 };
 static bool put(void *ctx, const char *id, char *state, size_t len) {
     struct kept *k = ctx;
@@ -28,6 +28,8 @@ static void end(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->end
 static void drop(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->drops++; }
 static void reject(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->rejects++; }
 
+static void retry(void *ctx, const char *id, bool ended) { (void)id, (void)ended, ((struct kept *)ctx)->retries++; }
+
 struct kept_bench {
     struct bench b;
     struct kept kept;
@@ -40,7 +42,7 @@ static struct sessions *keeping_sessions(struct kept_bench *k) {
                                            .max_sessions = 2,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .max_waiting_bytes = 16384,
-                                           .keeper = {put, end, drop, reject, &k->kept}};
+                                           .keeper = {put, end, drop, reject, retry, &k->kept}};
     return sessions_new(&config);
 }
 
@@ -269,7 +271,7 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_int_equal(k->kept.drops, 0);
 
     k->b.all = keeping_sessions(k);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
     assert_int_equal(last(&k->b)->message.kind, LIVE_OPEN);
     assert_int_equal(last(&k->b)->data_bytes, strlen("the worker's part"));
     assert_memory_equal(last(&k->b)->data, "the worker's part", strlen("the worker's part"));
@@ -277,8 +279,8 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     stream = last(&k->b)->stream;
     assert_null(sessions_find(k->b.all, token, "uid:2"));
     assert_non_null(s = sessions_find(k->b.all, token, "uid:1"));
-    assert_int_equal(session_check(s, &open, NULL), 0);
-    struct live_open other = open;
+    assert_int_equal(session_check(s, &own_open, NULL), 0);
+    struct live_open other = own_open;
     other.on = 0.7;
     assert_int_equal(session_check(s, &other, NULL), ERR_INVALID);
     struct session_state shown;
@@ -329,8 +331,8 @@ static void a_snapshot_of_an_earlier_version_is_read(void **state) {
     k->b.all = keeping_sessions(k);
     k->kept.len = without_thresholds((char *)k->kept.state, k->kept.len);
     k->kept.state[0] = 1;
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_DATA_LOSS);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - VIEW_BYTES, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - VIEW_BYTES, false, NULL), 0);
     assert_non_null(sessions_find(k->b.all, token, "uid:1"));
 }
 
@@ -356,13 +358,15 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
     sessions_free(k->b.all);
 
     k->b.all = keeping_sessions(k);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
-    sessions_ended(k->b.all, session);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, true, NULL), 0);
+    for (int i = 0; i < 2; i++) /* it takes no place of live ones */
+        assert_int_equal(session_open(k->b.all, &lasting, &sink, &k->b.owner, &s, NULL), 0);
+    assert_int_equal(session_open(k->b.all, &lasting, &sink, &k->b.owner, &s, NULL), ERR_EXHAUSTED);
     for (int back = 0; back < 2; back++) {
         int visits = 0;
         sessions_visit(k->b.all, count_visits, &visits);
-        assert_int_equal(visits, back);
-        assert_int_equal(sessions_of_model(k->b.all, model), back);
+        assert_int_equal(visits, back + 2);
+        assert_int_equal(sessions_of_model(k->b.all, model), back + 2);
         struct session *found = NULL;
         assert_int_equal(!sessions_by_id(k->b.all, session, &found, NULL), back);
         if (!back)
@@ -380,8 +384,8 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     durable(k, 0);
     sessions_free(k->b.all);
     k->b.all = keeping_sessions(k);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), ERR_EXISTS);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_EXISTS);
     stream = last(&k->b)->stream;
     struct session *s = sessions_find(k->b.all, token, "uid:1");
     come_back(s, &next, token, 0, 0);
@@ -395,6 +399,35 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     assert_false(sessions_restoring(k->b.all));
     session_close(s, "failed");
     assert_int_equal(k->kept.drops, 0);
+}
+
+static void a_snapshot_whose_model_is_not_there_yet_is_tried_again(void **state) {
+    struct kept_bench *k = *state;
+    struct owner_side next = {0};
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
+    stream = last(&k->b)->stream;
+    struct session *s = sessions_find(k->b.all, token, "uid:1");
+    come_back(s, &next, token, 0, 0);
+    struct live_report r = report(stream, LIVE_FAILED);
+    err_set(&r.err, ERR_NOT_FOUND, "the volume of the model is not mounted");
+    sessions_report(k->b.all, &r);
+    assert_int_equal(k->kept.rejects, 0);
+    assert_int_equal(k->kept.retries, 1);
+    assert_int_equal(next.failures, 1);
+    assert_int_equal(next.err.code, ERR_UNAVAILABLE);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_UNAVAILABLE);
+    session_close(s, "failed");
+    closed(&k->b, stream);
+    assert_int_equal(k->kept.drops, 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
+    assert_non_null(sessions_find(k->b.all, token, "uid:1"));
 }
 
 static void a_snapshot_outlives_the_device(void **state) {
@@ -417,7 +450,7 @@ static void a_snapshot_outlives_the_device(void **state) {
     session_leave(s);
     sessions_free(k->b.all); /* the daemon ends */
     k->b.all = keeping_sessions(k);
-    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, NULL), 0);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
     r = report(last(&k->b)->stream, LIVE_FAILED); /* and the next device fails as well */
     r.lost = true;
     sessions_report(k->b.all, &r);
@@ -442,14 +475,14 @@ static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **stat
     for (size_t n = 0; n < len; n++) {
         struct sessions *all = keeping_sessions(k);
         k->b.worker.refuse = 1; /* keeps the orders few */
-        assert_int_not_equal(sessions_restore(all, copy, n, NULL), 0);
+        assert_int_not_equal(sessions_restore(all, copy, n, false, NULL), 0);
         sessions_free(all);
     }
     for (size_t i = 0; i < len; i++) {
         struct sessions *all = keeping_sessions(k);
         copy[i] = (char)(copy[i] ^ 0x80);
         k->b.worker.refuse = 1;
-        sessions_restore(all, copy, len, NULL); /* the checksum of the file stands before this */
+        sessions_restore(all, copy, len, false, NULL); /* the checksum of the file stands before this */
         sessions_free(all);
         copy[i] = (char)(copy[i] ^ 0x80);
     }
@@ -470,6 +503,7 @@ int main(void) {
         KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        KEEPER_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
         KEEPER_TEST(a_snapshot_outlives_the_device),
         KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
     };

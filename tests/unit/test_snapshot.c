@@ -1,5 +1,9 @@
 #include "daemon/live/snapshot.h"
 
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "seed.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
@@ -30,7 +34,8 @@ static int mode_of(const char *file) {
 
 static void what_is_written_is_read_and_nobody_else_may(void **state) {
     (void)state;
-    char *data = NULL, (*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    char *data = NULL;
+    struct snapshot_entry *ids = NULL;
     size_t len = 0, n = 0;
     assert_int_equal(snapshot_write(dir, id, "a\0b", 3, NULL), 0);
     assert_int_equal(snapshot_write(dir, id, "c\0de", 4, NULL), 0); /* replaces it */
@@ -42,7 +47,8 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
     free(data);
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
     assert_int_equal(n, 1);
-    assert_string_equal(ids[0], id);
+    assert_string_equal(ids[0].id, id);
+    assert_false(ids[0].ended);
     free(ids);
     assert_false(snapshot_ended(dir, id));
     assert_int_equal(snapshot_end(dir, id, NULL), 0);
@@ -63,7 +69,7 @@ static void what_is_written_is_read_and_nobody_else_may(void **state) {
 
 static void a_directory_that_cannot_be_read_to_its_end_is_an_error(void **state) {
     (void)state;
-    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    struct snapshot_entry *ids = NULL;
     size_t n = 0;
     struct err err;
     assert_int_equal(snapshot_write(dir, id, "a", 1, NULL), 0);
@@ -119,10 +125,43 @@ static void a_rejected_one_is_kept_aside(void **state) {
     assert_int_equal(snapshot_reject(dir, id, NULL), 0);
 }
 
+/* An id of one digit. */
+static const char *id_of(char digit) {
+    static char name[SNAPSHOT_ID_SIZE];
+    memset(name, digit, sizeof name - 1);
+    return name;
+}
+
+static void rejected_path(char digit, char file[700]) { snprintf(file, 700, "%s/rejected/%s", dir, id_of(digit)); }
+
+static void reject_one(char digit, int64_t bytes, int64_t age_s) {
+    char file[700];
+    assert_int_equal(snapshot_write(dir, id_of(digit), "x", 1, NULL), 0);
+    assert_int_equal(snapshot_reject(dir, id_of(digit), NULL), 0);
+    rejected_path(digit, file);
+    assert_int_equal(truncate(file, bytes), 0); /* sparse */
+    const struct timespec times[2] = {{.tv_sec = time(NULL) - age_s}, {.tv_sec = time(NULL) - age_s}};
+    assert_int_equal(utimensat(AT_FDCWD, file, times, 0), 0);
+}
+
+static void rejected_ones_are_bounded_in_age_and_bytes(void **state) {
+    (void)state;
+    char kept[700];
+    reject_one('a', 1000, SNAPSHOT_REJECTED_S + 60);
+    reject_one('b', SNAPSHOT_REJECTED_BYTES / 2, 300);
+    reject_one('c', SNAPSHOT_REJECTED_BYTES / 2, 200);
+    reject_one('d', SNAPSHOT_REJECTED_BYTES / 2, 100);
+    assert_int_equal(snapshot_prune_rejected(dir, NULL), 0);
+    for (char digit = 'a'; digit <= 'd'; digit++) {
+        rejected_path(digit, kept);
+        assert_int_equal(fsio_exists(kept), digit >= 'c'); /* the newest */
+    }
+}
+
 static void what_a_killed_writer_left_is_removed(void **state) {
     (void)state;
     struct fsio_writer w;
-    char(*ids)[SNAPSHOT_ID_SIZE] = NULL;
+    struct snapshot_entry *ids = NULL;
     size_t n = 0;
     assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
     assert_int_equal(snapshot_list(dir, &ids, &n, NULL), 0);
@@ -139,6 +178,7 @@ int main(void) {
         SNAPSHOT_TEST(a_directory_that_cannot_be_read_to_its_end_is_an_error),
         SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
         SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
+        SNAPSHOT_TEST(rejected_ones_are_bounded_in_age_and_bytes),
         SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

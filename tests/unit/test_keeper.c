@@ -1,0 +1,207 @@
+#include "daemon/live/keeper.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "daemon/live/snapshot.h"
+#include "unit/session_fixture.h"
+#include "unit/temp_dir.h"
+
+/* The volume of the snapshots fails so often. */
+static int faults;
+int __real_fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
+int __wrap_fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err);
+int __wrap_fsio_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_len, struct err *err) {
+    if (faults-- > 0)
+        return err_set(err, ERR_INTERNAL, "%s: Input/output error", path);
+    return __real_fsio_read(path, max_bytes, ret_data, ret_len, err);
+}
+/* The monotonic clock is ahead by so much. */
+static int64_t later_ms;
+int64_t __real_clock_ms(void);
+int64_t __wrap_clock_ms(void);
+int64_t __wrap_clock_ms(void) { return __real_clock_ms() + later_ms; }
+
+/* A daemon's sessions and their keeper, with a worker that keeps its orders. */
+struct daemon_side {
+    struct bench b;
+    uv_loop_t loop;
+    struct keeper *keeper;
+    void *folder;
+    char dir[512];
+};
+
+static void on_written(void *ctx, const char *id, const struct err *err) {
+    sessions_kept(((struct daemon_side *)ctx)->b.all, id, err);
+}
+
+static void begin(struct daemon_side *d) {
+    uv_loop_init(&d->loop);
+    assert_non_null(d->keeper = keeper_new(&d->loop, d->dir, on_written, d));
+    const struct sessions_config config = {.post = take,
+                                           .post_ctx = &d->b.worker,
+                                           .metrics = d->b.metrics,
+                                           .max_sessions = 2,
+                                           .resume_ttl_ms = 3600 * 1000,
+                                           .max_waiting_bytes = 16384,
+                                           .keeper = keeper_for_sessions(d->keeper)};
+    d->b.all = sessions_new(&config);
+}
+
+static void stop(struct daemon_side *d) {
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    sessions_free(d->b.all);
+    d->b.all = NULL;
+    keeper_free(d->keeper);
+    uv_loop_close(&d->loop);
+}
+
+static int set_up_daemon(void **state) {
+    struct daemon_side *d = calloc(1, sizeof *d);
+    assert_int_equal(temp_dir_make(&d->folder), 0);
+    str_format(d->dir, sizeof d->dir, "%s/sessions", (const char *)d->folder);
+    d->b.metrics = metrics_new(families, sizeof families / sizeof *families, 16);
+    faults = 0;
+    later_ms = 0;
+    *state = d;
+    return snapshot_prepare(d->dir, NULL);
+}
+
+static int tear_down_daemon(void **state) {
+    struct daemon_side *d = *state;
+    temp_dir_remove(&d->folder);
+    return tear_down(state);
+}
+
+/* A stream with a snapshot, whose token opens it. */
+static struct session *make_stream(struct daemon_side *d, char token[PASS_TOKEN_SIZE]) {
+    struct live_stream *stream;
+    struct session *s = open_lasting(&d->b, &stream, token);
+    struct live_report r = report(stream, LIVE_SAVED);
+    r.state = strdup("the worker's part");
+    r.state_len = strlen(r.state);
+    sessions_report(d->b.all, &r);
+    free(r.state);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    return s;
+}
+
+static void round_of(struct daemon_side *d, int64_t after_ms) {
+    later_ms += after_ms;
+    keeper_tick(d->keeper);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+}
+
+static void path_of(const struct daemon_side *d, const char *folder, const char *id, char path[1024]) {
+    assert_true(str_format(path, 1024, "%s%s/%s", d->dir, folder, id));
+}
+
+static void a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again(void **state) {
+    struct daemon_side *d = *state;
+    char token[2][PASS_TOKEN_SIZE];
+    begin(d);
+    for (int i = 0; i < 2; i++)
+        make_stream(d, token[i]);
+    stop(d);
+    begin(d);
+    faults = 1;
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    assert_true(keeper_restoring(d->keeper));
+    assert_true(sessions_awaited(d->b.all));
+    assert_int_equal(sessions_count(d->b.all), 0); /* the loop waits for no volume */
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_false(keeper_restoring(d->keeper));
+    assert_int_equal(sessions_count(d->b.all), 1);
+    assert_true(sessions_awaited(d->b.all)); /* a client of the other one is asked to wait */
+    faults = 1;
+    round_of(d, 6000);
+    assert_int_equal(sessions_count(d->b.all), 1);
+    round_of(d, 6000);
+    assert_false(sessions_awaited(d->b.all));
+    for (int i = 0; i < 2; i++)
+        assert_non_null(sessions_find(d->b.all, token[i], "uid:1"));
+    assert_true(value(&d->b, "brrd_stream_snapshots_total", "unknown\x1frejected") == 0);
+    stop(d);
+}
+
+static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
+    struct daemon_side *d = *state;
+    char token[PASS_TOKEN_SIZE], path[1024];
+    begin(d);
+    struct session *s = make_stream(d, token);
+    path_of(d, "", session_id(s), path);
+    stop(d);
+    begin(d);
+    faults = 1000;
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    round_of(d, 30 * 1000);
+    assert_true(sessions_awaited(d->b.all));
+    round_of(d, 31 * 1000);
+    assert_false(sessions_awaited(d->b.all));
+    assert_true(fsio_exists(path));
+    stop(d);
+    begin(d);
+    faults = 0;
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_non_null(sessions_find(d->b.all, token, "uid:1"));
+    stop(d);
+}
+
+static void corrupt_snapshots_are_moved_aside(void **state) {
+    struct daemon_side *d = *state;
+    char token[PASS_TOKEN_SIZE], path[1024], aside[1024];
+    begin(d);
+    struct session *s = make_stream(d, token);
+    path_of(d, "", session_id(s), path);
+    path_of(d, "/rejected", session_id(s), aside);
+    stop(d);
+    assert_int_equal(truncate(path, 20), 0);
+    begin(d);
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_false(sessions_awaited(d->b.all));
+    assert_int_equal(sessions_count(d->b.all), 0);
+    assert_true(fsio_exists(aside));
+    assert_true(value(&d->b, "brrd_stream_snapshots_total", "unknown\x1frejected") == 1);
+    stop(d);
+}
+
+static void live_streams_come_before_those_that_have_ended(void **state) {
+    struct daemon_side *d = *state;
+    char token[2][PASS_TOKEN_SIZE], mark[1024], id[SESSION_ID_SIZE] = "";
+    begin(d);
+    for (int i = 0; i < 2; i++) {
+        const char *own = session_id(make_stream(d, token[i]));
+        if (!i || strcmp(own, id) < 0)
+            str_copy(id, sizeof id, own);
+    }
+    stop(d);
+    path_of(d, "", id, mark); /* the first by its id has ended */
+    strcat(mark, ".ended");
+    assert_int_equal(fsio_write_atomic(mark, "", 0, NULL), 0);
+    begin(d);
+    int before = d->b.worker.n;
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    struct session *first = live_stream_owner(d->b.worker.orders[before]->stream);
+    assert_string_not_equal(session_id(first), id);
+    assert_ptr_equal(sessions_by_id(d->b.all, session_id(first)), first);
+    assert_null(sessions_by_id(d->b.all, id)); /* it is there for its client alone */
+    for (int i = 0; i < 2; i++)
+        assert_non_null(sessions_find(d->b.all, token[i], "uid:1"));
+    stop(d);
+}
+
+int main(void) {
+#define KEEPER_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_daemon, tear_down_daemon)
+    const struct CMUnitTest tests[] = {
+        KEEPER_TEST(a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again),
+        KEEPER_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
+        KEEPER_TEST(corrupt_snapshots_are_moved_aside),
+        KEEPER_TEST(live_streams_come_before_those_that_have_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
