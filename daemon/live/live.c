@@ -18,6 +18,7 @@ struct live {
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
     struct live_stream *streams; /* the line */
     int64_t turns, looks;        /* looks: for streams of a batch */
+    double now_s;                /* when the turn began */
 };
 
 /* ---- the line ---- */
@@ -115,8 +116,8 @@ void live_order(struct live *l, struct live_order *o) {
 
 /* ---- whose turn it is ---- */
 
-static bool wants(const struct live_stream *s, const struct live_model *m, bool realtime) {
-    return live_stream_model(s) == m && live_stream_open(s)->realtime == realtime && live_stream_runnable(s);
+static bool wants(const struct live *l, const struct live_stream *s, const struct live_model *m, bool realtime) {
+    return live_stream_model(s) == m && live_stream_runnable(s) && live_stream_is_live(s, l->now_s) == realtime;
 }
 
 /* Live streams: who has waited longest is next, so that the nearest deadline is met first. Replays: in turn. NULL: none waits. */
@@ -124,7 +125,7 @@ static struct live_stream *pick(struct live *l, const struct live_model *m, bool
     struct live_stream *best = NULL;
     double since = INFINITY;
     for (struct live_stream *s = l->streams; s; s = after(s)) {
-        if (!wants(s, m, realtime) || live_stream_turn(s)->looked == l->looks)
+        if (!wants(l, s, m, realtime) || live_stream_turn(s)->looked == l->looks)
             continue;
         if (!realtime)
             return s;
@@ -199,6 +200,7 @@ static bool run_class(struct live *l, bool realtime) {
 
 enum live_step live_step(struct live *l) {
     l->turns++;
+    l->now_s = clock_s();
     if (run_class(l, true))
         return LIVE_RAN_REALTIME;
     return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
@@ -206,6 +208,7 @@ enum live_step live_step(struct live *l) {
 
 bool live_step_realtime(struct live *l) {
     l->turns++;
+    l->now_s = clock_s();
     return run_class(l, true);
 }
 

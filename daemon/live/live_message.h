@@ -27,6 +27,7 @@ struct live_order {
     int64_t data_bytes;
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
     double received_s;     /* CHUNK: monotonic clock */
+    double due_s;          /* CHUNK: set by the stream: when real time would have brought it, but not before it was received */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
     struct live_report *answer; /* of the kind that ends this order; made with it, so that it is sent whatever memory is left */
 };

@@ -33,7 +33,8 @@ struct live_stream {
     struct message *first, *last; /* orders that wait for the windows before them */
     bool failed, finishing;
     struct live_report *summary;       /* the answer to FINISH, until it is due */
-    double newest_s;                   /* when the newest chunk in the timeline was received */
+    double newest_s, newest_due_s;     /* of the newest chunk in the timeline: when it was received, and due; NaN and 0: none */
+    double paced_s;                    /* when the newest chunk that came would end at LIVE_FASTEST times real time */
     struct live_report *result;        /* under construction: its events follow its probabilities */
     int64_t next_result, next_alarm;   /* numbers */
     struct suppression_totals counted; /* in metrics */
@@ -51,6 +52,7 @@ struct live_stream *live_stream_new(const struct live_open *open, void *owner) {
     if (!s)
         return NULL;
     s->owner = owner;
+    s->newest_s = NAN;
     s->open = *open;
     str_copy(s->checkpoint, sizeof s->checkpoint, open->checkpoint);
     str_copy(s->name, sizeof s->name, open->model);
@@ -405,9 +407,16 @@ void live_stream_leave(struct live_stream *s) {
 
 /* ---- running ---- */
 
+static void pace(struct live_stream *s, struct live_order *o) {
+    o->due_s = fmax(o->received_s, s->paced_s - LIVE_BURST_S);
+    s->paced_s = fmax(s->paced_s, o->received_s) + (double)(o->samples - o->skip) / s->open.rate_hz / LIVE_FASTEST;
+}
+
 bool live_stream_queue(struct live_stream *s, struct live_order *o) {
     if (s->failed || atomic_load(&s->gone))
         return false;
+    if (o->message.kind == LIVE_CHUNK)
+        pace(s, o);
     o->message.next = NULL;
     if (s->last)
         s->last->next = &o->message;
@@ -460,6 +469,7 @@ static int carry_out(struct live_stream *s, struct live_order *o, struct err *er
     if ((rc = convert(s, o, rows, err)) || (rc = quality_push(s->quality, rows, n, err)))
         return rc;
     s->newest_s = o->received_s;
+    s->newest_due_s = o->due_s;
     return timeline_push(s->timeline, (const float *const *)rows, n, err);
 }
 
@@ -508,13 +518,23 @@ bool live_stream_ready(const struct live_stream *s) {
 
 bool live_stream_waiting(const struct live_stream *s) { return live_stream_runnable(s) && (s->first || live_stream_ready(s)); }
 
-double live_stream_waiting_since_s(const struct live_stream *s) {
+/* When the samples were due that the stream has not been served for. */
+static double due_s(const struct live_stream *s) {
     if (live_stream_ready(s))
-        return s->newest_s + (s->finishing ? ENDED_WAITS_S : 0);
+        return s->newest_due_s;
     for (const struct message *m = s->first; m; m = m->next)
         if (m->kind == LIVE_CHUNK)
-            return ((const struct live_order *)m)->received_s;
+            return ((const struct live_order *)m)->due_s;
     return s->first ? 0 : INFINITY;
+}
+
+double live_stream_waiting_since_s(const struct live_stream *s) {
+    return due_s(s) + (s->finishing && live_stream_ready(s) ? ENDED_WAITS_S : 0);
+}
+
+bool live_stream_is_live(const struct live_stream *s, double now_s) {
+    double due = due_s(s);
+    return s->open.realtime && (due <= now_s || isinf(due));
 }
 
 double live_stream_newest_s(const struct live_stream *s) { return s->finishing ? NAN : s->newest_s; }

@@ -12,6 +12,9 @@ struct device;
 struct live_model;
 struct timeline;
 
+#define LIVE_FASTEST 1.2   /* clocks differ, and what a cut held back comes faster */
+#define LIVE_BURST_S 180.0 /* more than a client holds during a cut (libbrr: 150 s) */
+
 enum live_format { LIVE_F32_UV, LIVE_I16 };
 
 /* Parameters of a stream; live_stream_new copies them. */
@@ -69,7 +72,10 @@ bool live_stream_ready(const struct live_stream *s);    /* a window waits, and i
 /* When the samples were received that the stream has not been served for, by the monotonic clock; INFINITY when nothing waits. The
  * last windows of a recording that has ended fall due together and can wait for those of others, so they count as later. */
 double live_stream_waiting_since_s(const struct live_stream *s);
-/* When the newest chunk in its timeline was received; NaN after FINISH. */
+/* True if the stream is a live one now: Open says so, and its samples do not run ahead of real time. Samples that came faster than
+ * LIVE_FASTEST times real time, after LIVE_BURST_S of them, count as received when real time would have brought them. */
+bool live_stream_is_live(const struct live_stream *s, double now_s);
+/* When the newest chunk in its timeline was received; NaN before the first one since OPEN and after FINISH. */
 double live_stream_newest_s(const struct live_stream *s);
 const struct live_model *live_stream_model(const struct live_stream *s); /* NULL until live_stream_begin */
 

@@ -192,10 +192,10 @@ static int send(struct session *s, struct live_order *o, int64_t samples, struct
     return 0;
 }
 
-int session_gap(struct session *s, int64_t end, const char *cause, struct err *err) {
-    int rc = check_index(s, 0, end, err);
-    if (rc || end <= s->next)
-        return rc;
+static int add_gap(struct session *s, int64_t end, const char *cause, struct err *err) {
+    int rc;
+    if (end <= s->next)
+        return 0;
     struct live_order *o = live_order_new(LIVE_GAP, s->stream);
     int64_t missing = end - s->next;
     if (o)
@@ -205,6 +205,16 @@ int session_gap(struct session *s, int64_t end, const char *cause, struct err *e
     s->gaps++;
     session_count(s, "brrd_stream_samples_lost_total", cause, (double)missing);
     return 0;
+}
+
+int session_gap(struct session *s, int64_t first, int64_t end, const char *cause, struct err *err) {
+    if (first > end)
+        return err_set(err, ERR_INVALID, "a gap of samples [%lld, %lld); expected an end that is not below the first",
+                       (long long)first, (long long)end);
+    int rc = check_index(s, first, end - first, err);
+    if (!rc)
+        rc = add_gap(s, first, "hole", err);
+    return rc ? rc : add_gap(s, end, cause, err);
 }
 
 /* The rate of a live stream by the daemon's clock, from chunk to chunk, over measure_ms at a time. What was held back during a
@@ -253,7 +263,7 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         return err_set(err, ERR_INVALID,
                        "a chunk of %lld samples lasts %.0f s; at most %d s are accepted (Opened.max_chunk_samples)",
                        (long long)samples, (double)samples / s->rate_hz, SESSION_MAX_CHUNK_S);
-    if (first > s->next && (rc = session_gap(s, first, "hole", err)))
+    if (first > s->next && (rc = add_gap(s, first, "hole", err)))
         return rc;
     int64_t known = s->next - first < samples ? s->next - first : samples;
     if (known > 0) {

@@ -117,8 +117,9 @@ bool session_is_resumable(const struct session *s);
 
 /* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */
 int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err);
-/* Samples up to `end` do not exist. */
-int session_gap(struct session *s, int64_t end, const char *cause, struct err *err);
+/* Samples [first, end) do not exist; those before `first` that were not received are a gap of the cause "hole". INVALID unless
+ * 0 <= first <= end. */
+int session_gap(struct session *s, int64_t first, int64_t end, const char *cause, struct err *err);
 int session_finish(struct session *s, struct err *err); /* no more samples; summary follows */
 bool session_room(const struct session *s);             /* whether the next message should be read */
 int64_t session_max_chunk(const struct session *s, size_t message_bytes);

@@ -137,11 +137,15 @@ void session_count_end(struct session *s, const char *reason) {
     session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
 }
 
-void session_let_go(struct session *s) {
+void session_drop_snapshot(struct session *s) {
     const struct session_keeper *keeper = &s->all->config.keeper;
     if (s->on_disk && keeper->drop)
         keeper->drop(keeper->ctx, s->id);
     s->on_disk = false;
+}
+
+void session_let_go(struct session *s) {
+    session_drop_snapshot(s);
     s->sink = NULL;
     s->owner = NULL;
     s->parked_ms = 0;

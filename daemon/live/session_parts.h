@@ -123,6 +123,7 @@ void session_survive(struct session *s, const struct err *err);
 /* No connection holds it; freed when CLOSED comes, or with all sessions. */
 void session_let_go(struct session *s);
 void session_forget(struct session *s); /* after CLOSED */
+void session_drop_snapshot(struct session *s);
 
 /* Begins a snapshot, unless there is nowhere to keep it. */
 void session_save_begin(struct session *s);

@@ -59,6 +59,7 @@ int sessions_by_id(struct sessions *all, const char *id, struct session **ret, s
 void session_end(struct session *s, const char *who, const char *why) {
     struct err err;
     err_set(&err, ERR_ABORTED, "the stream was closed by %s%s%s%s", who, *why ? " (" : "", why, *why ? ")" : "");
+    session_drop_snapshot(s); /* no daemon after this one shall go on with it */
     session_fail(s, &err, "SESSION_CLOSED");
 }
 

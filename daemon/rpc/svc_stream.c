@@ -12,7 +12,14 @@
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
 
-enum { ACK_DELAY_MS = 10, MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, RESTORING_RETRY_MS = 1000 };
+enum {
+    ACK_DELAY_MS = 10,
+    MAX_RATE_HZ = 65536,
+    MAX_LEASINGS = 8,
+    RESTORING_LOOK_MS = 50,
+    RESTORING_LOOKS = 100,
+    RESTORING_RETRY_MS = 5000
+};
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
@@ -26,6 +33,7 @@ struct stream_call {
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
+    int restoring; /* how often it was looked whether its session has been restored; the timer waits for the next look */
     bool ack_waiting, held, full, half_closed, opened, resumed, ended;
     const char *outcome; /* how it ended, for the metric */
 };
@@ -328,11 +336,6 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct live_open open = describe_open(in, "", "");
     struct session *s = sessions_find(services_of(c->call)->sessions, in->resume_token, rpc_caller(c->call)->name);
     struct err err;
-    if (!s && sessions_awaited(services_of(c->call)->sessions)) {
-        err_set(&err, ERR_UNAVAILABLE, "the daemon has just started and still reads the snapshots of streams; try again");
-        refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
-        return true;
-    }
     if (!s) {
         count_resume(c, "unknown", "expired");
         return false;
@@ -374,6 +377,39 @@ static bool keep_open(struct stream_call *c, const uint8_t *data, size_t len) {
     }
     memcpy(c->open, data, len);
     c->open_len = len;
+    return true;
+}
+
+static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len);
+
+static void open_again(uv_timer_t *timer) {
+    struct stream_call *c = timer->data;
+    struct arena arena;
+    uint8_t *data = c->open;
+    c->open = NULL;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
+    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, data, c->open_len);
+    if (m)
+        open_stream(c, m->open, data, c->open_len);
+    arena_done(&arena);
+    free(data);
+    steer(c);
+}
+
+/* The daemon has just started: the session of this Open may be restored in a moment. True if the call waits, or was refused. */
+static bool await_session(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+    struct sessions *all = services_of(c->call)->sessions;
+    struct err err;
+    if (!sessions_awaited(all) || sessions_find(all, in->resume_token, rpc_caller(c->call)->name)) {
+        c->restoring = 0;
+        return false;
+    }
+    if (c->restoring++ == RESTORING_LOOKS) {
+        err_set(&err, ERR_UNAVAILABLE, "snapshots of streams cannot be read yet (see the daemon's log); try again later");
+        refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
+    } else if (keep_open(c, data, len)) {
+        uv_timer_start(&c->ack_timer, open_again, RESTORING_LOOK_MS, 0);
+    }
     return true;
 }
 
@@ -471,7 +507,7 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
     struct err err;
     if (check_open(in, &err))
         refuse(c, &err, NULL, 0);
-    else if (*in->resume_token && resume_session(c, in))
+    else if (*in->resume_token && (await_session(c, in, data, len) || resume_session(c, in)))
         return;
     else if (model_fetch_is_url(in->model) && !may_fetch(c, &err))
         refuse(c, &err, "ROLE_TOO_SMALL", 0);
@@ -496,12 +532,15 @@ static void on_more(struct stream_call *c, const Brr__V1__ClientMessage *m) {
     if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_CHUNK)
         rc = session_chunk(c->session, m->chunk->first_sample, m->chunk->samples, m->chunk->data.data, m->chunk->data.len, &err);
     else
-        rc = session_gap(c->session, m->gap->end, "client", &err);
+        rc = session_gap(c->session, m->gap->first, m->gap->end, "client", &err);
     if (rc)
         refuse(c, &err, rc == ERR_RANGE ? "GAP_TOO_LARGE" : NULL, 0);
     else
         ack_soon(c);
 }
+
+/* An Open has come. */
+static bool has_open(const struct stream_call *c) { return c->session || c->leasing || c->finding || c->restoring; }
 
 /* NULL when out of memory: the call has been refused then. */
 static struct stream_call *state_of(struct rpc_call *call) {
@@ -528,7 +567,7 @@ static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__ClientMessage *m = c ? convert_unpack_into(&arena, call, &brr__v1__client_message__descriptor, data, len) : NULL;
     if (m) {
         bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
-        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open != (!c->session && !c->leasing && !c->finding)) {
+        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open == has_open(c)) {
             err_set(&err, ERR_INVALID, "%s",
                     is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
             refuse(c, &err, NULL, 0);
@@ -548,7 +587,7 @@ static void half_close(struct rpc_call *call) {
     if (!c)
         return;
     c->half_closed = true;
-    if (!c->session && !c->leasing && !c->finding) {
+    if (!has_open(c)) {
         err_set(&err, ERR_INVALID, "the stream ended without an Open");
         refuse(c, &err, NULL, 0);
     } else if (c->opened && session_is_resumable(c->session)) {

@@ -126,14 +126,14 @@ static inline int tear_down(void **state) {
 }
 
 static const struct live_open own_open = {.checkpoint = "/m",
-                                      .model = "ward",
-                                      .labels = labels,
-                                      .n_labels = CHANNELS,
-                                      .rate_hz = RATE,
-                                      .format = LIVE_F32_UV,
-                                      .on = 0.61,
-                                      .off = 0.52,
-                                      .want_probabilities = true};
+                                          .model = "ward",
+                                          .labels = labels,
+                                          .n_labels = CHANNELS,
+                                          .rate_hz = RATE,
+                                          .format = LIVE_F32_UV,
+                                          .on = 0.61,
+                                          .off = 0.52,
+                                          .want_probabilities = true};
 
 static const struct session_request request = {.open = &own_open, .principal = "uid:1"};
 

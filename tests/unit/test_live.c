@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "daemon/live/live_stream.h"
 #include "infer/timeline.h"
 #include "seed.h"
@@ -417,12 +418,8 @@ static void a_stream_goes_on_from_its_saved_state_to_the_bit(void **state) {
         assert_int_equal(saved->message.kind, LIVE_SAVED);
         assert_int_equal(saved->err.code, 0);
         close_stream(b, &other);
-        struct live_open again = {.checkpoint = b->path,
-                                  .model = "m",
-                                  .labels = labels,
-                                  .n_labels = CHANNELS,
-                                  .rate_hz = RATE,
-                                  .alarm_hop_s = -1};
+        struct live_open again = {
+            .checkpoint = b->path, .model = "m", .labels = labels, .n_labels = CHANNELS, .rate_hz = RATE, .alarm_hop_s = -1};
         other = (struct heard){.stream = live_stream_new(&again, &other), .at = given};
         struct live_order *open = live_order_new(LIVE_OPEN, other.stream);
         open->data = (uint8_t *)saved->state;
@@ -519,6 +516,11 @@ static void unreleased_reports_are_bounded_by_the_credit_and_one_batch(void **st
 
 /* ---- turns ---- */
 
+static struct live_order *received_now(struct live_order *o) {
+    o->received_s = clock_s();
+    return o;
+}
+
 static void live_streams_run_before_replays_and_all_get_turns(void **state) {
     struct bench *b = *state;
     struct heard replay, one, two, *all[] = {&replay, &one, &two};
@@ -540,6 +542,38 @@ static void live_streams_run_before_replays_and_all_get_turns(void **state) {
     listen(b, all, 3);
     assert_true(replay.at == one.at && one.at == two.at);
     for (int i = 0; i < 3; i++)
+        close_stream(b, all[i]);
+}
+
+static void a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others(void **state) {
+    enum { CHUNKS = 30, HELD_BACK = 10 }; /* of 20 s */
+    struct bench *b = *state;
+    struct heard racer, bed, *all[] = {&racer, &bed};
+    open_stream(b, &racer, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    open_stream(b, &bed, &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    for (int i = 0; i < CHUNKS; i++) {
+        live_order(b->live, received_now(chunk(b, racer.stream, 0, SAMPLES, 0)));
+        if (i < HELD_BACK) /* it may be what a cut held back */
+            assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+        run(b);
+        int64_t before = racer.bytes;
+        listen(b, all, 2);
+        live_stream_release(racer.stream, racer.bytes - before);
+    }
+    live_order(b->live, received_now(chunk(b, racer.stream, 0, SAMPLES, 0)));
+    live_order(b->live, received_now(chunk(b, bed.stream, 0, SAMPLES, 0)));
+    int64_t at = racer.at;
+    enum live_step ran = live_step(b->live);
+    for (; ran == LIVE_RAN_REALTIME; ran = live_step(b->live)) {
+        listen(b, all, 2);
+        assert_int_equal(racer.at, at);
+    }
+    assert_true(bed.at > 0);
+    assert_int_equal(ran, LIVE_RAN_REPLAY);
+    run(b);
+    listen(b, all, 2);
+    assert_true(racer.at > at);
+    for (int i = 0; i < 2; i++)
         close_stream(b, all[i]);
 }
 
@@ -726,6 +760,7 @@ int main(void) {
         LIVE_TEST(a_stream_whose_reports_are_not_released_stops_and_goes_on),
         LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
         LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
+        LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
         LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
         LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
         LIVE_TEST(a_result_is_given_whole_or_not_at_all),

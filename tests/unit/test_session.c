@@ -31,16 +31,17 @@ static void a_hole_is_a_gap_and_is_counted(void **state) {
     assert_int_equal(b->worker.n, 3); /* OPEN, GAP, CHUNK */
     assert_int_equal(b->worker.orders[1]->message.kind, LIVE_GAP);
     assert_int_equal(b->worker.orders[1]->samples, 30);
-    assert_int_equal(session_gap(s, 100, "client", NULL), 0);
-    assert_int_equal(last(b)->samples, 65);
-    assert_int_equal(session_gap(s, 50, "client", NULL), 0); /* known: nothing */
+    assert_int_equal(session_gap(s, 50, 100, "client", NULL), 0); /* after a hole that nobody spoke of */
+    assert_int_equal(last(b)->samples, 50);
+    assert_int_equal(session_gap(s, 110, 100, "client", NULL), ERR_INVALID);
+    assert_int_equal(session_gap(s, 40, 50, "client", NULL), 0); /* known: nothing */
     struct session_counts counts;
     session_counts(s, &counts);
-    assert_int_equal(counts.gaps, 2);
-    assert_true(value(b, "brrd_stream_samples_lost_total", "ward\x1fhole") == 30);
+    assert_int_equal(counts.gaps, 3);
+    assert_true(value(b, "brrd_stream_samples_lost_total", "ward\x1fhole") == 45);
     assert_true(value(b, "brrd_stream_samples_lost_total",
                       "ward\x1f"
-                      "client") == 65);
+                      "client") == 50);
 }
 
 static void chunks_and_gaps_beyond_their_limits_are_refused(void **state) {
@@ -51,7 +52,7 @@ static void chunks_and_gaps_beyond_their_limits_are_refused(void **state) {
     assert_int_equal(session_chunk(s, 0, 3, data, sizeof data - 1, NULL), ERR_INVALID);
     assert_int_equal(session_chunk(s, 0, 0, data, 0, NULL), ERR_INVALID);
     assert_int_equal(session_chunk(s, -1, 3, data, sizeof data, NULL), ERR_INVALID);
-    assert_int_equal(session_gap(s, (int64_t)(SESSION_MAX_GAP_S + 1) * RATE, "client", NULL), ERR_RANGE);
+    assert_int_equal(session_gap(s, 0, (int64_t)(SESSION_MAX_GAP_S + 1) * RATE, "client", NULL), ERR_RANGE);
     assert_int_equal(session_max_chunk(s, 4 << 20), SESSION_MAX_CHUNK_S * RATE); /* by time: 4 MiB would be more */
     assert_int_equal(session_max_chunk(s, 4096 + 256), 512);                     /* by size */
     assert_int_equal(push(s, 0, SESSION_MAX_CHUNK_S * RATE + 1), ERR_INVALID);

@@ -311,7 +311,7 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
 
 /* Takes the thresholds of Open out, as they were not there in versions 1 and 2. */
 static size_t without_thresholds(char *state, size_t len) {
-    const double thresholds[] = {open.on, open.off};
+    const double thresholds[] = {own_open.on, own_open.off};
     char *at = memmem(state, len, thresholds, sizeof thresholds);
     assert_non_null(at);
     memmove(at, at + sizeof thresholds, (size_t)(state + len - at) - sizeof thresholds);
@@ -372,6 +372,19 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
         if (!back)
             come_back(sessions_find(k->b.all, token, "uid:1"), &next, token, 0, 0); /* the Summary did not arrive */
     }
+}
+
+static void a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    session_leave(s);
+    session_end(s, "uid:0", "");
+    assert_int_equal(k->kept.drops, 1);
+    assert_ptr_equal(sessions_find(k->b.all, token, "uid:1"), s); /* its client will hear of it */
 }
 
 static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
@@ -502,6 +515,7 @@ int main(void) {
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
+        KEEPER_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         KEEPER_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
         KEEPER_TEST(a_snapshot_outlives_the_device),
