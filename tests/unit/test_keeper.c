@@ -180,7 +180,7 @@ static void live_streams_come_before_those_that_have_ended(void **state) {
     }
     stop(d);
     path_of(d, "", id, mark); /* the first by its id has ended */
-    strcat(mark, ".ended");
+    assert_true(str_format(mark + strlen(mark), 16, ".ended"));
     assert_int_equal(fsio_write_atomic(mark, "", 0, NULL), 0);
     begin(d);
     int before = d->b.worker.n;
