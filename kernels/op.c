@@ -537,6 +537,18 @@ int op_windows(struct stream *s, const struct windows_args *a, struct err *err) 
     RUN(windows);
 }
 
+int op_augment(struct stream *s, const struct augment_args *a, struct err *err) {
+    CHECKER(augment);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
+    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 128 channels");
+    check(&c, &a->factor, WANT("factor", 2, DIM(a->x.dim[0], a->x.dim[2])));
+    require(&c, a->partner && a->mirrored && a->pad, "partner, mirrored or pad is missing");
+    struct tensor like = a->x;
+    like.rank = 2;
+    check_u8(&c, &a->labels, &like, "labels must be dense u8 (B,T)");
+    RUN(augment);
+}
+
 /* Dense u8 (R,T) with at most 2^30 samples a row. */
 static void check_mask(struct checker *c, const struct tensor *mask) {
     require(c, tensor_present(mask) && mask->rank == 2 && mask->dim[0] > 0 && mask->dim[1] > 0, "mask must be (R,T)");

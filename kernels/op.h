@@ -355,6 +355,17 @@ struct windows_args {
 };
 int op_windows(struct stream *s, const struct windows_args *a, struct err *err);
 
+/* Training windows are changed in place: the first pad[b] samples of window b become 0 with a label that no loss counts; in the
+ * others, inputs c and partner[c] are exchanged if mirrored[b], then input c is multiplied by factor[b][c]. x (B,T,C) F32, labels
+ * (B,T) U8, factor (B,C) F32. partner (C), its own inverse; mirrored, pad (B): device memory. C ≤ WINDOWS_MAX_COLUMNS. The same
+ * bits on every device. */
+enum { AUGMENT_PAD_LABEL = 2 };
+struct augment_args {
+    struct tensor x, labels, factor;
+    const int32_t *partner, *mirrored, *pad;
+};
+int op_augment(struct stream *s, const struct augment_args *a, struct err *err);
+
 /* ---- post-processing ------------------------------------------------------------------------------------------- */
 
 /* The state of a trace's sample. MASK_GAP: no value; it ends a segment as the trace's ends do. */
@@ -427,6 +438,7 @@ struct op_table {
     X(mlp_backward, mlp_backward_args)                                                                                             \
     X(geodesic, geodesic_args)                                                                                                     \
     X(windows, windows_args)                                                                                                       \
+    X(augment, augment_args)                                                                                                       \
     X(hysteresis, hysteresis_args)                                                                                                 \
     X(morphology, morphology_args)                                                                                                 \
     X(spike_tick, spike_tick_args)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/augment.h"
 
 void balance_plan(const struct balance_counts *found, const struct balance_config *config, struct balance_counts *ret_used) {
     int64_t base = found->partial ? found->partial : found->full;
@@ -21,9 +22,10 @@ struct pool {
 };
 
 struct sampler {
+    const struct manifest *manifest;
     struct pool pools[3]; /* by enum window_class */
     struct balance_counts found, used;
-    bool redraw;
+    bool redraw, jitter;
     uint64_t seed;
     int64_t drawn_epoch;   /* −1 before the first */
     uint32_t *order;       /* (epoch windows) positions in the pools laid end to end: partial, full, none */
@@ -74,6 +76,7 @@ int sampler_new(const struct manifest *m, const uint8_t *role, const struct bala
             rc = collect(s, m, i, err);
     if (rc)
         goto fail;
+    s->manifest = m;
     s->seed = seed;
     s->drawn_epoch = -1;
     s->redraw = balance->redraw_each_epoch;
@@ -163,7 +166,23 @@ static void draw_epoch(struct sampler *s, int64_t epoch) {
     s->drawn_epoch = epoch;
 }
 
-struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i) {
+void sampler_set_jitter(struct sampler *s) { s->jitter = true; }
+
+/* The window elsewhere in its segment; the padded one at a segment's end stays. */
+static struct window_ref moved(const struct sampler *s, struct window_ref ref, int64_t epoch, int64_t i) {
+    struct recording_info info;
+    int64_t window, hop;
+    manifest_grid(s->manifest, &window, &hop);
+    recording_info(manifest_entry(s->manifest, ref.entry)->recording, &info);
+    const struct window_span *segment = &info.segments[window_segment(info.segments, info.n_segments, ref.start)];
+    int64_t last = segment->end - window, start = ref.start + augment_jitter(s->seed, epoch, i, hop);
+    if (ref.start > last)
+        return ref;
+    ref.start = start < segment->first ? segment->first : start > last ? last : start;
+    return ref;
+}
+
+static struct window_ref window_at(struct sampler *s, int64_t epoch, int64_t i) {
     if (s->drawn_epoch != epoch)
         draw_epoch(s, epoch);
     int64_t at = s->order[i];
@@ -173,4 +192,9 @@ struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i) {
     if (at < s->found.full)
         return s->pools[WINDOW_FULL].items[at];
     return s->pools[WINDOW_NONE].items[at - s->found.full];
+}
+
+struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i) {
+    struct window_ref ref = window_at(s, epoch, i);
+    return s->jitter ? moved(s, ref, epoch, i) : ref;
 }

@@ -25,6 +25,8 @@ struct sampler;
 int sampler_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct sampler **ret, struct err *err);
 void sampler_free(struct sampler *s);
+/* From now on whole windows start up to half a hop earlier or later, as far as their segment reaches (data/augment). */
+void sampler_set_jitter(struct sampler *s);
 int64_t sampler_epoch_windows(const struct sampler *s);
 void sampler_counts(const struct sampler *s, struct balance_counts *ret_found, struct balance_counts *ret_used);
 /* Expected share of seizure samples among the valid ones of an epoch's windows (the prior), and of windows that hold a seizure. */

@@ -39,8 +39,7 @@ int64_t window_grid(const struct window_span *segments, int n_segments, int64_t 
     return n;
 }
 
-/* The segment that holds sample `at`, or −1. */
-static int find_segment(const struct window_span *segments, int n_segments, int64_t at) {
+int window_segment(const struct window_span *segments, int n_segments, int64_t at) {
     int low = 0, high = n_segments;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -53,7 +52,7 @@ static int find_segment(const struct window_span *segments, int n_segments, int6
 }
 
 int64_t window_valid(const struct window_span *segments, int n_segments, int64_t start, int64_t window) {
-    int s = find_segment(segments, n_segments, start);
+    int s = window_segment(segments, n_segments, start);
     if (s < 0)
         return 0;
     int64_t left = segments[s].end - start;
@@ -142,7 +141,7 @@ int window_read(struct recording *rec, int64_t start, int64_t window, float *x, 
                 struct err *err) {
     struct recording_info info;
     recording_info(rec, &info);
-    int segment = find_segment(info.segments, info.n_segments, start);
+    int segment = window_segment(info.segments, info.n_segments, start);
     if (segment < 0)
         return err_set(err, ERR_RANGE, "window at sample %lld lies in no segment of the recording (%d segments, %lld samples)",
                        (long long)start, info.n_segments, (long long)info.samples);

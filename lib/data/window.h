@@ -47,6 +47,8 @@ int window_inputs(const struct recording_info *info);
 
 /* Computes the window grid of a segment list. starts may be NULL to count. Returns the number of windows. */
 int64_t window_grid(const struct window_span *segments, int n_segments, int64_t window, int64_t hop, int64_t *starts);
+/* The segment that holds sample `at`, or −1. */
+int window_segment(const struct window_span *segments, int n_segments, int64_t at);
 /* Samples of the window [start, start+window) that lie inside its segment. */
 int64_t window_valid(const struct window_span *segments, int n_segments, int64_t start, int64_t window);
 /* How many samples of [start, start+length) the spans cover. */

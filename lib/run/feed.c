@@ -15,6 +15,13 @@ struct buffer {
     int64_t micro;
 };
 
+/* The arguments of op_augment for a batch, one copy to the device: partner (channels), mirrored and pad (batch_size each), then
+ * factor (batch_size, channels). */
+struct changes {
+    int32_t partner[FRONTEND_MAX_COLUMNS];
+    int32_t rest[];
+};
+
 struct feed {
     struct feed_config config;
     char description[200];
@@ -32,6 +39,7 @@ struct feed {
     void *device_first, *device_valid;
     bool sent; /* first and valid of this batch */
     bool waits;
+    struct changes *changes, *device_changes; /* of the newest batch; NULL: none */
 };
 
 static void *ring_alloc(void *ctx, unsigned long bytes) {
@@ -105,6 +113,52 @@ static int choose(struct feed *f, bool *ret, struct err *err) {
     return 0;
 }
 
+static size_t changes_bytes(const struct feed_config *c) {
+    return sizeof(struct changes) + (size_t)c->batch_size * (2 + (size_t)c->channels) * sizeof(int32_t);
+}
+
+static int open_changes(struct feed *f, struct err *err) {
+    const struct feed_config *c = &f->config;
+    void *there = NULL;
+    f->changes = calloc(1, changes_bytes(c));
+    if (!f->changes)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for augmentation");
+    memcpy(f->changes->partner, c->augment->partner, sizeof f->changes->partner);
+    int rc = device_alloc(c->recordings.device, changes_bytes(c), &there, err);
+    f->device_changes = there;
+    return rc;
+}
+
+/* Draws the changes of all windows of the current batch and queues their copy. */
+static int draw_changes(struct feed *f, struct stream *s, struct err *err) {
+    const struct feed_config *c = &f->config;
+    int32_t *mirrored = f->changes->rest, *pad = mirrored + c->batch_size;
+    float *factor = (float *)(void *)(pad + c->batch_size);
+    for (int i = 0; i < f->current->size; i++) {
+        struct augment_draw draw = {.factor = factor + (int64_t)i * c->channels};
+        augment_draw(c->augment, f->current->epoch, f->current->first_index + i, &draw);
+        mirrored[i] = draw.mirrored;
+        pad[i] = draw.pad;
+    }
+    return stream_to_device(s, f->device_changes, f->changes, changes_bytes(c), err);
+}
+
+static int change_micro(struct feed *f, struct stream *s, int64_t micro, const struct tensor *x, const struct tensor *labels,
+                        struct err *err) {
+    const struct feed_config *c = &f->config;
+    int64_t rows = c->micro_batch_size, first = micro * rows;
+    int32_t *mirrored = f->device_changes->rest, *pad = mirrored + c->batch_size;
+    float *factor = (float *)(void *)(pad + c->batch_size) + first * c->channels;
+    int rc = micro ? 0 : draw_changes(f, s, err);
+    struct augment_args args = {.x = *x,
+                                .labels = *labels,
+                                .factor = tensor_2d(factor, DTYPE_F32, rows, c->channels),
+                                .partner = f->device_changes->partner,
+                                .mirrored = mirrored + first,
+                                .pad = pad + first};
+    return rc ? rc : op_augment(s, &args, err);
+}
+
 int feed_open(const struct feed_config *config, struct stream *s, struct feed **ret, struct err *err) {
     struct feed *f = calloc(1, sizeof *f);
     if (!f)
@@ -115,6 +169,8 @@ int feed_open(const struct feed_config *config, struct stream *s, struct feed **
     int rc = choose(f, &resident, err);
     if (!rc)
         rc = resident ? open_resident(f, s, err) : open_readers(f, err);
+    if (!rc && config->augment)
+        rc = open_changes(f, err);
     for (int i = 0; !rc && i < (f->copies ? BUFFERS : 1); i++) {
         rc = device_alloc(config->recordings.device, samples * (size_t)config->channels * sizeof(float), &f->buffers[i].x, err);
         if (!rc)
@@ -151,6 +207,8 @@ void feed_close(struct feed *f) {
     }
     free(f->first);
     free(f->own.valid);
+    device_free(dev, f->device_changes);
+    free(f->changes);
     free(f);
 }
 
@@ -246,7 +304,9 @@ int feed_micro(struct feed *f, struct stream *s, int64_t micro, struct tensor *r
     f->micro = micro;
     *ret_x = tensor_3d(f->buffers[f->newest].x, DTYPE_F32, c->micro_batch_size, c->window, c->channels);
     *ret_labels = tensor_2d(f->buffers[f->newest].labels, DTYPE_U8, c->micro_batch_size, c->window);
-    return rc || !f->resident ? rc : cut_micro(f, s, micro, ret_x, ret_labels, err);
+    if (!rc && f->resident)
+        rc = cut_micro(f, s, micro, ret_x, ret_labels, err);
+    return rc || !f->changes ? rc : change_micro(f, s, micro, ret_x, ret_labels, err);
 }
 
 int feed_ahead(struct feed *f, struct err *err) {

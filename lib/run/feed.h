@@ -4,6 +4,7 @@
  * order with the same bits. One owner, the device's thread. */
 #ifndef BRR_RUN_FEED_H
 #define BRR_RUN_FEED_H
+#include "data/augment.h"
 #include "data/prefetch.h"
 #include "kernels/tensor.h"
 #include "run/resident.h"
@@ -17,6 +18,7 @@ enum feed_residence {
 struct feed_config {
     struct resident_config recordings; /* device, manifest, role, progress */
     struct sampler *sampler;
+    const struct augment *augment; /* NULL: windows stay as they are */
     int batch_size, micro_batch_size, workers, channels;
     int64_t window;
     int residence;        /* enum feed_residence */

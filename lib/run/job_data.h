@@ -2,6 +2,7 @@
  * job_data_read from its config function. Any thread. */
 #ifndef BRR_RUN_JOB_DATA_H
 #define BRR_RUN_JOB_DATA_H
+#include "data/augment.h"
 #include "data/frontend.h"
 #include "run/jobfile.h"
 
@@ -13,6 +14,7 @@ struct job_data {
     struct option_list split_train, split_validation, split_test;
     double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none;
     struct option_numbers bandpass_hz;
+    struct augment_config augment;
     int64_t loader_workers, max_files, split_seed;
     int notch;     /* index of data.notch_hz */
     int patient;   /* enum labels_patient_rule */

@@ -36,6 +36,8 @@ static int open_manifest(struct train *t, struct err *err) {
     struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
     if (!(rc = train_roles_assign(t, err)))
         rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
+    if (!rc && job->data.augment.enabled && job->data.augment.jitter)
+        sampler_set_jitter(t->sampler);
     for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
         t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;
     return rc;
@@ -210,6 +212,7 @@ static int start_feed(struct train *t, struct err *err) {
                        .progress = load_progress,
                        .ctx = t},
         .sampler = t->sampler,
+        .augment = job->data.augment.enabled ? &t->augment : NULL,
         .batch_size = (int)job->training.batch_size,
         .micro_batch_size = (int)job->training.micro_batch_size,
         .workers = (int)job->data.loader_workers,
@@ -267,6 +270,8 @@ static int prepare(struct train *t, struct err *err) {
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
     int rc = modelfile_set_frontend(&t->file, &frontend, err);
+    if (!rc)
+        rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err);
     if (!rc)
         rc = open_manifest(t, err);
     if (!rc)

@@ -43,6 +43,7 @@ struct train {
     struct sampler *sampler;
     struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
     int64_t arriving;       /* how many it has to fetch */
+    struct augment augment;
     struct feed *feed;
     const struct batch *batch; /* being worked on, NULL between optimizer steps */
     int64_t micro;             /* next micro-batch of it */

@@ -38,9 +38,17 @@ def check_cpu(tmp):
     run(tmp, "parts", *sets, "data.resident=on", "stop_after=4")
     rest, _ = run(tmp, "parts", *sets)
     assert rest == read, "going on from readers gave other weights"
-    sets += ("data.normalize=envelope",)
-    columns, _ = run(tmp, "columns", *sets)
-    assert run(tmp, "resident-columns", *sets, "data.resident=on")[0] == columns != read, "resident columns gave other weights"
+    check_changed(tmp, *sets)
+
+
+def check_changed(tmp, *sets):
+    """Windows cut out of columns, and changed at random: the same from memory, from readers, and after a stop."""
+    sets += ("data.normalize=envelope", "data.augment.enabled=true", "data.augment.left_pad=0.5")
+    read, _ = run(tmp, "changed", *sets)
+    assert run(tmp, "changed-resident", *sets, "data.resident=on")[0] == read, "resident columns gave other weights"
+    assert run(tmp, "unchanged", *sets, "data.augment.enabled=false")[0] != read
+    run(tmp, "changed-parts", *sets, "stop_after=4")
+    assert run(tmp, "changed-parts", *sets, "data.resident=on")[0] == read, "going on gave other weights"
 
 
 def check_emulated(tmp):
@@ -50,6 +58,9 @@ def check_emulated(tmp):
     resident, log = run(tmp, "e-auto", *sets, device="cuda:0")
     assert "resident in device memory" in log, log
     assert resident == read, "resident recordings gave other weights on the emulated device"
+    changed = (*sets, "data.normalize=envelope", "data.augment.enabled=true")
+    assert run(tmp, "e-changed", *changed, device="cuda:0")[0] == \
+        run(tmp, "e-changed-read", *changed, "data.resident=off", device="cuda:0")[0], "changed windows differ on the emulated device"
     _, log = run(tmp, "e-arriving", *sets, "mirrored=1", device="cuda:0")
     assert "recordings are still arriving; then they will be resident" in log, log
     assert log.index("still arriving") < log.index("recordings are resident in device memory"), log

@@ -125,6 +125,31 @@ static void a_window_depends_only_on_seed_epoch_and_index(void **state) {
     sampler_free(other);
 }
 
+static void jitter_moves_whole_windows_within_their_segment(void **state) {
+    (void)state;
+    struct sampler *plain = open_sampler(7, true), *a = open_sampler(7, true), *b = open_sampler(7, true);
+    sampler_set_jitter(a);
+    sampler_set_jitter(b);
+    int moved = 0, early = 0;
+    for (int64_t epoch = 0; epoch < 3; epoch++)
+        for (int64_t i = 0; i < 32; i++) {
+            struct window_ref x = sampler_at(plain, epoch, i), y = sampler_at(a, epoch, i);
+            struct recording_info info;
+            recording_info(manifest_entry(corpus, y.entry)->recording, &info);
+            assert_int_equal(x.entry, y.entry);
+            assert_true(llabs(y.start - x.start) <= CORPUS_HOP / 2);
+            assert_int_equal(window_valid(info.segments, info.n_segments, y.start, CORPUS_WINDOW), CORPUS_WINDOW);
+            moved += y.start != x.start;
+            early += y.start < x.start;
+            struct window_ref again = sampler_at(b, 2 - epoch, 31 - i), same = sampler_at(a, 2 - epoch, 31 - i);
+            assert_true(again.entry == same.entry && again.start == same.start);
+        }
+    assert_true(moved > 80 && early > 20 && early < 70);
+    sampler_free(plain);
+    sampler_free(a);
+    sampler_free(b);
+}
+
 /* Set of windows of an epoch as a bit per (entry, start). */
 static void mark(struct sampler *s, int64_t epoch, uint8_t seen[5][64]) {
     memset(seen, 0, 5 * 64);
@@ -170,6 +195,7 @@ int main(void) {
         cmocka_unit_test(the_balance_never_takes_more_than_there_is),
         cmocka_unit_test(an_epoch_shows_the_planned_classes_without_repetition),
         cmocka_unit_test(a_window_depends_only_on_seed_epoch_and_index),
+        cmocka_unit_test(jitter_moves_whole_windows_within_their_segment),
         cmocka_unit_test(background_is_redrawn_each_epoch_only_when_asked),
         cmocka_unit_test(a_training_set_without_seizures_is_refused),
     };

@@ -1,0 +1,30 @@
+/* Changes of training windows in place: single products, so that the bits are the same on every device. */
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+static void change(float *row, int64_t channels, const int32_t *partner, bool mirrored, const float *factor) {
+    for (int64_t c = 0; mirrored && c < channels; c++)
+        if (c < partner[c]) {
+            float kept = row[c];
+            row[c] = row[partner[c]];
+            row[partner[c]] = kept;
+        }
+    for (int64_t c = 0; c < channels; c++)
+        row[c] *= factor[c];
+}
+
+int cpu_augment(struct stream *s, const struct augment_args *a, struct err *err) {
+    (void)s, (void)err;
+    int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < b; i++) {
+        float *x = mf(&a->x) + i * t * c;
+        int64_t pad = a->pad[i];
+        memset(x, 0, (size_t)(pad * c) * sizeof *x);
+        memset((uint8_t *)a->labels.data + i * t, AUGMENT_PAD_LABEL, (size_t)pad);
+        for (int64_t k = pad; k < t; k++)
+            change(x + k * c, c, a->partner, a->mirrored[i], cf(&a->factor) + i * c);
+    }
+    return 0;
+}
