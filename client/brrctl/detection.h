@@ -51,7 +51,7 @@ struct detection {
 };
 
 /* Opens the file (a feed: waits for its header) and reads its reference events. An unreadable reference is an error when it was
- * named; otherwise it counts as absent and *ret_note says why. */
+ * named; otherwise it counts as absent. */
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err);
 /* Streams it. Returns errors of the file, of memory and of the daemon. */
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);

@@ -22,8 +22,7 @@ static const struct {
 static const unsigned allowed[JOB_STATE_COUNT] = {
     [JOB_QUEUED] = TO(PREPARING) | TO(CANCELLED) | TO(FAILED),
     [JOB_PREPARING] = TO(RUNNING) | TO(QUEUED) | TO(FAILED) | TO(CANCELLED) | TO(SUCCEEDED) | TO(INTERRUPTED),
-    [JOB_RUNNING] = TO(CHECKPOINTING) | TO(QUEUED) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED) | TO(INTERRUPTED),
-    [JOB_CHECKPOINTING] = TO(RUNNING) | TO(QUEUED) | TO(FAILED) | TO(CANCELLED) | TO(INTERRUPTED) | TO(SUCCEEDED),
+    [JOB_RUNNING] = TO(QUEUED) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED) | TO(INTERRUPTED),
     [JOB_FAILED] = TO(QUEUED),
     [JOB_CANCELLED] = TO(QUEUED),
     [JOB_INTERRUPTED] = TO(QUEUED),
@@ -62,7 +61,7 @@ bool job_state_parse(const char *text, enum job_state *ret) {
 }
 
 bool job_is_over(enum job_state s) { return s == JOB_SUCCEEDED || s == JOB_FAILED || s == JOB_CANCELLED || s == JOB_INTERRUPTED; }
-bool job_is_active(enum job_state s) { return s == JOB_PREPARING || s == JOB_RUNNING || s == JOB_CHECKPOINTING; }
+bool job_is_active(enum job_state s) { return s == JOB_PREPARING || s == JOB_RUNNING; }
 bool job_may_resume(enum job_state s) { return states[s].resumable; }
 
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err) {
@@ -150,16 +149,4 @@ int job_parse(const char *yaml, const char *file, const char *overrides, struct 
     char **items = NULL;
     int n = 0, rc = job_override_items(overrides, arena, &items, &n, err);
     return rc ? rc : jobfile_parse(yaml, file, (const char *const *)items, n, arena, ret, err);
-}
-
-void job_summary(const struct job *job, struct json_writer *w, const char *key) {
-    const char *checkpoint = *job->best ? job->best : *job->last ? job->last : NULL;
-    json_begin_object(w, key);
-    json_put_str(w, "job", job->id);
-    json_put_str(w, "kind", job->kind);
-    json_put_str(w, "state", job_state_name(job->state));
-    json_put_str(w, "reason", job->reason);
-    json_put_str(w, "checkpoint", checkpoint);
-    json_put_raw(w, "result", job->result ? job->result : "{}");
-    json_end(w, '}');
 }

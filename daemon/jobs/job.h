@@ -12,7 +12,6 @@
     X(QUEUED, "queued", false)                                                                                                     \
     X(PREPARING, "preparing", false)                                                                                               \
     X(RUNNING, "running", false)                                                                                                   \
-    X(CHECKPOINTING, "checkpointing", false)                                                                                       \
     X(SUCCEEDED, "succeeded", false)                                                                                               \
     X(FAILED, "failed", true)                                                                                                      \
     X(CANCELLED, "cancelled", true)                                                                                                \
@@ -63,7 +62,7 @@ void job_free(struct job *job);
 const char *job_state_name(enum job_state state);
 bool job_state_parse(const char *text, enum job_state *ret);
 bool job_is_over(enum job_state state);   /* succeeded, failed, cancelled, interrupted */
-bool job_is_active(enum job_state state); /* preparing, running, checkpointing */
+bool job_is_active(enum job_state state); /* preparing, running */
 bool job_may_resume(enum job_state state);
 /* The only function that changes a state. PRECONDITION names both states if the transition does not exist. reason may be "". */
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
@@ -76,7 +75,5 @@ char *job_overrides_of_lines(const char *text);
 int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err);
 /* Parses the job file `yaml` with a JSON array of overrides. INVALID, EXHAUSTED. */
 int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret, struct err *err);
-/* Writes the object that ends `brrctl submit --watch --json`. */
-void job_summary(const struct job *job, struct json_writer *w, const char *key);
 
 #endif

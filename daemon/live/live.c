@@ -206,12 +206,6 @@ enum live_step live_step(struct live *l) {
     return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
 }
 
-bool live_step_realtime(struct live *l) {
-    l->turns++;
-    l->now_s = clock_s();
-    return run_class(l, true);
-}
-
 bool live_waiting(const struct live *l) {
     for (struct live_stream *s = l->streams; s; s = after(s))
         if (live_stream_waiting(s))

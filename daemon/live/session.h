@@ -68,7 +68,7 @@ struct session_sink {
     void (*result)(void *owner, const struct live_report *r); /* record trace */
     void (*provisional)(void *owner, const struct live_report *r);
     void (*alarm)(void *owner, const struct live_report *r);
-    void (*progress)(void *owner); /* samples were consumed: session_ack and session_room changed */
+    void (*progress)(void *owner); /* samples were consumed: session_counts and session_room changed */
     void (*summary)(void *owner, const struct live_report *r);
     void (*draining)(void *owner, int64_t retry_ms, const char *reason); /* the daemon is about to stop */
     void (*failed)(

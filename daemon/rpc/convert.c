@@ -93,6 +93,16 @@ static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_pro
     return put_figures(arena, p, m) ? m : NULL;
 }
 
+Brr__V1__JobState convert_job_state(enum job_state state) {
+    static const Brr__V1__JobState numbers[JOB_STATE_COUNT] = {
+        [JOB_QUEUED] = BRR__V1__JOB_STATE__JOB_STATE_QUEUED,           [JOB_PREPARING] = BRR__V1__JOB_STATE__JOB_STATE_PREPARING,
+        [JOB_RUNNING] = BRR__V1__JOB_STATE__JOB_STATE_RUNNING,         [JOB_SUCCEEDED] = BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED,
+        [JOB_FAILED] = BRR__V1__JOB_STATE__JOB_STATE_FAILED,           [JOB_CANCELLED] = BRR__V1__JOB_STATE__JOB_STATE_CANCELLED,
+        [JOB_INTERRUPTED] = BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED,
+    };
+    return numbers[state];
+}
+
 Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position) {
     Brr__V1__Job *m = arena_alloc(arena, sizeof *m);
     if (!m)
@@ -102,7 +112,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->kind = (char *)(uintptr_t)job->kind;
     m->name = (char *)(uintptr_t)job->name;
     m->owner = (char *)(uintptr_t)job->owner;
-    m->state = (Brr__V1__JobState)(job->state + 1); /* 0 is UNSPECIFIED */
+    m->state = convert_job_state(job->state);
     m->reason = (char *)(uintptr_t)job->reason;
     m->priority = (int32_t)job->priority;
     m->queue_position = queue_position;

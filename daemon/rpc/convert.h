@@ -18,6 +18,8 @@ void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const Prot
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message);
 /* Queues the answer of a unary call and ends the call. */
 void convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
+/* Its number in the protocol. */
+Brr__V1__JobState convert_job_state(enum job_state state);
 /* Builds a job's message in the call's arena (strings point into the job: pack it before the job changes). NULL if the arena is
  * full. */
 Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position);

@@ -165,7 +165,6 @@ int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors
     return 0;
 }
 
-int doors_port(const struct doors *d) { return d->port; }
 bool doors_deaf(struct doors *d) { return !d->shut && accept_watch_deaf(&d->watch, clock_ms()); }
 
 int doors_shut(struct doors *d, void *(*tag)(void *ctx, struct door *door), void *ctx) {

@@ -36,8 +36,6 @@ struct doors_config {
 struct doors;
 int doors_open(uv_loop_t *loop, struct grpc_completion_queue *queue, const struct doors_config *config, struct doors **ret,
                struct err *err);
-/* The bound TCP port, 0 = none. */
-int doors_port(const struct doors *doors);
 /* True if the TCP port accepts no connections any more. Call once a second. */
 bool doors_deaf(struct doors *doors);
 /* Stops accepting connections and cancels open calls. Each door posts tag(ctx, door) to the queue when its shutdown is complete;

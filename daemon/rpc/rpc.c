@@ -593,7 +593,6 @@ void rpc_server_free(struct rpc_server *s) {
     grpc_shutdown_blocking();
 }
 
-int rpc_server_port(const struct rpc_server *s) { return doors_port(s->doors); }
 bool rpc_server_deaf(struct rpc_server *s) { return s->doors && doors_deaf(s->doors); }
 size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 

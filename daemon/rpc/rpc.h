@@ -66,7 +66,6 @@ void rpc_server_free(struct rpc_server *server); /* after done */
 /* Once a second: calls whose clients do not read their end are cancelled, and those end that wait beyond idle_ms. */
 void rpc_server_tick(struct rpc_server *server);
 size_t rpc_server_unsent(const struct rpc_server *server); /* bytes of answers that clients have not read */
-int rpc_server_port(const struct rpc_server *server);      /* TCP port bound, 0 = none */
 /* True if the TCP port accepts no connections any more: only another start of the process helps. Call once a second. */
 bool rpc_server_deaf(struct rpc_server *server);
 

@@ -168,7 +168,7 @@ static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
     for (size_t i = 0; i < in->n_states; i++)
-        if ((int)in->states[i] == (int)job->state + 1)
+        if (in->states[i] == convert_job_state(job->state))
             return true;
     return in->n_states == 0;
 }

@@ -312,7 +312,6 @@ int64_t geodesic_fit_steps(const struct geodesic_fit *f) { return f->config.epoc
 int64_t geodesic_fit_at(const struct geodesic_fit *f) { return f->step; }
 int64_t geodesic_fit_epoch_steps(const struct geodesic_fit *f) { return f->epoch_steps; }
 int64_t geodesic_fit_paths(const struct geodesic_fit *f) { return f->paths; }
-int geodesic_fit_order(const struct geodesic_fit *f, int group) { return f->orders[group]; }
 
 double geodesic_fit_loss(const struct geodesic_fit *f, int group) {
     double sum = 0;

@@ -42,7 +42,6 @@ int geodesic_fit_step(struct geodesic_fit *f, struct err *err);
 /* Mean squared error of the epoch that ended last, of a group or (−1) of all, normalised units; NaN before. */
 double geodesic_fit_loss(const struct geodesic_fit *f, int group);
 double geodesic_fit_rate(const struct geodesic_fit *f); /* of the head, at the next step */
-int geodesic_fit_order(const struct geodesic_fit *f, int group);
 
 /* The state of a training for a checkpoint, in host memory; arrays of groups·count floats. */
 struct geodesic_fit_state {
