@@ -8,12 +8,14 @@
 #include "base/log.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
+#include "daemon/run_command.h"
 #include "daemon/server.h"
 #include "daemon/versions.h"
 #include "kernels/device.h"
 
 static const char usage[] =
     "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
+    "       brrd run JOB.yaml [--directory DIR] ...   one job without a daemon; `brrd run --help`\n"
     "       brrd --version | --help | --help-config\n"
     "\n"
     "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
@@ -95,6 +97,8 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     setenv("UV_THREADPOOL_SIZE", pool_threads, 0);
     raise_descriptors();
+    if (argc > 1 && !strcmp(argv[1], "run"))
+        return run_command(argc - 1, argv + 1);
     if (a.version) {
         printf("brrd %s (%s)\n%s\n", versions_own(), versions_revision(), BRR_NOTICE);
         return 0;

@@ -442,11 +442,11 @@ static int open_device(struct daemon *d, struct err *err) {
     int rc = device_hosts_start(&hosts, &s->hosts, err);
     if (rc)
         return rc;
-    const struct worker_config worker = {.device = device_hosts_device(s->hosts),
-                                         .source = s->source,
-                                         .default_wall_clock_ms = c->default_wall_clock_ms,
-                                         .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
-                                         .metrics = s->metrics,
+    const struct worker_config worker = {.runner = {.device = device_hosts_device(s->hosts),
+                                                    .source = s->source,
+                                                    .default_wall_clock_ms = c->default_wall_clock_ms,
+                                                    .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
+                                                    .metrics = s->metrics},
                                          .wake = wake_loop,
                                          .wake_ctx = &d->reports};
     return worker_start(&worker, &s->worker, err);

@@ -125,11 +125,16 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     return 0;
 }
 
-int draft_place(struct draft *d, struct err *err) {
+int draft_look(struct draft *d, struct err *err) {
     int rc = submission_look(&d->refs, &d->file, err);
     if (!rc)
         rc = pin_refs(d, err);
     str_copy(d->job->data_root, sizeof d->job->data_root, d->refs.data_root);
+    return rc;
+}
+
+int draft_place(struct draft *d, struct err *err) {
+    int rc = draft_look(d, err);
     return rc ? rc : submission_place(d->refs.places.results_dir, d->job, d->next, err);
 }
 

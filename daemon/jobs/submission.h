@@ -55,6 +55,8 @@ struct draft {
 /* Parses and refers, without a look at any file. Loop thread. */
 int draft_new(const struct submission_rules *rules, const struct submission *submission, int64_t now_ms, struct draft **ret,
               struct err *err);
+/* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
+int draft_look(struct draft *d, struct err *err);
 /* Completes the record and makes the job's directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
 int draft_place(struct draft *d, struct err *err);
 /* Removes the directory of a job that the queue did not take. Any thread; blocks. */

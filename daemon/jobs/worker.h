@@ -1,14 +1,10 @@
-/* worker: the thread that runs jobs, one at a time, as steps of a task (run/task.h), and reports to the loop through a mailbox. It
- * reads and writes the job's files itself: a volume that does not answer holds up this job alone. Nice +10. Loop thread only,
- * except where noted. */
+/* worker: the daemon's thread of jobs. It runs them one at a time (jobs/runner.h) and reports to the loop through a mailbox. A
+ * volume that does not answer holds up its job alone. Nice +10. Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
 #include "base/mailbox.h"
-#include "base/metrics.h"
 #include "daemon/jobs/job.h"
-#include "daemon/models/source.h"
-
-enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
+#include "daemon/jobs/runner.h"
 
 /* Reports of the worker; free with worker_report_free. */
 enum worker_report_kind {
@@ -36,12 +32,8 @@ struct worker_report {
 void worker_report_free(struct worker_report *r);
 
 struct worker_config {
-    struct device *device;         /* must outlive the worker */
-    struct source_config source;   /* its cache_dir is also the folder of the window cache */
-    int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
-    int64_t memory_limit_bytes;    /* device memory for one job; 0 = no limit */
-    struct metrics *metrics;       /* may be NULL */
-    mailbox_wake_fn *wake;         /* called on the worker's thread when reports are waiting */
+    struct runner_config runner; /* its device must outlive the worker */
+    mailbox_wake_fn *wake;       /* called on the worker's thread when reports are waiting */
     void *wake_ctx;
 };
 struct worker;

@@ -17,7 +17,7 @@ enum { BUFFER_BYTES = 256 * 1024, NPY_BYTES = 128, MOST_AREAS_TOLD = 1000 };
 
 static int open_growing(struct burst_growing *g, const struct task_env *env, const char *name, int64_t bytes, struct err *err) {
     struct stat st = {0};
-    *g = (struct burst_growing){.device = env->device, .fd = -1, .bytes = bytes};
+    *g = (struct burst_growing){.fd = -1, .bytes = bytes};
     int rc = fsio_join(g->path, sizeof g->path, env->directory, name, err);
     if (!rc && !str_format(g->part, sizeof g->part, "%s.part", g->path))
         rc = err_set(err, ERR_RANGE, "path too long: %.200s…", env->directory);
@@ -46,8 +46,7 @@ static void close_growing(struct burst_growing *g) {
 
 static bool is_open(const struct burst_growing *g) { return g->part[0] && g->fd >= 0; }
 
-static int flush(void *arg, struct err *err) {
-    struct burst_growing *g = arg;
+static int flush(struct burst_growing *g, struct err *err) {
     for (size_t at = 0; at < g->used;) {
         ssize_t n = write(g->fd, g->buffer + at, g->used - at);
         if (n < 0 && errno != EINTR)
@@ -65,7 +64,7 @@ static int append(struct burst_growing *g, const void *data, size_t len, struct 
         g->used += n;
         g->bytes += (int64_t)n;
         at += n;
-        int rc = g->used == BUFFER_BYTES ? device_lend(g->device, flush, g, err) : 0;
+        int rc = g->used == BUFFER_BYTES ? flush(g, err) : 0;
         if (rc)
             return rc;
     }

@@ -11,7 +11,6 @@
 
 /* A file that grows at its end. fd -1: not open. */
 struct burst_growing {
-    struct device *device; /* lends */
     int fd;
     char path[4096], part[4096];
     int64_t bytes; /* those in the buffer too */

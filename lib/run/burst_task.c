@@ -1,7 +1,6 @@
-/* The burst task: ticks of one network, in slices short enough for live windows. A checkpoint is checkpoints/tick-N.safetensors:
+/* The burst task: ticks of one network, in slices. A checkpoint is checkpoints/tick-N.safetensors:
  * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,38 +31,13 @@ struct burst_task {
     int64_t slice;   /* ticks of the next slice */
     uint64_t driven; /* burst_network_drive */
     double wall_s, tick_s;
-    double began_s, reported_s, saved_s;
+    double began_s, reported_s;
     int64_t reported; /* tick */
     struct err sink_err;
     int sink_rc;
 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
-
-struct loading {
-    const struct burst_task *t;
-    struct burst_network network;
-    struct err err;
-};
-
-static void *load_main(void *arg) {
-    struct loading *l = arg;
-    const struct task_env *env = &l->t->env;
-    burst_network_load(l->t->config, env->cache_dir, env->memory_limit_bytes, &l->network, &l->err);
-    return NULL;
-}
-
-/* On a thread of its own: the OpenMP threads that it starts end with it. */
-static int load(void *arg, struct err *err) {
-    struct loading *l = arg;
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, load_main, l))
-        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to load the network");
-    pthread_join(thread, NULL);
-    if (err)
-        *err = l->err;
-    return l->err.code;
-}
 
 static int check_memory(const struct burst_task *t, struct err *err) {
     int64_t bytes = burst_bytes(t->burst), limit = t->env.memory_limit_bytes;
@@ -117,57 +91,50 @@ static int task_checkpoint(void *task, struct err *err) {
     if (!rc)
         rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
     burst_state_done(&s.state);
-    if (!rc)
-        t->saved_s = clock_s();
     return rc;
 }
 
-/* A checkpoint, or none: the output begins anew. */
-struct reading {
-    struct burst_task *t;
-    const char *path;
-    struct burst_state state;
-};
-
-/* Opens the output, too. */
-static int read_state(void *arg, struct err *err) {
-    struct reading *r = arg;
-    struct burst_task *t = r->t;
+/* The state of a checkpoint and what stands beside it. */
+static int read_checkpoint(const struct burst_task *t, const char *path, struct burst_state *state, struct json **ret_note,
+                           struct err *err) {
     struct json *note = NULL;
     char *text = NULL;
-    int rc = r->path ? netfile_load_state(r->path, &r->state, &text, err) : 0;
-    if (!rc && r->path && !text)
-        rc = err_set(err, ERR_INVALID, "%s was not written by a job", r->path);
-    if (!rc && r->path)
-        rc = json_parse(text, strlen(text), r->path, &note, err);
-    if (!rc && r->path && strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0)
-        rc = err_set(err, ERR_INVALID, "%s belongs to another network, input or output", r->path);
+    int rc = netfile_load_state(path, state, &text, err);
     if (!rc)
-        rc = burst_output_open(&t->output, &t->env, t->config, burst_connectome(t->burst), note, err);
-    if (!rc) {
-        t->wall_s = json_f64(json_get(note, "wall_s"), 0);
-        t->tick_s = json_f64(json_get(note, "tick_s"), 0);
-        t->driven = (uint64_t)json_i64(json_get(note, "driven"), 0);
-    }
-    json_free(note);
+        rc = text ? json_parse(text, strlen(text), path, &note, err)
+                  : err_set(err, ERR_INVALID, "%s was not written by a job", path);
     free(text);
-    return rc;
+    if (rc)
+        return rc;
+    if (strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0) {
+        json_free(note);
+        return err_set(err, ERR_INVALID, "%s belongs to another network, input or output", path);
+    }
+    *ret_note = note;
+    return 0;
 }
 
-static int close_output(void *arg, struct err *err) {
-    (void)err;
-    burst_output_close(arg);
+/* note NULL: the output begins anew. */
+static int open_output(struct burst_task *t, const struct json *note, struct err *err) {
+    int rc = burst_output_open(&t->output, &t->env, t->config, burst_connectome(t->burst), note, err);
+    if (rc)
+        return rc;
+    t->wall_s = json_f64(json_get(note, "wall_s"), 0);
+    t->tick_s = json_f64(json_get(note, "tick_s"), 0);
+    t->driven = (uint64_t)json_i64(json_get(note, "driven"), 0);
     return 0;
 }
 
 /* Into the network and the output, whole or not at all. */
 static int restore_from(void *task, const char *path, struct err *err) {
     struct burst_task *t = task;
-    struct reading r = {.t = t, .path = path};
-    int rc = device_lend(t->env.device, read_state, &r, err);
-    if (!rc && path && (rc = burst_restore(t->burst, &r.state, err)))
-        device_lend(t->env.device, close_output, &t->output, NULL);
-    burst_state_done(&r.state);
+    struct burst_state state = {0};
+    struct json *note = NULL;
+    int rc = read_checkpoint(t, path, &state, &note, err);
+    if (!rc && !(rc = open_output(t, note, err)) && (rc = burst_restore(t->burst, &state, err)))
+        burst_output_close(&t->output);
+    json_free(note);
+    burst_state_done(&state);
     return rc;
 }
 
@@ -176,14 +143,14 @@ static int restore(struct burst_task *t, struct err *err) {
     const struct series series = series_of(t);
     bool found;
     int rc = series_restore(&series, restore_from, t, &found, err);
-    return rc || found ? rc : restore_from(t, NULL, err);
+    return rc || found ? rc : open_output(t, NULL, err);
 }
 
 static void task_close(void *task) {
     struct burst_task *t = task;
     if (!t)
         return;
-    device_lend(t->env.device, close_output, &t->output, NULL);
+    burst_output_close(&t->output);
     burst_free(t->burst);
     stream_close(t->stream);
     free(t);
@@ -200,31 +167,38 @@ static void note_late(const struct burst_task *t, const struct burst_network *ne
                  (long long)network->n_injections, (unsigned long long)last);
 }
 
-static int open_network(struct burst_task *t, struct err *err) {
-    struct loading l = {.t = t};
-    struct burst_network *network = &l.network;
+/* Its rows, its injections, and the network on the device. */
+static int make_network(struct burst_task *t, struct burst_network *network, struct err *err) {
     task_phase(&t->env, &t->progress, "load", 0, 0);
-    int rc = device_lend(t->env.device, load, &l, err);
-    if (!rc && !task_phase(&t->env, &t->progress, "load", 0, 0))
-        rc = err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
-    if (!rc)
-        rc = burst_network_start(network, t->config, t->stream, &t->burst, err);
-    if (!rc && t->config->recording)
-        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
-                 (long long)network->n_encoded);
-    if (!rc)
-        note_late(t, network);
-    str_copy(t->identity, sizeof t->identity, network->identity);
-    burst_network_done(network);
-    if (!rc)
-        rc = check_memory(t, err);
+    int rc = burst_network_load(t->config, t->env.cache_dir, t->env.memory_limit_bytes, network, err);
     if (rc)
         return rc;
+    if (!task_phase(&t->env, &t->progress, "load", 0, 0))
+        return err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
+    return burst_network_start(network, t->config, t->stream, &t->burst, err);
+}
+
+static void describe(const struct burst_task *t, const struct burst_network *network) {
     const struct connectome *net = burst_connectome(t->burst);
+    if (t->config->recording)
+        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
+                 (long long)network->n_encoded);
+    note_late(t, network);
     task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->synapses,
              net->n_areas, net->n_areas == 1 ? "" : "s", (long long)(burst_bytes(t->burst) >> 20),
              t->config->file ? t->config->file : "the generator");
-    return 0;
+}
+
+static int open_network(struct burst_task *t, struct err *err) {
+    struct burst_network network = {0};
+    int rc = make_network(t, &network, err);
+    if (!rc)
+        rc = check_memory(t, err);
+    if (!rc)
+        describe(t, &network);
+    str_copy(t->identity, sizeof t->identity, network.identity);
+    burst_network_done(&network);
+    return rc;
 }
 
 static int task_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
@@ -245,7 +219,7 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
         task_close(t);
         return rc;
     }
-    t->began_s = t->saved_s = t->reported_s = clock_s();
+    t->began_s = t->reported_s = clock_s();
     t->reported = t->output.ticks;
     *ret_task = t;
     return 0;
@@ -308,27 +282,19 @@ static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     return rc;
 }
 
-static int finish_output(void *arg, struct err *err) {
-    struct burst_task *t = arg;
-    return burst_output_finish(&t->output, err);
-}
-
-static int task_step(void *task, enum task_status *ret, struct err *err) {
+static int task_work_off(void *task, struct err *err) {
     struct burst_task *t = task;
-    bool first = isnan(t->progress.step_s); /* a slice of one tick */
-    int64_t n = next_slice(t);
-    int rc = n > 0 ? run_slice(t, n, err) : 0;
-    bool last = t->output.ticks >= t->config->ticks;
-    if (!rc && (last || first || clock_s() - t->reported_s >= REPORT_S))
-        report(t, clock_s());
-    if (!rc && last) {
-        t->wall_s += clock_s() - t->began_s;
-        rc = device_lend(t->env.device, finish_output, t, err);
-    } else if (!rc && (clock_s() - t->saved_s) * 1000 >= (double)t->job->checkpoint.every_ms) {
-        rc = task_checkpoint(t, err);
+    int rc;
+    while (t->output.ticks < t->config->ticks) {
+        bool first = isnan(t->progress.step_s); /* a slice of one tick */
+        if ((rc = task_point(&t->env, err)) || (rc = run_slice(t, next_slice(t), err)))
+            return rc;
+        if (first || clock_s() - t->reported_s >= REPORT_S)
+            report(t, clock_s());
     }
-    *ret = last ? TASK_DONE : TASK_MORE;
-    return rc;
+    report(t, clock_s());
+    t->wall_s += clock_s() - t->began_s;
+    return burst_output_finish(&t->output, err);
 }
 
 static void task_result(void *task, struct json_writer *w, const char *key) {
@@ -417,7 +383,7 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
 
 const struct task_work work_burst = {
     .open = task_open,
-    .step = task_step,
+    .run = task_work_off,
     .checkpoint = task_checkpoint,
     .result = task_result,
     .close = task_close,

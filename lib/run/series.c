@@ -65,70 +65,40 @@ static void retire(const struct series *s, int64_t keep) {
             unlink(path);
 }
 
-struct writing {
-    const struct series *s;
-    struct task_checkpoint *c;
-    int64_t keep;
-    series_write_fn *write;
-    void *task;
-};
+static int write_file(const struct series *s, struct task_checkpoint *c, series_write_fn *write, void *task, struct err *err) {
+    int rc;
+    if ((rc = path_of(s, c->step, c->path, err)) || (rc = fsio_mkdirs_above(c->path, err)) ||
+        (rc = write(task, c->path, c->sha256, err)))
+        return rc;
+    return fsio_size(c->path, &c->bytes, NULL, err);
+}
 
-static int write_lent(void *arg, struct err *err) {
-    const struct writing *w = arg;
-    const struct series *s = w->s;
-    struct task_checkpoint *c = w->c;
+int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep, series_write_fn *write, void *task,
+                 struct err *err) {
     double start = clock_s();
-    int rc = path_of(s, c->step, c->path, err);
-    if (!rc)
-        rc = fsio_mkdirs_above(c->path, err);
-    if (!rc)
-        rc = w->write(w->task, c->path, c->sha256, err);
-    if (!rc)
-        rc = fsio_size(c->path, &c->bytes, NULL, err);
+    int rc = write_file(s, c, write, task, err);
     if (rc)
         return err_wrap(err, "the checkpoint of %s %lld could not be written; earlier checkpoints are unchanged", s->word,
                         (long long)c->step);
     c->write_s = clock_s() - start;
     if (s->env->checkpoint)
         s->env->checkpoint(s->env->ctx, c);
-    retire(s, w->keep);
+    retire(s, keep);
     return 0;
-}
-
-int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep, series_write_fn *write, void *task,
-                 struct err *err) {
-    return device_lend(s->env->device, write_lent, &(struct writing){s, c, keep, write, task}, err);
 }
 
 /* True if an error means that a file cannot be used, now or later. Others, such as no memory, say nothing about it. */
 static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
 
-struct listing {
-    const struct series *s;
-    int64_t numbers[MOST];
-    int n;
-};
-
-static int list(void *arg, struct err *err) {
-    struct listing *l = arg;
-    return list_files(l->s, l->numbers, &l->n, err);
-}
-
-static int remove_file(void *arg, struct err *err) {
-    (void)err;
-    unlink(arg);
-    return 0;
-}
-
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err) {
-    struct listing l = {.s = s};
+    int64_t numbers[MOST];
     char path[PATH];
-    int rc = device_lend(s->env->device, list, &l, err);
+    int n, rc = list_files(s, numbers, &n, err);
     *ret_found = false;
-    for (int i = 0; !rc && i < l.n && !*ret_found; i++) {
+    for (int i = 0; !rc && i < n && !*ret_found; i++) {
         struct err why = {0};
-        if ((rc = path_of(s, l.numbers[i], path, err)))
+        if ((rc = path_of(s, numbers[i], path, err)))
             return rc;
         rc = restore(task, path, &why);
         *ret_found = !rc;
@@ -136,7 +106,8 @@ int series_restore(const struct series *s, int (*restore)(void *task, const char
             task_log(s->env, TASK_INFO, "resuming from %s", path);
         } else if (is_broken(rc)) { /* it would count among the newest that are kept */
             task_log(s->env, TASK_WARN, "the checkpoint %s cannot be used and is removed: %s", path, why.message);
-            rc = device_lend(s->env->device, remove_file, path, NULL);
+            unlink(path);
+            rc = 0;
         } else {
             return err_set(err, rc, "the checkpoint %s cannot be read now: %s", path, why.message);
         }

@@ -9,19 +9,19 @@
 #include "store/digest.h"
 
 struct series {
-    const struct task_env *env; /* of the task; borrowed; its device lends */
+    const struct task_env *env; /* of the task; borrowed */
     const char *word;           /* "step", "tick" */
     int digits;                 /* at least so many */
 };
 
 typedef int series_write_fn(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err);
 /* Calls `write` for the file of c->step, fills in path, sha256, bytes and write_s of *c, calls env->checkpoint, then removes all
- * but the `keep` files of the greatest numbers. All this is lent work (device_lend): what `write` needs from the device must have
- * been fetched. Errors of `write` and of the file system are returned; earlier files are unchanged then. */
+ * but the `keep` files of the greatest numbers. Errors of `write` and of the file system are returned; earlier files are unchanged
+ * then. */
 int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep, series_write_fn *write, void *task,
                  struct err *err);
 
-/* Calls `restore` on the driving thread, with an err that is never NULL, for each file, greatest number first, until it returns 0.
+/* Calls `restore`, with an err that is never NULL, for each file, greatest number first, until it returns 0.
  * A file that cannot be used (INVALID, DATA_LOSS) is named in the job's log and removed; other errors, such as no memory, say
  * nothing about the file and are returned. *ret_found is true if one was restored. RANGE: the path is too long. */
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,

@@ -1,8 +1,6 @@
-/* task: a job's work as a resumable step machine behind one small vtable, whatever its kind. A task knows data, models and
- * its own output directory; it knows nothing of queues, RPC or processes. One thread (the device worker) drives it. Whatever reads
- * or writes files, or waits for threads that do, is lent (device_lend, kernels/device.h), so that a volume that does not answer
- * holds up the task alone.
- * Steps are short (one micro-batch, one recording of a validation), so that live work never waits for more than one. */
+/* task: a job's work as plain code behind one small vtable, whatever its kind. A task knows data, models and its own output
+ * directory; it knows nothing of queues, RPC or processes. One thread runs it from open to close, and may block in files. Between
+ * pieces of work (one micro-batch, one recording of a validation) it calls task_point, where its owner saves and ends it. */
 #ifndef BRR_RUN_TASK_H
 #define BRR_RUN_TASK_H
 #include <stdatomic.h>
@@ -57,8 +55,7 @@ struct task_model {
     char sha256[65]; /* of the file */
 };
 
-/* Everything a task may touch, given by its owner. Callbacks must not block; they are called on the driving thread or, while that
- * one waits, within work that the task has lent (device_lend). */
+/* Everything a task may touch, given by its owner. Callbacks must not block for long; they are called on the task's thread. */
 struct task_env {
     struct device *device;
     const char *directory;      /* the job's own output folder, exists, without files that a kill has left half written
@@ -73,18 +70,23 @@ struct task_env {
     void (*log)(void *ctx, enum task_level level, const char *text);
     /* A checkpoint was written, verified and recorded. */
     void (*checkpoint)(void *ctx, const struct task_checkpoint *c);
-    /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. Streams go on
-     * meanwhile. NULL: there are no stores. */
+    /* task_point. NULL: the task is never stopped, and nothing is saved but what `run` saves by itself. */
+    int (*point)(void *ctx, struct err *err);
+    /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. NULL: there are no
+     * stores. */
     int (*model)(void *ctx, const char *url, struct task_model *ret, struct err *err);
 };
 
 enum task_status { TASK_MORE, TASK_DONE };
+enum { TASK_STOP = 1 }; /* what task_point and `run` return when the owner ends the task; no error, and nothing is in *err */
 
-/* The functions of a kind: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the driving thread. */
+/* The functions of a kind: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the task's thread. */
 struct task_work {
     /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left.
      * job->config is the kind's configuration; job outlives the task. */
     int (*open)(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err);
+    /* The work, to its end: 0, TASK_STOP from a task_point, or an error. NULL: `step` does it. */
+    int (*run)(void *task, struct err *err);
     /* One slice of work. */
     int (*step)(void *task, enum task_status *ret, struct err *err);
     /* Make the present state durable (model and state file). Also called just before the time limit and on SIGTERM;
@@ -101,9 +103,14 @@ struct task_work {
 /* All rows, beside those of task_kinds. */
 extern const struct task_work *const task_works[];
 const struct task_work *task_work_of(const struct task_kind *kind);
+/* Runs an opened task: 0, TASK_STOP or an error. */
+int task_run(const struct task_work *work, const struct task_env *env, void *task, struct err *err);
 
 /* ---- for tasks: reports to their owner, and the files they open ---- */
 
+/* A place where the task is whole. Its owner saves it when a checkpoint is due, or before it ends. 0: go on. TASK_STOP: end; return
+ * it as an error would be returned. An error: the checkpoint could not be written. */
+int task_point(const struct task_env *env, struct err *err);
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void task_report(const struct task_env *env, const struct task_progress *p);

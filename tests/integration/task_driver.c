@@ -41,27 +41,41 @@ static bool stopped(int64_t stop_after) {
     return stop_after < 0 ? !strcmp(newest.phase, "validate") : stop_after && newest.step >= stop_after;
 }
 
-static int run(const struct jobfile *job, const struct task_env *env, int64_t stop_after, struct err *err) {
-    const struct task_work *work = task_work_of(job->kind);
-    void *task = NULL;
-    enum task_status status = TASK_MORE;
+static struct driver {
+    const struct task_work *work;
+    void *task;
+    int64_t stop_after;
+} driver;
+
+static int on_point(void *ctx, struct err *err) {
+    const struct driver *d = ctx;
+    if (!stopped(d->stop_after))
+        return 0;
+    int rc = d->work->checkpoint ? d->work->checkpoint(d->task, err) : 0;
+    return rc ? rc : TASK_STOP;
+}
+
+static int run(const struct jobfile *job, struct task_env *env, int64_t stop_after, struct err *err) {
+    driver = (struct driver){.work = task_work_of(job->kind), .stop_after = stop_after};
+    env->ctx = &driver;
+    env->point = on_point;
     int rc = fsio_remove_temporaries(env->directory, err);
     if (!rc)
-        rc = work->open(job, env, &task, err);
-    while (!rc && status == TASK_MORE && !stopped(stop_after))
-        rc = work->step(task, &status, err);
-    if (!rc && status == TASK_MORE)
-        rc = work->checkpoint ? work->checkpoint(task, err) : 0;
+        rc = driver.work->open(job, env, &driver.task, err);
+    if (!rc)
+        rc = task_run(driver.work, env, driver.task, err);
+    if (rc == TASK_STOP)
+        rc = 0;
     if (!rc) {
         struct str out;
         struct json_writer w;
         str_init(&out, 65536);
         json_writer_init(&w, &out);
-        work->result(task, &w, NULL);
+        driver.work->result(driver.task, &w, NULL);
         printf("result %s\n", str_cstr(&out));
         str_done(&out);
     }
-    work->close(task);
+    driver.work->close(driver.task);
     return rc;
 }
 

@@ -70,13 +70,12 @@ static int read_count(const char *path, int64_t *ret, struct err *err) {
 }
 
 /* Where it goes on, or begins. */
-static int begin(void *arg, struct err *err) {
-    struct counter *c = arg;
+static int begin(struct counter *c, struct err *err) {
     int rc = fsio_join(c->path, sizeof c->path, c->env.directory, "count.txt", err);
-    if (!rc && fsio_exists(c->path))
-        rc = read_count(c->path, &c->at, err);
-    else if (!rc && c->config->start)
-        rc = read_count(c->config->start, &c->at, err);
+    if (rc)
+        return rc;
+    const char *from = fsio_exists(c->path) ? c->path : c->config->start;
+    rc = from ? read_count(from, &c->at, err) : 0;
     c->began = c->at;
     return rc;
 }
@@ -88,7 +87,7 @@ static int counter_open(const struct jobfile *job, const struct task_env *env, v
     c->config = job->config;
     c->env = *env;
     task_progress_init(&c->progress);
-    int rc = device_lend(env->device, begin, c, err);
+    int rc = begin(c, err);
     if (rc)
         free(c);
     else
@@ -96,13 +95,8 @@ static int counter_open(const struct jobfile *job, const struct task_env *env, v
     return rc;
 }
 
-static int counter_step(void *task, enum task_status *ret, struct err *err) {
-    struct counter *c = task;
+static void report(struct counter *c) {
     struct task_progress *p = &c->progress;
-    const struct timespec pause = {c->config->pause_ms / 1000, c->config->pause_ms % 1000 * 1000000};
-    (void)err;
-    nanosleep(&pause, NULL);
-    c->at++;
     str_copy(p->phase, sizeof p->phase, "count");
     p->step = c->at;
     p->steps = c->config->to;
@@ -110,30 +104,33 @@ static int counter_step(void *task, enum task_status *ret, struct err *err) {
     p->eta_s = p->step_s * (double)(p->steps - p->step);
     str_copy(p->figures[0].name, sizeof p->figures[0].name, "numbers/s");
     p->figures[0].value = 1 / fmax(p->step_s, 1e-6);
-    c->env.progress(c->env.ctx, p);
-    *ret = c->at >= c->config->to ? TASK_DONE : TASK_MORE;
-    return 0;
+    task_report(&c->env, p);
 }
 
-static int save(void *arg, struct err *err) {
-    struct counter *c = arg;
-    struct task_checkpoint made = {.step = c->at, .metric = NAN, .last = true};
-    char text[32];
-    str_format(text, sizeof text, "%lld\n", (long long)c->at);
-    int rc = fsio_write_atomic(c->path, text, strlen(text), err);
-    if (!rc)
-        rc = digest_file(c->path, made.sha256, err);
-    if (rc)
-        return rc;
-    str_copy(made.path, sizeof made.path, c->path);
-    made.bytes = (int64_t)strlen(text);
-    c->env.checkpoint(c->env.ctx, &made);
+static int counter_run(void *task, struct err *err) {
+    struct counter *c = task;
+    const struct timespec pause = {c->config->pause_ms / 1000, c->config->pause_ms % 1000 * 1000000};
+    int rc;
+    for (; c->at < c->config->to; c->at++, report(c)) {
+        if ((rc = task_point(&c->env, err)))
+            return rc;
+        nanosleep(&pause, NULL);
+    }
     return 0;
 }
 
 static int counter_checkpoint(void *task, struct err *err) {
     struct counter *c = task;
-    return device_lend(c->env.device, save, c, err);
+    struct task_checkpoint made = {.step = c->at, .metric = NAN, .last = true};
+    char text[32];
+    int rc;
+    str_format(text, sizeof text, "%lld\n", (long long)c->at);
+    if ((rc = fsio_write_atomic(c->path, text, strlen(text), err)) || (rc = digest_file(c->path, made.sha256, err)))
+        return rc;
+    str_copy(made.path, sizeof made.path, c->path);
+    made.bytes = (int64_t)strlen(text);
+    c->env.checkpoint(c->env.ctx, &made);
+    return 0;
 }
 
 static void counter_result(void *task, struct json_writer *w, const char *key) {
@@ -159,7 +156,7 @@ static int counter_estimate(const struct estimate_config *config, struct estimat
 
 const struct task_work work_counter = {
     .open = counter_open,
-    .step = counter_step,
+    .run = counter_run,
     .checkpoint = counter_checkpoint,
     .result = counter_result,
     .close = free,

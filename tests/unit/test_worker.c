@@ -62,7 +62,7 @@ static struct worker *start(void **state) {
     if (device_open("cpu", 1, &device, &err))
         fail_msg("%s", err.message);
     const struct worker_config config = {
-        .device = device, .source = {.cache_dir = in_dir(state, "cache")}, .default_wall_clock_ms = -1, .wake = wake};
+        .runner = {.device = device, .source = {.cache_dir = in_dir(state, "cache")}, .default_wall_clock_ms = -1}, .wake = wake};
     if (worker_start(&config, &w, &err))
         fail_msg("%s", err.message);
     return w;

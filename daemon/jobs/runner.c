@@ -1,0 +1,232 @@
+#include "daemon/jobs/runner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/jobs/job.h"
+#include "daemon/jobs/upload.h"
+#include "daemon/models/model_lease.h"
+#include "run/estimate.h"
+
+enum { WALL_MARGIN_MS = 3000, MAX_RESULT = 1 << 20, ARENA_BYTES = 32 << 20 };
+enum { PACED_REPORTS = 5 }; /* the first ones tell little */
+
+struct runner {
+    const struct runner_config *config;
+    const struct runner_job *order;
+    const struct runner_events *events;
+    struct runner_wish *wish;
+    struct task_env env;
+    struct jobfile job;
+    const struct task_work *work;
+    void *task;
+    struct source *source;
+    struct upload *upload;    /* of its checkpoints; may be NULL */
+    struct model_lease lease; /* the model it names by URL */
+    bool has_checkpoint, unrecorded;
+    int64_t start_ms, checkpoint_ms; /* newest checkpoint, or the start */
+    int paced;                       /* reports of progress that told how long it will take */
+};
+
+void runner_wish_init(struct runner_wish *wish) {
+    atomic_store(&wish->stop, WORKER_STOP_NONE);
+    atomic_store(&wish->now, false);
+}
+
+void runner_wish_stop(struct runner_wish *wish, enum worker_stop why) {
+    int none = WORKER_STOP_NONE;
+    atomic_compare_exchange_strong(&wish->stop, &none, (int)why);
+    atomic_store(&wish->now, true);
+}
+
+/* ---- what a task reports ---- */
+
+/* Once per attempt, when its pace is known: that it will not end before its limit. */
+static void look_at_limit(struct runner *r, const struct task_progress *p) {
+    char text[400];
+    if (!isfinite(p->eta_s) || p->eta_s <= 0 || ++r->paced != PACED_REPORTS)
+        return;
+    double seconds = (double)(clock_ms() - r->start_ms) / 1000 + p->eta_s;
+    if (estimate_past_limit(&r->job, r->config->default_wall_clock_ms, seconds, text, sizeof text))
+        r->events->notice(r->events->ctx, text);
+}
+
+static void on_progress(void *ctx, const struct task_progress *p) {
+    struct runner *r = ctx;
+    r->events->progress(r->events->ctx, p);
+    look_at_limit(r, p);
+}
+
+static void on_log(void *ctx, enum task_level level, const char *text) {
+    const struct runner *r = ctx;
+    r->events->log(r->events->ctx, level, text);
+}
+
+static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+    struct runner *r = ctx;
+    r->unrecorded |= !r->events->checkpoint(r->events->ctx, c);
+    r->has_checkpoint = true;
+    r->checkpoint_ms = clock_ms();
+    if (r->upload)
+        upload_add(r->upload, c->path);
+}
+
+/* The model that the job names by URL. */
+static int on_model(void *ctx, const char *url, struct task_model *ret, struct err *err) {
+    struct runner *r = ctx;
+    model_lease_drop(&r->lease);
+    int rc = model_lease_take(&r->config->source, url, &r->wish->now, &r->lease, err);
+    if (rc)
+        return rc;
+    str_copy(ret->path, sizeof ret->path, r->lease.path);
+    str_copy(ret->sha256, sizeof ret->sha256, r->lease.sha256);
+    return 0;
+}
+
+/* ---- points ---- */
+
+static int check_recorded(const struct runner *r, struct err *err) {
+    return r->unrecorded
+               ? err_set(err, ERR_EXHAUSTED, "out of memory to record a checkpoint of job %s; its files are intact, resume the job",
+                         r->order->id)
+               : 0;
+}
+
+static int save(struct runner *r, struct err *err) {
+    int rc = r->work->checkpoint ? r->work->checkpoint(r->task, err) : 0;
+    r->checkpoint_ms = clock_ms();
+    return rc ? rc : check_recorded(r, err);
+}
+
+static void look_at_clock(struct runner *r) {
+    int64_t limit = r->job.limits.wall_clock_ms > 0 ? r->job.limits.wall_clock_ms : r->config->default_wall_clock_ms;
+    int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
+    if (limit > 0 && clock_ms() - r->start_ms >= limit - margin)
+        runner_wish_stop(r->wish, WORKER_STOP_TIME_LIMIT);
+}
+
+static int on_point(void *ctx, struct err *err) {
+    struct runner *r = ctx;
+    int rc = check_recorded(r, err);
+    if (rc)
+        return rc;
+    look_at_clock(r);
+    int stop = atomic_load(&r->wish->stop);
+    if (stop == WORKER_STOP_CANCEL)
+        return TASK_STOP;
+    if (stop != WORKER_STOP_NONE)
+        return (rc = save(r, err)) ? rc : TASK_STOP;
+    int64_t every_ms = r->job.checkpoint.every_ms;
+    return every_ms > 0 && clock_ms() - r->checkpoint_ms >= every_ms ? save(r, err) : 0;
+}
+
+/* ---- the attempt ---- */
+
+static int open_upload(struct runner *r, struct err *err) {
+    const struct source_config *source = &r->config->source;
+    const char *to = r->job.checkpoint.upload;
+    const struct upload_config config = {source->stores, source->n_stores, to, r->order->id, on_log, r};
+    return !to || !strcmp(to, "none") ? 0 : upload_open(&config, &r->upload, err);
+}
+
+static int open_task(struct runner *r, struct err *err) {
+    int rc = fsio_remove_temporaries(r->env.directory, err);
+    if (rc || (rc = open_upload(r, err)) || (rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
+        return rc;
+    return r->work->open(&r->job, &r->env, &r->task, err);
+}
+
+/* Uploads end before the job does, unless somebody wants it to stop. */
+static void close_task(struct runner *r) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    r->work->close(r->task);
+    while (r->upload && !atomic_load(&r->wish->now) && !upload_idle(r->upload))
+        nanosleep(&turn, NULL);
+    upload_close(r->upload);
+    source_close(r->source);
+    model_lease_drop(&r->lease);
+}
+
+/* The result object. */
+static int take_result(struct runner *r, char **ret, struct err *err) {
+    struct str text;
+    struct json_writer json;
+    str_init(&text, MAX_RESULT);
+    json_writer_init(&json, &text);
+    r->work->result(r->task, &json, NULL);
+    *ret = str_ok(&text) && text.len ? str_take(&text) : NULL;
+    str_done(&text);
+    return *ret ? 0 : err_set(err, ERR_EXHAUSTED, "the result of job %s is larger than 1 MiB, or memory is short", r->order->id);
+}
+
+/* From the opened task to its result, or to the point where it was stopped. */
+static int carry_out(struct runner *r, struct runner_end *ret) {
+    r->events->running(r->events->ctx);
+    r->checkpoint_ms = clock_ms();
+    int rc = task_run(r->work, &r->env, r->task, &ret->err);
+    if (rc == TASK_STOP) {
+        ret->stopped = (enum worker_stop)atomic_load(&r->wish->stop);
+        return 0;
+    }
+    if (rc || (rc = check_recorded(r, &ret->err)))
+        return rc;
+    return take_result(r, &ret->result, &ret->err);
+}
+
+static void attempt(struct runner *r, struct runner_end *ret) {
+    ret->limits = r->job.limits;
+    r->work = task_work_of(r->job.kind);
+    ret->rc = open_task(r, &ret->err);
+    if (ret->rc)
+        (void)err_in_cache(&ret->err); /* indexes and windows; of results there is nothing yet */
+    else
+        ret->rc = carry_out(r, ret);
+    if (ret->rc) /* a failure that a wish to stop has caused, or overtaken */
+        ret->stopped = (enum worker_stop)atomic_load(&r->wish->stop);
+    close_task(r);
+    ret->has_checkpoint = r->has_checkpoint;
+}
+
+/* Joules since `before`, in the metrics too. */
+static double spent(const struct runner *r, const struct device_health *before) {
+    struct device_health now;
+    device_health(r->config->device, &now);
+    double joules = device_health_energy(before, &now);
+    if (!isnan(joules) && r->config->metrics)
+        metric_add(metrics_series(r->config->metrics, "brrd_job_energy_joules_total", r->job.kind->name), joules);
+    return joules;
+}
+
+void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_events *events,
+                struct runner_wish *wish, struct runner_end *ret) {
+    struct device_health before;
+    struct arena arena;
+    struct runner r = {.config = config, .order = job, .events = events, .wish = wish, .start_ms = clock_ms()};
+    r.env = (struct task_env){.device = config->device,
+                              .directory = job->directory,
+                              .cache_dir = config->source.cache_dir,
+                              .data_root = job->data_root,
+                              .memory_limit_bytes = config->memory_limit_bytes,
+                              .stop = &wish->now,
+                              .ctx = &r,
+                              .progress = on_progress,
+                              .log = on_log,
+                              .checkpoint = on_checkpoint,
+                              .point = on_point,
+                              .model = on_model};
+    *ret = (struct runner_end){.energy_j = NAN};
+    arena_init(&arena, ARENA_BYTES);
+    device_health(config->device, &before);
+    ret->rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &ret->err);
+    if (!ret->rc) {
+        attempt(&r, ret);
+        ret->energy_j = spent(&r, &before);
+    }
+    arena_done(&arena);
+}

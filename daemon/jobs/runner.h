@@ -1,0 +1,63 @@
+/* runner: one attempt at a job, from its file to its result, on the calling thread. It opens the job's stores and models, resumes
+ * from the newest checkpoint of the job's directory, and saves when a checkpoint is due, shortly before the time limit, and when it
+ * is to stop. It knows nothing of queues, records or clients; the daemon's thread of jobs (jobs/worker.h) and `brrd run` call it.
+ */
+#ifndef BRR_DAEMON_JOBS_RUNNER_H
+#define BRR_DAEMON_JOBS_RUNNER_H
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "daemon/models/source.h"
+
+enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
+
+/* The wish that an attempt ends soon. Any thread. */
+struct runner_wish {
+    atomic_int stop; /* enum worker_stop; the first wish counts */
+    atomic_bool now; /* stop is not NONE */
+};
+void runner_wish_init(struct runner_wish *wish);
+void runner_wish_stop(struct runner_wish *wish, enum worker_stop why);
+
+struct runner_config {
+    struct device *device;
+    struct source_config source;   /* its cache_dir is also the folder of the window cache */
+    int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
+    int64_t memory_limit_bytes;    /* device memory for one job; 0 = no limit */
+    struct metrics *metrics;       /* may be NULL */
+};
+
+/* The job; the texts are borrowed. */
+struct runner_job {
+    const char *id;                      /* for messages and the folder of uploads */
+    const char *directory;               /* exists */
+    const char *data_root;               /* "" if the kind has none */
+    const char *yaml, *file, *overrides; /* job_parse */
+};
+
+/* What happens meanwhile; called on the runner's thread, or on one of an upload for log lines. */
+struct runner_events {
+    void *ctx;
+    void (*running)(void *ctx); /* preparation is finished */
+    void (*progress)(void *ctx, const struct task_progress *p);
+    void (*log)(void *ctx, enum task_level level, const char *text);
+    void (*notice)(void *ctx, const char *text); /* about the job, for people */
+    /* A checkpoint was written. False: it cannot be recorded; the job then ends with EXHAUSTED, and reports it again when resumed.
+     */
+    bool (*checkpoint)(void *ctx, const struct task_checkpoint *c);
+};
+
+/* How the attempt ended. */
+struct runner_end {
+    int rc; /* 0: done or stopped; else err */
+    struct err err;
+    enum worker_stop stopped; /* NONE: done or failed */
+    bool has_checkpoint;
+    struct jobfile_limits limits; /* of the job file; zeros if it could not be read */
+    double energy_j;              /* used by the device; NaN if it does not report it */
+    char *result;                 /* of a finished job, one JSON object; free() it */
+};
+void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_events *events,
+                struct runner_wish *wish, struct runner_end *ret);
+
+#endif

@@ -1,0 +1,428 @@
+#include "daemon/run_command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "daemon/config.h"
+#include "daemon/jobs/runner.h"
+#include "daemon/jobs/submission.h"
+
+static const char usage[] =
+    "usage: brrd run JOB.yaml [--directory DIR] [--set KEY=VALUE ...] [--config FILE] [--json]\n"
+    "\n"
+    "Runs one job in this process, without a daemon. Started again with the same directory it goes on from its newest checkpoint.\n"
+    "SIGTERM, SIGINT and SIGUSR1 make it save and end.\n"
+    "\n"
+    "  --directory DIR   output and checkpoints; default: the job file's name without its ending, in the working directory\n"
+    "  --set KEY=VALUE   override a key of the job file; may be repeated\n"
+    "  --config FILE     a daemon.yaml: stores, paths, device, threads and memory; without one relative paths begin in the "
+    "working\n"
+    "                    directory and the cache is $XDG_CACHE_HOME/brrd or ~/.cache/brrd\n"
+    "  --json            progress, log and result as JSON lines on the standard output\n"
+    "\n"
+    "exit code: 0 done, 1 failed, 2 wrong usage, 75 saved and to be continued\n"
+    "\n"
+    "example: brrd run configs/tiny.yaml --set data.source=file:///srv/eeg --directory /scratch/run-1\n";
+
+enum { PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20 };
+#define PROGRESS_EVERY_S 1.0
+
+struct arguments {
+    const char *file, *directory, *config, *overrides[JOBFILE_MAX_OVERRIDES];
+    int n;
+    bool json, help;
+    const char *bad; /* a word that is out of place, or lacks its value */
+};
+
+struct run {
+    struct arguments args;
+    struct arena arena;
+    struct config config;
+    struct source_config source;
+    struct device *device;
+    struct draft *draft;
+    char directory[PATH_SIZE], cache[PATH_SIZE];
+    int lock, cache_lock; /* descriptors; -1: none */
+    bool own_cache;       /* cache is this process's alone, and is removed at the end */
+    bool terminal;        /* a line of progress is drawn on it */
+    double shown_s;       /* when progress was shown last */
+    char checkpoint[PATH_SIZE];
+};
+
+static struct runner_wish wish; /* of signals */
+
+static void on_signal(int signum) {
+    (void)signum;
+    runner_wish_stop(&wish, WORKER_STOP_SHUTDOWN);
+}
+
+static bool takes_value(const char *word, int at, int argc, const char *option) { return !strcmp(word, option) && at + 1 < argc; }
+
+static struct arguments parse(int argc, char **argv) {
+    struct arguments a = {0};
+    for (int i = 1; i < argc; i++) {
+        if (takes_value(argv[i], i, argc, "--directory"))
+            a.directory = argv[++i];
+        else if (takes_value(argv[i], i, argc, "--config"))
+            a.config = argv[++i];
+        else if (takes_value(argv[i], i, argc, "--set") && a.n < JOBFILE_MAX_OVERRIDES)
+            a.overrides[a.n++] = argv[++i];
+        else if (!strcmp(argv[i], "--json"))
+            a.json = true;
+        else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            a.help = true;
+        else if (argv[i][0] != '-' && !a.file)
+            a.file = argv[i];
+        else
+            a.bad = argv[i];
+    }
+    return a;
+}
+
+/* ---- what happens, for people or as JSON lines ---- */
+
+static void clear_line(const struct run *r) {
+    if (r->terminal)
+        fputs("\r\x1b[K", stderr);
+}
+
+static void print_line(const char *event, void (*fill)(struct json_writer *w, const void *what), const void *what) {
+    struct json_writer w;
+    struct str line;
+    str_init(&line, 1 << 16);
+    json_writer_init(&w, &line);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "event", event);
+    fill(&w, what);
+    json_end(&w, '}');
+    printf("%s\n", str_cstr(&line));
+    fflush(stdout);
+    str_done(&line);
+}
+
+static void fill_progress(struct json_writer *w, const void *what) {
+    const struct task_progress *p = what;
+    json_put_str(w, "phase", p->phase);
+    json_put_i64(w, "step", p->step);
+    json_put_i64(w, "steps", p->steps);
+    json_put_i64(w, "done", p->done);
+    json_put_i64(w, "total", p->total);
+    json_put_f64(w, "loss", p->loss);
+    json_put_f64(w, "eta_s", p->eta_s);
+    for (int i = 0; i < TASK_MAX_FIGURES && *p->figures[i].name; i++)
+        json_put_f64(w, p->figures[i].name, p->figures[i].value);
+}
+
+static void draw_progress(const struct task_progress *p) {
+    bool counts = p->total > 0 && !p->steps;
+    fprintf(stderr, "\r%s %" PRId64 "/%" PRId64, p->phase, counts ? p->done : p->step, counts ? p->total : p->steps);
+    if (isfinite(p->loss))
+        fprintf(stderr, "  loss %.4f", p->loss);
+    for (int i = 0; i < TASK_MAX_FIGURES && *p->figures[i].name; i++)
+        fprintf(stderr, "  %s %.4g", p->figures[i].name, p->figures[i].value);
+    if (isfinite(p->eta_s) && p->eta_s > 0)
+        fprintf(stderr, "  %.0f s left", p->eta_s);
+    fputs("\x1b[K", stderr);
+}
+
+static void on_running(void *ctx) { (void)ctx; }
+
+static void on_progress(void *ctx, const struct task_progress *p) {
+    struct run *r = ctx;
+    if (clock_s() - r->shown_s < PROGRESS_EVERY_S)
+        return;
+    r->shown_s = clock_s();
+    if (r->args.json)
+        print_line("progress", fill_progress, p);
+    else if (r->terminal)
+        draw_progress(p);
+}
+
+static void fill_text(struct json_writer *w, const void *what) { json_put_str(w, "text", what); }
+
+static void on_log(void *ctx, enum task_level level, const char *text) {
+    static const char *const levels[] = {"info", "warn", "error"};
+    struct run *r = ctx;
+    clear_line(r);
+    if (r->args.json)
+        print_line(levels[level], fill_text, text);
+    else
+        fprintf(stderr, "%s%s\n", level == TASK_INFO ? "" : level == TASK_WARN ? "warning: " : "error: ", text);
+}
+
+static void on_notice(void *ctx, const char *text) { on_log(ctx, TASK_WARN, text); }
+
+static void fill_checkpoint(struct json_writer *w, const void *what) {
+    const struct task_checkpoint *c = what;
+    json_put_str(w, "path", c->path);
+    json_put_str(w, "sha256", c->sha256);
+    json_put_i64(w, "step", c->step);
+    json_put_bool(w, "best", c->best);
+}
+
+static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+    struct run *r = ctx;
+    str_copy(r->checkpoint, sizeof r->checkpoint, c->path);
+    if (r->args.json)
+        print_line("checkpoint", fill_checkpoint, c);
+    return true;
+}
+
+/* ---- configuration and folders ---- */
+
+/* Paths of a run without daemon.yaml. */
+static int default_config(struct run *r, struct err *err) {
+    static const char text[] = "{}";
+    char cache[PATH_SIZE], data[PATH_SIZE], results[PATH_SIZE + 32], here[PATH_SIZE];
+    const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
+    if (!getcwd(here, sizeof here))
+        return err_errno(err, errno, "cannot find the working directory");
+    bool fits = xdg && *xdg ? str_format(cache, sizeof cache, "paths.cache=%s/brrd", xdg)
+                            : str_format(cache, sizeof cache, "paths.cache=%s/.cache/brrd", home ? home : here);
+    if (!fits || !str_format(data, sizeof data, "paths.data=%s", here) ||
+        !str_format(results, sizeof results, "paths.results=%s", r->directory))
+        return err_set(err, ERR_RANGE, "the path of the working directory or of the cache is too long");
+    const char *const overrides[] = {cache, data, results, "local_paths=true"};
+    const struct config_source source = {.path = "defaults", .overrides = overrides, .n_overrides = 4};
+    return config_parse(&source, text, sizeof text - 1, &r->arena, &r->config, err);
+}
+
+static int read_config(struct run *r, struct err *err) {
+    const struct config_source source = {.path = r->args.config};
+    int rc = r->args.config ? config_read(&source, &r->arena, &r->config, err) : default_config(r, err);
+    r->config.local_paths = true; /* the caller opens what its user may open */
+    return rc;
+}
+
+/* DIR of --directory, or NAME of NAME.yaml. */
+static int find_directory(struct run *r, struct err *err) {
+    char name[PATH_SIZE];
+    str_copy(name, sizeof name, fsio_basename(r->args.file));
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = '\0';
+    return fsio_absolute(r->directory, sizeof r->directory, r->args.directory ? r->args.directory : name, err);
+}
+
+static int open_directory(struct run *r, struct err *err) {
+    char lock[PATH_SIZE];
+    int rc;
+    if ((rc = fsio_mkdirs(r->directory, err)) || (rc = fsio_join(lock, sizeof lock, r->directory, ".lock", err)))
+        return rc;
+    rc = fsio_lock(lock, &r->lock, err);
+    return rc == ERR_PRECONDITION ? err_wrap(err, "another process runs a job in %s", r->directory) : rc;
+}
+
+/* The cache of the configuration, or a folder in it while another process holds its lock. */
+static int open_cache(struct run *r, struct err *err) {
+    char lock[PATH_SIZE], own[32];
+    int rc;
+    if ((rc = fsio_mkdirs(r->config.cache, err)) || (rc = fsio_join(lock, sizeof lock, r->config.cache, ".lock", err)))
+        return rc;
+    rc = fsio_lock(lock, &r->cache_lock, err);
+    if (rc && rc != ERR_PRECONDITION)
+        return rc;
+    r->own_cache = rc == ERR_PRECONDITION;
+    str_format(own, sizeof own, "run-%ld", (long)getpid());
+    if (!r->own_cache)
+        str_copy(r->cache, sizeof r->cache, r->config.cache);
+    else if ((rc = fsio_join(r->cache, sizeof r->cache, r->config.cache, own, err)) || (rc = fsio_mkdirs(r->cache, err)))
+        return rc;
+    r->source = (struct source_config){.stores = r->config.stores, .n_stores = r->config.n_stores, .cache_dir = r->cache};
+    return object_cache_new(r->cache, r->config.cache_max, NULL, &r->source.objects, err);
+}
+
+/* ---- the job ---- */
+
+/* Without a daemon's tables a model is a file or the URL of an object. */
+static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    const struct run *r = ctx;
+    if (str_starts(ref, "job:") || str_starts(ref, "upload:"))
+        return err_set(err, ERR_INVALID, "'%s' is known to a daemon only; name the model's file or a store:// URL", ref);
+    *ret = (struct model_ref){.client_path = true};
+    ret->places = (struct places){.data_dir = r->config.data,
+                                  .results_dir = r->directory,
+                                  .local_paths = true,
+                                  .stores = r->config.stores,
+                                  .n_stores = r->config.n_stores};
+    err_set(&ret->absent, ERR_NOT_FOUND, "there is no model file '%s'", ref);
+    return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path %.200s... is too long", ref);
+}
+
+static int read_job(struct run *r, struct err *err) {
+    const struct places places = {.data_dir = r->config.data,
+                                  .results_dir = r->directory,
+                                  .local_paths = true,
+                                  .stores = r->config.stores,
+                                  .n_stores = r->config.n_stores};
+    const struct submission_rules rules = {.places = &places, .refer_model = refer_model, .ctx = r};
+    char *text = NULL;
+    size_t len = 0;
+    int rc = fsio_read(r->args.file, JOB_FILE_BYTES, &text, &len, err);
+    if (rc)
+        return rc;
+    const struct submission submission = {
+        .yaml = text, .file = r->args.file, .request_id = "", .overrides = r->args.overrides, .n_overrides = r->args.n};
+    rc = draft_new(&rules, &submission, clock_wall_ms(), &r->draft, err);
+    free(text);
+    return rc ? rc : draft_look(r->draft, err);
+}
+
+static int open_run(struct run *r, struct err *err) {
+    int rc;
+    if ((rc = find_directory(r, err)) || (rc = read_config(r, err)) || (rc = read_job(r, err)) || (rc = open_directory(r, err)) ||
+        (rc = open_cache(r, err)))
+        return rc;
+    return device_open(r->config.device, (int)r->config.cpu_threads, &r->device, err);
+}
+
+static void close_run(struct run *r) {
+    device_close(r->device);
+    draft_free(r->draft);
+    object_cache_free(r->source.objects);
+    if (r->own_cache && *r->cache)
+        fsio_remove_tree(r->cache, NULL);
+    if (r->cache_lock >= 0)
+        close(r->cache_lock);
+    if (r->lock >= 0)
+        close(r->lock);
+    arena_done(&r->arena);
+}
+
+static int64_t memory_limit(const struct run *r) {
+    struct device_info info;
+    device_describe(r->device, &info);
+    return r->config.memory_bytes ? r->config.memory_bytes : info.total_bytes / 10 * 9;
+}
+
+/* ---- the end ---- */
+
+struct ending {
+    const struct run *run;
+    const struct runner_end *end;
+    const char *state, *reason;
+};
+
+static void fill_end(struct json_writer *w, const void *what) {
+    const struct ending *e = what;
+    json_put_str(w, "job", fsio_basename(e->run->directory));
+    json_put_str(w, "kind", e->run->draft->file.kind->name);
+    json_put_str(w, "state", e->state);
+    json_put_str(w, "reason", e->reason);
+    json_put_str(w, "checkpoint", *e->run->checkpoint ? e->run->checkpoint : NULL);
+    if (e->end->result)
+        json_put_raw(w, "result", e->end->result);
+    else
+        json_put_null(w, "result");
+}
+
+static void summarise(const struct run *r, const char *result) {
+    const struct task_kind *kind = r->draft->file.kind;
+    struct json *tree = NULL;
+    char text[1024] = "done";
+    if (kind->summary && result && !json_parse(result, strlen(result), "result", &tree, NULL))
+        kind->summary(tree, text, sizeof text);
+    json_free(tree);
+    fprintf(stderr, "%s\n%s\n", text, r->directory);
+}
+
+static int show_end(struct run *r, const struct runner_end *end) {
+    char reason[800] = "";
+    bool stopped = end->stopped != WORKER_STOP_NONE && (!end->rc || end->rc == ERR_CANCELLED);
+    int code = stopped ? RUN_AGAIN : end->rc ? RUN_FAILED : RUN_DONE;
+    if (end->rc && !stopped)
+        err_text(&end->err, reason, sizeof reason);
+    else if (stopped)
+        str_copy(reason, sizeof reason, end->stopped == WORKER_STOP_TIME_LIMIT ? "time_limit" : "stopped");
+    clear_line(r);
+    if (r->args.json)
+        print_line("end", fill_end,
+                   &(struct ending){r, end,
+                                    code == RUN_DONE    ? "succeeded"
+                                    : code == RUN_AGAIN ? "interrupted"
+                                                        : "failed",
+                                    reason});
+    else if (code == RUN_DONE)
+        summarise(r, end->result);
+    else if (code == RUN_AGAIN)
+        fprintf(stderr, "brrd: saved (%s); the same command goes on from %s\n", reason,
+                *r->checkpoint ? r->checkpoint : "the beginning: there is no checkpoint yet");
+    else
+        fprintf(stderr, "brrd: %s\n", reason);
+    return code;
+}
+
+/* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
+ * whole session gives way to others, a daemon's live streams among them. */
+static void be_nice(void) {
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    int group = terminal < 0 ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
+    if (group >= 0 && write(group, "19", 2) != 2)
+        (void)nice(19); /* this kernel has no such groups */
+    if (group >= 0)
+        close(group);
+    if (terminal >= 0)
+        close(terminal);
+}
+
+static void heed_signals(void) {
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    const int signums[] = {SIGTERM, SIGINT, SIGUSR1};
+    for (size_t i = 0; i < sizeof signums / sizeof signums[0]; i++)
+        sigaction(signums[i], &action, NULL);
+}
+
+static int run_job(struct run *r) {
+    const struct job *job = r->draft->job;
+    const struct runner_config config = {.device = r->device,
+                                         .source = r->source,
+                                         .default_wall_clock_ms = r->config.default_wall_clock_ms,
+                                         .memory_limit_bytes = memory_limit(r)};
+    const struct runner_job order = {
+        fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides};
+    const struct runner_events events = {
+        .ctx = r, .running = on_running, .progress = on_progress, .log = on_log, .notice = on_notice, .checkpoint = on_checkpoint};
+    struct runner_end end;
+    runner_run(&config, &order, &events, &wish, &end);
+    int code = show_end(r, &end);
+    free(end.result);
+    return code;
+}
+
+int run_command(int argc, char **argv) {
+    struct run r = {.args = parse(argc, argv), .lock = -1, .cache_lock = -1, .terminal = isatty(STDERR_FILENO)};
+    struct err err = {0};
+    char text[800];
+    if (r.args.help) {
+        fputs(usage, stdout);
+        return RUN_DONE;
+    }
+    if (r.args.bad || !r.args.file) {
+        fprintf(stderr, "brrd run: %s%s\n%s", r.args.bad ? r.args.bad : "no job file was given",
+                r.args.bad ? ": not an option, or one without its value" : "", usage);
+        return RUN_USAGE;
+    }
+    r.terminal = r.terminal && !r.args.json;
+    arena_init(&r.arena, ARENA_BYTES);
+    runner_wish_init(&wish);
+    heed_signals();
+    be_nice();
+    int rc = open_run(&r, &err), code = RUN_FAILED;
+    if (rc)
+        fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
+    else
+        code = run_job(&r);
+    close_run(&r);
+    return code;
+}
