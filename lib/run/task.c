@@ -32,8 +32,6 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
         env->log(env->ctx, level, text);
 }
 
-int task_point(const struct task_env *env, struct err *err) { return env->point ? env->point(env->ctx, err) : 0; }
-
 static int run_steps(const struct task_work *work, const struct task_env *env, void *task, struct err *err) {
     enum task_status status = TASK_MORE;
     int rc;
@@ -45,11 +43,6 @@ static int run_steps(const struct task_work *work, const struct task_env *env, v
 
 int task_run(const struct task_work *work, const struct task_env *env, void *task, struct err *err) {
     return work->run ? work->run(task, err) : run_steps(work, env, task, err);
-}
-
-void task_report(const struct task_env *env, const struct task_progress *p) {
-    if (env->progress)
-        env->progress(env->ctx, p);
 }
 
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {

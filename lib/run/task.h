@@ -110,10 +110,13 @@ int task_run(const struct task_work *work, const struct task_env *env, void *tas
 
 /* A place where the task is whole. Its owner saves it when a checkpoint is due, or before it ends. 0: go on. TASK_STOP: end; return
  * it as an error would be returned. An error: the checkpoint could not be written. */
-int task_point(const struct task_env *env, struct err *err);
+static inline int task_point(const struct task_env *env, struct err *err) { return env->point ? env->point(env->ctx, err) : 0; }
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void task_report(const struct task_env *env, const struct task_progress *p);
+static inline void task_report(const struct task_env *env, const struct task_progress *p) {
+    if (env->progress)
+        env->progress(env->ctx, p);
+}
 /* Sets the phase and its counts, and reports them. False when the owner wants the task to end: nothing more is fetched from its
  * store then, and the task returns ERR_CANCELLED soon. */
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total);

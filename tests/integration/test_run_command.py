@@ -29,12 +29,12 @@ def run(tmp, *args, expected=0, **options):
     return json.loads(r.stdout.splitlines()[-1]) if r.stdout else r.stderr
 
 
-def stop_with(tmp, signum, event, *args, **options):
-    """Starts it, sends the signal at the first event of that name, and returns its last line and exit code."""
+def stop_with(tmp, signum, phase, *args, **options):
+    """Starts it, sends the signal once it is at work in that phase, and returns its last line and exit code."""
     p = subprocess.Popen(command(tmp, *args, **options), stdout=subprocess.PIPE, text=True, **surroundings(tmp))
     line = ""
     for line in p.stdout:
-        if json.loads(line)["event"] == event:
+        if json.loads(line).get("phase") == phase:
             p.send_signal(signum)
             break
     for line in p.stdout:
@@ -61,7 +61,7 @@ def counting(tmp):
     file = write(f"{tmp}/count.yaml", "kind: counter\ncounter: { to: 60, pause_ms: 20 }\n")
     end = run(tmp, "whole", file, program=KINDS)
     assert end["state"] == "succeeded" and end["result"] == {"count": 60, "began": 0}, end
-    end, code = stop_with(tmp, signal.SIGTERM, "progress", "cut", file, program=KINDS)
+    end, code = stop_with(tmp, signal.SIGTERM, "count", "cut", file, program=KINDS)
     assert code == AGAIN and end["state"] == "interrupted" and end["checkpoint"], (end, code)
     end = run(tmp, "cut", file, program=KINDS)
     assert end["result"]["count"] == 60 and end["result"]["began"] > 0, end
@@ -89,7 +89,7 @@ def mistakes(tmp):
         assert r.returncode == 2 and "usage: brrd run" in r.stderr, (words, r)
     assert "cannot open" in run(tmp, "x", "absent.yaml", expected=1)
     bad = write(f"{tmp}/bad.yaml", "kind: burst\nnetwork: { neurons: 10, synapses: 1 }\nticks: many\n")
-    assert "bad.yaml:3:8" in run(tmp, "x", bad, expected=1)
+    assert "bad.yaml:3:1" in run(tmp, "x", bad, expected=1)
     job = write(f"{tmp}/detect.yaml", "kind: detect\ndata: { source: . }\ndetect: { model: 'job:train-1' }\n")
     assert "known to a daemon only" in run(tmp, "x", job, expected=1)
     assert not os.path.exists(f"{tmp}/x"), "a job that cannot begin leaves a directory"
@@ -99,7 +99,7 @@ def networks(tmp):
     file = write(f"{tmp}/burst.yaml", "kind: burst\nnetwork: { neurons: 500, synapses: 20 }\ninput: { random: 0.5, potential: 1000 }\n"
                                       "ticks: 4000\noutput: { rates_every: 1, membranes_every: 100 }\n")
     run(tmp, "ticks", file)
-    end, code = stop_with(tmp, signal.SIGUSR1, "progress", "ticks-cut", file)
+    end, code = stop_with(tmp, signal.SIGUSR1, "tick", "ticks-cut", file)
     assert code == AGAIN and end["checkpoint"], (end, code)
     run(tmp, "ticks-cut", file)
     assert contents(f"{tmp}/ticks") == contents(f"{tmp}/ticks-cut")
@@ -111,7 +111,7 @@ def training(tmp):
             for word in ("--set", key)]
     file = f"{SOURCE}/configs/tiny.yaml"
     whole = run(tmp, "train", file, *sets)
-    end, code = stop_with(tmp, signal.SIGINT, "progress", "train-cut", file, *sets)
+    end, code = stop_with(tmp, signal.SIGINT, "train", "train-cut", file, *sets)
     assert code == AGAIN, (end, code)
     cut = run(tmp, "train-cut", file, *sets)
     assert tensors(whole["checkpoint"]) == tensors(cut["checkpoint"])
