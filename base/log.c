@@ -1,5 +1,8 @@
 #include "base/log.h"
 
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,11 +17,13 @@
 /* The one process-wide sink. */
 static atomic_int sink_level = LOG_INFO;
 static atomic_bool sink_json;
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long sink_lost; /* lines that found no room and were not reported yet */
 static log_hook_fn *_Atomic sink_hook;
 static void *_Atomic sink_hook_ctx;
 
 /* The longest line has room for message and fields with every byte escaped. */
-enum { MESSAGE_MAX = 1024, FIELDS_MAX = 2048, LINE_BYTES = 32 * 1024 };
+enum { MESSAGE_MAX = 1024, FIELDS_MAX = 2048, LINE_BYTES = 32 * 1024, LOST_BYTES = 128 };
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -207,6 +212,44 @@ static void json_line(struct str *line, const char *stamp, enum log_level level,
     json_end(&w, '}');
 }
 
+/* False if the pipe or socket has no room for all of it now; a file always has. */
+static bool write_part(const char *text, size_t len) {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&p, 1, 0) == 0)
+        return false;
+    ssize_t unused = write(STDERR_FILENO, text, len);
+    (void)unused; /* there is nowhere left to report an error */
+    return true;
+}
+
+/* A pipe that is writable takes PIPE_BUF bytes without waiting. */
+static bool write_all(const char *text, size_t len) {
+    for (size_t n; len; text += n, len -= n) {
+        n = len < PIPE_BUF ? len : PIPE_BUF;
+        if (!write_part(text, n))
+            return false;
+    }
+    return true;
+}
+
+/* The reader of a pipe or socket may be slow or stopped; no thread of the daemon waits for it. A line that finds no room is
+ * counted, and the count is written before the next line. */
+static void write_line(const char *text, size_t len) {
+    char lost[LOST_BYTES] = "";
+    pthread_mutex_lock(&sink_lock); /* lines of threads do not mix */
+    if (sink_lost && atomic_load(&sink_json))
+        str_format(lost, sizeof lost, "{\"level\":\"warn\",\"message\":\"log lines lost: nobody read them\",\"lines\":%lu}\n",
+                   sink_lost);
+    else if (sink_lost)
+        str_format(lost, sizeof lost, "level=warn msg=\"log lines lost: nobody read them\" lines=%lu\n", sink_lost);
+    if (write_all(lost, strlen(lost))) {
+        sink_lost = !write_all(text, len);
+    } else {
+        sink_lost++;
+    }
+    pthread_mutex_unlock(&sink_lock);
+}
+
 void log_write(enum log_level level, const char *message, const char *fields, ...) {
     log_hook_fn *hook = atomic_load(&sink_hook);
     if (hook)
@@ -235,7 +278,6 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     else
         text_line(&line, stamp, level, what, text);
     str_puts(&line, "\n");
-    ssize_t unused = write(STDERR_FILENO, str_cstr(&line), line.len); /* one write: lines of threads do not mix */
-    (void)unused;                                                     /* nowhere left to report it */
+    write_line(str_cstr(&line), line.len);
     str_done(&line);
 }

@@ -1,5 +1,6 @@
 /* log: the process-wide log of daemon/ and client/ (libraries return errors and do not log).
- * One line per call on stderr, as key=value text or JSON. Any thread. */
+ * One line per call on stderr, as key=value text or JSON. A line that a pipe or socket has no room for is left out and counted in
+ * the log itself, so that a reader that has stopped holds up no thread. Any thread. */
 #ifndef BRR_BASE_LOG_H
 #define BRR_BASE_LOG_H
 #include <stdbool.h>

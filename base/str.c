@@ -1,5 +1,6 @@
 #include "base/str.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <locale.h>
@@ -139,6 +140,16 @@ bool str_starts(const char *text, const char *prefix) { return !strncmp(text, pr
 bool str_ends(const char *text, const char *suffix) {
     size_t a = strlen(text), b = strlen(suffix);
     return a >= b && !strcmp(text + a - b, suffix);
+}
+
+bool str_is_loopback(const char *address) {
+    char host[64];
+    struct in_addr v4;
+    const char *colon = strrchr(address, ':');
+    if (!colon || !str_format(host, sizeof host, "%.*s", (int)(colon - address), address))
+        return false;
+    return !strcmp(host, "localhost") || !strcmp(host, "[::1]") ||
+           (inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127);
 }
 
 int str_utf8_step(const char *text) {

@@ -41,6 +41,8 @@ bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
 /* Returns the length of the UTF-8 character at text, 1 to 4 bytes; 0 at the NUL and for invalid UTF-8. */
 int str_utf8_step(const char *text);
+/* True for "HOST:PORT" whose host is localhost, [::1] or an IPv4 address of 127.0.0.0/8; false for any other name. */
+bool str_is_loopback(const char *address);
 /* Parse the whole string, range-checked; no other characters may precede or follow. On false *ret is unchanged. */
 bool str_to_i64(const char *text, int64_t *ret);
 bool str_to_u64(const char *text, uint64_t *ret);

@@ -104,10 +104,6 @@ static int refuse(const struct yaml_node *node, const char *file, const char *ke
     return err->code = ERR_UNSUPPORTED;
 }
 
-static bool loopback(const char *address) {
-    return str_starts(address, "127.") || str_starts(address, "localhost:") || str_starts(address, "[::1]:");
-}
-
 /* An error that points at the key where it stands. */
 static int blame(const struct yaml_node *root, const char *file, const char *key, int code, const char *text, struct err *err) {
     const struct yaml_node *node = yaml_path(root, key);
@@ -132,7 +128,7 @@ static int check_address(const struct yaml_node *root, const char *file, const c
         str_format(text, sizeof text, "'%.100s'; expected host:port with a port up to 65535", address);
         return blame(root, file, key, ERR_INVALID, text, err);
     }
-    if (loopback(address) || secured(c))
+    if (str_is_loopback(address) || secured(c))
         return 0;
     str_format(text, sizeof text,
                "%.100s is not a loopback address; listening on it needs tls.cert, tls.key and auth.tokens_file (`brrctl tls init "

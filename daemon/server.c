@@ -148,6 +148,7 @@ static void use_configuration(struct daemon *d, const struct reload_report *repo
         log_setup((enum log_level)config.log_level, config.log_format == 1);
         seed_models(&d->services, &config);
     }
+    metric_add(metrics_series(d->meters.metrics, "brrd_config_reloads_total", rc ? "failed" : "done"), 1);
     if (rc)
         log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
     else

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every key of daemon.yaml does what it says, or is refused where it stands; so are keys of stores and jobs that would do nothing."""
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,8 @@ REFUSED = {
     "tls.cert=a": "set together", "tls.key=a": "set together", "tls.client_ca=a": "does nothing without tls.cert", "listen.unix_mode=0066": "octal mode",
     "listen.unix_mode=rw": "octal mode",
     "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
-    "listen.tcp=0.0.0.0:7000": "brrctl tls init", "http.listen='[::]:7000'": "brrctl tls init", "devices=[cpu, cpu]": "one device",
+    "listen.tcp=0.0.0.0:7000": "brrctl tls init", "http.listen='[::]:7000'": "brrctl tls init",
+    "listen.tcp=127.evil.example:7000": "brrctl tls init", "devices=[cpu, cpu]": "one device",
     "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",
     "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
     "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",
@@ -57,6 +59,11 @@ def jobs():
         d = Daemon(tmp, ["jobs.max_queued=1", "jobs.default_wall_clock=10s", "jobs.keep_finished=2s", "limits.memory=64MiB", "log.format=json",
                          f"listen.tcp=127.0.0.1:{tcp}", "devices_cpu_threads=1"]).start()
         assert d.ctl("version", "--endpoint", f"127.0.0.1:{tcp}")[0] == 0
+        d.process.send_signal(signal.SIGHUP)
+        deadline = time.time() + PATIENCE
+        while "done" not in d.ctl("metrics", "brrd_config_reloads_total")[1]:
+            assert time.time() < deadline, d.ctl("metrics", "brrd_config_reloads_total")
+            time.sleep(0.05)
         assert "1 thread" in d.ctl("devices")[1], d.ctl("devices")
         job_keys_that_do_nothing_are_refused(d, source)
         long = [*MINI, source, "training.max_steps=1000000", "training.validate_every=100000"]

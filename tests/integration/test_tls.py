@@ -144,6 +144,7 @@ def reload_while_connected(d):
     before = d.read_log().count('what="certificate"')
     d.process.send_signal(1)
     d.until(lambda: d.read_log().count('what="certificate"') > before, "SIGHUP")
+    d.until(lambda: "configuration reloaded" in d.read_log(), "the configuration")
     tls("revoke", d.ca, "--name", "submit")
     assert watch.wait(timeout=PATIENCE) == 1, "a live call ends when its token is revoked"
     assert "[TOKEN_REVOKED]" in watch.stderr.read()

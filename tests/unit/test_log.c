@@ -225,8 +225,36 @@ static void lines_of_threads_do_not_mix(void **state) {
 
 #define captured(test) cmocka_unit_test_setup_teardown(test, capture, release)
 
+static void a_reader_that_has_stopped_holds_up_nobody(void **state) {
+    char text[4096], rest[8192] = "";
+    int ends[2], file = dup(STDERR_FILENO);
+    (void)state;
+    memset(text, 'x', sizeof text);
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(ends[1], text, sizeof text) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0); /* a pipe that waits, as a service manager's does */
+    dup2(ends[1], STDERR_FILENO);
+    log_info("first", NULL);
+    log_info("second", NULL);
+    while (read(ends[0], text, sizeof text) > 0) {
+    }
+    log_info("third", NULL);
+    dup2(file, STDERR_FILENO);
+    assert_true(read(ends[0], rest, sizeof rest - 1) > 0);
+    assert_non_null(strstr(rest, "log lines lost"));
+    assert_non_null(strstr(rest, "lines=2\n"));
+    assert_non_null(strstr(rest, "msg=\"third\""));
+    assert_null(strstr(rest, "first"));
+    close(file);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void) {
+    alarm(120); /* a line that waits for a reader would wait for ever */
     const struct CMUnitTest tests[] = {
+        captured(a_reader_that_has_stopped_holds_up_nobody),
         captured(a_line_has_time_level_message_and_fields),
         captured(lines_below_the_level_are_dropped),
         captured(a_text_line_is_valid_utf8_without_controls_of_a_terminal),

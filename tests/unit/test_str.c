@@ -60,6 +60,24 @@ static void copies_say_whether_they_fitted(void **state) {
     assert_true(str_ends("a.edf", ".edf") && !str_ends("edf", ".edf") && str_ends("x", ""));
 }
 
+static void only_addresses_of_this_machine_are_loopback(void **state) {
+    static const char *const own[] = {"127.0.0.1:7000", "127.8.9.10:1", "localhost:7000", "[::1]:7000"},
+                             *const other[] = {"127.evil.example:7000",
+                                               "127.0.0.1.evil.example:7000",
+                                               "localhost.evil.example:7000",
+                                               "0.0.0.0:7000",
+                                               "[::]:7000",
+                                               "127.0.0.1",
+                                               "1270.0.0.1:7000",
+                                               "[::1].evil.example:7000",
+                                               ":7000"};
+    (void)state;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        assert_true(str_is_loopback(own[i]));
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        assert_false(str_is_loopback(other[i]));
+}
+
 static void texts_are_cut_between_characters(void **state) {
     (void)state;
     static const char text[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"; /* 1, 2, 3 and 4 bytes, and 1 */
@@ -178,6 +196,7 @@ int main(void) {
         cmocka_unit_test(appending_grows_and_stays_terminated),
         cmocka_unit_test(overflow_keeps_what_fitted_and_is_remembered),
         cmocka_unit_test(copies_say_whether_they_fitted),
+        cmocka_unit_test(only_addresses_of_this_machine_are_loopback),
         cmocka_unit_test(texts_are_cut_between_characters),
         cmocka_unit_test(whole_numbers_parse_whole_or_not_at_all),
         cmocka_unit_test(reals_parse_finite_only_with_a_point_in_any_locale),
