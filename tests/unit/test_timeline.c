@@ -1,18 +1,14 @@
 /* Timelines against traces computed all at once from the same filtered samples: record trace, alarm trace, events and alarms, for
  * any chunking and batching. The network is a fixed function of the window here; test_detector.c runs a real one. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "data/recording.h"
 #include "infer/detector.h"
 #include "infer/timeline.h"
+#include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, MAX_COLUMNS = 3 * C, MAX_INPUTS = 2 * C, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };
