@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -26,7 +27,7 @@ int brrctl_fail_call(const struct brr_error *err) {
     fprintf(stderr, "brrctl: %s", err->message);
     if (*err->cause)
         fprintf(stderr, " (%s)", err->cause);
-    if (*err->reason)
+    if (*err->reason && strcasecmp(err->reason, err_name(err->code)) != 0) /* a status without a reason of its own says nothing */
         fprintf(stderr, " [%s]", err->reason);
     if (err->retry_after_ms > 0)
         fprintf(stderr, "; try again in %.0f s", (double)err->retry_after_ms / 1000);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -197,7 +198,7 @@ static int finish(const struct batch *b) {
         if (hopeless(&b->items[i].err))
             return brrctl_fail_call(&b->items[i].err);
     if (b->failed)
-        fprintf(stderr, "brrctl: %d of %d recordings failed\n", b->failed, b->n);
+        fprintf(stderr, "brrctl: %d of %s failed\n", b->failed, counted(b->n, "recording").text);
     return code;
 }
 

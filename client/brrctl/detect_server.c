@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -197,7 +198,7 @@ static int fetch(struct fetching *f, const char *id) {
     if (!code && !f->o->json)
         detect_table_notes(f->items, f->n);
     if (!code && f->failed) {
-        fprintf(stderr, "brrctl: %d of %d recordings failed\n", f->failed, f->n);
+        fprintf(stderr, "brrctl: %d of %s failed\n", f->failed, counted(f->n, "recording").text);
         code = EXIT_FAILED;
     }
     for (int i = 0; i < f->n; i++) {

@@ -89,6 +89,16 @@ static void keep_probabilities(struct detection *d, const struct brr_message *m)
         plot_trace_add(d->probability, m->first, m->probabilities, m->samples);
 }
 
+/* An alarm that is on when the recording ends lasts to its end. */
+static void keep_alarm(struct detection *d, const struct brr_message *m) {
+    double at_s = (double)m->alarm.sample / DETECTION_RATE_HZ;
+    if (!m->alarm.on && d->n_alarms)
+        d->alarms[d->n_alarms - 1].end_s = at_s;
+    else if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS)
+        d->alarms[d->n_alarms++] =
+            (struct label_run){.onset_s = at_s, .end_s = NAN, .code = "alarm", .confidence = m->alarm.probability};
+}
+
 static void on_message(void *ctx, const struct brr_message *m) {
     struct detection *d = ctx;
     if (m->kind == BRR_RESULT) {
@@ -97,8 +107,7 @@ static void on_message(void *ctx, const struct brr_message *m) {
         if (!suppression_table_add(&d->suppression, m))
             d->out_of_memory = true;
     } else if (m->kind == BRR_ALARM) {
-        if (m->alarm.on && d->n_alarms < DETECTION_MAX_ALARMS)
-            d->alarms_s[d->n_alarms++] = (double)m->alarm.sample / DETECTION_RATE_HZ;
+        keep_alarm(d, m);
         if (d->config->alarm)
             d->config->alarm(d->config->ctx, m);
     } else if (m->kind == BRR_RECONNECTED) {
@@ -165,13 +174,13 @@ int detection_open(struct detection *d, const char *path, const struct detection
     int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
     if (!rc) {
         d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
-        d->alarms_s = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms_s);
+        d->alarms = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms);
         if (config->want_plot) {
             d->probability = calloc(1, sizeof *d->probability);
             d->suppression.trace = calloc(1, sizeof *d->suppression.trace);
             d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
         }
-        if (!d->alarms_s || (config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
+        if (!d->alarms || (config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
             rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     }
     if (!rc && d->probability) {
@@ -204,7 +213,7 @@ void detection_done(struct detection *d) {
     playback_close(d->playback);
     labels_done(&d->reference);
     free(d->events);
-    free(d->alarms_s);
+    free(d->alarms);
     free(d->probabilities);
     free(d->probability);
     free(d->suppression.trace);
@@ -236,6 +245,25 @@ int detection_match(const struct detection *d, double onset_s, double end_s) {
 
 /* ---- files ---- */
 
+/* X_alarms.tsv of X_events.tsv or X.tsv. */
+static int alarms_path(const char *events, char *buf, size_t size, struct err *err) {
+    const char *const endings[] = {"_events.tsv", ".tsv"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends(events, endings[i]) &&
+            str_format(buf, size, "%.*s_alarms.tsv", (int)(strlen(events) - strlen(endings[i])), events))
+            return 0;
+    return err_set(err, ERR_RANGE, "%.200s: no name for the alarms beside it; expected X_events.tsv or X.tsv", events);
+}
+
+/* Other programs know the rows of an events file as annotations of seizures, so alarms have a file of their own. */
+static int write_alarms(const struct detection *d, const char *events, const struct events_header *header, struct err *err) {
+    char path[8192];
+    int rc = alarms_path(events, path, sizeof path, err);
+    for (int i = 0; i < d->n_alarms; i++)
+        d->alarms[i].end_s = isnan(d->alarms[i].end_s) ? d->duration_s : d->alarms[i].end_s;
+    return rc ? rc : labels_write_bids_tsv(path, d->alarms, (size_t)d->n_alarms, header, err);
+}
+
 int detection_write_events(const struct detection *d, const char *path, struct err *err) {
     char start[32];
     struct events_header header = {.recording_s = d->duration_s, .record_name = fsio_basename(d->path)};
@@ -250,6 +278,8 @@ int detection_write_events(const struct detection *d, const char *path, struct e
                                      .confidence = d->events[i].confidence};
     int rc = labels_write_bids_tsv(path, runs, (size_t)d->n_events, &header, err);
     free(runs);
+    if (!rc && d->config->playback.alarm_hop_s >= 0)
+        rc = write_alarms(d, path, &header, err);
     return rc;
 }
 
@@ -298,22 +328,29 @@ int detection_write_probabilities(const struct detection *d, const char *path, s
 }
 
 int detection_write_plot(const struct detection *d, const char *path, struct err *err) {
-    char subtitle[256];
+    char subtitle[512];
+    const struct edf_start *begin = &edf_info(playback_edf(d->playback))->start;
     const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
     size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
     struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);
     struct plot_span *reference = calloc(n_reference + 1, sizeof *reference);
-    int rc = detected && reference ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    double *alarms_s = calloc((size_t)d->n_alarms + 1, sizeof *alarms_s);
+    int rc = detected && reference && alarms_s ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     for (int i = 0; !rc && i < d->n_events; i++)
         detected[i] =
             (struct plot_span){(double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ};
     for (size_t i = 0; !rc && i < n_reference; i++)
         reference[i] = (struct plot_span){d->reference.runs[i].onset_s, d->reference.runs[i].end_s};
+    for (int i = 0; !rc && i < d->n_alarms; i++)
+        alarms_s[i] = d->alarms[i].onset_s;
     for (int i = 0; i < d->n_shown; i++)
         channels[i] = &d->traces[i];
-    str_format(subtitle, sizeof subtitle, "model %.12s%s%.200s", d->model_sha256, *d->note ? ", " : "", d->note);
+    str_format(subtitle, sizeof subtitle, "model %.120s (SHA-256 %.12s); EEG as recorded, without filters%s%.200s",
+               d->config->playback.model, d->model_sha256, *d->note ? "; " : "", d->note);
     const struct plot_recording picture = {.title = fsio_basename(d->path),
                                            .subtitle = subtitle,
+                                           .has_clock = begin->known,
+                                           .clock_s = begin->hour * 3600 + begin->minute * 60 + begin->second,
                                            .duration_s = d->duration_s,
                                            .channels = channels,
                                            .n_channels = d->n_shown,
@@ -326,11 +363,13 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
                                            .n_detected = d->n_events,
                                            .n_reference = (int)n_reference,
                                            .has_reference = d->has_reference,
-                                           .alarms_s = d->alarms_s,
+                                           .has_alarms = d->config->playback.alarm_hop_s >= 0,
+                                           .alarms_s = alarms_s,
                                            .n_alarms = d->n_alarms};
     if (!rc)
         rc = plot_recording(path, &picture, err);
     free(detected);
     free(reference);
+    free(alarms_s);
     return rc;
 }

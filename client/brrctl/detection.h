@@ -36,7 +36,7 @@ struct detection {
     char model_sha256[72], note[512], session[64], mislabelled[200];
     struct brr_event *events;
     int n_events;
-    double *alarms_s; /* times at which alarms turned on */
+    struct label_run *alarms; /* from on to off */
     int n_alarms;
     double highest, highest_s; /* highest probability and its time; NaN = none yet */
     float *probabilities;      /* (n_probabilities) at 256 Hz from 0, NaN where none */
@@ -63,7 +63,8 @@ char *detection_note(const struct detection *d);
 
 /* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */
 int detection_match(const struct detection *d, double onset_s, double end_s);
-/* Write the SzCORE/BIDS events TSV; FILE.npy or FILE.tsv of the record trace; SVG. */
+/* Write the SzCORE/BIDS events TSV (with alarms, also X_alarms.tsv beside X_events.tsv or X.tsv); FILE.npy or FILE.tsv of the
+ * record trace; SVG. */
 int detection_write_events(const struct detection *d, const char *path, struct err *err);
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
 int detection_write_plot(const struct detection *d, const char *path, struct err *err);

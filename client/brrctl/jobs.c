@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -32,6 +33,7 @@ const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct jo
 
 static const struct job_options *own(const struct arguments *o) { return o->own; }
 
+#define JOB_ROW "%-24s %-9s %-13s %-14s %-7s %-8s %-12s %s\n"
 enum { ESTIMATE_MS = 20 * 1000 };
 
 static bool ended(const Brr__V1__Job *job) {
@@ -93,10 +95,27 @@ static const char *steps_text(const Brr__V1__Job *job, char buf[48]) {
     return buf;
 }
 
+/* "12 min" since a Unix time in ms; "-" for 0. */
+static const char *age_text(int64_t time_ms, char buf[24]) {
+    double s = (double)(clock_wall_ms() - time_ms) / 1000;
+    if (time_ms <= 0)
+        str_copy(buf, 24, "-");
+    else if (s < 3600)
+        str_format(buf, 24, s < 60 ? "%.0f s" : "%.0f min", floor(fmax(0, s < 60 ? s : s / 60)));
+    else
+        str_format(buf, 24, s < 48 * 3600 ? "%.0f h" : "%.0f d", floor(s < 48 * 3600 ? s / 3600 : s / 86400));
+    return buf;
+}
+
 static void print_row(const Brr__V1__Job *job) {
-    char steps[48];
-    printf("%-24s %-9s %-13s %-14s %s\n", job->id, job->kind, brr_job_state_name((int)job->state), steps_text(job, steps),
-           job->name);
+    const Brr__V1__Progress *p = ended(job) ? NULL : job->progress;
+    char steps[48], age[24], loss[24] = "-", left[32] = "-";
+    if (p && isfinite(p->loss) && p->step)
+        str_format(loss, sizeof loss, "%.4f", p->loss);
+    if (p && isfinite(p->eta_s) && p->eta_s > 0)
+        output_duration(p->eta_s, left, sizeof left);
+    printf(JOB_ROW, job->id, job->kind, brr_job_state_name((int)job->state), steps_text(job, steps), age_text(job->created_ms, age),
+           loss, left, job->name);
     if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
         printf("%24s %s\n", "", job->reason);
 }
@@ -222,6 +241,16 @@ static const char *summary_of(const Brr__V1__Job *job, char buf[200]) {
     return buf;
 }
 
+/* What people do next with the result of a job. */
+static void print_next(const Brr__V1__Job *job) {
+    if (!strcmp(job->kind, "train") && *job->checkpoint)
+        printf("next: brrctl detect RECORDINGS --model job:%s --out DIR, or brrctl load NAME job:%s\n", job->id, job->id);
+    else if (!strcmp(job->kind, "detect"))
+        printf("next: brrctl detect job:%s --out DIR\n", job->id);
+    else if (!strcmp(job->kind, "geodesic") && *job->checkpoint)
+        printf("next: brrctl geodesic predict job:%s --at C --csv FILE\n", job->id);
+}
+
 static void print_end(struct watching *w, const Brr__V1__Job *job) {
     bool kept = job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *job->checkpoint;
     w->exit = job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
@@ -244,6 +273,8 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
     print_result(job->result_json);
     print_text("folder", job->directory);
     print_text("checkpoint", job->checkpoint);
+    if (!w->exit)
+        print_next(job);
 }
 
 /* Prints the warnings of the daemon about a running job, once. */
@@ -372,7 +403,7 @@ int cmd_jobs(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_jobs)
-        printf("%-24s %-9s %-13s %-14s %s\n", "job", "kind", "state", "steps", "name");
+        printf(JOB_ROW, "job", "kind", "state", "steps", "age", "loss", "left", "name");
     else if (!o->json)
         puts("no jobs; `brrctl submit FILE` queues one");
     for (size_t i = 0; i < out->n_jobs; i++) {
@@ -444,7 +475,10 @@ static bool on_line(void *ctx, const void *message) {
         json_put_str(w, "text", line->text);
         output_end(&out);
     } else {
-        puts(line->text);
+        char when[32];
+        bool plain = !*line->level || !strcmp(line->level, "info");
+        printf("%s  %s%s%s\n", output_time(line->time_ms, when, sizeof when), plain ? "" : line->level, plain ? "" : ": ",
+               line->text);
         fflush(stdout);
     }
     return true;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
@@ -64,13 +65,14 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     else if (!fits(v))
         printf("  %-18s does not fit\n", "");
     if (v->parameters)
-        printf("  %-18s %lld\n", "parameters", (long long)v->parameters);
+        printf("  %-18s %s\n", "parameters", counted(v->parameters, "").text);
     if (v->recordings && v->windows_per_epoch)
-        printf("  %-18s %lld, %lld windows an epoch\n", "recordings", (long long)v->recordings, (long long)v->windows_per_epoch);
+        printf("  %-18s %s, %s an epoch\n", "recordings", counted(v->recordings, "").text,
+               counted(v->windows_per_epoch, "window").text);
     else if (v->recordings)
         printf("  %-18s %lld\n", "recordings", (long long)v->recordings);
     if (v->steps)
-        printf("  %ss%-*s %lld\n", step, (int)(17 - strlen(step)), "", (long long)v->steps);
+        printf("  %ss%-*s %s\n", step, (int)(17 - strlen(step)), "", counted(v->steps, "").text);
     if (v->seconds_per_step > 0)
         printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");

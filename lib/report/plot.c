@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "report/svg.h"
@@ -14,6 +15,9 @@ enum {
     PROBABILITY_HEIGHT = 120,
     ROW = 24,
     BAR = 13,
+    CHAIN_GAP = 8,
+    CLOCK = 16,
+    DAY_S = 86400,
     TRAINING_WIDTH = 760,
     TRAINING_TOP = 96,
     TRAINING_HEIGHT = 300,
@@ -137,10 +141,27 @@ static double usual_amplitude(const struct plot_recording *r) {
 
 static double channel_height(const struct plot_recording *r) { return r->n_channels <= 8 ? 40 : 320.0 / r->n_channels; }
 
+/* True if bipolar channel c begins a chain: its first electrode is not the second one of the channel above ("Fp1-F7", "F7-T3"). */
+static bool begins_chain(const struct plot_recording *r, int c) {
+    const char *above = c ? strchr(r->channels[c - 1]->name, '-') : NULL, *dash = strchr(r->channels[c]->name, '-');
+    if (!above || !dash)
+        return false;
+    size_t len = (size_t)(dash - r->channels[c]->name);
+    return strlen(above + 1) != len || strncmp(above + 1, r->channels[c]->name, len) != 0;
+}
+
+/* Height of the gaps above channel c; of all for n_channels. */
+static double chain_gaps(const struct plot_recording *r, int c) {
+    double gaps = 0;
+    for (int i = 1; i <= c && i < r->n_channels; i++)
+        gaps += begins_chain(r, i) ? CHAIN_GAP : 0;
+    return gaps;
+}
+
 static void draw_channels(struct svg *g, const struct plot_recording *r) {
     double height = channel_height(r), amplitude = r->n_channels ? usual_amplitude(r) : 1, scale = 0.5 * height / amplitude;
     for (int c = 0; c < r->n_channels; c++) {
-        double middle = TOP + (c + 0.5) * height;
+        double middle = TOP + (c + 0.5) * height + chain_gaps(r, c);
         struct scale s = {middle, scale, middle - 0.75 * height, middle + 0.75 * height};
         svg_text(g, LEFT - 10, middle + 4, "name", "end", r->channels[c]->name);
         draw_envelope(g, r->channels[c], &s, "eeg", false);
@@ -186,6 +207,19 @@ static void draw_time_axis(struct svg *g, const struct plot_recording *r, double
     }
 }
 
+/* "14:05" or, where ticks are closer, "14:05:30" below the ticks. */
+static void draw_clock(struct svg *g, const struct plot_recording *r, double bottom) {
+    double step = svg_time_step(r->duration_s, MAX_TICKS);
+    svg_text(g, LEFT - 10, bottom + 35, "tick", "end", "clock");
+    for (int i = 0; i * step <= r->duration_s * (1 + 1e-9); i++) {
+        char text[32];
+        int64_t second = (int64_t)(r->clock_s + i * step) % DAY_S;
+        str_format(text, sizeof text, step < 60 ? "%02d:%02d:%02d" : "%02d:%02d", (int)(second / 3600), (int)(second / 60 % 60),
+                   (int)(second % 60));
+        svg_text(g, at_time(r, i * step), bottom + 35, "tick", "middle", text);
+    }
+}
+
 static void draw_row(struct svg *g, double y, const char *name) {
     svg_text(g, LEFT - 10, y + 11, "name", "end", name);
     svg_rect(g, &(struct svg_box){LEFT, y, PLOT_COLUMNS, BAR}, "track", NULL);
@@ -223,7 +257,7 @@ static void draw_legend(struct svg *g, const struct plot_recording *r) {
     double x = LEFT + PLOT_COLUMNS;
     char on[48];
     str_format(on, sizeof on, "on %.3g", r->on);
-    if (r->n_alarms) {
+    if (r->has_alarms || r->n_alarms) {
         svg_text(g, x, 30, "muted", "end", "alarm");
         str_printf(&g->out, "<path class=\"alarm\" d=\"M%.1f 20l5 11h-10z\"/>\n", x - 44);
         x -= 66;
@@ -247,16 +281,19 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
     int rc = check_recording(r, err);
     if (rc)
         return rc;
-    double probability = TOP + r->n_channels * channel_height(r) + (r->n_channels ? 14 : 0);
+    bool alarms = r->has_alarms || r->n_alarms;
+    double probability = TOP + r->n_channels * channel_height(r) + chain_gaps(r, r->n_channels) + (r->n_channels ? 14 : 0);
     double rows = probability + (r->probability ? PROBABILITY_HEIGHT + 14 : 0), y = rows;
-    double bottom = rows + ROW * (1 + r->has_reference + (r->n_alarms > 0) + (r->suppression != NULL)) + 2;
+    double bottom = rows + ROW * (1 + r->has_reference + alarms + (r->suppression != NULL)) + 2;
     char label[128];
     str_format(label, sizeof label, "EEG recording of %.0f s: %d detected and %d true events", r->duration_s, r->n_detected,
                r->n_reference);
-    svg_open(&g, WIDTH, bottom + 34, label);
+    svg_open(&g, WIDTH, bottom + 34 + (r->has_clock ? CLOCK : 0), label);
     draw_heading(&g, r->title, r->subtitle);
     draw_legend(&g, r);
     draw_time_axis(&g, r, TOP, bottom);
+    if (r->has_clock)
+        draw_clock(&g, r, bottom);
     draw_channels(&g, r);
     if (r->probability)
         draw_probability(&g, r, probability);
@@ -269,7 +306,7 @@ int plot_recording(const char *path, const struct plot_recording *r, struct err 
     draw_row(&g, y, "detected");
     draw_bars(&g, r, &(struct bars){r->detected, r->n_detected, y, BAR, "detected"});
     y += ROW;
-    if (r->n_alarms) {
+    if (alarms) {
         draw_row(&g, y, "alarms");
         draw_alarms(&g, r, y);
         y += ROW;
@@ -345,11 +382,21 @@ static void draw_training_axes(struct svg *g, const struct plot_training *t, dou
         svg_text(g, right + 8, TRAINING_TOP - 18, "muted", "start", "score");
 }
 
+static bool has_points(const struct plot_curve *c) {
+    for (int i = 0; i < c->n; i++)
+        if (isfinite(c->points[i].y))
+            return true;
+    return false;
+}
+
 static void draw_names(struct svg *g, const struct plot_training *t) {
     double x = LEFT + 10;
     for (int i = 0; i < t->n_losses + t->n_scores; i++) {
         char class[24];
-        const char *name = i < t->n_losses ? t->losses[i].name : t->scores[i - t->n_losses].name;
+        const struct plot_curve *curve = i < t->n_losses ? &t->losses[i] : &t->scores[i - t->n_losses];
+        const char *name = curve->name;
+        if (!has_points(curve))
+            continue;
         str_format(class, sizeof class, "line line%d", i % 4);
         svg_line(g, x, TRAINING_TOP - 18, x + 18, TRAINING_TOP - 18, class);
         svg_text(g, x + 24, TRAINING_TOP - 14, "muted", "start", name);

@@ -26,7 +26,9 @@ struct plot_span {
     double onset_s, end_s;
 };
 struct plot_recording {
-    const char *title, *subtitle; /* file name; model, montage, score or NULL */
+    const char *title, *subtitle; /* file name; model, filters, montage, score or NULL */
+    bool has_clock;               /* adds clock times to the axis */
+    double clock_s;               /* time of day of its start, in seconds */
     double duration_s;
     const struct plot_trace *const *channels; /* EEG in µV, top to bottom; may be none */
     int n_channels;
@@ -36,6 +38,7 @@ struct plot_recording {
     const struct plot_span *detected, *reference;
     int n_detected, n_reference;
     bool has_reference;     /* the recording is labelled: draws the reference row even without a seizure */
+    bool has_alarms;        /* alarms were computed: draws their row even without one */
     const double *alarms_s; /* times at which alarms turned on */
     int n_alarms;
 };

@@ -1,5 +1,6 @@
 #include "run/detect_kind.h"
 
+#include "base/counted.h"
 #include "base/str.h"
 
 #define C(field) offsetof(struct detect_config, field)
@@ -23,8 +24,8 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {
-    str_format(buf, size, "%lld events in %lld recordings", (long long)json_i64(json_get(result, "events"), 0),
-               (long long)json_i64(json_get(result, "recordings"), 0));
+    str_format(buf, size, "%s in %s", counted(json_i64(json_get(result, "events"), 0), "event").text,
+               counted(json_i64(json_get(result, "recordings"), 0), "recording").text);
 }
 
 const struct task_kind kind_detect = {

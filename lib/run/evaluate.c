@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "run/estimate.h"
@@ -69,7 +70,7 @@ static int choose(struct evaluate *e, struct err *err) {
         chosen++;
         seizures += info.n_seizures;
     }
-    task_log(&e->env, TASK_INFO, "%lld recordings with %lld seizures", (long long)chosen, (long long)seizures);
+    task_log(&e->env, TASK_INFO, "%s with %s", counted(chosen, "recording").text, counted(seizures, "seizure").text);
     return 0;
 }
 

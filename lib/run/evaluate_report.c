@@ -107,6 +107,10 @@ static int draw(const char *path, const struct evaluate *e, const struct evaluat
     struct score_event *hyp = in_seconds(r);
     struct plot_span *ref = calloc((size_t)r->trace.n_ref + 1, sizeof *ref),
                      *found = calloc((size_t)r->n_events + 1, sizeof *found);
+    char subtitle[512];
+    str_format(subtitle, sizeof subtitle, "%.100s; model %.200s (SHA-256 %.12s); %g to %g Hz, notch %g Hz", e->job->name,
+               e->config->checkpoint, detector_info(e->detector)->sha256, file->frontend.bandpass_hz[0],
+               file->frontend.bandpass_hz[1], file->frontend.notch_hz);
     int rc = montage_channels(file->montage, &names, &all, err);
     int n = all < PLOT_MAX_CHANNELS ? all : PLOT_MAX_CHANNELS;
     if (!rc && (!ref || !found || !hyp))
@@ -124,7 +128,8 @@ static int draw(const char *path, const struct evaluate *e, const struct evaluat
         for (int64_t i = 0; i < r->n_events; i++)
             found[i] = (struct plot_span){hyp[i].onset_s, hyp[i].end_s};
         struct plot_recording plot = {.title = r->entry->relative_path,
-                                      .subtitle = e->job->name,
+                                      .subtitle = subtitle,
+                                      .has_alarms = e->config->alarm_hop_s > 0,
                                       .duration_s = r->trace.duration_s,
                                       .channels = channels,
                                       .n_channels = n,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "kernels/op.h"
 
@@ -101,7 +102,7 @@ static int choose(struct feed *f, bool *ret, struct err *err) {
     if (*ret)
         str_format(f->description, sizeof f->description, "recordings are resident in device memory, %lld MiB", need_mib);
     else
-        str_format(f->description, sizeof f->description, "windows are read by %d threads%s", c->workers,
+        str_format(f->description, sizeof f->description, "windows are read by %s%s", counted(c->workers, "thread").text,
                    c->residence == FEED_RESIDENT_OFF ? ": data.resident is off"
                    : !info.is_async                  ? ""
                    : f->waits                        ? ": recordings are still arriving; then they will be resident"

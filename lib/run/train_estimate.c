@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "data/manifest.h"
 #include "data/sampler.h"
 #include "data/window.h"
@@ -69,8 +70,8 @@ int train_split(const struct train_config *job, const struct manifest *m, const 
 
 int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err) {
     if (windows < job->training.batch_size)
-        return err_set(err, ERR_PRECONDITION, "an epoch has %lld windows, fewer than training.batch_size %lld; lower it",
-                       (long long)windows, (long long)job->training.batch_size);
+        return err_set(err, ERR_PRECONDITION, "an epoch has %s, fewer than training.batch_size %lld; lower it",
+                       counted(windows, "window").text, (long long)job->training.batch_size);
     *ret = windows / job->training.batch_size;
     return 0;
 }
@@ -119,7 +120,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
         return rc;
     e->steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * steps;
     estimate_fact(c, "seizures", "%lld", (long long)seizures);
-    estimate_fact(c, "an epoch", "about %lld windows, %lld steps", (long long)e->windows_per_epoch, (long long)steps);
+    estimate_fact(c, "an epoch", "about %s, %s", counted(e->windows_per_epoch, "window").text, counted(steps, "step").text);
     return 0;
 }
 
@@ -218,7 +219,7 @@ static void tell_model(const struct estimate_config *c, const struct train_confi
     estimate_fact(c, "model", "%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers", seizure_preset_name(m),
                   m->encoder_channels[0], m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks,
                   m->mamba_layers, m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
-    estimate_fact(c, "batch", "%lld windows of %g s, %lld at a time", (long long)job->training.batch_size, job->data.window_s,
+    estimate_fact(c, "batch", "%s of %g s, %lld at a time", counted(job->training.batch_size, "window").text, job->data.window_s,
                   (long long)job->training.micro_batch_size);
 }
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -170,10 +171,15 @@ def check_output(d):
 
 def check_jobs(d, job):
     listed = d.ctl("jobs")[1].splitlines()
-    assert listed[0].split() == ["job", "kind", "state", "steps", "name"] and listed[1].index("train ") == listed[0].index("kind"), listed
+    assert listed[0].split() == ["job", "kind", "state", "steps", "age", "loss", "left", "name"] and listed[1].index("train ") == listed[0].index("kind"), listed
     shown = dict(line.split(maxsplit=1) for line in d.ctl("job", job)[1].splitlines()[1:] if " " in line.strip())
     assert shown["state"] == "succeeded" and shown["kind"] == "train" and os.path.isdir(shown["folder"]) and os.path.isfile(shown["checkpoint"]), shown
     assert int(shown["nonfinite_steps"]) == 0
+    log = d.ctl("logs", job)[1].splitlines()
+    assert log and all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \S", line) for line in log), log
+    assert re.search(r" (\d+ s|\d+ min) ", listed[1]), listed  # its age
+    text = d.ctl("watch", job)[1]
+    assert f"next: brrctl detect RECORDINGS --model job:{job} --out DIR" in text, text
     code, out, err = d.ctl("jobs", "now")
     assert code == 2 and "'now'" in err and not out
 
@@ -333,6 +339,7 @@ def check_offline(d, recording):
     assert need["fits"] is True
     code, out, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{d.dir}/eeg", "--set",
                            "data.validation_fraction=0", "--set", "training.batch_size=4096", "--set", "training.micro_batch_size=1")
+    assert "[" not in err, err  # a status is no reason
     assert code == 1 and "fewer than training.batch_size 4096" in err and not out, (out, err)  # a job of 0 steps
     code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", "data.hopp_s=1")
     assert code == 1 and "data.hop_s" in err

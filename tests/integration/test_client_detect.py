@@ -127,6 +127,24 @@ def check_thresholds(d, recording, model):
     assert abs(row["highest_probability"] - high["highest_probability"]) < 1e-6, (row, high)
 
 
+def check_alarms(d, recording, model):
+    """Alarms are in a file beside the events and in the picture, from on to off."""
+    out, plot = f"{d.dir}/bed_events.tsv", f"{d.dir}/bed.svg"
+    code, text, err = d.ctl("stream", recording, "--model", model, "--alarms", "--on", "0.0001", "--out", out, "--plot", plot, "--json")
+    assert code == 0, err
+    marks = [a["alarm"] for a in map(json.loads, text.splitlines()) if "alarm" in a]
+    with open(f"{d.dir}/bed_alarms.tsv", encoding="utf-8") as f:
+        rows = [line.split("\t") for line in f.read().splitlines()[1:]]
+    on = [m["time_s"] for m in marks if m["on"]]
+    assert on and [r[2] for r in rows] == ["alarm"] * len(on) and all(abs(float(r[0]) - t) < 0.01 for r, t in zip(rows, on)), (rows, marks)
+    with open(out, encoding="utf-8") as f:
+        assert "alarm" not in f.read()
+    with open(plot, encoding="utf-8") as f:
+        picture = f.read()
+    assert picture.count("<title>alarm at") == len(on) and ">clock<" in picture and "without filters" in picture and model in picture
+    assert not os.path.exists(f"{d.dir}/x_alarms.tsv")  # nobody asked
+
+
 def check_tune(d, recording, model):
     """Thresholds chosen on labelled recordings become a new model; the old one stays."""
     out = f"{d.dir}/tuned.safetensors"
@@ -152,6 +170,7 @@ def main():
         check_units(d, recording, model)
         check_pace(d, recording, model)
         check_thresholds(d, recording, model)
+        check_alarms(d, recording, model)
         check_tune(d, recording, model)
     return 0
 

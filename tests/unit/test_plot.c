@@ -187,6 +187,43 @@ static void an_unlabelled_recording_without_events_and_a_day_long_one_are_drawn_
     free(text);
 }
 
+static void chains_stand_apart_and_the_clock_runs_on(void **state) {
+    struct folder *f = *state;
+    static const char *const names[] = {"Fp1-F7", "F7-T3", "Fp2-F8"};
+    static struct plot_trace channels[3];
+    const struct plot_trace *list[3];
+    float value = 1;
+    for (int c = 0; c < 3; c++) {
+        plot_trace_init(&channels[c], names[c], 3600, 1);
+        plot_trace_add(&channels[c], 0, &value, 1);
+        list[c] = &channels[c];
+    }
+    struct plot_recording r = {
+        .title = "night", .has_clock = true, .clock_s = 23.5 * 3600, .duration_s = 3600, .channels = list, .n_channels = 3};
+    snprintf(f->file, sizeof f->file, "%s/chains.svg", f->path);
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    double y[3];
+    for (int c = 0; c < 3; c++) {
+        char *label = strstr(text, names[c]);
+        assert_non_null(label);
+        while (strncmp(label, "y=\"", 3) != 0)
+            label--;
+        assert_int_equal(sscanf(label, "y=\"%lf\"", &y[c]), 1);
+    }
+    assert_true(y[2] - y[1] > y[1] - y[0] + 4);
+    assert_non_null(strstr(text, ">23:30<"));
+    assert_non_null(strstr(text, ">00:00<"));
+    assert_int_equal(count_of(text, ">alarms<"), 0);
+    free(text);
+    r.has_alarms = true; /* none went off, and that is shown */
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    text = read_text(f->file);
+    assert_int_equal(count_of(text, ">alarms<"), 1);
+    free(text);
+}
+
 static void texts_cannot_break_the_picture(void **state) {
     struct folder *f = *state;
     struct plot_recording r = {
@@ -261,6 +298,14 @@ static void a_training_shows_loss_and_scores(void **state) {
     assert_int_equal(count_of(text, "<path class=\"line"), 4);
     assert_null(strstr(text, "nan"));
     assert_true(strlen(text) < 40000);
+    assert_int_equal(count_of(text, ">validation loss<"), 1);
+    free(text);
+    for (int i = 0; i < VALIDATIONS; i++)
+        validation[i].y = NAN; /* no value: the legend does not name it */
+    assert_int_equal(plot_training(f->file, &t, NULL), 0);
+    text = read_text(f->file);
+    assert_int_equal(count_of(text, ">validation loss<"), 0);
+    assert_int_equal(count_of(text, ">training loss<"), 1);
     free(text);
 }
 
@@ -268,6 +313,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_recording_is_drawn_with_everything_it_has, setup, teardown),
         cmocka_unit_test_setup_teardown(an_unlabelled_recording_without_events_and_a_day_long_one_are_drawn_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(chains_stand_apart_and_the_clock_runs_on, setup, teardown),
         cmocka_unit_test_setup_teardown(texts_cannot_break_the_picture, setup, teardown),
         cmocka_unit_test_setup_teardown(envelopes_keep_extremes_and_leave_gaps_open, setup, teardown),
         cmocka_unit_test_setup_teardown(impossible_recordings_are_refused, setup, teardown),
