@@ -11,9 +11,30 @@ from daemon import SOURCE, temporary
 BUILD = os.environ["BRR_BUILD_DIR"]
 
 
-def install(root):
-    r = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], env={**os.environ, "DESTDIR": root}, capture_output=True, text=True)
+def install(root, prefix="/usr"):
+    r = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], env={**os.environ, "DESTDIR": root}, capture_output=True, text=True)
     assert r.returncode == 0, r
+
+
+def check_paths(config):
+    """A new configuration names the directories that the unit makes."""
+    with open(config, encoding="utf-8") as f:
+        text = f.read()
+    assert re.search(r"^  cache: /var/cache/brrd\b", text, re.M) and re.search(r"^  results: /var/lib/brrd\b", text, re.M), text
+
+
+def check_prefix():
+    """The unit names what was installed, wherever that is."""
+    with temporary() as root:
+        install(root, "/usr/local")
+        with open(f"{root}/usr/local/lib/systemd/system/brrd.service", encoding="utf-8") as f:
+            unit = f.read()
+        program, config = re.search(r"^ExecStart=(\S+) --config (\S+)", unit, re.M).groups()
+        page = re.search(r"^Documentation=file:(\S+)", unit, re.M)[1]
+        assert program == "/usr/local/bin/brrd", unit
+        for path in (program, config, page):
+            assert os.path.isfile(root + path), path
+        check_paths(root + config)
 
 
 def main():
@@ -23,7 +44,9 @@ def main():
     page = re.search(r"^Documentation=file:(\S+)", unit, re.M)[1]
     with temporary() as root:
         install(root)
-        assert os.path.isfile(f"{root}/usr/lib/systemd/system/brrd.service")
+        with open(f"{root}/usr/lib/systemd/system/brrd.service", encoding="utf-8") as f:
+            assert f.read() == unit and "--set" not in unit, "the file decides"
+        check_paths(root + config)
         for path in (program, config, page):
             assert os.path.isfile(root + path), f"{path} of systemd/brrd.service is not installed"
         assert os.path.isfile(f"{BUILD}/lib/libbrr_cuda.so") == os.path.isfile(f"{root}/usr/lib/libbrr_cuda.so")
@@ -35,6 +58,7 @@ def main():
         install(root)
         with open(root + config, encoding="utf-8") as f:
             assert f.read().endswith("# edited\n")
+    check_prefix()
     return 0
 
 
