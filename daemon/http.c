@@ -32,6 +32,7 @@ struct http {
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
     bool serving = atomic_load(http->state.serving), writable = atomic_load(http->state.writable);
+    bool full = atomic_load(http->state.results_full);
     bool device_serves = atomic_load(http->state.device_serves);
     int models = atomic_load(http->state.models), unsaved = atomic_load(http->state.unsaved);
     if (!serving)
@@ -47,6 +48,8 @@ static bool say_readiness(const struct http *http, struct str *body) {
         str_puts(body, "not ready: models that serve are being loaded\n");
     else if (models == MODELS_FAILED)
         str_puts(body, "not ready: a model that serves could not be loaded; the log says why; load it again, or unload it\n");
+    else if (full)
+        str_puts(body, "not ready: the volume of paths.results is full; free space on it, or delete jobs (`brrctl delete`)\n");
     else if (unsaved)
         str_printf(body,
                    "not ready: snapshots of %d live stream%s cannot be written (durable: false); free space on the volume of "
@@ -54,7 +57,7 @@ static bool say_readiness(const struct http *http, struct str *body) {
                    unsaved, unsaved == 1 ? "" : "s");
     else
         str_puts(body, "ready\n");
-    return serving && !bad && device_serves && writable && models == MODELS_WARM && !unsaved;
+    return serving && !bad && device_serves && writable && models == MODELS_WARM && !full && !unsaved;
 }
 
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type, const struct str *body) {

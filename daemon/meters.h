@@ -18,7 +18,7 @@ struct meters {
 int meters_open(struct meters *m, int64_t start_ms, struct err *err);
 /* No other thread may log any more. Half-opened meters are allowed. */
 void meters_close(struct meters *m);
-/* Sets brrd_ready of a component: "daemon", "device", "models", "cache" or "database". */
+/* Sets brrd_ready of a component: "daemon", "device", "models", "cache", "results" or "database". */
 void meters_ready(struct meters *m, const char *component, bool ready);
 /* Call after each change of a job. */
 void meters_job_changed(struct meters *m, const struct job *job);

@@ -11,10 +11,12 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/volume.h"
 #include "daemon/access.h"
 #include "daemon/drain.h"
 #include "daemon/hosts/device_hosts.h"
 #include "daemon/jobs/jobref.h"
+#include "daemon/jobs/retention.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/live/keeper.h"
 #include "daemon/live/snapshot.h"
@@ -23,7 +25,13 @@
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
 
-enum { TICK_MS = 1000, WATCH_MS = 10 * 1000, MEASURE_MS = 60 * 1000, MAX_METHODS = 64 };
+enum {
+    TICK_MS = 1000,
+    WATCH_MS = 10 * 1000,
+    MEASURE_MS = 60 * 1000,
+    MAX_METHODS = 64,
+    FULL_BYTES = 8 << 20 /* of paths.results: no room for a checkpoint */
+};
 
 /* The server with what only its own file touches. */
 struct daemon {
@@ -40,7 +48,9 @@ struct daemon {
     struct access access;
     struct drain drain;
     struct keeper *keeper;
-    char snapshots[4096]; /* folder of the keeper */
+    struct retention *retention; /* NULL: ended jobs keep their files */
+    struct volume *results;      /* of paths.results */
+    char snapshots[4096];        /* folder of the keeper */
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
@@ -49,6 +59,9 @@ struct daemon {
     struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
+
+/* True if the folders of ended jobs stay for ever. */
+static bool keeps_files(const struct config *c) { return c->keep_files_ms < 0 && c->max_files_bytes < 0; }
 
 /* services is a member of the daemon. */
 static struct daemon *daemon_of(struct services *s) { return (struct daemon *)((char *)s - offsetof(struct daemon, services)); }
@@ -280,6 +293,29 @@ static bool device_serves(struct daemon *d) {
     return serves;
 }
 
+static int open_retention(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    int64_t age_ms = c->keep_finished_ms; /* the files of a job go with its record */
+    if (c->keep_files_ms >= 0 && (age_ms < 0 || c->keep_files_ms < age_ms))
+        age_ms = c->keep_files_ms;
+    const struct retention_config config = {
+        .loop = &d->loop,
+        .removal = {.sched = d->services.sched, .db = d->services.db, .models = d->services.models},
+        .age_ms = age_ms,
+        .max_bytes = c->max_files_bytes};
+    return keeps_files(c) ? 0 : retention_new(&config, &d->retention, err);
+}
+
+/* /readyz is not ready while nothing can be written to the results volume. */
+static void look_at_results(struct daemon *d) {
+    int64_t free_bytes = volume_look(d->results) ? volume_free_bytes(d->results) : -1;
+    bool full = free_bytes >= 0 && free_bytes < FULL_BYTES;
+    if (full && !atomic_load(&d->services.results_full))
+        log_error("the volume of paths.results is full", "path=%s free_bytes=%lld", d->config->results, (long long)free_bytes);
+    atomic_store(&d->services.results_full, full);
+    meters_ready(&d->meters, "results", !full);
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
@@ -294,6 +330,9 @@ static void on_tick(uv_timer_t *timer) {
     rpc_server_tick(d->rpc);
     look_for_deafness(d);
     sched_tick(s->sched);
+    if (d->retention && !d->stopping)
+        retention_tick(d->retention);
+    look_at_results(d);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     const bool serves = device_serves(d);
@@ -400,6 +439,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .writable = &d->services.writable,
                                      .device_serves = &d->services.device_serves,
                                      .models = &d->services.models_state,
+                                     .results_full = &d->services.results_full,
                                      .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,
                                      .tls = d->access.tls};
@@ -473,7 +513,7 @@ static int open_parts(struct daemon *d, struct err *err) {
     s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
     struct sched_config sched = {.rules = s->rules,
                                  .cache_dir = c->cache,
-                                 .keep_finished_ms = c->keep_finished_ms,
+                                 .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
                                  .max_queued = c->max_queued,
                                  .changed = on_job_changed,
                                  .logged = on_job_log,
@@ -512,6 +552,10 @@ static int open_parts(struct daemon *d, struct err *err) {
     if (!rc)
         rc = open_streams(d, err);
     if (!rc)
+        rc = open_retention(d, err);
+    if (!rc)
+        rc = volume_open(c->results, &d->results, err);
+    if (!rc)
         rc = open_files(d, err);
     if (!rc)
         rc = open_http(d, err);
@@ -524,6 +568,8 @@ static void close_parts(struct daemon *d) {
     device_watch_stop(d->services.watch);
     worker_stop(d->services.worker);
     device_hosts_stop(d->services.hosts);
+    retention_free(d->retention);
+    volume_close(d->results);
     sessions_free(d->services.sessions);
     keeper_free(d->keeper);
     models_free(d->services.models);

@@ -29,10 +29,11 @@ struct http_state {
     const struct device_watch *watch;
     const atomic_bool *writable; /* whether the job database can be written */
     const atomic_bool *device_serves;
-    const atomic_int *models;  /* enum models_state */
-    const atomic_int *unsaved; /* live streams that go on without snapshots */
-    struct auth *auth;         /* decides who may read metrics */
-    struct tls *tls;           /* NULL: plain text */
+    const atomic_int *models;        /* enum models_state */
+    const atomic_bool *results_full; /* the volume of paths.results */
+    const atomic_int *unsaved;       /* live streams that go on without snapshots */
+    struct auth *auth;               /* decides who may read metrics */
+    struct tls *tls;                 /* NULL: plain text */
 };
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err);
 /* Loop thread. New connections use the current certificate. NULL is allowed. */

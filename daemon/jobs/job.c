@@ -33,6 +33,7 @@ struct job *job_new(void) {
     if (!job)
         return NULL;
     job->energy_j = NAN;
+    job->files_bytes = -1;
     task_progress_init(&job->progress);
     return job;
 }
@@ -79,6 +80,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     if (!job_is_active(to))
         job->wish = JOB_WISH_NONE;
     job->state = to;
+    job->files_bytes = -1;
     job->paused_ms = job->retry_ms = 0;
     str_copy(job->reason, sizeof job->reason, reason);
     return 0;

@@ -532,6 +532,12 @@ int sched_remove(struct sched *s, const char *id, struct err *err) {
     return 0;
 }
 
+void sched_measured(struct sched *s, const char *id, int64_t bytes) {
+    struct job *job = map_get(s->by_id, id);
+    if (job && job_is_over(job->state))
+        job->files_bytes = bytes;
+}
+
 /* Ended jobs that are older than keep_finished leave the database and the list, a few at a time. While the database cannot be
  * written they stay. */
 static void forget_old(struct sched *s) {

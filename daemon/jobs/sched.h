@@ -57,6 +57,8 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
 /* Removes an ended job and its checkpoints from the database and the list; its files stay (jobs/removal.h). */
 int sched_remove(struct sched *s, const char *id, struct err *err);
+/* Sets files_bytes of a job that has ended. */
+void sched_measured(struct sched *s, const char *id, int64_t bytes);
 /* Handles a report of the worker; the caller keeps ownership. */
 void sched_report(struct sched *s, struct worker_report *r);
 /* Starts the next job if the device is free. Call after every report and at intervals. */

@@ -47,6 +47,7 @@ struct services {
     atomic_bool serving, writable;     /* writable: the job database can be written */
     atomic_bool device_serves;         /* false while device_hosts_stalled */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
+    atomic_bool results_full;          /* the volume of paths.results */
     atomic_int unsaved_streams;        /* that go on although their snapshots cannot be written */
     struct health_watch *health;       /* open Watch calls, health.c */
     struct observing *observings;      /* open Observe calls, svc_burst.c */

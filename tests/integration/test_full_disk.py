@@ -53,6 +53,7 @@ def results_volume(tmp, source):
     kept = sorted(f for f in os.listdir(d.inside(f"{tmp}/a/results/jobs/{end['job']}/checkpoints")) if f.endswith(".safetensors"))
     assert kept and not any(".tmp" in f for f in os.listdir(d.inside(f"{tmp}/a/results/jobs/{end['job']}/checkpoints"))), kept
     assert d.ctl("version")[0] == 0, "the daemon must stay up"
+    assert soon(lambda: "paths.results is full" in readyz(d)[1]) and metric(d, 'brrd_ready{component="results"}') == 0
     folder = d.inside(f"{tmp}/a/results/jobs/{end['job']}/checkpoints")
     steps = sorted(f for f in os.listdir(folder) if f.endswith(".state.safetensors"))
     for name in steps[:-1]:  # somebody makes room

@@ -57,6 +57,26 @@ def deleted(d, job):
     assert d.ctl("job", job)[0] == 3 and d.ctl("models", "ward")[0] == 0
 
 
+def old_jobs(d):
+    """Age and size: what is pinned stays, the oldest others go with their folders."""
+    jobs = [submit(d, "ana", "--watch")["job"] for _ in range(3)]
+    folders = [f"{d.dir}/results/jobs/{job}" for job in jobs]
+    pinned = json.loads(d.ctl("checkpoints", jobs[0], "--json")[1].splitlines()[0])["ref"]
+    assert d.ctl("checkpoint", "pin", pinned)[0] == 0
+    size = sum(os.path.getsize(os.path.join(root, name)) for folder in folders for root, _, names in os.walk(folder) for name in names)
+    extra = d.extra
+    assert d.stop() == 0
+    d.extra = [*extra, f"jobs.max_size={size * 3 // 4}"]  # of three jobs two fit, and those before have gone or been cancelled
+    d.start()
+    d.until(lambda: not os.path.exists(folders[1]), "the oldest that is not pinned")
+    assert os.path.exists(folders[0]) and d.ctl("job", jobs[1])[0] == 3
+    assert d.stop() == 0
+    d.extra = [*extra, "jobs.keep_files=1s"]
+    d.start()
+    d.until(lambda: not os.path.exists(folders[2]), "the last, by age")
+    assert os.path.exists(folders[0]) and d.ctl("job", jobs[0])[0] == 0 and d.ctl("job", jobs[2])[0] == 3
+
+
 def streams_of_others(d, recording):
     env = {**os.environ, "BRR_ENDPOINT": f"127.0.0.1:{d.tcp}", "BRR_TLS_CA": f"{d.ca}/ca.crt", "BRR_TOKEN_FILE": d.token_file("ana")}
     stream = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", "ward", "--realtime", "1"], env=env, stdout=subprocess.DEVNULL,
@@ -83,6 +103,7 @@ def main():
         streams_of_others(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
         jobs_of_others(d)
         deleted(d, end["job"])
+        old_jobs(d)
         assert d.stop() == 0
     return 0
 

@@ -1,0 +1,121 @@
+#include "daemon/jobs/retention.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+
+enum { PASS_MS = 60 * 1000 }; /* between looks that found nothing to do */
+
+struct retention {
+    struct retention_config config;
+    uv_work_t work;
+    bool working, measures; /* else it removes */
+    int64_t next_ms;        /* monotonic */
+    char id[JOB_ID_SIZE], folder[2048];
+    int64_t bytes;
+    struct err err;
+};
+
+static int64_t wall_ms(const struct retention *r) { return r->config.wall_ms ? r->config.wall_ms() : clock_wall_ms(); }
+
+static int add_size(void *ctx, const char *path, int64_t bytes, struct err *err) {
+    (void)path, (void)err;
+    *(int64_t *)ctx += bytes;
+    return 0;
+}
+
+static void run(uv_work_t *work) {
+    struct retention *r = work->data;
+    r->bytes = 0;
+    if (r->measures)
+        fsio_walk(r->folder, add_size, &r->bytes, NULL); /* a folder that is gone has no bytes */
+    else
+        removal_files(r->folder, &r->err);
+}
+
+static void done(uv_work_t *work, int status) {
+    struct retention *r = work->data;
+    char text[800];
+    (void)status;
+    r->working = false;
+    if (r->measures)
+        sched_measured(r->config.removal.sched, r->id, r->bytes);
+    else if (r->err.code)
+        log_warn("old job", "job=%s error=\"%s\"", r->id, err_text(&r->err, text, sizeof text));
+    retention_tick(r);
+}
+
+static void begin(struct retention *r, bool measures) {
+    r->measures = measures;
+    r->working = true;
+    r->err.code = 0;
+    uv_queue_work(r->config.loop, &r->work, run, done); /* fails only if the work function is NULL */
+}
+
+static bool remove_job(struct retention *r, const struct job *job, const char *why) {
+    str_copy(r->id, sizeof r->id, job->id);
+    if (removal_record(&r->config.removal, r->id, r->folder, &r->err))
+        return false;
+    log_info("old job deleted", "job=%s reason=%s", r->id, why);
+    begin(r, false);
+    return true;
+}
+
+/* True if a folder has to be measured first. */
+static bool measure_next(struct retention *r, int64_t *ret_total) {
+    const struct sched *s = r->config.removal.sched;
+    *ret_total = 0;
+    for (int i = 0; i < sched_count(s); i++) {
+        const struct job *job = sched_at(s, i);
+        if (!job_is_over(job->state))
+            continue;
+        if (job->files_bytes < 0) {
+            str_copy(r->id, sizeof r->id, job->id);
+            str_copy(r->folder, sizeof r->folder, job->directory);
+            begin(r, true);
+            return true;
+        }
+        *ret_total += job->files_bytes;
+    }
+    return false;
+}
+
+/* Deletes the oldest job that may be deleted, if one has to be. */
+static bool remove_next(struct retention *r, int64_t total) {
+    const struct sched *s = r->config.removal.sched;
+    int64_t now_ms = wall_ms(r);
+    for (int i = 0; i < sched_count(s); i++) {
+        const struct job *job = sched_at(s, i);
+        if (!job_is_over(job->state))
+            continue;
+        bool old = r->config.age_ms >= 0 && job->finished_ms && job->finished_ms < now_ms - r->config.age_ms;
+        bool large = r->config.max_bytes >= 0 && total > r->config.max_bytes && job->files_bytes > 0;
+        if ((old || large) && remove_job(r, job, old ? "age" : "size"))
+            return true;
+    }
+    return false;
+}
+
+void retention_tick(struct retention *r) {
+    int64_t total = 0;
+    if (r->working || clock_ms() < r->next_ms || !sched_writable(r->config.removal.sched))
+        return;
+    if ((r->config.max_bytes >= 0 && measure_next(r, &total)) || remove_next(r, total))
+        return;
+    r->next_ms = clock_ms() + PASS_MS;
+}
+
+int retention_new(const struct retention_config *config, struct retention **ret, struct err *err) {
+    struct retention *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the retention of jobs");
+    r->config = *config;
+    r->work.data = r;
+    *ret = r;
+    return 0;
+}
+
+void retention_free(struct retention *r) { free(r); }
