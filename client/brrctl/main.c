@@ -66,7 +66,10 @@ static const struct command commands[] = {
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
      NULL},
     {"score", "REF HYP", &score_arguments, "score event files or directories; works without a daemon", cmd_score, 2, 2,
-     "REF and HYP are two events TSV files, or two folders whose files are paired by their paths below them.\n"
+     "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an events TSV, a TUSZ\n"
+     "csv or csv_bi, or an EDF or BDF recording, whose labels are found as a training finds them. The length of a recording is "
+     "its\n"
+     "header's, else what the label files state.\n"
      "example: brrctl score /data/reference /data/hypothesis --json",
      NULL},
     {"tune", "MODEL DIR", &tune_arguments, "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune,

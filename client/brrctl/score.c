@@ -1,4 +1,4 @@
-/* score REF HYP: files or directories of events TSV. Runs here, without a daemon. */
+/* score REF HYP: files or directories of labelled recordings and events. Runs here, without a daemon. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,16 +8,20 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "client/brrctl/score_files.h"
 #include "data/labels.h"
 #include "report/score.h"
 
 /* The options of score. */
 struct score_options {
     bool events;
+    const char *labels;
 };
 #define AT(field) offsetof(struct score_options, field)
 static const struct argument rows[] = {
     {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
+     "format of the labels of recordings; default auto", 0, 0},
 };
 #undef AT
 const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
@@ -25,93 +29,92 @@ const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct 
 static const struct score_options *own(const struct arguments *o) { return o->own; }
 
 struct pairs {
-    const char *ref, *hyp;
+    const char *ref, *hyp, *format; /* format: of the labels of recordings */
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
 };
 
-static int read_events(const char *path, struct score_event **ret, int *ret_n, double *ret_duration, struct err *err) {
-    struct events_file file;
-    int rc = events_read_tsv(path, &file, err);
-    if (rc)
-        return rc;
-    struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
-    int n = 0;
-    for (size_t i = 0; events && i < file.n_rows; i++)
-        if (labels_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
-            events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].onset_s + file.rows[i].duration_s};
-    *ret_duration = file.recording_s;
-    events_done(&file);
-    if (!events)
-        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-    *ret = events;
-    *ret_n = n;
-    return 0;
-}
-
-/* "sub-XX" of a path, else the whole path. */
+/* "sub-XX" of a path, else what a training takes for the patient. */
 static char *subject_of(const char *path) {
+    char patient[4096];
     const char *at = strstr(path, "sub-");
-    return at ? strndup(at, strcspn(at, "_/")) : strdup(path);
+    if (at)
+        return strndup(at, strcspn(at, "_/"));
+    return strdup(labels_patient(path, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? path : patient);
 }
 
 /* The hypothesis of a reference: the same relative path, else the same name anywhere directly below. */
 static bool find_hypothesis(const struct pairs *p, const char *relative, char *buf, size_t size) {
+    static const char *const endings[] = {"_events.tsv", ".csv_bi"};
+    char stem[4096];
     if (!p->directory)
         return str_copy(buf, size, p->hyp);
-    if (str_format(buf, size, "%s/%s", p->hyp, relative) && fsio_exists(buf))
-        return true;
-    return str_format(buf, size, "%s/%s", p->hyp, fsio_basename(relative)) && fsio_exists(buf);
+    if (!score_stem(relative, stem, sizeof stem))
+        return false;
+    const char *const places[] = {stem, fsio_basename(stem)};
+    for (int i = 0; i < 4; i++)
+        if (str_format(buf, size, "%s/%s%s", p->hyp, places[i % 2], endings[i / 2]) && fsio_exists(buf))
+            return true;
+    return false;
 }
 
 /* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE. Returns false, after
- * printing why, for such a file. */
-static bool read_hypothesis(const char *path, struct score_recording *r) {
-    struct score_event *events = NULL;
+ * printing why, for such a file. A length that the reference lacks is the hypothesis's. */
+static bool read_hypothesis(const char *path, const char *format, struct score_recording *r) {
+    struct score_labels hyp = {.duration_s = NAN};
     struct err err = {0};
-    double duration = NAN;
-    int n = 0;
-    if (!read_events(path, &events, &n, &duration, &err) && floor(duration) != floor(r->duration_s) && !isnan(duration)) {
-        err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, duration, r->duration_s);
-        n = 0;
+    if (!score_labels_read(path, format, &hyp, &err) && isnan(r->duration_s))
+        r->duration_s = hyp.duration_s;
+    if (!err.code && !isnan(hyp.duration_s) && floor(hyp.duration_s) != floor(r->duration_s)) {
+        err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, hyp.duration_s, r->duration_s);
+        hyp.n = 0;
     }
     if (err.code)
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
-    r->hyp = events;
-    r->n_hyp = n;
+    r->hyp = hyp.events;
+    r->n_hyp = hyp.n;
     return !err.code;
 }
 
 static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
     char hyp_path[4096];
+    struct score_labels ref;
+    int rc = score_labels_read(ref_path, p->format, &ref, err);
+    if (rc == ERR_NOT_FOUND && p->directory) { /* a recording that nobody has labelled */
+        fprintf(stderr, "brrctl: left out: %s\n", err->message);
+        *err = (struct err){0};
+        return 0;
+    }
+    if (rc)
+        return rc;
     struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
-    if (!items)
+    if (!items) {
+        free(ref.events);
         return err_set(err, ERR_EXHAUSTED, "out of memory");
+    }
     p->items = items;
-    struct score_recording *r = &items[p->n];
-    struct score_event *ref = NULL;
-    *r = (struct score_recording){.name = strdup(relative), .subject = subject_of(relative)};
-    p->n++;
-    int rc = read_events(ref_path, &ref, &r->n_ref, &r->duration_s, err);
-    r->ref = ref;
-    if (!rc && isnan(r->duration_s))
-        rc = err_set(err, ERR_INVALID, "%s: no recordingDuration; scores need the recording's length", ref_path);
-    if (!rc && find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
-        p->unusable += !read_hypothesis(hyp_path, r);
-    else if (!rc)
+    struct score_recording *r = &items[p->n++];
+    *r = (struct score_recording){
+        .name = strdup(relative), .subject = subject_of(relative), .duration_s = ref.duration_s, .ref = ref.events, .n_ref = ref.n};
+    if (find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
+        p->unusable += !read_hypothesis(hyp_path, p->format, r);
+    else
         p->missing++; /* counts as no event */
-    return rc;
+    if (isnan(r->duration_s))
+        return err_set(err, ERR_INVALID,
+                       "%s: no recordingDuration, in the hypothesis neither; scores need the recording's length: put the recording "
+                       "beside the reference",
+                       ref_path);
+    return 0;
 }
 
 static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct pairs *p = ctx;
     char path[4096];
     (void)size;
-    if (!str_ends(relative, "_events.tsv"))
-        return 0;
     int rc = fsio_join(path, sizeof path, p->ref, relative, err);
-    return rc ? rc : add_pair(p, path, relative, err);
+    return rc || !score_is_reference(path) ? rc : add_pair(p, path, relative, err);
 }
 
 /* "-" where it is not defined. */
@@ -181,14 +184,17 @@ static int check_pair(const struct pairs *p, struct err *err) {
 }
 
 int cmd_score(const struct arguments *o) {
-    struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
+    struct pairs p = {.ref = o->args[0],
+                      .hyp = o->args[1],
+                      .format = own(o)->labels ? own(o)->labels : "auto",
+                      .directory = fsio_is_dir(o->args[0])};
     struct score_report report;
     struct err err = {0};
     int rc = check_pair(&p, &err);
     if (!rc)
         rc = p.directory ? fsio_walk(p.ref, visit, &p, &err) : add_pair(&p, p.ref, fsio_basename(p.ref), &err);
     if (!rc && !p.n)
-        rc = err_set(&err, ERR_NOT_FOUND, "no *_events.tsv below %s", p.ref);
+        rc = err_set(&err, ERR_NOT_FOUND, "no labelled recording and no *_events.tsv, *.csv or *.csv_bi below %s", p.ref);
     if (!rc && p.missing)
         fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p.missing, p.n,
                 p.n == 1 ? " has" : "s have", p.hyp);

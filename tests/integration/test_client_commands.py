@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every command of brrctl: one JSON object a line, useful help, hints for typing errors, exit codes that scripts can use."""
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -206,6 +207,38 @@ def check_scores(d):
     assert code == 1 and "two folders" in err, err
 
 
+def check_score_formats(d):
+    """Every form of labels that training reads is a reference; the recording or the other file says how long it is."""
+    reference, hypothesis = f"{d.dir}/formats/reference", f"{d.dir}/formats/hypothesis"
+    for folder in (reference, hypothesis):
+        os.makedirs(folder)
+    recording = sorted(glob.glob(f"{d.dir}/eeg/**/*_eeg.edf", recursive=True))[0]
+    with open(recording, "rb") as f:
+        head = f.read(256)
+    seconds = int(head[236:244]) * float(head[244:252])
+    table = "channel,start_time,stop_time,label,confidence\nTERM,10.0,20.0,seiz,1.0\n"
+    texts = {"a_events.tsv": "onset\tduration\teventType\n10\t10\tsz\n",  # no length: that of the hypothesis
+             "b.csv_bi": f"# version = csv_v1.0.0\n# duration = {seconds:.4f} secs\n{table}",
+             "c.csv_bi": f"# version = csv_v1.0.0\n{table}",  # of a recording
+             "d_events.tsv": "onset\tduration\teventType\n10\t10\tsz\n", "notes.csv": "no,labels\n1,2\n"}
+    for name, text in texts.items():
+        with open(f"{reference}/{name}", "w", encoding="utf-8") as f:
+            f.write(text)
+    for name in ("c.edf", "d_eeg.edf", "unlabelled.edf"):
+        shutil.copy(recording, f"{reference}/{name}")
+    for name in "abcd":
+        with open(f"{hypothesis}/{name}_events.tsv", "w", encoding="utf-8") as f:
+            f.write(f"onset\tduration\teventType\trecordingDuration\n12\t5\tsz\t{seconds}\n")
+    code, out, err = d.ctl("score", reference, hypothesis, "--json")
+    pooled = json.loads(out)["pooled"]["any_overlap"]
+    assert code == 0 and (pooled["tp"], pooled["ref"], pooled["fp"]) == (4, 4, 0), (out, err)
+    assert "left out: " in err and "unlabelled.edf has no labels" in err and err.count("\n") == 1, err
+    code, out, err = d.ctl("score", f"{reference}/c.edf", f"{hypothesis}/c_events.tsv", "--labels", "tusz-csv_bi", "--json")
+    assert code == 0 and json.loads(out)["pooled"]["any_overlap"]["tp"] == 1, (out, err)
+    code, out, err = d.ctl("score", f"{reference}/a_events.tsv", f"{reference}/a_events.tsv")
+    assert code == 1 and "put the recording beside the reference" in err, (out, err)
+
+
 def check_locked_out(d):
     """Who may not use the socket is told so, and not to start a daemon."""
     root = os.getuid() == 0
@@ -386,6 +419,7 @@ def main():
         check_output(d)
         check_locked_out(d)
         check_scores(d)
+        check_score_formats(d)
         check_paths(d.dir)
         small = ["--set", "data.validation_fraction=0", "--set", "model.encoder_channels=[8,8,8,16]", "--set", "model.headdim=8", "--set", "training.batch_size=2", "--set", "training.micro_batch_size=1"]
         assert lines(d, "validate", f"{d.dir}/jobs/job.yaml", *small)[0]["recordings"] == 1
