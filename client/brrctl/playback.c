@@ -209,7 +209,7 @@ static int push_records(struct run *run, int64_t first, int64_t n_records) {
         uv[c] = samples + (int64_t)c * records * r->per_record;
     for (int64_t done = 0; done < n_records && !rc; done += records) {
         int64_t n = n_records - done < records ? n_records - done : records;
-        if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){first + done, n}, uv, &err))
+        if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){.first_record = first + done, .n_records = n}, uv, &err))
             rc = brrctl_keep_error(run->err, &err);
         else
             rc = push_read(run, uv, n * r->per_record);

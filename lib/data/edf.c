@@ -612,14 +612,15 @@ static int read_groups(const struct edf *edf, const struct edf_request *q, size_
     return 0;
 }
 
-/* Longer records: each signal in pieces. */
+/* Longer records, and parts of records: each signal in pieces. */
 static int read_pieces(const struct edf *edf, const struct edf_request *q, uint8_t *buffer, struct err *err) {
     const struct edf_header *h = &edf->header;
     int64_t most = PIECE_BYTES / h->sample_bytes;
     for (int64_t r = 0; r < q->records.n_records; r++)
         for (int i = 0; i < q->n_signals; i++) {
-            int64_t per_record = h->signals[q->signals[i]].samples_per_record;
-            size_t at = offset_of(edf, q->records.first_record + r) + (size_t)h->offset[q->signals[i]];
+            int64_t part = q->records.n_samples, per_record = part ? part : h->signals[q->signals[i]].samples_per_record;
+            size_t at = offset_of(edf, q->records.first_record + r) +
+                        (size_t)(h->offset[q->signals[i]] + (part ? q->records.first_sample : 0) * h->sample_bytes);
             for (int64_t k = 0; k < per_record; k += most) {
                 const uint8_t *bytes;
                 int64_t n = per_record - k < most ? per_record - k : most;
@@ -644,12 +645,13 @@ static int read_request(const struct edf *edf, const struct edf_request *q, stru
     }
     if (high <= low || !q->records.n_records)
         return 0;
+    bool parts = q->records.n_samples > 0;
     if (edf->bytes.memory)
-        return read_groups(edf, q, low, high, NULL, err);
+        return parts ? read_pieces(edf, q, NULL, err) : read_groups(edf, q, low, high, NULL, err);
     uint8_t *buffer = malloc(PIECE_BYTES);
     if (!buffer)
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", h->name);
-    int rc = high - low <= PIECE_BYTES ? read_groups(edf, q, low, high, buffer, err) : read_pieces(edf, q, buffer, err);
+    int rc = high - low <= PIECE_BYTES && !parts ? read_groups(edf, q, low, high, buffer, err) : read_pieces(edf, q, buffer, err);
     free(buffer);
     return rc;
 }
@@ -673,10 +675,15 @@ int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, s
         if (!s->usable)
             return err_set(err, ERR_PRECONDITION, "%s: signal %d '%s' cannot be read: %s", h->name, signals[i] + 1, s->label,
                            s->annotation ? "it holds annotations" : s->note);
+        if (records.n_samples && (records.first_sample < 0 || records.n_samples < 0 || records.n_samples > s->samples_per_record ||
+                                  records.first_sample > s->samples_per_record - records.n_samples))
+            return err_set(err, ERR_RANGE, "%s: samples %lld to %lld of a record are wanted, signal %d has %lld", h->name,
+                           (long long)records.first_sample, (long long)(records.first_sample + records.n_samples), signals[i] + 1,
+                           (long long)s->samples_per_record);
     }
     return read_request(edf, &(struct edf_request){signals, n_signals, records, uv}, err);
 }
 
 int edf_read(const struct edf *edf, int signal, int64_t first_record, int64_t n_records, float *uv, struct err *err) {
-    return edf_read_signals(edf, &signal, 1, (struct edf_range){first_record, n_records}, &uv, err);
+    return edf_read_signals(edf, &signal, 1, (struct edf_range){.first_record = first_record, .n_records = n_records}, &uv, err);
 }

@@ -115,9 +115,10 @@ const char *edf_start_text(const struct edf *edf, char *buf, size_t size);
  * an unusable or annotation signal; then uv is untouched. */
 int edf_read(const struct edf *edf, int signal, int64_t first_record, int64_t n_records, float *uv, struct err *err);
 
-/* The same for several signals in one pass over the file: uv[i] receives signals[i]. */
+/* The same for several signals in one pass over the file: uv[i] receives signals[i]. n_samples > 0: of each record only the samples
+ * [first_sample, first_sample + n_samples), which every one of the signals must have. */
 struct edf_range {
-    int64_t first_record, n_records;
+    int64_t first_record, n_records, first_sample, n_samples;
 };
 int edf_read_signals(const struct edf *edf, const int *signals, int n_signals, struct edf_range records, float *const *uv,
                      struct err *err);

@@ -147,7 +147,7 @@ bool labels_candidate(enum labels_source source, const char *edf_path, char *buf
     switch (source) {
     case LABELS_BIDS_TSV:
         suffix = "_events.tsv";
-        if (len - folder >= 4 && !strncmp(edf_path + len - 4, "_eeg", 4))
+        if (len - folder >= 4 && !strncasecmp(edf_path + len - 4, "_eeg", 4))
             len -= 4;
         break;
     case LABELS_TUSZ_CSV:

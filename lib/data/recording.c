@@ -188,8 +188,8 @@ struct recording {
     const char *key;
     int64_t *first_row; /* (n_segments) rows before each segment */
     struct recording_loader loader;
-    pthread_mutex_t lock;    /* held while loading */
-    const char *mislabelled; /* set before ready */
+    pthread_mutex_t lock;            /* held while loading */
+    const char *_Atomic mislabelled; /* NULL until the samples were loaded for the first time */
     atomic_bool ready, told;
 };
 
@@ -303,7 +303,7 @@ int recording_open(const char *cache_file, struct recording **ret, struct err *e
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
     if (!rc) {
         adopt(rec, &facts, first_row);
-        rec->mislabelled = facts.mislabelled;
+        atomic_store(&rec->mislabelled, facts.mislabelled);
     }
     if (!rc && rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
         rc = damaged(cache_file, "it holds fewer samples than its index says", err);
@@ -382,8 +382,11 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
             "damaged has been replaced since): the plan made of it does not hold; submit the job again, and if that does "
             "not help delete %s",
             path);
-    if (!(rec->mislabelled = arena_strdup(&rec->arena, built->mislabelled)))
+    const char *mislabelled = atomic_load(&rec->mislabelled);
+    mislabelled = mislabelled ? mislabelled : arena_strdup(&rec->arena, atomic_load(&built->mislabelled));
+    if (!mislabelled)
         return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", path);
+    atomic_store(&rec->mislabelled, mislabelled);
     rec->map = built->map;
     built->map = (struct fsio_map){0};
     return 0;
@@ -408,9 +411,22 @@ int recording_load(struct recording *rec, struct err *err) {
     return rc;
 }
 
+void recording_unload(struct recording *rec) {
+    if (!rec->loader.load)
+        return;
+    pthread_mutex_lock(&rec->lock);
+    atomic_store(&rec->ready, false);
+    fsio_map_close(&rec->map);
+    rec->map = (struct fsio_map){0};
+    pthread_mutex_unlock(&rec->lock);
+}
+
 bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }
 
-const char *recording_mislabelled(const struct recording *rec) { return recording_ready(rec) ? rec->mislabelled : ""; }
+const char *recording_mislabelled(const struct recording *rec) {
+    const char *text = atomic_load(&rec->mislabelled);
+    return text ? text : "";
+}
 
 const char *recording_tell_mislabelled(struct recording *rec) {
     const char *text = recording_mislabelled(rec);

@@ -65,6 +65,8 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
  * segments or labels than the facts (the source changed meanwhile, or the facts came from corrupt bytes); the next call tries
  * again. Errors do not name the recording; the caller adds it. */
 int recording_load(struct recording *rec, struct err *err);
+/* Gives the samples of a planned recording back until they are loaded again. Nobody may read them meanwhile. */
+void recording_unload(struct recording *rec);
 /* True if recording_load would return at once. */
 bool recording_ready(const struct recording *rec);
 /* A sentence about channels that the samples show to be swapped, inverted or wrongly named; "" when there are none, and until the

@@ -124,18 +124,25 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
     for (int c = 0; c < channels; c++)
         chosen[c] = signals[used[c]];
     int64_t spr = b->info->signals[chosen[0]].samples_per_record;
-    int64_t records = READ_BYTES / (int64_t)sizeof(float) / channels / spr;
-    records = records < 1 ? 1 : records > segment->n_records ? segment->n_records : records;
-    float **uv = calloc((size_t)channels, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * spr * channels));
+    int64_t most = READ_BYTES / (int64_t)sizeof(float) / channels, records = most / spr, length = segment->n_records * spr;
+    int64_t piece = records ? records * spr : most; /* records, or parts of a long one */
+    piece = piece < length ? piece : length;
+    float **uv = calloc((size_t)channels, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(piece * channels));
     if (!uv || !samples)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld records", (long long)records);
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)piece);
     for (int c = 0; uv && samples && c < channels; c++)
-        uv[c] = samples + (int64_t)c * records * spr;
-    for (int64_t done = 0; done < segment->n_records && !rc; done += records) {
-        int64_t n = segment->n_records - done < records ? segment->n_records - done : records;
-        rc = edf_read_signals(b->edf, chosen, channels, (struct edf_range){segment->first_record + done, n}, uv, err);
+        uv[c] = samples + (int64_t)c * piece;
+    for (int64_t at = 0, n; at < length && !rc; at += n) {
+        struct edf_range range = {segment->first_record + at / spr, 1, at % spr, 0};
+        int64_t end = records ? length : at - at % spr + spr; /* of what may be read at once */
+        n = end - at < piece ? end - at : piece;
+        if (records)
+            range.n_records = n / spr;
+        else
+            range.n_samples = n;
+        rc = edf_read_signals(b->edf, chosen, channels, range, uv, err);
         if (!rc)
-            rc = frontend_push(b->frontend, (const float *const *)uv, n * spr, err);
+            rc = frontend_push(b->frontend, (const float *const *)uv, n, err);
     }
     free(samples);
     free(uv);

@@ -26,6 +26,11 @@ struct detector {
     int n_lanes;
 };
 
+int64_t detector_batch_bytes(const struct seizure_config *model, int max_batch) {
+    int64_t rows = max_batch * model->window * (int64_t)sizeof(float);
+    return 2 * rows * model->in_channels + 3 * rows; /* as take_buffers */
+}
+
 static int take_buffers(struct detector *d, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
     size_t rows = (size_t)d->max_batch * (size_t)c->window * sizeof(float), wide = rows * (size_t)c->in_channels;
@@ -92,6 +97,7 @@ static int check_claims(void *arg, struct err *err) {
     param_set_done(&table);
     if (!rc)
         rc = seizure_memory(&c->file.model, c->options, &c->memory, err);
+    c->memory.total += detector_batch_bytes(&c->file.model, c->options->max_batch);
     if (!rc && c->limit_bytes && c->memory.total > c->limit_bytes)
         rc = err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
                      (long long)c->memory.total, (long long)c->limit_bytes);

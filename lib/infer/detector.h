@@ -19,6 +19,8 @@ struct detector_info {
 };
 /* Loads a model file for at most max_batch windows per call. Nothing is allocated for a file whose tensors are not those of its
  * configuration (INVALID), nor for a network that needs more than memory_limit_bytes of the device (EXHAUSTED; 0 = no limit). */
+/* Bytes of its windows, logits and probabilities, beside those of the network (seizure_memory). */
+int64_t detector_batch_bytes(const struct seizure_config *model, int max_batch);
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
                   struct err *err);
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */

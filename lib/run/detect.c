@@ -357,6 +357,7 @@ static int finish_recording(void *arg, struct err *err) {
     timeline_free(d->timeline);
     d->timeline = NULL;
     describe(d, i, &row);
+    recording_unload(entry->recording); /* thousands of them would stay mapped */
     count(d, &d->outcomes[i]);
     d->at++;
     rc = detect_list_add(d->list, &row, err);

@@ -1,5 +1,6 @@
 /* Estimate of a job that runs a model over recordings: memory from the model's plan, and the manifest of the recordings. */
 #include "data/manifest.h"
+#include "infer/detector.h"
 #include "run/estimate.h"
 #include "run/task.h"
 
@@ -21,7 +22,7 @@ static int estimate(const struct estimate_config *config, const char *key, struc
     if ((rc = seizure_memory(&model.model, &options, &memory, err)))
         return rc;
     ret->parameters = seizure_parameter_count(&model.model);
-    ret->memory_bytes = memory.total;
+    ret->memory_bytes = memory.total + detector_batch_bytes(&model.model, BATCH);
     estimate_fact(config, "montage", "%s", model.montage);
     if (!config->data_root)
         return 0;

@@ -20,6 +20,13 @@ enum { MEASURED_STEPS = 2 };
 
 /* ---- memory ---- */
 
+/* Beside the network for each micro-batch: two buffers of windows with their labels (run/feed), the logits and their gradient
+ * (run/step); and the optimizer's moments and average. */
+static int64_t beside_network(const struct train_config *job, const struct seizure_memory *m, int64_t rows) {
+    int64_t samples = rows * job->model.window, feed = 2 * samples * (4 * job->model.in_channels + 1);
+    return feed + 2 * 4 * samples + (job->training.ema > 0 ? 3 : 2) * m->parameters;
+}
+
 int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
                  struct err *err) {
     struct seizure_options options = {.training = true, .precision = precision};
@@ -33,7 +40,7 @@ int train_memory(const struct train_config *job, enum dtype precision, int64_t l
         int rc = seizure_memory(&job->model, &options, &m, err);
         if (rc)
             return rc;
-        int64_t bytes = m.total + 2 * m.parameters; /* the optimizer's moments */
+        int64_t bytes = m.total + beside_network(job, &m, b);
         if (asked)
             *ret_bytes = bytes;
         if (!*ret_largest && (!limit || bytes <= limit))

@@ -43,7 +43,7 @@ static void plain_file_is_read_to_the_digit(void **state) {
         assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2002-03-02 04:05:06");
         float a[24], b[24];
         float *uv[2] = {b, a};
-        assert_int_equal(edf_read_signals(o.edf, (int[]){1, 0}, 2, (struct edf_range){0, 3}, uv, &o.err), 0);
+        assert_int_equal(edf_read_signals(o.edf, (int[]){1, 0}, 2, (struct edf_range){.n_records = 3}, uv, &o.err), 0);
         for (int r = 0; r < 3; r++)
             for (int i = 0; i < 8; i++) {
                 assert_float_equal(a[r * 8 + i], 0.1 * written_sample(0, r, i), 1e-4);
@@ -54,6 +54,24 @@ static void plain_file_is_read_to_the_digit(void **state) {
         assert_memory_equal(one, b + 16, sizeof one);
         done(&o);
     }
+}
+
+static void a_part_of_a_record_is_that_of_the_whole(void **state) {
+    (void)state;
+    struct opened o;
+    struct written_file f = {.n_signals = 2, .n_records = 3, .signals = PLAIN};
+    assert_int_equal(open_written(&o, &f, false), 0);
+    float whole[2][24], part[2][9];
+    assert_int_equal(
+        edf_read_signals(o.edf, (int[]){0, 1}, 2, (struct edf_range){.n_records = 3}, (float *[]){whole[0], whole[1]}, &o.err), 0);
+    const struct edf_range range = {.n_records = 3, .first_sample = 5, .n_samples = 3};
+    assert_int_equal(edf_read_signals(o.edf, (int[]){0, 1}, 2, range, (float *[]){part[0], part[1]}, &o.err), 0);
+    for (int s = 0; s < 2; s++)
+        for (int r = 0; r < 3; r++)
+            assert_memory_equal(part[s] + 3 * r, whole[s] + 8 * r + 5, 3 * sizeof(float));
+    const struct edf_range beyond = {.n_records = 1, .first_sample = 6, .n_samples = 3};
+    assert_int_equal(edf_read_signals(o.edf, (int[]){0}, 1, beyond, (float *[]){part[0]}, &o.err), ERR_RANGE);
+    done(&o);
 }
 
 static void reads_outside_the_file_are_refused(void **state) {
@@ -483,7 +501,7 @@ static void a_file_gives_the_samples_that_memory_gives(void **state) {
                 from_file[i] = a + at;
                 from_memory[i] = b + at;
             }
-            struct edf_range records = {first, f.n_records - first};
+            struct edf_range records = {.first_record = first, .n_records = f.n_records - first};
             assert_int_equal(edf_read_signals(edf, order, wanted, records, from_file, &o.err), 0);
             assert_int_equal(edf_read_signals(o.edf, order, wanted, records, from_memory, &o.err), 0);
             assert_memory_equal(a, b, n * sizeof *a);
@@ -709,6 +727,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recordings_are_known_by_the_end_of_their_names),
         cmocka_unit_test(plain_file_is_read_to_the_digit),
+        cmocka_unit_test(a_part_of_a_record_is_that_of_the_whole),
         cmocka_unit_test(reads_outside_the_file_are_refused),
         cmocka_unit_test(samples_outside_the_declared_range_are_not_clamped),
         cmocka_unit_test(units_become_microvolt_and_others_stay),

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "run/detect_kind.h"
 #include "run/evaluate_kind.h"
+#include "run/train_estimate.h"
 #include "run/train_kind.h"
 
 #define TRAIN  "kind: train\ndata: { source: eeg }\n"
@@ -55,6 +56,26 @@ static void a_job_has_the_keys_of_its_kind_and_the_defaults_of_all(void **state)
     job = job_of(DETECT, NULL, 0);
     assert_string_equal(job.name, "detect");
     assert_int_equal(job.checkpoint.every_ms, 0); /* it has none of its own */
+}
+
+static int64_t memory_of(const char *const *overrides, int n) {
+    int64_t bytes = 0, largest = 0;
+    struct jobfile job = job_of(TRAIN, overrides, n);
+    assert_int_equal(train_memory(job.config, DTYPE_F32, 0, &bytes, &largest, NULL), 0);
+    return bytes;
+}
+
+static void a_training_counts_its_average_batches_and_logits(void **state) {
+    (void)state;
+    const char *const set[] = {"model.preset=tiny", "training.batch_size=8", "training.micro_batch_size=4", "training.ema=0.999"};
+    struct jobfile job = job_of(TRAIN, set, 3);
+    const struct seizure_config *model = &((const struct train_config *)job.config)->model;
+    struct seizure_options options = {.training = true, .precision = DTYPE_F32, .max_batch = 4};
+    struct seizure_memory m;
+    assert_int_equal(seizure_memory(model, &options, &m, NULL), 0);
+    int64_t plain = memory_of(set, 3), samples = 4 * model->window;
+    assert_true(plain >= m.total + 2 * m.parameters + samples * (4 * model->in_channels + 1) + 2 * 4 * samples);
+    assert_int_equal(memory_of(set, 4) - plain, m.parameters);
 }
 
 static void assert_kinds_are_listed(const char *text, const char *override, const char *before) {
@@ -188,6 +209,7 @@ static void every_row_of_the_table_keeps_its_bounds(void **state) {
 #define in_arena(test) cmocka_unit_test_setup_teardown(test, make_arena, free_arena)
 int main(void) {
     const struct CMUnitTest tests[] = {
+        in_arena(a_training_counts_its_average_batches_and_logits),
         in_arena(a_job_has_the_keys_of_its_kind_and_the_defaults_of_all),
         in_arena(the_kind_comes_first),
         in_arena(keys_of_other_kinds_are_named_where_they_stand),

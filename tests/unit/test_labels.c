@@ -96,6 +96,17 @@ static void bids_events_are_found_by_column_name(void **state) {
     assert_true(p->labels.runs[1].confidence == 0.75 && isnan(p->labels.runs[0].confidence));
 }
 
+static void a_recording_in_capitals_finds_its_events(void **state) {
+    struct place *p = *state;
+    put_file(p, "X_events.tsv", "onset\tduration\teventType\n5\t10\tsz\n");
+    static const char *const names[] = {"X_EEG.edf", "X_Eeg.EDF", "X.EDF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(load(p, names[i], "auto"), 0);
+        assert_int_equal(p->labels.source, LABELS_BIDS_TSV);
+        assert_runs(&p->labels, "5-15 sz");
+    }
+}
+
 static void a_background_row_is_a_label_without_seizures(void **state) {
     struct place *p = *state;
     put_file(p, "a_events.tsv", "onset\tduration\teventType\n0.00\t60.00\tbckg\n");
@@ -415,6 +426,7 @@ static void real_label_files_are_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bids_events_are_found_by_column_name, enter, leave),
+        cmocka_unit_test_setup_teardown(a_recording_in_capitals_finds_its_events, enter, leave),
         cmocka_unit_test_setup_teardown(a_background_row_is_a_label_without_seizures, enter, leave),
         cmocka_unit_test_setup_teardown(faulty_events_name_file_and_line, enter, leave),
         cmocka_unit_test_setup_teardown(tusz_csv_is_the_union_over_channels_and_codes, enter, leave),

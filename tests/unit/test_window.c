@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -14,6 +15,7 @@
 #include "data/window_kernel.h"
 #include "eeg_fixture.h"
 #include "skip.h"
+#include "unit/edf_writer.h"
 
 enum { WINDOW = 15360, HOP = 2560 };
 
@@ -314,6 +316,55 @@ static void unlabelled_recordings_follow_the_rule_given(void **state) {
     fixture_remove(folder);
 }
 
+/* An hour that is sparse but for one sample of the first channel in the middle, in this many records. */
+static void write_hour(const char *path, int records) {
+    char number[16], duration[16];
+    struct str bytes;
+    struct written_signal signals[19];
+    for (int c = 0; c < 19; c++)
+        signals[c] = (struct written_signal){.label = fixture_referential[c], .samples = 3600 / records * 256};
+    snprintf(duration, sizeof duration, "%d", 3600 / records);
+    snprintf(number, sizeof number, "%d", records);
+    str_init(&bytes, 1 << 20);
+    edf_write_header(&(struct written_file){.n_signals = 19, .signals = signals, .records = number, .duration = duration}, false,
+                     &bytes);
+    assert_int_equal(fsio_write_atomic(path, bytes.data, bytes.len, NULL), 0);
+    assert_int_equal(truncate(path, (off_t)bytes.len + 3600L * 256 * 19 * 2), 0);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)bytes.len + 1800L * 256 * 2 * (records > 1 ? 19 : 1), SEEK_SET), 0);
+    assert_int_equal(fwrite("\x00\x10", 1, 2, f), 2);
+    fclose(f);
+    str_done(&bytes);
+}
+
+static void one_long_record_takes_no_more_memory_than_many(void **state) {
+    (void)state;
+    char folder[4096], edf[4200], path[4096];
+    fixture_folder(folder, sizeof folder);
+    struct rusage before, after;
+    struct recording *recs[2];
+    for (int i = 0; i < 2; i++) {
+        struct err err = {0};
+        snprintf(edf, sizeof edf, "%s/%d.edf", folder, i);
+        write_hour(edf, i ? 1 : 3600);
+        struct window_build b = request(edf, folder);
+        b.unlabeled = "background";
+        getrusage(RUSAGE_SELF, &before);
+        if (window_build(&b, path, sizeof path, NULL, &err))
+            fail_msg("%s (%s)", err.message, err.cause);
+        getrusage(RUSAGE_SELF, &after);
+        assert_int_equal(recording_open(path, &recs[i], NULL), 0);
+    }
+    assert_memory_equal(recording_rows(recs[0], 0, 0), recording_rows(recs[1], 0, 0), 3600 * 256 * 19 * sizeof(uint16_t));
+    const uint16_t *row = recording_rows(recs[0], 0, 1800 * 256);
+    assert_true(row[0] != row[-19]); /* the sample is there */
+    recording_close(recs[0]);
+    recording_close(recs[1]);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 32 << 10); /* KiB; as floats the record has 70 MB */
+    fixture_remove(folder);
+}
+
 static void gaps_of_a_discontinuous_file_are_held_or_split(void **state) {
     (void)state;
     char folder[4096], edf[4200], path[4096];
@@ -439,6 +490,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_written_recording_reads_back),
         cmocka_unit_test(a_recording_is_built_once_and_again_when_anything_changes),
         cmocka_unit_test(unlabelled_recordings_follow_the_rule_given),
+        cmocka_unit_test(one_long_record_takes_no_more_memory_than_many),
         cmocka_unit_test(gaps_of_a_discontinuous_file_are_held_or_split),
         cmocka_unit_test(real_recordings_with_gaps_and_labels_are_cached),
     };

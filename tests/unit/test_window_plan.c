@@ -138,6 +138,13 @@ static void channels_that_contradict_each_other_are_told_once_when_the_samples_a
     assert_non_null(strstr(recording_mislabelled(planned), "the loop of the left chains does not close"));
     assert_string_equal(recording_tell_mislabelled(planned), recording_mislabelled(planned));
     assert_string_equal(recording_tell_mislabelled(planned), "");
+    uint16_t first[18];
+    memcpy(first, recording_rows(planned, 0, 300), sizeof first);
+    recording_unload(planned);
+    assert_false(recording_ready(planned));
+    assert_non_null(strstr(recording_mislabelled(planned), "does not close")); /* still known */
+    assert_int_equal(recording_load(planned, &err), 0);
+    assert_memory_equal(recording_rows(planned, 0, 300), first, sizeof first);
     recording_close(planned);
     montage_channels_free(names);
 }

@@ -134,7 +134,7 @@ static int run_decode(void *arg, struct stream *stream, struct err *err) {
     (void)stream;
     for (int i = 0; i < CHANNELS; i++)
         signals[i] = i;
-    return edf_read_signals(s->edf, signals, CHANNELS, (struct edf_range){0, SECONDS}, s->uv, err);
+    return edf_read_signals(s->edf, signals, CHANNELS, (struct edf_range){.n_records = SECONDS}, s->uv, err);
 }
 
 static int run_pipeline(void *arg, struct stream *stream, struct err *err) {
