@@ -297,7 +297,7 @@ static void print_summary(const struct view *v, const char *output) {
     if (d->has_reference && !d->reference.n_runs)
         puts("reference  no seizure");
     if (output)
-        printf("events     %s\n", output);
+        printf("events     %s%s\n", output, d->config->playback.alarm_hop_s >= 0 ? "; alarms in _alarms.tsv beside it" : "");
     if (own(v->o)->probabilities)
         printf("trace      %s\n", own(v->o)->probabilities);
     if (own(v->o)->suppression)

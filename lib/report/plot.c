@@ -141,10 +141,11 @@ static double usual_amplitude(const struct plot_recording *r) {
 
 static double channel_height(const struct plot_recording *r) { return r->n_channels <= 8 ? 40 : 320.0 / r->n_channels; }
 
-/* True if bipolar channel c begins a chain: its first electrode is not the second one of the channel above ("Fp1-F7", "F7-T3"). */
+/* True if bipolar channel c begins a chain: its first electrode is not the second one of the channel above ("Fp1-F7", "F7-T3").
+ * Channels with one reference ("F7-REF", "T3-REF") have no chains. */
 static bool begins_chain(const struct plot_recording *r, int c) {
     const char *above = c ? strchr(r->channels[c - 1]->name, '-') : NULL, *dash = strchr(r->channels[c]->name, '-');
-    if (!above || !dash)
+    if (!above || !dash || !strcmp(above, dash))
         return false;
     size_t len = (size_t)(dash - r->channels[c]->name);
     return strlen(above + 1) != len || strncmp(above + 1, r->channels[c]->name, len) != 0;
@@ -210,7 +211,7 @@ static void draw_time_axis(struct svg *g, const struct plot_recording *r, double
 /* "14:05" or, where ticks are closer, "14:05:30" below the ticks. */
 static void draw_clock(struct svg *g, const struct plot_recording *r, double bottom) {
     double step = svg_time_step(r->duration_s, MAX_TICKS);
-    svg_text(g, LEFT - 10, bottom + 35, "tick", "end", "clock");
+    svg_text(g, LEFT - 36, bottom + 35, "tick", "end", "clock");
     for (int i = 0; i * step <= r->duration_s * (1 + 1e-9); i++) {
         char text[32];
         int64_t second = (int64_t)(r->clock_s + i * step) % DAY_S;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/str.h"
 #include "report/plot.h"
 #include "unit/eeg_fixture.h"
 
@@ -217,6 +218,15 @@ static void chains_stand_apart_and_the_clock_runs_on(void **state) {
     assert_non_null(strstr(text, ">00:00<"));
     assert_int_equal(count_of(text, ">alarms<"), 0);
     free(text);
+    for (int c = 0; c < 3; c++) /* no chains with one reference: the picture is lower */
+        str_copy(channels[c].name, sizeof channels[c].name, c ? "C3-REF" : "C4-REF");
+    double height[2];
+    assert_int_equal(sscanf(strstr(text = read_text(f->file), "height=\""), "height=\"%lf\"", &height[0]), 1);
+    free(text);
+    assert_int_equal(plot_recording(f->file, &r, NULL), 0);
+    assert_int_equal(sscanf(strstr(text = read_text(f->file), "height=\""), "height=\"%lf\"", &height[1]), 1);
+    free(text);
+    assert_true(height[1] < height[0] - 4);
     r.has_alarms = true; /* none went off, and that is shown */
     assert_int_equal(plot_recording(f->file, &r, NULL), 0);
     text = read_text(f->file);
