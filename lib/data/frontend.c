@@ -178,11 +178,12 @@ static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
             v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
             f->halves[i * f->columns + c] = half_from_f32((float)v);
         }
-    if (f->history)
-        history_run(f->history, f->filtered, n, f->halves + f->channels, f->columns);
     for (int64_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
+        if (f->history)
+            history_run(f->history, f->filtered + from * f->lanes, to - from, f->marks[from],
+                        (struct history_output){f->halves + from * f->columns + f->channels, f->columns});
         int rc = f->sink(f->ctx, f->halves + from * f->columns, to - from, first + from, !f->announced, f->marks[from], err);
         f->announced = true;
         if (rc)

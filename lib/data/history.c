@@ -81,15 +81,21 @@ static void add(const struct history *h, double *sum, double v, double most, dou
     *sum = h->decay * *sum + (v < limit ? v : limit);
 }
 
-static void signal_row(struct history *h, const double *x, double weight, uint16_t *to) {
+static void signal_row(const struct history *h, const double *x, uint16_t *to) {
     for (int c = 0; c < h->channels; c++) {
-        add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
-        double s = sqrt(h->power[c] / weight);
+        double s = sqrt(h->power[c] / h->weight);
         to[c] = half_from_f32((float)asinh(x[c] / (s > FLOOR_UV ? s : FLOOR_UV)));
     }
 }
 
-static void envelope_row(struct history *h, const double *y, double weight, uint16_t *to) {
+static void envelope_row(const struct history *h, uint16_t *to) {
+    for (int c = 0; c < h->channels; c++) {
+        double m = (double)h->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = h->length[c] / h->weight;
+        to[c] = half_from_f32((float)log((m + OFFSET_UV) / (b + OFFSET_UV)));
+    }
+}
+
+static void count_step(struct history *h, const double *y) {
     int32_t *oldest = h->recent + h->at * h->channels;
     for (int c = 0; c < h->channels; c++) {
         double step = fabs(y[c] - h->before[c]);
@@ -99,23 +105,31 @@ static void envelope_row(struct history *h, const double *y, double weight, uint
         h->recent_sum[c] += steps - oldest[c];
         oldest[c] = steps;
         add(h, &h->length[c], step, MOST, OFFSET_UV);
-        double m = (double)h->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = h->length[c] / weight;
-        to[c] = half_from_f32((float)log((m + OFFSET_UV) / (b + OFFSET_UV)));
     }
     h->at = (h->at + 1) % RECENT;
 }
 
-void history_run(struct history *h, const double *rows, int64_t n, uint16_t *to, int stride) {
+/* A row's place in the means; y is the row after the band-pass. */
+static void count_row(struct history *h, const double *x, const double *y) {
+    for (int c = 0; c < h->channels; c++)
+        add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
+    if (h->envelope)
+        count_step(h, y);
+    h->weight = h->decay * h->weight + 1;
+}
+
+void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out) {
     if (h->envelope) {
         memcpy(h->banded, rows, sizeof *rows * (size_t)(n * h->lanes));
         dsp_cascade_run(&h->band, h->banded, n);
     }
     for (int64_t i = 0; i < n; i++) {
-        double weight = h->decay * h->weight + 1; /* once this row is counted */
-        signal_row(h, rows + i * h->lanes, weight, to + i * stride);
+        const double *x = rows + i * h->lanes;
+        if (!held)
+            count_row(h, x, h->banded + i * h->lanes);
+        signal_row(h, x, out.to + i * out.stride);
         if (h->envelope)
-            envelope_row(h, h->banded + i * h->lanes, weight, to + i * stride + h->channels);
-        h->weight = weight;
+            envelope_row(h, out.to + i * out.stride + h->channels);
     }
 }
 

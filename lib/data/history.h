@@ -22,8 +22,13 @@ int history_new(int channels, int lanes, bool envelope, struct history **ret, st
 void history_free(struct history *h); /* takes NULL */
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
 void history_start(struct history *h, const double *row);
-/* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them. */
-void history_run(struct history *h, const double *rows, int64_t n, uint16_t *to, int stride);
+/* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them.
+ * Rows that are held over a gap say nothing about the amplitude: means and envelopes stay as they are. */
+struct history_output {
+    uint16_t *to;
+    int stride;
+};
+void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out);
 /* The state between two calls, for snapshots; load into an object made alike. */
 void history_save(const struct history *h, struct str *out);
 void history_load(struct history *h, struct unpack *in);

@@ -39,7 +39,7 @@ static struct history *make(bool envelope) {
 static void run(struct history *h, int from, int to, int chunk, int stride) {
     for (int n; from < to; from += n) {
         n = to - from < chunk ? to - from : chunk;
-        history_run(h, rows + from * LANES, n, got + from * stride, stride);
+        history_run(h, rows + from * LANES, n, false, (struct history_output){got + from * stride, stride});
     }
 }
 
@@ -77,7 +77,7 @@ static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(vo
     struct history *h = make(true);
     struct dsp_section sections[3];
     struct dsp_cascade band;
-    static double y[N * LANES];
+    static _Alignas(64) double y[N * LANES];
     make_rows();
     history_start(h, rows);
     run(h, 0, N, DSP_BLOCK, COLUMNS);
@@ -129,13 +129,37 @@ static void silence_of_any_length_ends(void **state) {
     make_rows();
     history_start(h, silent);
     for (int i = 0; i < 20 * 3600; i++) /* 20 h */
-        history_run(h, silent, DSP_BLOCK, to, COLUMNS);
+        history_run(h, silent, DSP_BLOCK, false, (struct history_output){to, COLUMNS});
     run(h, 0, N, DSP_BLOCK, COLUMNS);
     double power = 0;
     for (int t = N - DSP_RATE_HZ; t < N; t++)
         power += sinh((double)at(t, 2)) * sinh((double)at(t, 2)) / DSP_RATE_HZ;
     assert_true(isfinite(power) && sqrt(power) < 10);
     history_free(h);
+}
+
+static void held_rows_leave_the_history_as_it_was(void **state) {
+    (void)state;
+    struct history *h = make(true), *without = make(true);
+    static double held[DSP_BLOCK * LANES];
+    static uint16_t to[DSP_BLOCK * COLUMNS], after[DSP_BLOCK * COLUMNS];
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, 5000, DSP_BLOCK, COLUMNS);
+    history_run(h, held, DSP_BLOCK, true, (struct history_output){to, COLUMNS});
+    for (int i = 0; i < DSP_BLOCK; i++)
+        for (int c = 0; c < C; c++) {
+            assert_int_equal(half_to_f32(to[i * COLUMNS + c]), 0);
+            assert_int_equal(to[i * COLUMNS + C + c], got[4999 * COLUMNS + C + c]);
+        }
+    history_start(without, rows);
+    run(without, 0, 5000, DSP_BLOCK, COLUMNS);
+    history_run(h, rows + 5000 * LANES, DSP_BLOCK, false, (struct history_output){to, COLUMNS});
+    history_run(without, rows + 5000 * LANES, DSP_BLOCK, false, (struct history_output){after, COLUMNS});
+    for (int i = 0; i < DSP_BLOCK; i++)
+        assert_memory_equal(to + i * COLUMNS, after + i * COLUMNS, C * sizeof *to); /* the same scale */
+    history_free(h);
+    history_free(without);
 }
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
@@ -241,6 +265,7 @@ int main(void) {
         cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),
+        cmocka_unit_test(held_rows_leave_the_history_as_it_was),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
         cmocka_unit_test(rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment),
     };
