@@ -59,13 +59,11 @@ static struct result want, got;
 static struct modelfile file;
 
 static int columns(void) { return frontend_columns(file.frontend.normalize, C); }
-
 static const uint16_t *row_of(int64_t sample) { return truth.rows + sample * columns(); }
 
 static void make_window(int64_t from, int64_t valid, int64_t window, bool left, float *x) {
-    int inputs = file.model.in_channels;
     if (columns() > C)
-        window_cut(row_of(from), valid, (struct window_columns){columns(), inputs}, window, left, x);
+        window_cut(row_of(from), valid, (struct window_columns){columns(), file.model.in_channels}, window, left, x);
     else
         window_normalise(row_of(from), valid, C, window, left, x);
 }
