@@ -101,8 +101,10 @@ def check_snapshot_files(d, wire):
             file.seek(100)
             file.write(bytes([byte[0] ^ 1]))
     d.start()
-    assert metric(d, "brrd_stream_snapshots_total", "rejected") == len(files)
     deadline = time.time() + 60
+    while metric(d, "brrd_stream_snapshots_total", "rejected") < len(files) and time.time() < deadline:
+        time.sleep(0.05)
+    assert metric(d, "brrd_stream_snapshots_total", "rejected") == len(files)
     while sorted(os.listdir(f"{folder}/rejected") if os.path.isdir(f"{folder}/rejected") else []) != sorted(files) and time.time() < deadline:
         time.sleep(0.05)
     assert sorted(os.listdir(f"{folder}/rejected")) == sorted(files)
