@@ -1,6 +1,7 @@
 #include "daemon/live/keeper.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,14 +9,16 @@
 #include "daemon/live/snapshot.h"
 
 enum { RETRY_MS = 5000 };
-enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ };
+enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP };
 struct task {
     struct task *next;
     enum deed deed;
     char id[SNAPSHOT_ID_SIZE];
     char *state;
     size_t len;
-    struct snapshot_entry *list; /* LIST */
+    char sha256[DIGEST_HEX_SIZE], *model; /* WRITE, UNKEEP; and the file of the model */
+    struct snapshot_model *models;        /* MODELS, n_list of them */
+    struct snapshot_entry *list;          /* LIST */
     size_t n_list;
     struct err err;
 };
@@ -28,6 +31,7 @@ struct restoring {
     bool round;         /* one is under way */
     struct snapshot_entry *entries;
     size_t n, at, kept; /* entries before `kept` wait for the next round; `at` is being read */
+    bool left;          /* some are left for the next daemon */
     int64_t until_ms, next_ms;
 };
 
@@ -40,6 +44,7 @@ struct keeper {
     bool working;
     struct task *first, *last; /* the first is at work */
     struct restoring restoring;
+    bool swept; /* kept models were compared with the snapshots since one was removed */
 };
 
 struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
@@ -61,6 +66,8 @@ static struct task *pop(struct keeper *k) {
 static void task_free(struct task *t) {
     free(t->state);
     free(t->list);
+    free(t->model);
+    free(t->models);
     free(t);
 }
 
@@ -78,7 +85,8 @@ static void run(uv_work_t *work) {
     struct task *t = k->first;
     switch (t->deed) {
     case DEED_WRITE:
-        snapshot_write(k->dir, t->id, t->state, t->len, &t->err);
+        if (!*t->sha256 || !snapshot_keep_model(k->dir, t->sha256, t->model, &t->err))
+            snapshot_write(k->dir, t->id, t->state, t->len, &t->err);
         break;
     case DEED_END:
         snapshot_end(k->dir, t->id, &t->err);
@@ -94,6 +102,12 @@ static void run(uv_work_t *work) {
         if (!snapshot_list(k->dir, &t->list, &t->n_list, &t->err))
             snapshot_prune_rejected(k->dir, NULL);
         break;
+    case DEED_MODELS:
+        snapshot_list_models(k->dir, &t->models, &t->n_list, &t->err);
+        break;
+    case DEED_UNKEEP:
+        snapshot_remove_model(k->dir, t->sha256, &t->err);
+        break;
     case DEED_READ:
         snapshot_read(k->dir, t->id, &t->state, &t->len, &t->err);
         break;
@@ -103,6 +117,7 @@ static void run(uv_work_t *work) {
 static void done(uv_work_t *work, int status);
 static void on_listed(struct keeper *k, struct task *t);
 static void on_read(struct keeper *k, struct task *t);
+static void on_models(struct keeper *k, const struct task *t);
 
 static void go_on(struct keeper *k) {
     if (k->working || !k->first)
@@ -126,30 +141,34 @@ static void done(uv_work_t *work, int status) {
         on_listed(k, t);
     else if (t->deed == DEED_READ)
         on_read(k, t);
+    else if (t->deed == DEED_MODELS)
+        on_models(k, t);
     task_free(t);
     go_on(k);
 }
 
-static bool ask(struct keeper *k, enum deed deed, const char *id, char *state, size_t len) {
-    struct task *t = calloc(1, sizeof *t);
-    if (!t)
-        return false;
-    t->deed = deed;
-    t->state = state;
-    t->len = len;
-    str_copy(t->id, sizeof t->id, id);
+static void enqueue(struct keeper *k, struct task *t) {
     if (k->last)
         k->last->next = t;
     else
         k->first = t;
     k->last = t;
     go_on(k);
+}
+
+static bool ask(struct keeper *k, enum deed deed, const char *id) {
+    struct task *t = calloc(1, sizeof *t);
+    if (!t)
+        return false;
+    t->deed = deed;
+    str_copy(t->id, sizeof t->id, id);
+    enqueue(k, t);
     return true;
 }
 
 /* Nothing can be done about it now: the next daemon finds a stream that nobody wants, and lets it go after limits.resume_ttl. */
 static void ask_or_log(struct keeper *k, enum deed deed, const char *id) {
-    if (!ask(k, deed, id, NULL, 0))
+    if (!ask(k, deed, id))
         log_error("the snapshot of a stream stays on the disk: out of memory to remove, move or mark it", "session=%s", id);
 }
 
@@ -158,7 +177,7 @@ static void ask_or_log(struct keeper *k, enum deed deed, const char *id) {
 /* Reads the next entry, or ends the round. */
 static void read_next(struct keeper *k) {
     struct restoring *r = &k->restoring;
-    if (r->at < r->n && ask(k, DEED_READ, r->entries[r->at].id, NULL, 0))
+    if (r->at < r->n && ask(k, DEED_READ, r->entries[r->at].id))
         return;
     for (; r->at < r->n; r->at++) /* out of memory to ask */
         r->entries[r->kept++] = r->entries[r->at];
@@ -177,7 +196,7 @@ static void begin_round(struct keeper *k) {
     r->at = r->kept = 0;
     if (r->listed)
         read_next(k);
-    else if (!ask(k, DEED_LIST, "", NULL, 0))
+    else if (!ask(k, DEED_LIST, ""))
         r->round = false;
 }
 
@@ -232,21 +251,6 @@ void keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics 
 
 bool keeper_restoring(const struct keeper *k) { return k->restoring.sessions && !k->restoring.tried; }
 
-void keeper_tick(struct keeper *k) {
-    struct restoring *r = &k->restoring;
-    int64_t now = clock_ms();
-    if (!r->sessions || r->round || (r->listed && !r->n) || now < r->next_ms)
-        return;
-    if (now < r->until_ms) {
-        begin_round(k);
-        return;
-    }
-    log_error("snapshots of streams could not be used and are left for the next start", "snapshots=%zu", r->n);
-    r->listed = r->tried = true;
-    r->n = 0;
-    sessions_await(r->sessions, false);
-}
-
 /* A session that was made from a snapshot cannot go on from it now. */
 static void retry(void *ctx, const char *id, bool ended) {
     struct restoring *r = &((struct keeper *)ctx)->restoring;
@@ -259,11 +263,73 @@ static void retry(void *ctx, const char *id, bool ended) {
     sessions_await(r->sessions, true);
 }
 
-static bool put(void *ctx, const char *id, char *state, size_t len) { return ask(ctx, DEED_WRITE, id, state, len); }
+/* ---- models that no snapshot needs any more ---- */
+
+static void on_models(struct keeper *k, const struct task *t) {
+    for (size_t i = 0; i < t->n_list; i++) {
+        struct task *unkeep = sessions_need_model(k->restoring.sessions, t->models[i].sha256) ? NULL : calloc(1, sizeof *unkeep);
+        if (!unkeep)
+            continue;
+        unkeep->deed = DEED_UNKEEP;
+        str_copy(unkeep->sha256, sizeof unkeep->sha256, t->models[i].sha256);
+        enqueue(k, unkeep); /* a snapshot that is asked for later keeps it again */
+    }
+}
+
+/* Not while a snapshot waits, or was left for the next daemon: its model is not known here. */
+static void sweep_models(struct keeper *k) {
+    struct restoring *r = &k->restoring;
+    if (k->swept || r->left || !r->sessions || r->round || !r->listed || r->n)
+        return;
+    k->swept = ask(k, DEED_MODELS, "");
+}
+
+void keeper_tick(struct keeper *k) {
+    struct restoring *r = &k->restoring;
+    int64_t now = clock_ms();
+    sweep_models(k);
+    if (!r->sessions || r->round || (r->listed && !r->n) || now < r->next_ms)
+        return;
+    if (now < r->until_ms) {
+        begin_round(k);
+        return;
+    }
+    log_error("snapshots of streams could not be used and are left for the next start", "snapshots=%zu", r->n);
+    r->listed = r->tried = r->left = true;
+    r->n = 0;
+    sessions_await(r->sessions, false);
+}
+
+static bool put(void *ctx, const char *id, char *state, size_t len, const char *sha256, const char *model) {
+    struct task *t = calloc(1, sizeof *t);
+    if (!t || !(t->model = strdup(model))) {
+        free(t);
+        return false;
+    }
+    t->deed = DEED_WRITE;
+    t->state = state;
+    t->len = len;
+    str_copy(t->id, sizeof t->id, id);
+    str_copy(t->sha256, sizeof t->sha256, sha256);
+    enqueue(ctx, t);
+    return true;
+}
+
+static void model(void *ctx, const char *sha256, char *path, size_t size) {
+    if (snapshot_model_path(((struct keeper *)ctx)->dir, sha256, path, size, NULL))
+        *path = 0;
+}
 static void end(void *ctx, const char *id) { ask_or_log(ctx, DEED_END, id); }
-static void drop(void *ctx, const char *id) { ask_or_log(ctx, DEED_REMOVE, id); }
-static void reject(void *ctx, const char *id) { ask_or_log(ctx, DEED_REJECT, id); }
+static void drop(void *ctx, const char *id) {
+    ((struct keeper *)ctx)->swept = false;
+    ask_or_log(ctx, DEED_REMOVE, id);
+}
+static void reject(void *ctx, const char *id) {
+    ((struct keeper *)ctx)->swept = false;
+    ask_or_log(ctx, DEED_REJECT, id);
+}
 
 struct session_keeper keeper_for_sessions(struct keeper *k) {
-    return (struct session_keeper){.put = put, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = k};
+    return (struct session_keeper){
+        .put = put, .model = model, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = k};
 }

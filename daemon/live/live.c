@@ -47,7 +47,7 @@ static void on_load(struct live *l, struct live_order *o) {
     struct live_report *r = live_order_answer(o);
     struct live_model *m = NULL;
     str_copy(r->model, sizeof r->model, o->model);
-    int rc = live_models_load(&l->models, o->checkpoint, o->model, &m, &r->err);
+    int rc = live_models_load(&l->models, o->checkpoint, o->model, false, &m, &r->err);
     if (!rc && !m->pins)
         rc = detector_warm_up(m->detector, l->stream, &r->err);
     if (!rc && !(r->opened = live_model_describe(m)))
@@ -70,7 +70,7 @@ static void on_open(struct live *l, struct live_order *o) {
     struct err err = {0};
     enqueue(l, o->stream);
     live_stream_join(o->stream, l->models.device, l->reports);
-    int rc = live_models_load(&l->models, open->checkpoint, open->model, &m, &err);
+    int rc = live_models_load(&l->models, open->checkpoint, open->model, true, &m, &err);
     if (!rc) {
         m->used = l->turns;
         rc = live_stream_begin(o->stream, m, l->alarm_hop, o, &err);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "store/digest.h"
 
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
     char labels[LIVE_NAME + 32];
@@ -37,7 +38,29 @@ static struct live_model *find_place(struct live_models *s) {
     return oldest;
 }
 
-int live_models_load(struct live_models *s, const char *path, const char *name, struct live_model **ret, struct err *err) {
+/* A detector of the same weights as this file, which is read once for all streams that name it; NULL: none. */
+static struct live_model *find_same(struct live_models *s, const char *path, int64_t bytes, int64_t mtime_ns) {
+    char sha256[DIGEST_HEX_SIZE] = "";
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct live_model *m = &s->items[i];
+        if (m->detector && !strcmp(m->alias, path) && m->alias_bytes == bytes && m->alias_mtime_ns == mtime_ns)
+            return m;
+    }
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
+        struct live_model *m = &s->items[i];
+        if (!m->detector || m->bytes != bytes || (!*sha256 && digest_file(path, sha256, NULL)) ||
+            strcmp(sha256, detector_info(m->detector)->sha256) != 0)
+            continue;
+        str_copy(m->alias, sizeof m->alias, path);
+        m->alias_bytes = bytes;
+        m->alias_mtime_ns = mtime_ns;
+        return m;
+    }
+    return NULL;
+}
+
+int live_models_load(struct live_models *s, const char *path, const char *name, bool shared, struct live_model **ret,
+                     struct err *err) {
     int64_t bytes = 0, mtime_ns = 0;
     for (int i = 0; i < LIVE_MAX_MODELS; i++)
         if (s->items[i].detector && s->items[i].pins && !strcmp(s->items[i].path, path)) {
@@ -51,6 +74,11 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
             *ret = m;
             return 0;
         }
+    }
+    struct live_model *same = !rc && shared ? find_same(s, path, bytes, mtime_ns) : NULL;
+    if (same) {
+        *ret = same;
+        return 0;
     }
     struct live_model *m = rc ? NULL : find_place(s);
     if (!rc && !m)

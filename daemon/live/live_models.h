@@ -9,8 +9,10 @@ struct live_model {
     struct detector *detector; /* NULL: a free place */
     char path[LIVE_PATH], name[LIVE_NAME];
     int64_t bytes, mtime_ns; /* of the file when it was loaded; another file under the same path is another detector */
-    int pins, streams;       /* the owner's counts: orders to keep it, streams that use it */
-    int64_t used;            /* turn of the newest use */
+    char alias[LIVE_PATH];   /* another file of the same contents, and its size and time */
+    int64_t alias_bytes, alias_mtime_ns;
+    int pins, streams; /* the owner's counts: orders to keep it, streams that use it */
+    int64_t used;      /* turn of the newest use */
     struct metric *windows, *dropped, *compute, *batch, *lag, *suppressed, *bursts;
 };
 
@@ -22,8 +24,10 @@ struct live_models {
     struct live_model items[LIVE_MAX_MODELS];
 };
 
-/* The detector of this file, loaded if it is not. EXHAUSTED when every place is in use. name: its label in metrics. */
-int live_models_load(struct live_models *s, const char *path, const char *name, struct live_model **ret, struct err *err);
+/* The detector of this file, loaded if it is not; `shared`: another file of the same contents will do. EXHAUSTED when every place
+ * is in use. name: its label in metrics. */
+int live_models_load(struct live_models *s, const char *path, const char *name, bool shared, struct live_model **ret,
+                     struct err *err);
 /* One pin less for the pinned detector of this path; without pins and streams it is unloaded. */
 void live_models_unpin(struct live_models *s, const char *path);
 void live_models_done(struct live_models *s);

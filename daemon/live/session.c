@@ -371,6 +371,7 @@ static void on_opened(struct session *s, struct live_report *r) {
     s->opened = true;
     s->newest_ms = clock_ms();
     s->info = r->opened;
+    str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
     s->restoring = false;
     if (s->resumable && s->durable < 0)

@@ -32,7 +32,11 @@ struct session;
 
 /* Where snapshots of resumable sessions are kept (live/keeper.h); zeroed: nowhere, and sessions do not outlive the daemon. */
 struct session_keeper {
-    bool (*put)(void *ctx, const char *id, char *state, size_t len); /* takes the state unless false; sessions_kept answers */
+    /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 ("": none) before the snapshot.
+     */
+    bool (*put)(void *ctx, const char *id, char *state, size_t len, const char *sha256, const char *model);
+    /* Where the kept model is; "" if the path does not fit. */
+    void (*model)(void *ctx, const char *sha256, char *path, size_t size);
     void (*end)(void *ctx, const char *id); /* the client was sent the Summary; the snapshot stays in case it did not arrive */
     void (*drop)(void *ctx, const char *id);
     void (*reject)(void *ctx, const char *id); /* one that cannot be used: out of the way */
@@ -178,6 +182,8 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err);
  * did not receive the Summary, and takes no place of max_sessions. DATA_LOSS: the snapshot is corrupt; EXISTS: it is another one of
  * the same session; CANCELLED: the daemon stops; after other errors it may be tried again. */
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
+/* True if a snapshot of a session needs the model of this SHA-256. */
+bool sessions_need_model(const struct sessions *all, const char *sha256);
 /* Whether sessions may still be restored: the client of a session that is not found may come back later. */
 void sessions_await(struct sessions *all, bool more);
 bool sessions_awaited(const struct sessions *all);

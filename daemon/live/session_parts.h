@@ -19,6 +19,7 @@ struct session {
     struct pass pass;
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
+    char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */
     struct ring kept;
     bool heard_seen; /* the client sends Seen, on this connection or an earlier one */
     int64_t next_result;

@@ -10,12 +10,14 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds. */
+/* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
+ * MODEL: and the SHA-256 of the model that is kept with the snapshot. */
 enum {
     OLDEST = 1,
     VIEW = 2,
     THRESHOLDS = 3,
-    VERSION = 3,
+    MODEL = 4,
+    VERSION = 4,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -65,6 +67,7 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_text(out, s->pass.principal);
     pack_text(out, s->client);
     pack_open(live_stream_open(s->stream), out);
+    pack_text(out, s->sha256);
     const int64_t numbers[] = {s->consumed, s->consumed_gaps, s->duplicates, s->events_total, s->seizure_samples, s->next_result};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
@@ -80,7 +83,7 @@ struct opening {
     struct session_request request;
     struct live_open open;
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
-    char checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
+    char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t version, epoch;
     bool ended;
@@ -110,6 +113,9 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
         o->open.on = unpack_f64(in);
         o->open.off = unpack_f64(in);
     }
+    if (o->version >= MODEL)
+        unpack_text(in, o->sha256, sizeof o->sha256);
+    unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
                            o->open.off < 1);
     o->open.checkpoint = o->checkpoint;
@@ -235,7 +241,7 @@ void session_saved(struct session *s, struct live_report *r) {
     s->saved = s->consumed;
     s->saved_bytes = (int64_t)len;
     s->on_disk = true;
-    if (!data || !keeper->put(keeper->ctx, s->id, data, len)) {
+    if (!data || !keeper->put(keeper->ctx, s->id, data, len, s->sha256, live_stream_open(s->stream)->checkpoint)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
         log_unsaved(s, &err);
@@ -281,10 +287,13 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     struct session *other = find(all, o->id);
     if (other)
         return err_set(err, other->closing ? ERR_UNAVAILABLE : ERR_EXISTS, "there is a session of this snapshot already");
+    if (*o->sha256 && all->config.keeper.model)
+        all->config.keeper.model(all->config.keeper.ctx, o->sha256, o->checkpoint, sizeof o->checkpoint);
     struct session *s = session_new(all, &o->request, err);
     if (!s)
         return err ? err->code : ERR_EXHAUSTED;
     str_copy(s->id, sizeof s->id, o->id);
+    str_copy(s->sha256, sizeof s->sha256, o->sha256);
     str_copy(s->pass.digest, sizeof s->pass.digest, o->digest);
     s->pass.token[0] = 0;
     s->epoch = o->epoch;
@@ -319,6 +328,13 @@ int sessions_restore(struct sessions *all, const char *state, size_t len, bool e
     int rc = restore(all, o, state, len, err);
     free(o);
     return rc;
+}
+
+bool sessions_need_model(const struct sessions *all, const char *sha256) {
+    for (const struct session *s = all->first; s; s = s->next_session)
+        if (s->on_disk && !strcmp(s->sha256, sha256))
+            return true;
+    return false;
 }
 
 void sessions_await(struct sessions *all, bool more) { all->awaited = more; }

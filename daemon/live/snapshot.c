@@ -243,3 +243,94 @@ int snapshot_prune_rejected(const char *dir, struct err *err) {
     closedir(d);
     return rc;
 }
+
+/* ---- models ---- */
+
+static const char model_ending[] = ".safetensors";
+
+int snapshot_model_path(const char *dir, const char *sha256, char *path, size_t size, struct err *err) {
+    return str_format(path, size, "%s/models/%s%s", dir, sha256, model_ending)
+               ? 0
+               : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+}
+
+static int copy_file(const char *from, const char *to, struct err *err) {
+    struct fsio_writer w;
+    char block[64 * 1024];
+    size_t len = 0;
+    ssize_t n = 0;
+    int fd = -1, rc = fsio_open_file(from, &fd, &len, err);
+    if (rc)
+        return rc;
+    rc = fsio_writer_open(&w, to, err);
+    if (!rc) {
+        while (!rc && (n = read(fd, block, sizeof block)) > 0)
+            rc = fsio_writer_write(&w, block, (size_t)n, err);
+        if (!rc && n < 0)
+            rc = err_errno(err, errno, "%s: cannot be read", from);
+        if (rc)
+            fsio_writer_abort(&w);
+        else
+            rc = fsio_writer_commit(&w, err);
+    }
+    close(fd);
+    return rc;
+}
+
+/* A second name of the file, or its copy. */
+static int link_or_copy(const char *from, const char *to, struct err *err) {
+    unlink(to);
+    return link(from, to) ? copy_file(from, to, err) : 0; /* an error of link that is no matter of volumes comes again */
+}
+
+int snapshot_keep_model(const char *dir, const char *sha256, const char *path, struct err *err) {
+    char folder[4096], kept[4096], fresh[4096 + 8], found[DIGEST_HEX_SIZE];
+    int rc = snapshot_model_path(dir, sha256, kept, sizeof kept, err);
+    if (rc || fsio_exists(kept))
+        return rc;
+    str_format(fresh, sizeof fresh, "%s.new", kept);
+    if ((rc = fsio_join(folder, sizeof folder, dir, "models", err)) || (rc = make_private(folder, err)) ||
+        (rc = link_or_copy(path, fresh, err)))
+        return err_wrap(err, "the model of a snapshot cannot be kept");
+    rc = digest_file(fresh, found, err);
+    if (!rc && strcmp(found, sha256) != 0)
+        rc = err_set(err, ERR_PRECONDITION, "%.300s: the file was replaced since the stream has loaded its model", path);
+    if (!rc)
+        rc = fsio_rename(fresh, kept, err);
+    if (rc)
+        unlink(fresh);
+    return rc;
+}
+
+int snapshot_remove_model(const char *dir, const char *sha256, struct err *err) {
+    char path[4096];
+    int rc = snapshot_model_path(dir, sha256, path, sizeof path, err);
+    if (!rc && unlink(path) && errno != ENOENT)
+        rc = err_errno(err, errno, "%s: cannot be removed", path);
+    return rc;
+}
+
+int snapshot_list_models(const char *dir, struct snapshot_model **ret, size_t *ret_n, struct err *err) {
+    char folder[4096];
+    void *items = NULL;
+    size_t n = 0;
+    int rc = fsio_join(folder, sizeof folder, dir, "models", err);
+    DIR *d = rc ? NULL : opendir(folder);
+    struct dirent *e = NULL;
+    *ret = NULL;
+    *ret_n = 0;
+    if (!d)
+        return rc || errno == ENOENT ? rc : err_errno(err, errno, "%s: cannot be read", folder);
+    for (rc = fsio_next_entry(d, &e, err); !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+        struct snapshot_model item = {""};
+        if (strlen(e->d_name) != DIGEST_HEX_SIZE - 1 + strlen(model_ending) || !str_ends(e->d_name, model_ending))
+            continue;
+        memcpy(item.sha256, e->d_name, DIGEST_HEX_SIZE - 1);
+        if (digest_is_hex(item.sha256) && !(rc = append(&items, n, sizeof item, &item, err)))
+            n++;
+    }
+    closedir(d);
+    *ret = items;
+    *ret_n = n;
+    return rc;
+}

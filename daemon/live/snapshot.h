@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "store/digest.h"
 
 enum {
     SNAPSHOT_ID_SIZE = 33,
@@ -31,6 +32,17 @@ int snapshot_reject(const char *dir, const char *id, struct err *err);
 /* Removes rejected snapshots that were written more than SNAPSHOT_REJECTED_S ago, and the oldest of the others until they have at
  * most SNAPSHOT_REJECTED_BYTES. */
 int snapshot_prune_rejected(const char *dir, struct err *err);
+/* The models of the snapshots, each once: DIR/models/SHA256.safetensors, so that a snapshot can be used whatever happens to the
+ * file that the stream was opened with. Keeping one makes a hard link, or a copy of a file on another volume; nothing happens when
+ * it is kept already. PRECONDITION: the file at path is another one by now. */
+int snapshot_model_path(const char *dir, const char *sha256, char *path, size_t size, struct err *err);
+int snapshot_keep_model(const char *dir, const char *sha256, const char *path, struct err *err);
+int snapshot_remove_model(const char *dir, const char *sha256, struct err *err);
+struct snapshot_model {
+    char sha256[DIGEST_HEX_SIZE];
+};
+/* malloc'd; free(). */
+int snapshot_list_models(const char *dir, struct snapshot_model **ret, size_t *ret_n, struct err *err);
 struct snapshot_entry {
     char id[SNAPSHOT_ID_SIZE];
     bool ended;

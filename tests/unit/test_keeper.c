@@ -150,6 +150,46 @@ static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
     stop(d);
 }
 
+static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
+    struct daemon_side *d = *state;
+    char file[1024], kept[1024], sha256[DIGEST_HEX_SIZE], token[PASS_TOKEN_SIZE];
+    struct live_open open_file = own_open;
+    const struct session_request asks = {.open = &open_file, .principal = "uid:1", .resumable = true};
+    struct session *s = NULL;
+    str_format(file, sizeof file, "%s/model.safetensors", (const char *)d->folder);
+    open_file.checkpoint = file;
+    assert_int_equal(fsio_write_atomic(file, "weights", 7, NULL), 0);
+    assert_true(digest_bytes("weights", 7, sha256));
+    assert_int_equal(snapshot_model_path(d->dir, sha256, kept, sizeof kept, NULL), 0);
+    begin(d);
+    assert_int_equal(session_open(d->b.all, &asks, &sink, &d->b.owner, &s, NULL), 0);
+    struct live_report opened = report(last(&d->b)->stream, LIVE_OPENED), saved = report(last(&d->b)->stream, LIVE_SAVED);
+    opened.opened = calloc(1, sizeof *opened.opened);
+    str_copy(opened.opened->info.sha256, sizeof opened.opened->info.sha256, sha256);
+    sessions_report(d->b.all, &opened);
+    str_copy(token, sizeof token, session_token(s));
+    saved.state = strdup("the worker's part");
+    saved.state_len = strlen(saved.state);
+    sessions_report(d->b.all, &saved);
+    free(saved.state);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_true(fsio_exists(kept));
+    stop(d);
+    assert_int_equal(fsio_write_atomic(file, "others!", 7, NULL), 0); /* another model takes the file's name */
+    begin(d);
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    round_of(d, 1000); /* what no snapshot needs would be removed */
+    assert_true(fsio_exists(kept));
+    assert_non_null(s = sessions_find(d->b.all, token, "uid:1"));
+    assert_string_equal(live_stream_open(last(&d->b)->stream)->checkpoint, kept);
+    session_end(s, "uid:0", "");
+    round_of(d, 1000);
+    round_of(d, 1000);
+    assert_false(fsio_exists(kept));
+    stop(d);
+}
+
 static void corrupt_snapshots_are_moved_aside(void **state) {
     struct daemon_side *d = *state;
     char token[PASS_TOKEN_SIZE], path[1024], aside[1024];
@@ -202,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         KEEPER_TEST(a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again),
         KEEPER_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
+        KEEPER_TEST(a_snapshot_keeps_its_model_while_it_exists),
         KEEPER_TEST(corrupt_snapshots_are_moved_aside),
         KEEPER_TEST(live_streams_come_before_those_that_have_ended),
     };

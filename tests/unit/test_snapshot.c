@@ -158,6 +158,32 @@ static void rejected_ones_are_bounded_in_age_and_bytes(void **state) {
     }
 }
 
+static void a_model_is_kept_only_if_it_is_the_one_of_the_snapshot(void **state) {
+    (void)state;
+    char file[600], kept[700], sha256[DIGEST_HEX_SIZE];
+    struct snapshot_model *models = NULL;
+    struct stat one, two;
+    size_t n = 0;
+    snprintf(file, sizeof file, "%s/model", folder);
+    assert_int_equal(fsio_write_atomic(file, "weights", 7, NULL), 0);
+    assert_true(digest_bytes("weights", 7, sha256));
+    assert_int_equal(snapshot_keep_model(dir, sha256, file, NULL), 0);
+    assert_int_equal(snapshot_model_path(dir, sha256, kept, sizeof kept, NULL), 0);
+    assert_true(!stat(file, &one) && !stat(kept, &two) && one.st_ino == two.st_ino); /* a link, no copy */
+    assert_int_equal(snapshot_list_models(dir, &models, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_string_equal(models[0].sha256, sha256);
+    free(models);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(snapshot_keep_model(dir, sha256, file, NULL), 0); /* it is kept already */
+    assert_int_equal(snapshot_remove_model(dir, sha256, NULL), 0);
+    assert_int_equal(fsio_write_atomic(file, "others!", 7, NULL), 0);
+    assert_int_equal(snapshot_keep_model(dir, sha256, file, NULL), ERR_PRECONDITION);
+    assert_int_equal(snapshot_list_models(dir, &models, &n, NULL), 0);
+    assert_int_equal(n, 0);
+    free(models);
+}
+
 static void what_a_killed_writer_left_is_removed(void **state) {
     (void)state;
     struct fsio_writer w;
@@ -179,6 +205,7 @@ int main(void) {
         SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
         SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
         SNAPSHOT_TEST(rejected_ones_are_bounded_in_age_and_bytes),
+        SNAPSHOT_TEST(a_model_is_kept_only_if_it_is_the_one_of_the_snapshot),
         SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
