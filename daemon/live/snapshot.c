@@ -289,8 +289,7 @@ int snapshot_keep_model(const char *dir, const char *sha256, const char *path, s
     if (rc || fsio_exists(kept))
         return rc;
     str_format(fresh, sizeof fresh, "%s.new", kept);
-    if ((rc = fsio_join(folder, sizeof folder, dir, "models", err)) || (rc = make_private(folder, err)) ||
-        (rc = link_or_copy(path, fresh, err)))
+    if (fsio_join(folder, sizeof folder, dir, "models", err) || make_private(folder, err) || link_or_copy(path, fresh, err))
         return err_wrap(err, "the model of a snapshot cannot be kept");
     rc = digest_file(fresh, found, err);
     if (!rc && strcmp(found, sha256) != 0)
