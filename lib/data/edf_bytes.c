@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +46,8 @@ int edf_bytes_get(const struct edf_bytes *b, size_t offset, size_t n, uint8_t *b
         ssize_t got = pread(b->fd, buffer + done, n - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
+        if (got < 0 && errno == EIO) /* a fault of this file, unlike others */
+            return err_set(err, ERR_INVALID, "%s cannot be read at byte %zu: %s", b->name, offset + done, strerror(EIO));
         if (got < 0)
             return err_errno(err, errno, "cannot read %s", b->name);
         if (got == 0)

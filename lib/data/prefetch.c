@@ -15,6 +15,7 @@ struct slot {
     enum slot_state state;
     int64_t sequence;
     struct window_ref *refs; /* (batch_size) */
+    int64_t failed;          /* entry of the recording that `error` is about */
     int code;
     struct err error;
 };
@@ -31,6 +32,7 @@ struct prefetch {
     bool stop;
     int64_t epoch, index; /* of the next batch to be read */
     int64_t next_fill, next_out;
+    int64_t failed; /* −1: none */
 };
 
 static void *plain_alloc(void *ctx, unsigned long bytes) {
@@ -70,8 +72,10 @@ static void fill(const struct prefetch *p, struct slot *slot) {
         slot->code = window_read(entry->recording, slot->refs[i].start, window, slot->batch.x + i * row,
                                  slot->batch.labels + i * window, &valid, &slot->error);
         slot->batch.valid[i] = (int32_t)valid;
-        if (slot->code)
-            err_wrap(&slot->error, "%s", entry->relative_path);
+        if (!slot->code)
+            continue;
+        slot->failed = slot->refs[i].entry;
+        err_wrap(&slot->error, "%s", entry->relative_path);
     }
 }
 
@@ -146,6 +150,7 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
     }
     p->epoch = epoch;
     p->index = index;
+    p->failed = -1;
     pthread_mutex_init(&p->lock, NULL);
     clock_cond_init(&p->changed);
     if (!make_slots(p)) {
@@ -206,6 +211,7 @@ int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait
         }
         if (ready && ready->code) {
             rc = ready->code;
+            p->failed = ready->failed;
             if (err)
                 *err = ready->error;
             break;
@@ -223,6 +229,8 @@ int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait
         *ret_wait_s = clock_s() - began;
     return rc;
 }
+
+int64_t prefetch_failed(const struct prefetch *p) { return p->failed; }
 
 void prefetch_release(struct prefetch *p, const struct batch *b) {
     pthread_mutex_lock(&p->lock);

@@ -36,6 +36,8 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
  * prefetch_release; asking for more while holding all `depth` batches is ERR_EXHAUSTED. A reader's error is returned in its batch's
  * place, and again by later calls. */
 int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait_s, struct err *err);
+/* The entry of the recording whose error prefetch_next has returned, −1 if it has returned none. The consumer's thread. */
+int64_t prefetch_failed(const struct prefetch *p);
 /* Waits up to wait_ms for the next batch; true if prefetch_next would return at once (with a batch or an error). For a thread with
  * other work while the data are decoded for the first time. */
 bool prefetch_poll(struct prefetch *p, int wait_ms);

@@ -365,20 +365,12 @@ static int finish_recording(void *arg, struct err *err) {
     return rc;
 }
 
-/* True if a fault is the recording's own: the others can be done without it. DATA_LOSS means that it is no longer what it was when
- * the job began: another attempt looks at it anew. */
-static bool is_its_own(const struct detect *d, const struct err *why) {
-    bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
-               why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
-    return own && !d->job->data->fail_on_bad_file && !(d->env.mirror && mirror_failure(d->env.mirror, NULL));
-}
-
 /* Its samples turned out not to be usable. */
 static int give_up(struct detect *d, struct err *why, struct err *err) {
     int64_t i = d->queue[d->at];
     char text[800];
     err_wrap(why, "%s", manifest_entry(d->manifest, i)->relative_path);
-    if (!is_its_own(d, why)) {
+    if (!task_goes_on_without(&d->env, d->job, why)) {
         if (err)
             *err = *why;
         return why->code;

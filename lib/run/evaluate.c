@@ -82,6 +82,23 @@ static int open_data(struct evaluate *e, struct err *err) {
     return choose(e, err);
 }
 
+static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err *err) {
+    struct evaluate *e = ctx;
+    char text[800];
+    err_text(why, text, sizeof text);
+    if (!task_goes_on_without(&e->env, e->job, why)) {
+        if (err)
+            *err = *why;
+        return why->code;
+    }
+    if (evaluation_count(e->evaluation) == 1)
+        return err_set(err, ERR_PRECONDITION, "none of the recordings can be used; the last one: %.400s", text);
+    if (!(e->errors[entry] = strdup(text)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording that cannot be used");
+    task_log(&e->env, TASK_WARN, "the evaluation goes on without a recording: %s", text);
+    return 0;
+}
+
 static int begin(struct evaluate *e, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
     int64_t hop = (int64_t)llround(e->config->alarm_hop_s * FRONTEND_RATE_HZ);
@@ -103,7 +120,11 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
-                                       .alarm_hop = hop};
+                                       .alarm_hop = hop,
+                                       .bad = leave_out,
+                                       .ctx = e};
+    if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     return evaluation_start(&config, &e->evaluation, err);
 }
 
@@ -116,6 +137,9 @@ static void evaluate_close(void *task) {
     evaluation_free(e->evaluation);
     score_report_done(&e->scores);
     seen_patients_done(&e->seen);
+    for (int64_t i = 0; e->errors && i < manifest_count(e->manifest); i++)
+        free(e->errors[i]);
+    free(e->errors);
     detector_close(e->detector);
     manifest_close(e->manifest);
     stream_close(e->stream);

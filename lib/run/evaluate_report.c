@@ -231,6 +231,21 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
         score_alarm_report_json(&e->found.alarms, w, "alarms");
 }
 
+/* Recordings that the scores leave out, as they cannot be used. */
+static void put_unusable(struct json_writer *w, const struct evaluate *e) {
+    json_begin_array(w, "unusable");
+    for (int64_t i = 0; i < manifest_count(e->manifest); i++) {
+        const struct manifest_entry *entry = manifest_entry(e->manifest, i);
+        if (!entry->error && !e->errors[i])
+            continue;
+        json_begin_object(w, NULL);
+        json_put_str(w, "recording", entry->relative_path);
+        json_put_str(w, "error", entry->error ? entry->error : e->errors[i]);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+}
+
 int evaluate_report_write(struct evaluate *e, struct err *err) {
     char path[PATH_SIZE], table_path[PATH_SIZE];
     struct str out, scores, table;
@@ -247,6 +262,7 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
     put_head(&w, e);
+    put_unusable(&w, e);
     json_put_raw(&w, "scores", str_cstr(&scores));
     json_begin_array(&w, "recordings");
     str_puts(&table, "recording\tsubject\thours\treference\tdetected\tevent_tp\tevent_fp\toverlap_tp\toverlap_fp\n");

@@ -14,6 +14,8 @@ enum { WAIT_MS = 20 };
 /* One recording's trace, reference and what was found. */
 struct trace {
     const struct manifest_entry *entry;
+    int64_t index; /* of the entry in the manifest */
+    int loaded;    /* its number for the loader */
     struct recording_info info;
     float *p;
     struct score_event *ref;
@@ -59,10 +61,13 @@ static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err 
     return 0;
 }
 
-static int add_trace(struct evaluation *e, const struct manifest_entry *entry, struct err *err) {
+static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
+    const struct manifest_entry *entry = manifest_entry(e->config.manifest, index);
     struct trace *t = &e->traces[e->n_traces];
     struct score_trace *view = &e->views[e->n_traces];
     t->entry = entry;
+    t->index = index;
+    t->loaded = e->n_traces;
     recording_info(entry->recording, &t->info);
     t->p = malloc(((size_t)t->info.samples + 1) * sizeof *t->p);
     t->ref = calloc((size_t)t->info.n_seizures + 1, sizeof *t->ref);
@@ -81,6 +86,32 @@ static int add_trace(struct evaluation *e, const struct manifest_entry *entry, s
                                  .duration_s = (double)t->info.samples / FRONTEND_RATE_HZ,
                                  .ref = t->ref,
                                  .n_ref = t->info.n_seizures};
+    return 0;
+}
+
+static void trace_done(struct trace *t) {
+    free(t->p);
+    free(t->ref);
+    free(t->events);
+    free(t->alarms_s);
+}
+
+/* The present recording cannot be loaded. */
+static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    err_wrap(why, "%s", t->entry->relative_path);
+    if (!e->config.bad) {
+        if (err)
+            *err = *why;
+        return why->code;
+    }
+    int rc = e->config.bad(e->config.ctx, t->index, why, err);
+    if (rc)
+        return rc;
+    trace_done(t);
+    e->n_traces--;
+    memmove(t, t + 1, (size_t)(e->n_traces - e->current) * sizeof *t);
+    memmove(&e->views[e->current], &e->views[e->current + 1], (size_t)(e->n_traces - e->current) * sizeof *e->views);
     return 0;
 }
 
@@ -108,7 +139,7 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
         e->config = *config;
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
-            rc = add_trace(e, manifest_entry(config->manifest, i), err);
+            rc = add_trace(e, i, err);
     if (!rc)
         rc = start_loader(e, err);
     if (rc) {
@@ -125,12 +156,8 @@ void evaluation_free(struct evaluation *e) {
     timeline_free(e->timeline);
     if (e->loader)
         task_stop_loader(stream_device(e->config.stream), e->loader);
-    for (int i = 0; i < e->n_traces; i++) {
-        free(e->traces[i].p);
-        free(e->traces[i].ref);
-        free(e->traces[i].events);
-        free(e->traces[i].alarms_s);
-    }
+    for (int i = 0; i < e->n_traces; i++)
+        trace_done(&e->traces[i]);
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
@@ -170,12 +197,12 @@ static int run_windows(struct evaluation *e, struct err *err) {
         struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
         struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .alarm = keep_alarm};
         struct recording *rec = e->traces[e->current].entry->recording;
-        if (!recording_ready(rec) && !loader_wait(e->loader, e->current, WAIT_MS))
+        int number = e->traces[e->current].loaded;
+        struct err why = {0};
+        if (!recording_ready(rec) && !loader_wait(e->loader, number, WAIT_MS))
             return 0; /* still being fetched or decoded */
-        if (!recording_ready(rec) && (rc = loader_result(e->loader, e->current, err))) {
-            err_wrap(err, "%s", e->traces[e->current].entry->relative_path);
-            return rc;
-        }
+        if (!recording_ready(rec) && loader_result(e->loader, number, &why))
+            return leave_out(e, &why, err);
         if ((rc = timeline_new_cached(&detector_info(e->config.detector)->file, rec, &options, &sink, &e->timeline, err)))
             return rc;
     }

@@ -21,6 +21,10 @@ struct evaluation_config {
     int windows_per_step;
     int workers;       /* threads that decode recordings missing in the window cache */
     int64_t alarm_hop; /* samples; 0 = no alarms */
+    /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
+     */
+    int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
+    void *ctx;
 };
 
 struct evaluation_result {
@@ -46,7 +50,7 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
 /* *ret_done: *ret holds the result; undefined values are NaN. */
 int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err);
 void evaluation_free(struct evaluation *e);         /* takes NULL */
-int evaluation_count(const struct evaluation *e);   /* recordings */
+int evaluation_count(const struct evaluation *e);   /* recordings, without those that were left out */
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);

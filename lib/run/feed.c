@@ -247,6 +247,8 @@ int feed_next(struct feed *f, const struct batch **ret, struct err *err) {
         f->current = f->next;
     else
         rc = prefetch_next(f->prefetch, &f->current, NULL, err);
+    if (rc && f->prefetch && f->config.recordings.failed)
+        *f->config.recordings.failed = prefetch_failed(f->prefetch);
     f->next = NULL;
     f->micro = -1;
     if (!rc)

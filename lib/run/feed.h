@@ -26,6 +26,7 @@ struct feed_config {
     int64_t room_bytes;   /* limit of device memory for resident recordings */
     int64_t epoch, index; /* of the first batch, in the sampler's order */
 };
+/* An error of feed_open or feed_next that is one of a recording sets *recordings.failed to its entry. */
 struct feed;
 int feed_open(const struct feed_config *config, struct stream *s, struct feed **ret, struct err *err);
 void feed_close(struct feed *f); /* takes NULL */

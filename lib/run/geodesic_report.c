@@ -112,7 +112,7 @@ static void put_selection(const struct geodesic_task *t, struct json_writer *w) 
     for (size_t c = 0; t->phases > 1 && c < t->config->decays.count * GEODESIC_MARKS; c++) {
         json_begin_object(w, NULL);
         json_put_f64(w, "weight_decay", t->config->decays.items[c / GEODESIC_MARKS]);
-        json_put_i64(w, "epochs", (int64_t)(c % GEODESIC_MARKS + 1) * t->config->epochs / GEODESIC_MARKS);
+        json_put_i64(w, "epochs", geodesic_mark_epoch((int)(c % GEODESIC_MARKS), t->config->epochs));
         json_begin_array(w, "rmse_without_each");
         for (int64_t h = 0; h < n; h++) {
             double sum = 0;

@@ -71,15 +71,18 @@ static double selection_score(const struct geodesic_task *t, int candidate, int 
     return sum / n;
 }
 
+/* A mark that a training of few epochs does not have, and models that diverged, have no score. */
+static bool is_better(double score, double than) { return !isnan(score) && !(score >= than); }
+
 static void choose(struct geodesic_task *t) {
     int candidates = (int)t->config->decays.count * GEODESIC_MARKS;
     for (int fold = 0; fold <= t->folds; fold++) {
         int h = fold < t->folds ? fold : -1, best = 0;
         for (int c = 1; c < candidates; c++)
-            if (selection_score(t, c, h) < selection_score(t, best, h))
+            if (is_better(selection_score(t, c, h), selection_score(t, best, h)))
                 best = c;
         t->decay[fold] = t->config->decays.items[best / GEODESIC_MARKS];
-        t->stop_epoch[fold] = (double)((best % GEODESIC_MARKS + 1) * t->config->epochs / GEODESIC_MARKS);
+        t->stop_epoch[fold] = (double)geodesic_mark_epoch(best % GEODESIC_MARKS, t->config->epochs);
         if (fold < t->folds)
             task_log(&t->env, TASK_INFO, "without %g: weight decay %g, %g epochs, chosen by an inner RMSE of %.5f",
                      t->spectra.concentrations[fold], t->decay[fold], t->stop_epoch[fold], selection_score(t, best, h));

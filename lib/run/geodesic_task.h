@@ -13,6 +13,10 @@
 #include "run/task.h"
 
 enum { GEODESIC_MARKS = 4 };
+/* The epoch after which the models of a mark are scored. Of few epochs several marks are the same; the last of them has scores. */
+static inline int64_t geodesic_mark_epoch(int mark, int64_t epochs) {
+    return ((mark + 1) * epochs + GEODESIC_MARKS - 1) / GEODESIC_MARKS;
+}
 
 /* Result of a fold. */
 struct geodesic_fold {

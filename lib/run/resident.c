@@ -110,6 +110,8 @@ static int fill(struct resident *r, struct loader *loader, struct stream *s, str
         const struct recording *rec = wanted(c, i);
         r->base[i] = rec ? at : -1;
         int rc = rec ? await(r, loader, loaded++, i, err) : 0;
+        if (rc && rc != ERR_CANCELLED && c->failed)
+            *c->failed = i;
         if (rec && !rc)
             rc = upload(r, rec, at, s, err);
         if (rc) {

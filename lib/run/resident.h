@@ -16,6 +16,7 @@ struct resident_config {
      */
     bool (*progress)(void *ctx, int64_t done, int64_t total);
     void *ctx;
+    int64_t *failed; /* set to the entry of the recording that resident_open could not load; untouched otherwise. May be NULL */
 };
 /* Bytes of device memory. */
 int64_t resident_bytes(const struct resident_config *config);

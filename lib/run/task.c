@@ -161,6 +161,12 @@ int task_check_labelling(const struct task_env *env, const struct jobfile *job, 
     return rc;
 }
 
+bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why) {
+    bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
+               why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
+    return own && !job->data->fail_on_bad_file && !(env->mirror && mirror_failure(env->mirror, NULL));
+}
+
 static int stop_loader(void *arg, struct err *err) {
     (void)err;
     loader_stop(arg);

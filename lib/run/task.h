@@ -135,6 +135,10 @@ int task_check_recording(const struct task_env *env, const struct jobfile *job, 
                          struct err *err);
 int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err);
 
+/* True if the job goes on without a recording that could not be loaded: the fault is the recording's own, and data.on_bad_file is
+ * report. DATA_LOSS means that it is no longer what it was when the job began: another attempt looks at it anew. */
+bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why);
+
 /* loader_stop as lent work: its readers may wait for their volume. Takes NULL. */
 struct loader;
 void task_stop_loader(struct device *dev, struct loader *loader);

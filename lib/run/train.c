@@ -23,24 +23,25 @@ enum {
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
 
+static int draw_windows(struct train *t, struct err *err) {
+    const struct job_data *data = &t->job->data;
+    struct balance_config balance = {data->balance_full, data->balance_none, data->redraw_each_epoch};
+    sampler_free(t->sampler);
+    t->sampler = NULL;
+    int rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
+    if (!rc && data->augment.enabled && data->augment.jitter)
+        sampler_set_jitter(t->sampler);
+    return rc;
+}
+
 static int open_manifest(struct train *t, struct err *err) {
-    const struct train_config *job = t->job;
     struct manifest_config config = task_manifest_config(t->jobfile, &t->env, &t->file);
     int rc = task_open_manifest(&t->env, &t->progress, &config, &t->manifest, err);
     if (rc)
         return rc;
     str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
-    t->role = calloc((size_t)manifest_count(t->manifest) + 1, 1);
-    if (!t->role)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
-    struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
-    if (!(rc = train_roles_assign(t, err)))
-        rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)job->training.seed, &t->sampler, err);
-    if (!rc && job->data.augment.enabled && job->data.augment.jitter)
-        sampler_set_jitter(t->sampler);
-    for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++)
-        t->validation_recordings += t->role[i] == TRAIN_ROLE_VALIDATION && manifest_entry(t->manifest, i)->recording;
-    return rc;
+    rc = train_roles_assign(t, err);
+    return rc ? rc : draw_windows(t, err);
 }
 
 /* Schedule and loss weights that follow from the data. */
@@ -201,7 +202,7 @@ static int start_arrival(struct train *t, struct err *err) {
     return rc;
 }
 
-static int start_feed(struct train *t, struct err *err) {
+static int open_feed(struct train *t, struct err *err) {
     const struct train_config *job = t->job;
     struct feed_config config = {
         .recordings = {.device = t->env.device,
@@ -210,7 +211,8 @@ static int start_feed(struct train *t, struct err *err) {
                        .wanted = TRAIN_ROLE_TRAINING,
                        .workers = (int)job->data.loader_workers,
                        .progress = load_progress,
-                       .ctx = t},
+                       .ctx = t,
+                       .failed = &t->failed},
         .sampler = t->sampler,
         .augment = job->data.augment.enabled ? &t->augment : NULL,
         .batch_size = (int)job->training.batch_size,
@@ -224,11 +226,30 @@ static int start_feed(struct train *t, struct err *err) {
         .index = t->at.index,
     };
     int rc = room_for_data(t, &config.room_bytes, err);
+    t->failed = -1;
     if (!rc)
         rc = feed_open(&config, t->stream, &t->feed, err);
     if (!rc)
         task_log(&t->env, TASK_INFO, "data: %s", feed_description(t->feed));
     return rc;
+}
+
+/* After an error of a recording: draws the windows without it, from the present position on. */
+static int leave_out(struct train *t, const struct err *why, struct err *err) {
+    int rc = train_roles_leave_out(t, t->failed, why, err);
+    feed_close(t->feed);
+    t->feed = NULL;
+    return rc ? rc : draw_windows(t, err);
+}
+
+static int start_feed(struct train *t, struct err *err) {
+    struct err why = {0};
+    while (open_feed(t, &why)) { /* each time without one more recording */
+        int rc = leave_out(t, &why, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
 
 /* All recordings have arrived: those that fit are resident in device memory from now on. */
@@ -255,7 +276,9 @@ static void train_close(void *task) {
     optim_done(&t->optim);
     seizure_free(t->net);
     stream_close(t->stream);
+    free(t->split);
     free(t->role);
+    free(t->left_out);
     free(t->patients);
     free(t);
 }
@@ -422,6 +445,7 @@ static void tell_waiting(struct train *t) {
 }
 
 static int train_slice(struct train *t, struct err *err) {
+    struct err why = {0};
     int rc = 0;
     if (!t->batch) {
         if (!t->awaiting)
@@ -433,8 +457,10 @@ static int train_slice(struct train *t, struct err *err) {
             tell_waiting(t);
             return 0;
         }
-        if ((rc = feed_next(t->feed, &t->batch, err)))
-            return rc;
+        if (feed_next(t->feed, &t->batch, &why)) {
+            rc = leave_out(t, &why, err);
+            return rc ? rc : start_feed(t, err);
+        }
         t->awaiting = false;
         t->batch_wait_s = clock_s() - t->batch_start_s;
         t->micro = 0;

@@ -184,25 +184,33 @@ static double newest_metric(const struct train *t) {
 }
 
 static int save_state(struct train *t, const char *path, const char *model_sha, struct err *err) {
-    struct str counters, roles;
+    struct str counters, roles, left_out;
     struct json_writer w;
     char updates[32], sha[DIGEST_HEX_SIZE];
     str_init(&counters, 65536);
     counters_to_json(t, &counters);
     str_init(&roles, SAFETENSORS_MAX_HEADER);
     json_writer_init(&w, &roles);
-    patients_put_hashes(t->manifest, t->role, "", true, &w);
+    patients_put_hashes(t->manifest, t->split, "", true, &w);
+    str_init(&left_out, SAFETENSORS_MAX_HEADER);
+    json_writer_init(&w, &left_out);
+    json_begin_array(&w, NULL);
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++)
+        if (t->left_out[i])
+            json_put_str(&w, NULL, manifest_entry(t->manifest, i)->relative_path);
+    json_end(&w, ']');
     str_format(updates, sizeof updates, "%lld", (long long)t->optim.updates);
     struct safetensors_pair metadata[] = {
         {"brr.kind", "training-state"},    {"model_sha256", model_sha},    {"updates", updates},
-        {"counters", str_cstr(&counters)}, {"patients", str_cstr(&roles)},
+        {"counters", str_cstr(&counters)}, {"patients", str_cstr(&roles)}, {"left_out", str_cstr(&left_out)},
     };
     struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
-    int rc = str_ok(&roles)
+    int rc = str_ok(&roles) && str_ok(&left_out)
                  ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
                  : err_set(err, ERR_EXHAUSTED, "the roles of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
     str_done(&counters);
     str_done(&roles);
+    str_done(&left_out);
     return rc;
 }
 
@@ -281,11 +289,24 @@ int train_checkpoint_save(struct train *t, struct err *err) {
 /* True if an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
 static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
 
-/* The roles in a state file; *ret stays NULL if it has none. */
-static int read_roles(const char *path, struct known_patients **ret, struct err *err) {
+static void mark_left_out(struct train *t, const char *text) {
+    struct json *paths = NULL;
+    if (json_parse(text, strlen(text), "left_out", &paths, NULL))
+        return;
+    for (size_t k = 0; k < json_count(paths); k++)
+        for (int64_t i = 0; i < manifest_count(t->manifest); i++)
+            t->left_out[i] |= !strcmp(manifest_entry(t->manifest, i)->relative_path, json_str(json_at(paths, k), ""));
+    json_free(paths);
+}
+
+/* The roles in a state file, and the recordings left out; *ret stays NULL if it has none. */
+static int read_roles(struct train *t, const char *path, struct known_patients **ret, struct err *err) {
     struct safetensors *st = NULL;
     struct json *json = NULL;
     int rc = safetensors_open_header(path, &st, err);
+    const char *left_out = rc ? NULL : safetensors_metadata(st, "left_out");
+    if (left_out)
+        mark_left_out(t, left_out);
     const char *text = rc ? NULL : safetensors_metadata(st, "patients");
     if (text && !(rc = json_parse(text, strlen(text), path, &json, err)))
         rc = known_patients_read(json, ret, err);
@@ -312,7 +333,7 @@ static int find_roles(void *arg, struct err *err) {
         str_format(new_state, sizeof new_state, "%s" NEW_END, state);
         const char *const files[] = {state, new_state};
         for (int k = 0; !rc && !search->found && k < 2; k++) {
-            rc = read_roles(files[k], &search->found, err);
+            rc = read_roles(search->t, files[k], &search->found, err);
             search->began |= !rc;
             rc = is_broken(rc) ? 0 : rc;
         }

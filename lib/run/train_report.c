@@ -43,8 +43,13 @@ static int write_report(void *arg, struct err *err) {
     json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "training");
-    patients_put_names(t->manifest, t->role, &w, "split");
+    patients_put_names(t->manifest, t->split, &w, "split");
     json_put_i64(&w, "split_seed", t->job->data.split_seed);
+    json_begin_array(&w, "left_out");
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++)
+        if (t->left_out[i] || manifest_entry(t->manifest, i)->error)
+            json_put_str(&w, NULL, manifest_entry(t->manifest, i)->relative_path);
+    json_end(&w, ']');
     train_report_result(t, &w, "result");
     json_end(&w, '}');
     str_puts(&out, "\n");

@@ -14,7 +14,7 @@ enum { NAMES_BYTES = 800 };
 static int64_t tell_role(struct train *t, enum patient_role role) {
     struct str names;
     str_init(&names, 16384);
-    int64_t n = patients_list(t->manifest, t->role, role, NAMES_BYTES, &names);
+    int64_t n = patients_list(t->manifest, t->split, role, NAMES_BYTES, &names);
     if (n)
         task_log(&t->env, TASK_INFO, "%s patients: %s", patient_role_name(role), str_cstr(&names));
     str_done(&names);
@@ -57,9 +57,15 @@ int train_roles_assign(struct train *t, struct err *err) {
     struct known_patients *kept = NULL;
     bool began = false;
     int64_t used = 0;
+    size_t n = (size_t)manifest_count(t->manifest) + 1;
+    t->split = calloc(n, 1);
+    t->role = calloc(n, 1);
+    t->left_out = calloc(n, 1);
+    if (!t->split || !t->role || !t->left_out)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the roles of %zu recordings", n);
     int rc = train_checkpoint_roles(t, &kept, &began, err);
     if (!rc)
-        rc = train_split(t->job, t->manifest, kept, t->role, err);
+        rc = train_split(t->job, t->manifest, kept, t->split, err);
     for (int r = PATIENT_TRAINING; !rc && r < PATIENT_ROLES; r++)
         used += tell_role(t, (enum patient_role)r);
     if (!rc && kept)
@@ -71,8 +77,31 @@ int train_roles_assign(struct train *t, struct err *err) {
             "validation patients may have been trained on; submit a new job for scores that can be trusted");
     if (!rc)
         tell_lone(t);
+    for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++) {
+        t->role[i] = t->left_out[i] ? PATIENT_UNUSED : t->split[i];
+        t->validation_recordings += t->role[i] == PATIENT_VALIDATION && manifest_entry(t->manifest, i)->recording;
+        if (t->left_out[i])
+            task_log(&t->env, TASK_WARN, "%.300s stays left out: its samples could not be read before",
+                     manifest_entry(t->manifest, i)->relative_path);
+    }
     known_patients_free(kept);
     return rc;
+}
+
+int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why, struct err *err) {
+    char text[800];
+    if (entry < 0 || !task_goes_on_without(&t->env, t->jobfile, why)) {
+        if (err)
+            *err = *why;
+        return why->code;
+    }
+    t->validation_recordings -= t->role[entry] == PATIENT_VALIDATION;
+    if (t->role[entry] == PATIENT_VALIDATION && !t->validation_recordings)
+        return err_set(err, why->code, "no validation recording can be read; the last one: %s", err_text(why, text, sizeof text));
+    t->role[entry] = PATIENT_UNUSED;
+    t->left_out[entry] = 1;
+    task_log(&t->env, TASK_WARN, "the training goes on without a recording: %s", err_text(why, text, sizeof text));
+    return 0;
 }
 
 struct origin {
@@ -116,7 +145,7 @@ int train_roles_record(struct train *t, const char *origin, struct err *err) {
     str_init(&text, SAFETENSORS_MAX_HEADER);
     json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
-    patients_put_hashes(t->manifest, t->role, manifest_hash(t->manifest), false, &w);
+    patients_put_hashes(t->manifest, t->split, manifest_hash(t->manifest), false, &w);
     rc = put_origin(&w, &o, err);
     json_end(&w, ']');
     free(o.patients);

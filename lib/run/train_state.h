@@ -38,8 +38,11 @@ struct train {
     struct task_env env;
     struct stream *stream;
     struct manifest *manifest;
-    uint8_t *role;  /* per entry of the manifest, enum patient_role */
-    char *patients; /* for model files (modelfile_patients) */
+    uint8_t *split;    /* per entry of the manifest, enum patient_role: as drawn */
+    uint8_t *role;     /* the same, but PATIENT_UNUSED for recordings that are left out */
+    uint8_t *left_out; /* per entry: its samples could not be read */
+    int64_t failed;    /* entry of the recording at fault for the newest error of the feed, or −1 */
+    char *patients;    /* for model files (modelfile_patients) */
     struct sampler *sampler;
     struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
     int64_t arriving;       /* how many it has to fetch */

@@ -5,6 +5,11 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "run/train_roles.h"
+
+static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err *err) {
+    return train_roles_leave_out(ctx, entry, why, err);
+}
 
 int train_validate_start(struct train *t, struct err *err) {
     struct evaluation_config config = {.stream = t->stream,
@@ -15,6 +20,8 @@ int train_validate_start(struct train *t, struct err *err) {
                                        .auto_threshold = t->job->auto_threshold,
                                        .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
                                        .target_fa_per_24h = t->job->target_fa_per_24h,
+                                       .bad = leave_out,
+                                       .ctx = t,
                                        .workers = (int)t->job->data.loader_workers,
                                        .windows_per_step = (int)t->job->training.micro_batch_size};
     int rc = optim_exchange_ema(&t->optim, t->stream, err); /* judged are the weights that the model file will hold */
@@ -63,6 +70,7 @@ int train_validate_step(struct train *t, bool *ret_done, struct validation_resul
     struct evaluation_result e;
     int rc = evaluation_step(t->validation, ret_done, &e, err);
     t->progress.done = evaluation_current(t->validation);
+    t->progress.total = evaluation_count(t->validation);
     if (rc || !*ret_done)
         return rc;
     const struct score *event = &e.point.scores[SCORE_EVENT];

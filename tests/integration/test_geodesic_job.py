@@ -68,6 +68,17 @@ def check_resume(tmp, csv, name, *more):
     return check_report(f"{tmp}/{name}-cut", 4)
 
 
+def check_few_epochs(tmp, csv):
+    """A selection among fewer epochs than marks chooses by the scores there are."""
+    for epochs in (1, 3):
+        sets = [f"data.csv={csv}", *SMALL, "training.selection=nested", "training.decays=[0, 1]", f"training.epochs={epochs}"]
+        r = drive(f"{tmp}/few-{epochs}", *sets)
+        assert r.returncode == 0 and r.stderr.count("chosen by an inner RMSE of 0.") == 4, r.stderr
+        with open(f"{tmp}/few-{epochs}/report.json", encoding="utf-8") as f:
+            folds = [fold["epochs"] for fold in json.load(f)["per_fold"]]
+        assert all(1 <= n <= epochs for n in folds), folds
+
+
 def check_kill(tmp, csv):
     """SIGKILL once a checkpoint stands, more than once."""
     sets = [f"data.csv={csv}", *SMALL, "training.epochs=60"]
@@ -175,6 +186,7 @@ def main():
         report = check_resume(tmp, csv, "nested", "training.selection=nested", "training.decays=[0, 1]", "training.epochs=4")
         assert len(report["selection"]) == 8 and all(x > 0 for row in report["selection"] for x in row["rmse_without_each"]), report["selection"]
         check_resume(tmp, csv, "decoder", "model.head=decoder", "training.final_model=false")
+        check_few_epochs(tmp, csv)
         check_client(tmp, f"{tmp}/fixed")
         check_kill(tmp, csv)
         check_daemon(tmp, csv)

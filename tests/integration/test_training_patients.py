@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The patients of a training: drawn once and kept by every attempt, named in the log and the report, hashed in the model file, and
-recognised by an evaluation."""
+recognised by an evaluation. Recordings whose samples cannot be read are left out and stay so."""
 import glob
 import hashlib
 import json
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from daemon import MINI, SOURCE, make_corpus, temporary
+from daemon import MINI, SOURCE, make_corpus, temporary, tensors
 
 DRIVER = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "task_driver")
 
@@ -23,8 +23,8 @@ def drive(tmp, job, name, *sets, code=0):
     return r.stderr, results[-1] if results else None
 
 
-def train(tmp, name, *sets):
-    return drive(tmp, "tiny", name, *MINI, "training.validate_every=2", "training.max_steps=4", *sets)
+def train(tmp, name, *sets, code=0):
+    return drive(tmp, "tiny", name, *MINI, "training.validate_every=2", "training.max_steps=4", *sets, code=code)
 
 
 def report(tmp, name):
@@ -36,6 +36,10 @@ def header(path):
     with open(path, "rb") as f:
         size = int.from_bytes(f.read(8), "little")
         return size, json.loads(f.read(size))
+
+
+def digest(tmp, name):
+    return tensors(max(glob.glob(f"{tmp}/{name}/checkpoints/step-????????.safetensors")))
 
 
 def lowest(patients, count, seed=1):
@@ -123,9 +127,46 @@ def folders_can_be_patients(tmp):
     assert sorted(split["training"] + split["validation"]) == ["PN01", "PN02", "PN03"], split
 
 
+def spoil(tmp, path):
+    """Bytes that are no EDF behind an unchanged size and time, so that the fault shows when the samples are read."""
+    stat = os.stat(f"{tmp}/eeg/{path}")
+    with open(f"{tmp}/eeg/{path}", "r+b") as f:
+        f.write(b"no longer an EDF")
+    os.utime(f"{tmp}/eeg/{path}", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for name in os.listdir(f"{tmp}/cache"):
+        if name != "manifests":
+            shutil.rmtree(f"{tmp}/cache/{name}") if os.path.isdir(f"{tmp}/cache/{name}") else os.remove(f"{tmp}/cache/{name}")
+
+
+def unreadable_recordings_are_left_out(tmp):
+    lists = ("data.split.validation=[sub-01,sub-02]", "training.max_steps=4")
+    train(tmp, "whole", *lists)
+    shutil.copytree(f"{tmp}/eeg", f"{tmp}/eeg-whole")
+    shutil.copytree(f"{tmp}/cache", f"{tmp}/cache-whole")
+    bad = [os.path.relpath(glob.glob(f"{tmp}/eeg/{p}/*.edf")[0], f"{tmp}/eeg") for p in ("sub-01", "sub-03")]
+    for path in bad:
+        spoil(tmp, path)
+    model = f"evaluate.checkpoint={max(glob.glob(f'{tmp}/whole/checkpoints/step-????????.safetensors'))}"
+    log, result = drive(tmp, "eval", "some", model, "evaluate.plots=0")
+    assert result["recordings"] == 3 and log.count("the evaluation goes on without a recording") == 2, log
+    assert [r["recording"] for r in report(tmp, "some")["unusable"]] == bad, report(tmp, "some")["unusable"]
+    drive(tmp, "eval", "strict", model, "data.on_bad_file=fail", code=1)
+    for name, *sets in (("read",), ("resident", "data.resident=on")):
+        log, _ = train(tmp, name, *lists, *sets, "stop_after=3")
+        assert log.count("the training goes on without a recording") == 2 and report(tmp, name)["left_out"] == bad, log
+    log, result = train(tmp, "read", *lists)
+    assert result["steps"] == 4 and log.count("stays left out") == 2 and "goes on without" not in log, log
+    assert digest(tmp, "read") != digest(tmp, "whole"), "weights do not show that a recording is missing"
+    train(tmp, "refused", *lists, "data.on_bad_file=fail", code=1)
+    for name in ("eeg", "cache"):
+        shutil.rmtree(f"{tmp}/{name}")
+        os.rename(f"{tmp}/{name}-whole", f"{tmp}/{name}")
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=11, patients=5, hours=0.03)
+        unreadable_recordings_are_left_out(tmp)
         split, fresh = roles_are_named_and_kept(tmp)
         states_without_roles_are_said(tmp)
         a_test_patient_stays_out(tmp)
