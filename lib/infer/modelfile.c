@@ -49,8 +49,8 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
     json_end(w, '}');
 }
 
-int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
-                   char ret_sha256[65], struct err *err) {
+int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
+                   struct stream *s, char ret_sha256[65], struct err *err) {
     struct str model, frontend, events, labels;
     struct json_writer w;
     char hop[32], step[32], epoch[32], prior[32];
@@ -96,7 +96,7 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
     if (*m->init_from_sha256)
         metadata[n++] = (struct safetensors_pair){"brr.init_from_sha256", m->init_from_sha256};
     struct ckpt_file file = {path, metadata, n};
-    int rc = ckpt_save_model(&file, seizure_params(net), ema, s, ret_sha256, err);
+    int rc = ckpt_save_model(&file, seizure_params(net), average, s, ret_sha256, err);
     str_done(&model);
     str_done(&frontend);
     str_done(&events);

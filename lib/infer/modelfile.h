@@ -30,10 +30,11 @@ struct modelfile {
 
 /* Copies a frontend configuration whose text the modelfile then owns. INVALID when the montage is too long. */
 int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err);
-/* Saves the net's parameters with this metadata; ema (device) replaces the parameters when not NULL. */
+/* Saves the net's parameters and running statistics with this metadata, or their average if it is not NULL. */
 struct stream;
-int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const float *ema, struct stream *s,
-                   char ret_sha256[65], struct err *err);
+struct param_average;
+int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
+                   struct stream *s, char ret_sha256[65], struct err *err);
 /* Reads the metadata only. INVALID when the file is not a model of this kind. */
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
 /* The patients of the model's training, and of the trainings that it was fine-tuned from: a JSON array of what patients_put_hashes

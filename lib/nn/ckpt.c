@@ -45,15 +45,15 @@ static int lend_write(struct stream *s, const struct ckpt_file *file, const stru
     return device_lend(stream_device(s), write_checked, &w, err);
 }
 
-int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
-                    char sha[DIGEST_HEX_SIZE], struct err *err) {
+int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const struct param_average *average,
+                    struct stream *s, char sha[DIGEST_HEX_SIZE], struct err *err) {
     float *data = NULL, *buffers = NULL;
     struct safetensors_entry *entries = calloc((size_t)set->count + 1, sizeof *entries);
     int rc = entries ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory writing %s", file->path);
     if (!rc)
-        rc = fetch_flat(s, ema ? ema : set->data, set->data_count, &data, err);
+        rc = fetch_flat(s, average ? average->data : set->data, set->data_count, &data, err);
     if (!rc)
-        rc = fetch_flat(s, set->buffers, set->buffer_count, &buffers, err);
+        rc = fetch_flat(s, average && average->buffers ? average->buffers : set->buffers, set->buffer_count, &buffers, err);
     for (int i = 0; !rc && i < set->count; i++) {
         const struct param *p = &set->items[i];
         struct safetensors_entry *e = &entries[i];
@@ -159,13 +159,13 @@ int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, b
     return rc;
 }
 
-static const char *const state_names[] = {"adam.m", "adam.v", "raw"};
-enum { STATES = 3 };
+static const char *const state_names[] = {"adam.m", "adam.v", "raw", "raw.buffers"};
+enum { STATE_RAW = 2, STATE_RAW_BUFFERS, STATES };
 
 int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char sha[DIGEST_HEX_SIZE],
                     struct err *err) {
     const struct param_set *set = o->params;
-    const float *sources[] = {o->m, o->v, o->ema ? set->data : NULL};
+    const float *sources[] = {o->m, o->v, o->ema ? set->data : NULL, o->ema_buffers ? set->buffers : NULL};
     float *host[STATES] = {NULL};
     struct safetensors_entry entries[STATES];
     size_t n = 0;
@@ -173,13 +173,14 @@ int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct 
     for (int i = 0; !rc && i < STATES; i++) {
         if (!sources[i])
             continue;
-        rc = fetch_flat(s, sources[i], set->data_count, &host[i], err);
+        int64_t count = i == STATE_RAW_BUFFERS ? set->buffer_count : set->data_count;
+        rc = fetch_flat(s, sources[i], count, &host[i], err);
         entries[n++] = (struct safetensors_entry){.name = state_names[i],
                                                   .dtype = SAFETENSORS_F32,
                                                   .rank = 1,
-                                                  .shape = {set->data_count},
+                                                  .shape = {count},
                                                   .data = host[i],
-                                                  .bytes = (size_t)set->data_count * sizeof(float)};
+                                                  .bytes = (size_t)count * sizeof(float)};
     }
     if (!rc)
         rc = lend_write(s, file, entries, n, sha, err);
@@ -193,22 +194,33 @@ static const struct safetensors_entry *find_state(const struct safetensors *st, 
     return e && e->dtype == SAFETENSORS_F32 && e->rank == 1 && e->shape[0] == n ? e : NULL;
 }
 
+/* The states of a file, NULL where it has none: raw weights only beside an average, with their statistics unless it is older. */
+static int find_states(const struct safetensors *st, const char *path, const struct param_set *set,
+                       const struct safetensors_entry *ret[STATES], struct err *err) {
+    for (int i = 0; i < STATES; i++) {
+        const char *name = state_names[i];
+        bool needed = i < STATE_RAW || safetensors_find(st, name);
+        ret[i] = needed ? find_state(st, name, i == STATE_RAW_BUFFERS ? set->buffer_count : set->data_count) : NULL;
+        if (needed && !ret[i])
+            return err_set(err, ERR_INVALID, "%s: state '%s' is missing or of another size; it belongs to another model", path,
+                           name);
+    }
+    return 0;
+}
+
 int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err) {
     struct param_set *set = o->params;
     const struct safetensors_entry *entries[STATES];
-    bool averaged = safetensors_find(st, state_names[2]) != NULL; /* then the model file holds the average */
-    for (int i = 0; i < (averaged ? 3 : 2); i++)
-        if (!(entries[i] = find_state(st, state_names[i], set->data_count)))
-            return err_set(err, ERR_INVALID, "%s: state '%s' is missing or of another size; it belongs to another model", path,
-                           state_names[i]);
     int64_t updates;
     const char *text = safetensors_metadata(st, "updates");
-    if (!text || !str_to_i64(text, &updates))
-        return err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
-    int rc = optim_start_ema(o, s, err);
-    float *targets[STATES] = {o->m, o->v, set->data};
-    for (int i = 0; !rc && i < (averaged ? 3 : 2); i++)
-        rc = stream_to_device(s, targets[i], entries[i]->data, entries[i]->bytes, err);
+    int rc = find_states(st, path, set, entries, err);
+    if (!rc && (!text || !str_to_i64(text, &updates)))
+        rc = err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
+    if (rc || (rc = optim_start_ema(o, s, err)))
+        return rc;
+    float *targets[STATES] = {o->m, o->v, set->data, set->buffers};
+    for (int i = 0; !rc && i < STATES; i++)
+        rc = entries[i] ? stream_to_device(s, targets[i], entries[i]->data, entries[i]->bytes, err) : 0;
     if (!rc)
         rc = stream_sync(s, err);
     set->version++;

@@ -12,9 +12,9 @@ struct ckpt_file {
     const struct safetensors_pair *metadata;
     size_t n_metadata;
 };
-/* ema: write these weights (device, data_count) in place of the parameters; NULL = the parameters. */
-int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const float *ema, struct stream *s,
-                    char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
+/* average: written in place of the parameters and their running statistics; NULL = those. */
+int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const struct param_average *average,
+                    struct stream *s, char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
 /* Checks that a model file holds exactly the tensors of the set, which needs only its table and no memory. Errors as of
  * ckpt_load_model. */
 int ckpt_check_model(const char *path, const struct param_set *set, struct err *err);
@@ -23,8 +23,9 @@ int ckpt_check_model(const char *path, const struct param_set *set, struct err *
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err);
 int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct stream *s, char ret_sha256[DIGEST_HEX_SIZE],
                     struct err *err);
-/* Call after ckpt_load_model of the pair's model file: loads moments, the average (the model file's content) and the raw weights;
- * o->updates comes from the metadata `updates`. INVALID changes nothing. The caller owns the open file. */
+/* Call after ckpt_load_model of the pair's model file: loads moments, the average (the model file's content), and the raw weights
+ * with their running statistics (older files have none of these: the model file's are theirs); o->updates comes from the metadata
+ * `updates`. INVALID changes nothing. The caller owns the open file. */
 int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err);
 
 #endif

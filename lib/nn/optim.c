@@ -2,6 +2,21 @@
 
 #include <math.h>
 
+/* AdamW of a zero gradient leaves its parameters as they are and moves their average: so the running statistics are averaged with
+ * the decay of the step, recorded or not, and skipped with it. */
+static int alloc_buffers(struct optim *o, struct stream *s, struct err *err) {
+    size_t n = (size_t)o->params->buffer_count;
+    void *average = NULL, *no_decay = NULL;
+    int rc = device_alloc(o->params->device, 4 * n * sizeof(float), &average, err);
+    if (!rc)
+        rc = device_alloc(o->params->device, n, &no_decay, err);
+    o->ema_buffers = average;
+    o->no_decay = no_decay;
+    if (!rc)
+        rc = stream_zero(s, average, 4 * n * sizeof(float), err);
+    return rc ? rc : stream_zero(s, no_decay, n, err);
+}
+
 int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err) {
     *o = (struct optim){.config = *config, .params = params};
     size_t bytes = (size_t)params->data_count * sizeof(float);
@@ -13,6 +28,8 @@ int optim_init(struct optim *o, struct param_set *params, const struct optim_con
         rc = device_alloc(params->device, bytes, &v, err);
     if (!rc && config->ema > 0)
         rc = device_alloc(params->device, bytes, &ema, err);
+    if (!rc && config->ema > 0 && params->buffer_count)
+        rc = alloc_buffers(o, s, err);
     o->m = m;
     o->v = v;
     o->ema = ema;
@@ -26,28 +43,49 @@ void optim_done(struct optim *o) {
     device_free(o->params->device, o->m);
     device_free(o->params->device, o->v);
     device_free(o->params->device, o->ema);
+    device_free(o->params->device, o->ema_buffers);
+    device_free(o->params->device, o->no_decay);
     device_free(o->params->device, o->squares);
     *o = (struct optim){0};
 }
 
 int64_t optim_bytes(const struct param_set *params, const struct optim_config *config) {
-    return params->data_count * 4 * (config->ema > 0 ? 3 : 2) + (int64_t)sizeof(double);
+    int64_t average = config->ema > 0 ? params->data_count * 4 + params->buffer_count * 17 : 0;
+    return params->data_count * 8 + average + (int64_t)sizeof(double);
 }
 
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
-    return o->ema ? stream_copy(s, o->ema, o->params->data, (size_t)o->params->data_count * sizeof(float), err) : 0;
+    const struct param_set *p = o->params;
+    int rc = o->ema ? stream_copy(s, o->ema, p->data, (size_t)p->data_count * sizeof(float), err) : 0;
+    if (!rc && o->ema_buffers)
+        rc = stream_copy(s, o->ema_buffers, p->buffers, (size_t)p->buffer_count * sizeof(float), err);
+    return rc;
+}
+
+const struct param_average *optim_average(const struct optim *o, struct param_average *ret) {
+    *ret = (struct param_average){o->ema, o->ema_buffers};
+    return o->ema ? ret : NULL;
+}
+
+static int exchange(struct stream *s, float *a, float *b, float *scratch, int64_t n, struct err *err) {
+    size_t bytes = (size_t)n * sizeof *a;
+    int rc = stream_copy(s, scratch, a, bytes, err);
+    if (!rc)
+        rc = stream_copy(s, a, b, bytes, err);
+    return rc ? rc : stream_copy(s, b, scratch, bytes, err);
 }
 
 int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err) {
     struct param_set *p = o->params;
     if (!o->ema)
         return 0;
-    size_t bytes = (size_t)p->data_count * sizeof(float);
-    int rc = stream_copy(s, p->grad, p->data, bytes, err);
-    if (!rc)
-        rc = stream_copy(s, p->data, o->ema, bytes, err);
-    if (!rc)
-        rc = stream_copy(s, o->ema, p->grad, bytes, err);
+    int rc = exchange(s, p->data, o->ema, p->grad, p->data_count, err);
+    if (!rc && o->ema_buffers) {
+        float *zeros = o->ema_buffers + p->buffer_count;
+        rc = exchange(s, p->buffers, o->ema_buffers, zeros, p->buffer_count, err);
+        if (!rc)
+            rc = stream_zero(s, zeros, (size_t)p->buffer_count * sizeof *zeros, err);
+    }
     if (!rc) {
         p->version++;
         o->exchanged = !o->exchanged;
@@ -96,10 +134,27 @@ static struct adamw_args update_of(const struct optim *o, int64_t t, const struc
     return step;
 }
 
-static int queue_update(struct stream *s, const struct adamw_args *update, double *squares, struct err *err) {
+static int average_buffers(const struct optim *o, struct stream *s, const struct adamw_args *update, struct err *err) {
+    int64_t n = o->params->buffer_count;
+    struct adamw_args step = *update;
+    if (!o->ema_buffers)
+        return 0;
+    step.param = tensor_1d(o->params->buffers, DTYPE_F32, n);
+    step.ema = tensor_1d(o->ema_buffers, DTYPE_F32, n);
+    step.grad = tensor_1d(o->ema_buffers + n, DTYPE_F32, n);
+    step.m = tensor_1d(o->ema_buffers + 2 * n, DTYPE_F32, n);
+    step.v = tensor_1d(o->ema_buffers + 3 * n, DTYPE_F32, n);
+    step.decay = tensor_1d(o->no_decay, DTYPE_U8, n);
+    return op_adamw(s, &step, err);
+}
+
+static int queue_update(const struct optim *o, struct stream *s, const struct adamw_args *update, double *squares,
+                        struct err *err) {
     struct norm_args norm = {.x = update->grad, .sum_squares = squares};
     int rc = op_norm(s, &norm, err);
-    return rc ? rc : op_adamw(s, update, err);
+    if (!rc)
+        rc = op_adamw(s, update, err);
+    return rc ? rc : average_buffers(o, s, update, err);
 }
 
 void optim_place(const struct optim *o, int64_t t, struct train_place *place) {
@@ -111,7 +166,7 @@ int optim_queue(struct optim *o, struct stream *s, const struct train_place *dev
                 struct err *err) {
     struct adamw_args update = update_of(o, 0, device_place);
     update.sum_squares = device_squares;
-    return queue_update(s, &update, device_squares, err);
+    return queue_update(o, s, &update, device_squares, err);
 }
 
 void optim_account(struct optim *o, int64_t t, double squares, struct optim_report *ret) {
@@ -124,7 +179,7 @@ void optim_account(struct optim *o, int64_t t, double squares, struct optim_repo
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
     struct adamw_args update = update_of(o, t, NULL);
     double squares = 0;
-    int rc = queue_update(s, &update, o->squares, err);
+    int rc = queue_update(o, s, &update, o->squares, err);
     if (!rc)
         rc = stream_to_host(s, &squares, o->squares, sizeof squares, err);
     if (!rc)

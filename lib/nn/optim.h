@@ -1,5 +1,6 @@
 /* optim: AdamW over the flat arrays of a parameter set: warm-up and cosine (or constant) learning rate, global-norm clipping,
- * skipped non-finite steps, optional average of the weights (EMA). Betas 0.9/0.999, eps 1e-8. One owner, one thread. */
+ * skipped non-finite steps, optional average of the weights and of the running statistics (EMA). Betas 0.9/0.999, eps 1e-8. One
+ * owner, one thread. */
 #ifndef BRR_NN_OPTIM_H
 #define BRR_NN_OPTIM_H
 #include "kernels/op.h"
@@ -23,6 +24,8 @@ struct optim {
     float *m, *v, *ema; /* device, data_count each; ema NULL when off */
     double *squares;    /* device: of optim_step's gradient */
     int64_t updates;    /* of the moments: skipped steps do not count */
+    float *ema_buffers; /* device, 4 × buffer_count: their average, then zeros; NULL when off */
+    uint8_t *no_decay;  /* device, buffer_count zeros */
     bool exchanged;     /* the average stands in the parameters' place */
 };
 
@@ -31,8 +34,10 @@ void optim_done(struct optim *o);
 int64_t optim_bytes(const struct param_set *params, const struct optim_config *config);
 /* The average starts from the present weights: call after they are initialised or loaded. */
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err);
-/* Exchanges the weights and their average, bit for bit: a second call undoes the first. Nothing happens without an average. Between
- * optimizer steps only, as the gradients' memory is used; no step may be taken while exchanged. */
+/* Where the average is; NULL when it is off. */
+const struct param_average *optim_average(const struct optim *o, struct param_average *ret);
+/* Exchanges the weights and running statistics with their average, bit for bit: a second call undoes the first. Nothing happens
+ * without an average. Between optimizer steps only, as the gradients' memory is used; no step may be taken while exchanged. */
 int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err);
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
 /* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */

@@ -36,6 +36,11 @@ struct param_set {
     uint64_t version;             /* never 0, unique on the device; changes with the values, so that packed copies are remade */
 };
 
+/* Averages of a set's values and of its running statistics, in device memory. */
+struct param_average {
+    const float *data, *buffers;
+};
+
 void param_set_init(struct param_set *set);
 void param_set_done(struct param_set *set);
 /* Append a row. Pointers to rows stay valid once the table is complete (param_set_alloc). Names are printf text. */

@@ -262,10 +262,11 @@ static int end_save(void *arg, struct err *err) {
 
 static int save_pair(struct saving *s, struct err *err) {
     struct train *t = s->t;
+    struct param_average average;
     int rc = device_lend(t->env.device, begin_save, s, err);
     if (rc)
         return rc;
-    if (!(rc = modelfile_save(s->new_model, &t->file, t->net, t->optim.ema, t->stream, s->c.sha256, err)))
+    if (!(rc = modelfile_save(s->new_model, &t->file, t->net, optim_average(&t->optim, &average), t->stream, s->c.sha256, err)))
         rc = save_state(t, s->new_state, s->c.sha256, err);
     if (!rc)
         return device_lend(t->env.device, end_save, s, err);

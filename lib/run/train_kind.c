@@ -47,7 +47,7 @@ static const struct option training_rows[] = {
     {"training.schedule", OPTION_ENUM, C(training.schedule), "cosine", 0, 0, "cosine|constant", "learning rate after warm-up"},
     {"training.gradient_clip", OPTION_F64, C(training.gradient_clip), "1.0", 0, 1e6, NULL, "maximum global gradient norm; 0 = off"},
     {"training.ema", OPTION_F64, C(training.ema), "0", 0, 0.99999, NULL,
-     "decay of the weight average, which covers at most the last fifth of the steps; 0 = off"},
+     "decay of the average of weights and running statistics, which covers at most the last fifth of the steps; 0 = off"},
     {"training.validate_every", OPTION_I64, C(training.validate_every), "0", 0, 1e9, NULL,
      "steps between validations; 0 = each epoch"},
     {"training.loss.kind", OPTION_ENUM, C(training.loss), "focal", 0, 0, "bce|focal", "loss function"},

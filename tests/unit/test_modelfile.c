@@ -110,7 +110,7 @@ static void averaged_weights_take_the_place_of_the_parameters(void **state) {
     memcpy(average, set->data, (size_t)set->data_count * sizeof *average);
     average[w->offset] = 0.625f;
     ok(modelfile_save(in_dir(state, "plain"), &m, n.net, NULL, n.stream, sha, &err));
-    ok(modelfile_save(in_dir(state, "average"), &m, n.net, average, n.stream, other, &err));
+    ok(modelfile_save(in_dir(state, "average"), &m, n.net, &(struct param_average){.data = average}, n.stream, other, &err));
     assert_true(first_weight(in_dir(state, "plain"), w->name) == set->data[w->offset]);
     assert_true(first_weight(in_dir(state, "average"), w->name) == 0.625f);
     assert_string_not_equal(sha, other);

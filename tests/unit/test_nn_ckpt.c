@@ -216,10 +216,15 @@ static void check_state(struct fixture *f, double ema) {
     assert_int_equal(optim_init(&a, f->set, &c, f->s, &err), 0);
     for (int64_t k = 0; k < f->set->data_count; k++)
         f->set->grad[k] = (float)((k * 7919) % 101 - 50) * 1e-3f;
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 3; t++) {
+        for (int64_t k = 0; k < f->set->buffer_count; k++)
+            f->set->buffers[k] = (float)(k % 7 + t) * 0.5f;
         assert_int_equal(optim_step(&a, f->s, t, &r, &err), 0);
+    }
     struct safetensors_pair pairs[] = {{"updates", "3"}};
-    assert_int_equal(ckpt_save_model(&(struct ckpt_file){f->model, metadata, 2}, f->set, a.ema, f->s, sha, &err), 0);
+    const struct param_average average = {a.ema, a.ema_buffers};
+    assert_int_equal(
+        ckpt_save_model(&(struct ckpt_file){f->model, metadata, 2}, f->set, ema > 0 ? &average : NULL, f->s, sha, &err), 0);
     assert_int_equal(ckpt_save_state(&(struct ckpt_file){f->state, pairs, 1}, &a, f->s, sha, &err), 0);
     struct seizure_net *other = open_net(f, &f->config, 6);
     struct param_set *set = seizure_params(other);
@@ -235,8 +240,12 @@ static void check_state(struct fixture *f, double ema) {
         for (int i = 0; i < set->count; i++) {
             const struct param *p = &set->items[i];
             size_t bytes = (size_t)p->count * sizeof(float);
-            if (p->kind == PARAM_BUFFER)
+            if (p->kind == PARAM_BUFFER) {
+                assert_memory_equal(set->buffers + p->offset, f->set->buffers + p->offset, bytes);
+                if (ema > 0)
+                    assert_memory_equal(a.ema_buffers + p->offset, b.ema_buffers + p->offset, bytes);
                 continue;
+            }
             assert_memory_equal(set->data + p->offset, f->set->data + p->offset, bytes);
             assert_memory_equal(a.m + p->offset, b.m + p->offset, bytes);
             assert_memory_equal(a.v + p->offset, b.v + p->offset, bytes);

@@ -14,6 +14,8 @@
 
 enum { WEIGHTS = 53, PLAIN = 7, STEPS = 12 };
 
+enum { LEARNED = 2 }; /* of the set's tensors: w, b */
+
 struct fixture {
     struct device *dev;
     struct stream *s;
@@ -32,10 +34,11 @@ static void setup(struct fixture *f, const struct optim_config *config) {
     param_set_init(&f->set);
     assert_int_equal(param_add(&f->set, &(struct param_spec){PARAM_WEIGHT, 2, {WEIGHTS, 1}}, &err, "w"), 0);
     assert_int_equal(param_add(&f->set, &(struct param_spec){PARAM_PLAIN, 1, {PLAIN}}, &err, "b"), 0);
+    assert_int_equal(param_add(&f->set, &(struct param_spec){PARAM_BUFFER, 1, {PLAIN}}, &err, "running_mean"), 0);
     assert_int_equal(param_set_alloc(&f->set, f->dev, true, &err), 0);
     f->w = param_find(&f->set, "w");
     f->b = param_find(&f->set, "b");
-    for (int i = 0; i < f->set.count; i++)
+    for (int i = 0; i < LEARNED; i++)
         for (int64_t k = 0; k < f->set.items[i].count; k++)
             f->set.data[f->set.items[i].offset + k] = (float)rng_normal(&f->rng);
     assert_int_equal(optim_init(&f->optim, &f->set, config, f->s, &err), 0);
@@ -49,7 +52,7 @@ static void teardown(struct fixture *f) {
 }
 
 static void draw_gradients(struct fixture *f, double scale) {
-    for (int i = 0; i < f->set.count; i++)
+    for (int i = 0; i < LEARNED; i++)
         for (int64_t k = 0; k < f->set.items[i].count; k++)
             f->set.grad[f->set.items[i].offset + k] = (float)(scale * rng_normal(&f->rng));
 }
@@ -136,6 +139,33 @@ static void steps_are_those_of_adamw_with_decay_on_weights_alone(void **state) {
     teardown(&f);
 }
 
+/* Running statistics follow the weights' average, are exchanged with it, and no step changes them. */
+static void running_statistics_are_averaged_with_the_weights(void **state) {
+    (void)state;
+    struct optim_config c = {.learning_rate = 1e-2, .weight_decay = 0.1, .ema = 0.6, .total_steps = STEPS};
+    struct fixture f;
+    struct optim_report r;
+    setup(&f, &c);
+    int64_t n = f.set.buffer_count;
+    assert_true(n >= PLAIN);
+    double expected = f.set.buffers[0];
+    for (int t = 0; t < STEPS; t++) {
+        double d = fmin(0.6, t / (t + 5.0));
+        for (int64_t k = 0; k < n; k++)
+            f.set.buffers[k] = (float)(t * t);
+        draw_gradients(&f, 1);
+        assert_int_equal(optim_step(&f.optim, f.s, t, &r, &err), 0);
+        expected = d * expected + (1 - d) * t * t;
+        assert_true(f.set.buffers[0] == (float)(t * t));
+        assert_float_equal(f.optim.ema_buffers[0], expected, 1e-5 * (1 + expected));
+    }
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(optim_exchange_ema(&f.optim, f.s, &err), 0);
+        assert_float_equal(f.set.buffers[PLAIN - 1], times ? (STEPS - 1) * (STEPS - 1) : expected, 1e-5 * (1 + expected));
+    }
+    teardown(&f);
+}
+
 static void a_step_that_is_not_finite_changes_nothing(void **state) {
     (void)state;
     static const float poisons[] = {NAN, INFINITY, -INFINITY};
@@ -184,6 +214,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rate_warms_up_from_the_first_step_and_falls_to_zero),
         cmocka_unit_test(steps_are_those_of_adamw_with_decay_on_weights_alone),
+        cmocka_unit_test(running_statistics_are_averaged_with_the_weights),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(zeroing_clears_gradients_and_memory_is_as_announced),
     };
