@@ -32,6 +32,7 @@ sys.path[:0] = [HERE, TESTS, f"{TESTS}/integration", f"{TESTS}/golden"]
 
 import grpc  # noqa: E402
 import numpy  # noqa: E402
+from google.protobuf.message import DecodeError  # noqa: E402
 
 from daemon import SOURCE, Daemon, make_corpus  # noqa: E402
 from rpc_cases import Cases, Words, load_methods  # noqa: E402
@@ -90,11 +91,11 @@ class Fuzzer:
 
     def learn(self, method, data):
         try:
-            with self.lock:
-                self.words.learn(method.output.FromString(data))
-        except Exception:  # a text that is not UTF-8 would be the daemon's fault, a cut message is ours
-            if method.path != "/brr.v1.Stream/Run":
-                self.calls["answers that cannot be decoded"] += 1
+            answer = method.output.FromString(data)
+        except DecodeError as error:
+            return self.fail(f"an answer of {method.path} cannot be decoded: {error}")
+        with self.lock:
+            return self.words.learn(answer)
 
     def run(self, k):
         try:
