@@ -9,10 +9,12 @@ import threading
 import time
 
 from daemon import BIN, Daemon, free_port
+from test_readiness import Notified
 
 VOLUMES_KIB = {"results": 512 << 10, "cache": 64 << 10}
 RESTART_S = 0.3
 ANSWER_S = 120  # after a fault
+WATCHDOG_S = 60  # WatchdogSec of systemd/brrd.service
 DEVICE_FAULT = 70  # the exit status with which the daemon asks for a restart
 
 
@@ -53,13 +55,15 @@ class Supervised(Daemon):
         self.volumes = Volumes(directory)
         self.flag, self.clock = f"{directory}/held", f"{directory}/clock"
         self.step_clock(0)
-        self.exits, self.killed, self.over = [], set(), False
+        self.exits, self.killed, self.over, self.fed = [], set(), False, time.monotonic()
+        self.notified, self.bitten = Notified(f"{directory}/notify"), lambda: None
         self.lock, self.began = threading.Lock(), time.monotonic()
+        threading.Thread(target=self.watch_the_watchdog, daemon=True).start()
 
     def command(self):
         libraries = ":".join(f"{os.environ['BRR_BUILD_DIR']}/tests/lib{name}.so" for name in ("hold_volume", "step_clock"))
         return self.volumes.entered(["env", f"LD_PRELOAD={libraries}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results",
-                                     f"BRR_CLOCK_FILE={self.clock}", *super().command()])
+                                     f"BRR_CLOCK_FILE={self.clock}", f"NOTIFY_SOCKET={self.dir}/notify", *super().command()])
 
     def inside(self, path):
         return self.volumes.inside(path)
@@ -90,8 +94,19 @@ class Supervised(Daemon):
                 time.sleep(RESTART_S)
                 with self.lock:
                     if not self.over:
+                        self.fed = time.monotonic()
                         self.spawn()
         threading.Thread(target=watch, daemon=True).start()
+
+    def watch_the_watchdog(self):
+        """Reads what the daemon tells its service manager, and calls .bitten when systemd would have ended it."""
+        while not self.over:
+            self.notified.lines.clear()
+            if self.notified.said("WATCHDOG=1"):
+                self.fed = time.monotonic()
+            elif time.monotonic() - self.fed > WATCHDOG_S:
+                self.fed = time.monotonic()
+                self.bitten()
 
     def signal(self, number):
         self.killed.add(self.process.pid)

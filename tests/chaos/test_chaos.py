@@ -184,6 +184,7 @@ def chaos(o, tmp):
         before, record = w.look(), Record(w)
         print(f"undisturbed: {before['rss'] >> 20} MiB, {before['descriptors']} descriptors; now {o.minutes:g} minutes with seed {o.seed}", flush=True)
         d.supervise(record.notice)
+        d.bitten = lambda: w.lose("the watchdog was not fed")
         w.start(o.streams, o.commands)
         disturb(w, record, draw(o.seed, 60 * o.minutes, without))
         print(f"{record.now():7.1f} s  no more faults; what is under way ends", flush=True)
