@@ -51,7 +51,7 @@ class Supervised(Daemon):
 
     def __init__(self, directory, extra=()):
         self.tcp = free_port()
-        super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=15m", "devices_cpu_threads=1", *extra])
+        super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra])
         self.volumes = Volumes(directory)
         self.flag, self.clock = f"{directory}/held", f"{directory}/clock"
         self.step_clock(0)
