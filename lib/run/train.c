@@ -112,6 +112,18 @@ static int open_net(struct train *t, struct err *err) {
     return rc ? rc : optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
 }
 
+/* Weights that were trained on another kind of input fit in shape and mean nothing. A file without our metadata says nothing of it.
+ */
+static int check_origin(const struct train *t, const struct task_model *model, struct err *err) {
+    struct modelfile file;
+    int ours = t->file.frontend.normalize;
+    if (modelfile_read(model->path, &file, NULL) || file.frontend.normalize == ours)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same",
+                   t->job->init_from, frontend_normalize_name(file.frontend.normalize), frontend_normalize_name(ours));
+}
+
 /* The weights of model.init_from, and what the checkpoints will say of it. */
 static int load_origin(struct train *t, struct err *err) {
     const char *ref = t->job->init_from;
@@ -119,6 +131,8 @@ static int load_origin(struct train *t, struct err *err) {
     bool url = task_model_is_url(ref);
     int rc = task_model_find(&t->env, ref, &model, err);
     if (rc)
+        return rc;
+    if ((rc = check_origin(t, &model, err)))
         return rc;
     if ((rc = ckpt_load_model(model.path, seizure_params(t->net), t->stream, true, err)))
         return url ? err_wrap(err, "model %.200s cannot be used", ref) : rc;

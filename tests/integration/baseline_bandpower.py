@@ -3,7 +3,7 @@
 threshold is tried on the test set itself and the best event F1 is reported. A corpus on which this does well needs no network.
 
 usage: baseline_bandpower.py DIR [--json]     (DIR holds *_eeg.edf with *_events.tsv)
-As a module: best_f1(DIR) -> dict with f1, sensitivity, precision, tp, fp, ref and the settings."""
+As a module: best_f1(DIR[, measure]) -> dict with f1, sensitivity, precision, tp, fp, ref and the settings."""
 import itertools
 import json
 import os
@@ -69,6 +69,19 @@ def band_powers(signals, rate):
     return powers
 
 
+def line_lengths(signals, rate):
+    """Line length per channel and second: the mean step of the signal between 1 and 25 Hz, µV per sample."""
+    from scipy import signal  # the other measures need numpy alone
+    hop = int(rate)
+    seconds = signals.shape[1] // hop
+    sos = signal.butter(3, [1, 25], "bandpass", fs=rate, output="sos")
+    lengths = np.empty((signals.shape[0], seconds), np.float32)
+    for c in range(signals.shape[0]):
+        steps = np.abs(np.diff(signal.sosfilt(sos, signals[c] - signals[c, 0]), prepend=0))
+        lengths[c] = steps[:seconds * hop].reshape(seconds, hop).mean(axis=1)
+    return {"line length": lengths}
+
+
 def runs_of(mask):
     edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2])]
@@ -112,14 +125,14 @@ def smooth(x, seconds):
     return x if seconds == 1 else np.convolve(np.pad(x, seconds // 2, mode="edge"), np.ones(seconds) / seconds, mode="valid")
 
 
-def load(directory):
-    """[(patient, log powers per band (channels, seconds), reference runs in whole seconds)]"""
+def load(directory, measure=band_powers):
+    """[(patient, values per measure (channels, seconds), reference runs in whole seconds)]"""
     recordings = []
     for folder, _, files in sorted(os.walk(directory)):
         for name in sorted(files):
             if name.endswith("_eeg.edf"):
                 path = os.path.join(folder, name)
-                powers = band_powers(*read_edf(path))
+                powers = measure(*read_edf(path))
                 events = [(int(a), int(b)) for a, b in read_events(path.replace("_eeg.edf", "_events.tsv"))]
                 recordings.append((name.split("_")[0], powers, events))
     if not recordings:
@@ -129,11 +142,12 @@ def load(directory):
 
 def features(recordings):
     """Yield (name, [trace per recording]): robust z-scores of log power within each patient."""
-    for name in list(BANDS) + list(RATIOS):
+    known = recordings[0][1]
+    for name in [*known, *(name for name, pair in RATIOS.items() if set(pair) <= set(known))]:
         for summary, reduce in SUMMARIES.items():
             traces = []
             for _, powers, _ in recordings:
-                if name in BANDS:
+                if name in known:
                     value = np.log(powers[name] + 1e-3)
                 else:
                     value = np.log(powers[RATIOS[name][0]] + 1e-3) - np.log(powers[RATIOS[name][1]] + 1e-3)
@@ -154,8 +168,8 @@ def score(counts):
             "precision": tp / (tp + fp) if tp + fp else float("nan"), "tp": int(tp), "fp": int(fp), "ref": int(ref)}
 
 
-def best_f1(directory):
-    recordings = load(directory)
+def best_f1(directory, measure=band_powers):
+    recordings = load(directory, measure)
     best = {"f1": -1.0}
     for name, traces in features(recordings):
         for seconds in SMOOTHING_S:

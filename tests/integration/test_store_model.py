@@ -48,6 +48,8 @@ def evaluate(d, ref):
 def check_jobs(s3, d, model):
     want = sha256(model)
     ends = [train(d, f"model.init_from={ref}")[1] for ref in (model, URL, "store://shelf/a/net.safetensors")]
+    code, end, err = train(d, f"model.init_from={model}", "data.normalize=causal")
+    assert code != 0 and "data.normalize: window and the job says causal" in end["reason"], (end, err)
     assert all(end["state"] == "succeeded" for end in ends), (ends, d.read_log())
     assert len({tensors(end["checkpoint"]) for end in ends}) == 1, "a training begins with the object as with the file"
     assert tensors(ends[0]["checkpoint"]) != tensors(train(d)[1]["checkpoint"]), "and not from the seed"
