@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -369,7 +370,7 @@ static void be_nice(void) {
     int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
     int group = terminal < 0 ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
     if (group >= 0 && write(group, "19", 2) != 2)
-        (void)nice(19); /* this kernel has no such groups */
+        setpriority(PRIO_PROCESS, 0, 19); /* groups are switched off */
     if (group >= 0)
         close(group);
     if (terminal >= 0)

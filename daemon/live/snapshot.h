@@ -25,7 +25,8 @@ int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, 
 int snapshot_end(const char *dir, const char *id, struct err *err);
 bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
-/* True for errors that no later try can mend: the snapshot is corrupt or of another version, or its model is another one. */
+/* True for errors that stay however often the snapshot is read: the snapshot is corrupt or of another version, or its model is
+ * another one. */
 bool snapshot_is_useless(const struct err *why);
 /* Out of the way, into the folder "rejected" beside it, for people to look at. */
 int snapshot_reject(const char *dir, const char *id, struct err *err);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -117,3 +118,18 @@ ON_FD(int, fstat64, (int fd, struct stat64 *st), (fd, st))
 ON_FD(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t at), (fd, buf, n, at))
 ON_FD(ssize_t, pwrite64, (int fd, const void *buf, size_t n, off64_t at), (fd, buf, n, at))
 ON_FD(int, ftruncate64, (int fd, off64_t length), (fd, length))
+
+/* The same as a program calls them that was built with _FORTIFY_SOURCE: with the size of the buffer, or without a mode. */
+#define FORTIFIED(type, name, parameters, call)                                                                                    \
+    EXPORT type name parameters;                                                                                                   \
+    EXPORT type name parameters { return call; }
+FORTIFIED(int, __open_2, (const char *path, int flags), open(path, flags, 0))
+FORTIFIED(int, __open64_2, (const char *path, int flags), open(path, flags, 0))
+FORTIFIED(int, __openat_2, (int dir, const char *path, int flags), openat(dir, path, flags, 0))
+FORTIFIED(char *, __realpath_chk, (const char *path, char *buf, size_t size),
+          (size < PATH_MAX ? abort() : (void)0, realpath(path, buf)))
+FORTIFIED(ssize_t, __read_chk, (int fd, void *buf, size_t n, size_t size), (n > size ? abort() : (void)0, read(fd, buf, n)))
+FORTIFIED(ssize_t, __pread_chk, (int fd, void *buf, size_t n, off_t at, size_t size),
+          (n > size ? abort() : (void)0, pread(fd, buf, n, at)))
+FORTIFIED(ssize_t, __pread64_chk, (int fd, void *buf, size_t n, off64_t at, size_t size),
+          (n > size ? abort() : (void)0, pread64(fd, buf, n, at)))
