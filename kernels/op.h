@@ -305,13 +305,21 @@ int op_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct 
 /* Spectra transported along geodesics of learned metrics g(c, λ) = softplus(metric(c, λ)) + floor on a line of concentrations, for
  * G independent groups at once. With w = √g the length of a path from knot a to knot b is S = ∫ w dc, its velocity v = ±|S|/w, and
  * time passes as dt = w dc/S, so that no differential equation is solved. Integrals are Gauss–Legendre sums of `order` nodes in
- * each cell between neighbouring knots. GEODESIC_FLOW:    A(b) = A(a) + ∫ f(c, v, λ) dt, f an MLP of 3 inputs GEODESIC_DECODER:
- * A(b) = d(b, c̄, |b − a|, max|v|, λ), d an MLP of 5 inputs; c̄ the mean over time of c, max|v| over the nodes params (G,P): the
- * metric's parameters, then the head's. knots (G,N) ascending, N 2..GEODESIC_MAX_KNOTS. wavelengths (W). spectra (G,N,W): A at the
- * knots; only sources are read unless loss is given. rows: B indices into W. pairs: n_pairs paths. prediction (G,n_pairs,B),
- * optional. loss (G,2), optional (=): the sums of (prediction − target)² and of d², d the second divided differences of ln w over
- * neighbouring nodes. grads (G,P), optional (+=), needs loss: of loss₀/(n_pairs·B) + smoothness·loss₁/
- * ((nodes − 2)·B). rows, pairs and loss: device memory. A group's results do not depend on the other groups. */
+ * each cell between neighbouring knots.
+ *
+ * GEODESIC_FLOW: A(b) = A(a) + ∫ f(c, v, λ) dt, f an MLP of 3 inputs.
+ *
+ * GEODESIC_DECODER: A(b) = d(b, c̄, |b − a|, max|v|, λ), d an MLP of 5 inputs; c̄ is the mean over time of c, max|v| that over the
+ * nodes.
+ *
+ * params (G,P): the metric's parameters, then the head's. knots (G,N) ascending, N 2..GEODESIC_MAX_KNOTS. wavelengths (W). spectra
+ * (G,N,W): A at the knots; only sources are read unless loss is given. rows: B indices into W. pairs: n_pairs paths. prediction
+ * (G,n_pairs,B), optional.
+ *
+ * loss (G,2), optional (=): the sums of (prediction − target)² and of d², d the second divided differences of ln w over
+ * neighbouring nodes. grads (G,P), optional (+=), needs loss: of loss₀/(n_pairs·B) + smoothness·loss₁/((nodes − 2)·B).
+ *
+ * rows, pairs and loss: device memory. A group's results do not depend on the other groups. */
 enum geodesic_head { GEODESIC_FLOW, GEODESIC_DECODER };
 enum { GEODESIC_MAX_KNOTS = 32, GEODESIC_MAX_ORDER = 8 };
 static const struct mlp_shape GEODESIC_METRIC = {2, 128, 256};

@@ -44,8 +44,3 @@ struct tensor tensor_slice(const struct tensor *t, int64_t first, int64_t count)
     s.dim[t->rank - 1] = count;
     return s;
 }
-
-struct tensor tensor_flat_rows(const struct tensor *t) {
-    return (struct tensor){
-        .data = t->data, .dtype = t->dtype, .rank = 2, .dim = {tensor_rows(t), t->dim[t->rank - 1]}, .ld = t->ld};
-}

@@ -33,7 +33,5 @@ struct tensor tensor_2d(void *data, enum dtype dtype, int64_t rows, int64_t cols
 struct tensor tensor_3d(void *data, enum dtype dtype, int64_t b, int64_t t, int64_t c);
 /* Channels [first, first+count) of t, same ld. */
 struct tensor tensor_slice(const struct tensor *t, int64_t first, int64_t count);
-/* Same data as (rows, last dim). */
-struct tensor tensor_flat_rows(const struct tensor *t);
 
 #endif
