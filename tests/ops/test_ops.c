@@ -29,8 +29,9 @@ static const struct family families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* Ops that other programs cover; spike_tick is in tests/unit/test_burst.c and test_burst_bits.c. */
-static const char *const elsewhere[] = {"conv1d_depthwise",
+/* Ops that other programs cover: spike_tick in tests/unit/test_burst.c and test_burst_bits.c, augment in tests/unit/test_augment.c. */
+static const char *const elsewhere[] = {"augment",
+                                        "conv1d_depthwise",
                                         "conv1d_depthwise_backward",
                                         "rmsnorm_gated",
                                         "rmsnorm_gated_backward",
