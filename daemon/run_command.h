@@ -1,5 +1,5 @@
-/* run_command: `brrd run`: one job from its file to its end in this process, without sockets, clients or a database. It is what batch
- * systems start: it saves and ends when it is told to, and goes on where it ended when it is started again. */
+/* run_command: `brrd run`: one job from its file to its end in this process, without sockets, clients or a database. It is what
+ * batch systems start: it saves and ends when it is told to, and goes on where it ended when it is started again. */
 #ifndef BRR_DAEMON_RUN_COMMAND_H
 #define BRR_DAEMON_RUN_COMMAND_H
 

@@ -1,4 +1,5 @@
-/* burst_network: the network of a burst job and what goes into it: loaded or generated, and driven by the injections that the job names. One owner. */
+/* burst_network: the network of a burst job and what goes into it: loaded or generated, and driven by the injections that the job
+ * names. One owner. */
 #ifndef BRR_RUN_BURST_NETWORK_H
 #define BRR_RUN_BURST_NETWORK_H
 #include "model/burst.h"

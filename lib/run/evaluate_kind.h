@@ -10,7 +10,7 @@ struct evaluate_config {
     int split;              /* "all|train|dev|eval" */
     int threshold;          /* "model|auto" */
     double target_fa_per_24h;
-    int unseen;             /* "all|unseen" */
+    int unseen; /* "all|unseen" */
     double alarm_hop_s;
     int64_t plots;
 };
