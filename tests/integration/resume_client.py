@@ -10,6 +10,7 @@ import grpc
 from daemon import PATIENCE
 
 LIMITED = {"grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 200, "grpc.use_local_subchannel_pool": 1}
+OPEN_S = 30
 
 
 class Proxy:
@@ -125,11 +126,14 @@ class Resuming:
             self.summary = m.summary
 
     def attempt(self):
-        """One connection; None when the stream has ended, else the error."""
+        """One connection; None when the stream has ended, else the error. A connection that opens no stream in OPEN_S seconds is given up:
+        grpcio 1.51 sometimes waits for ever, without a socket, for a daemon that was away."""
         opened, first_sample = threading.Event(), [None]
         with grpc.insecure_channel(self.endpoint, options=list(LIMITED.items())) as channel:
             call = self.wire.stub_of(channel).Run(self.requests(opened, first_sample))
             self.connections += 1
+            given_up = threading.Timer(OPEN_S, lambda: opened.is_set() or call.cancel())
+            given_up.start()
             try:
                 for m in call:
                     self.take(m, opened, first_sample)
@@ -137,6 +141,7 @@ class Resuming:
             except grpc.RpcError as error:
                 return error
             finally:
+                given_up.cancel()
                 opened.set()
 
     def may_return(self, error):
