@@ -21,6 +21,7 @@ static int put_signal(struct json_writer *w, const struct edf *edf, int i, FILE 
     json_put_str(w, "label", s->label);
     json_put_bool(w, "annotation", s->annotation);
     json_put_bool(w, "usable", s->usable);
+    json_put_bool(w, "unit_assumed", s->unit_assumed);
     json_put_bool(w, "volt", s->volt);
     json_put_i64(w, "n", n);
     json_put_i64(w, "samples_per_record", s->samples_per_record);

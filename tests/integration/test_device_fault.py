@@ -56,7 +56,7 @@ def check_stream(tmp):
         stream.wait()
     assert stream.returncode == 0, err.decode() + daemon.read_log()[-4000:]
     end = json.loads(out.splitlines()[-1])
-    assert end["reconnects"] >= 1 and "streams go on from their snapshots" in daemon.read_log(), (end, daemon.read_log())
+    assert end["reconnects"] >= 1 and "streams resumed from snapshots" in daemon.read_log(), (end, daemon.read_log())
     assert daemon.stop() == 0
 
 
