@@ -57,7 +57,8 @@ struct run {
     int lock, cache_lock; /* descriptors; -1: none */
     bool own_cache;       /* cache is this process's alone, and is removed at the end */
     bool terminal;        /* a line of progress is drawn on it */
-    double shown_s;       /* when progress was shown last */
+    double shown_s;       /* when progress was shown last, and its phase */
+    char phase[sizeof((struct task_progress *)0)->phase];
     char checkpoint[PATH_SIZE];
 };
 
@@ -141,9 +142,10 @@ static void on_running(void *ctx) { (void)ctx; }
 
 static void on_progress(void *ctx, const struct task_progress *p) {
     struct run *r = ctx;
-    if (clock_s() - r->shown_s < PROGRESS_EVERY_S)
+    if (!strcmp(r->phase, p->phase) && clock_s() - r->shown_s < PROGRESS_EVERY_S)
         return;
     r->shown_s = clock_s();
+    str_copy(r->phase, sizeof r->phase, p->phase);
     if (r->args.json)
         print_line("progress", fill_progress, p);
     else if (r->terminal)

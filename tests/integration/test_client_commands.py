@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import select
 import re
 import shutil
 import struct
@@ -124,8 +125,9 @@ def check_top(d):
     while text.count(b"q quits") < 2:
         text += os.read(ours, 65536)
     os.write(ours, b"q")
-    while child.poll() is None:
-        os.read(ours, 65536)
+    while child.poll() is None:  # its output is read so that it can end; our own end of the terminal keeps a read from ending
+        if select.select([ours], [], [], 0.1)[0]:
+            os.read(ours, 65536)
     assert child.returncode == 0 and termios.tcgetattr(its) == before
     os.close(its)
     os.close(ours)

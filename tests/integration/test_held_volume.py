@@ -104,6 +104,14 @@ class Live:
                 if self.seen > before:
                     return
 
+    def turn_until(self, unsaved):
+        """An acknowledgement may come after the results of its samples."""
+        deadline = time.time() + PATIENCE
+        self.turn()
+        while self.unsaved is not unsaved:
+            assert time.time() < deadline, f"no acknowledgement says unsaved={unsaved}"
+            self.turn()
+
     def finish(self):
         with self.lock:
             self.over = True
@@ -197,7 +205,7 @@ def main():
         waiting = list(calls_that_need_the_volume(d, c, job, end["job"], model_bytes))
         bed = Live(c, "ward", bed=True)  # live monitoring does not wait for the disk that its snapshots go to
         bed.turn()
-        bed.turn()
+        bed.turn_until(unsaved=True)
         assert d.is_held() and bed.unsaved, "the stream of a bed waited for the volume, or did not say that it has no snapshot"
         status, text = http(d, "/readyz")
         assert status == 503 and "snapshots of 1 live stream cannot be written" in text, text
@@ -223,8 +231,7 @@ def main():
         while (ready := http(d, "/readyz"))[0] != 200:
             assert time.time() < deadline, ready
             time.sleep(0.2)
-        bed.turn()
-        assert not bed.unsaved
+        bed.turn_until(unsaved=False)
         bed.finish()
         training.check_it_goes_on(held_at)
         live.finish()

@@ -96,8 +96,8 @@ def mistakes(tmp):
 
 
 def networks(tmp):
-    file = write(f"{tmp}/burst.yaml", "kind: burst\nnetwork: { neurons: 500, synapses: 20 }\ninput: { random: 0.5, potential: 1000 }\n"
-                                      "ticks: 4000\noutput: { rates_every: 1, membranes_every: 100 }\n")
+    file = write(f"{tmp}/burst.yaml", "kind: burst\nnetwork: { neurons: 500, synapses: 20 }\ninput: { random: 0.02, potential: 1000 }\n"
+                                      "ticks: 60000\noutput: { rates_every: 1, membranes_every: 100 }\n")
     run(tmp, "ticks", file)
     end, code = stop_with(tmp, signal.SIGUSR1, "tick", "ticks-cut", file)
     assert code == AGAIN and end["checkpoint"], (end, code)
