@@ -182,8 +182,21 @@ def of(pair):
     return ["--tls-cert", f"{pair}.crt", "--tls-key", f"{pair}.key"]
 
 
+def wait_until_ready(d):
+    """A start looks for the snapshots of streams first."""
+    deadline = time.time() + PATIENCE
+    while True:
+        try:
+            assert "ready" in d.scrape("/readyz")
+            return
+        except OSError as e:
+            assert e.code == 503 and time.time() < deadline, e
+        time.sleep(0.05)
+
+
 def http(d):
-    assert d.scrape("/healthz") == "ok\n" and "ready" in d.scrape("/readyz")
+    wait_until_ready(d)
+    assert d.scrape("/healthz") == "ok\n"
     assert "brrd_auth_failures_total" in d.scrape(token=d.tokens["read"])
     assert "serving" in d.scrape("/", token=d.tokens["read"])
     for path, token in (("/metrics", None), ("/metrics", "brr_wrong"), ("/", None)):
