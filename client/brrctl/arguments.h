@@ -50,7 +50,7 @@ struct argument_table {
     { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(type), .local = true }
 extern const struct argument_table arguments_none; /* only those of all commands */
 
-/* What all commands take, and the command's own. */
+/* The options that every command accepts, followed by the command's own options. */
 struct arguments {
     const char **args; /* the plain words after the command; n_args of them */
     int n_args;

@@ -5,7 +5,7 @@
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
 
-/* The options of all verbs; each has a table of those that it takes (burst.c). */
+/* Values of the options of all verbs; each verb's table (burst.c) lists the options that it accepts. */
 struct burst_options {
     int64_t neurons;
     int64_t synapses;

@@ -57,8 +57,7 @@ int detection_open(struct detection *d, const char *path, const struct detection
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);
 void detection_done(struct detection *d);
 
-/* What the daemon and the recording's header gave rise to say, "; " between the sentences, malloc'd; NULL = nothing, or out of
- * memory. */
+/* Notes of the daemon and about the recording's header, joined by "; ", malloc'd; NULL: there are none, or memory is short. */
 char *detection_note(const struct detection *d);
 
 /* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */

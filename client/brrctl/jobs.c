@@ -241,7 +241,7 @@ static const char *summary_of(const Brr__V1__Job *job, char buf[200]) {
     return buf;
 }
 
-/* What people do next with the result of a job. */
+/* Suggests the next command for the result of a job. */
 static void print_next(const Brr__V1__Job *job) {
     if (!strcmp(job->kind, "train") && *job->checkpoint)
         printf("next: brrctl detect RECORDINGS --model job:%s --out DIR, or brrctl load NAME job:%s\n", job->id, job->id);
@@ -370,7 +370,7 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     if (brrctl_job_file_open(&file, o, &err))
         return brrctl_fail(&err);
     Brr__V1__ValidateResponse *limit =
-        own(o)->watch ? NULL : ask_limit(o, &file.message); /* who watches is told by the running job */
+        own(o)->watch ? NULL : ask_limit(o, &file.message); /* with --watch the running job reports its limit */
     int code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
     for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
         fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);

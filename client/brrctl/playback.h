@@ -21,7 +21,7 @@ int playback_channels(const struct playback *r, const char *const **ret);
 /* The reason it ended: "file" (complete), or as feed_ended; and the bytes of an incomplete last record. */
 const char *playback_ended(const struct playback *r);
 int64_t playback_left_bytes(const struct playback *r);
-/* What had to be assumed about the units of the channels that the model reads, or ""; known when the stream is open. */
+/* The assumptions made about units of the channels that the model reads, or ""; valid once the stream is open. */
 const char *playback_assumed(const struct playback *r);
 /* How often the connection was lost and came back. */
 int64_t playback_reconnects(const struct playback *r);

@@ -38,7 +38,7 @@ static const struct tune_options *own(const struct arguments *o) { return o->own
 
 enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 
-/* What the job found. */
+/* The job's result. */
 struct tuned {
     double on, off, hours, seizures, found, false_events, f1;
     int64_t recordings;
@@ -135,7 +135,7 @@ static int fetch(const struct arguments *o, const char *model, const struct tune
     return brrctl_fail(err);
 }
 
-/* What the file says of its thresholds. */
+/* The thresholds recorded in the model file. */
 static void write_origin(const struct tuned *t, struct str *text) {
     struct json_writer w;
     json_writer_init(&w, text);

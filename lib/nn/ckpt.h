@@ -1,6 +1,6 @@
 /* ckpt: a model file (safetensors, F32, exactly the table's tensors) and the state file beside it (optimizer moments, raw weights
  * under EMA). Writes are atomic and durable and are read back; loads check every name and shape. Any thread that owns the
- * parameter set; files are read and written as lent work (device_lend). */
+ * parameter set; files are read and written on the calling thread. */
 #ifndef BRR_NN_CKPT_H
 #define BRR_NN_CKPT_H
 #include "nn/optim.h"

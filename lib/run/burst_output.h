@@ -1,7 +1,7 @@
 /* burst_output: the files that a burst job writes while its network ticks: fired neurons, rates of areas, membranes. Each grows as
  * DIR/NAME.part, is cut back to where a checkpoint was when the job resumes, and gets its name at the end; so a job that was killed
- * leaves the same bytes as one that was not. Also counts what a result tells. One owner, one thread; open, sync, finish and close
- * are for lent work (device_lend), and full buffers are written as such. */
+ * leaves the same bytes as one that was not. Also counts what a result tells. One owner, one thread; all
+ * functions that write may block on the volume. */
 #ifndef BRR_RUN_BURST_OUTPUT_H
 #define BRR_RUN_BURST_OUTPUT_H
 #include "base/json.h"

@@ -139,7 +139,7 @@ int task_check_labelling(const struct task_env *env, const struct jobfile *job, 
  * report. DATA_LOSS means that it is no longer what it was when the job began: another attempt looks at it anew. */
 bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why);
 
-/* loader_stop as lent work: its readers may wait for their volume. Takes NULL. */
+/* loader_stop; blocks while the loader's readers wait for their volume. Takes NULL. */
 struct loader;
 void task_stop_loader(struct device *dev, struct loader *loader);
 
