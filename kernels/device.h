@@ -125,12 +125,6 @@ void device_live_end(struct device *dev);
 /* How long the oldest call at work on the device (an op, a copy, a wait for the stream) has taken, in milliseconds; 0 when there is
  * none. Any thread. */
 int64_t device_busy_ms(struct device *dev);
-/* Calls work(arg, err). */
-typedef int device_work_fn(void *arg, struct err *err);
-static inline int device_lend(struct device *dev, device_work_fn *work, void *arg, struct err *err) {
-    (void)dev;
-    return work(arg, err);
-}
 void stream_close(struct stream *s);
 double stream_parked_s(const struct stream *s); /* seconds that the stream has slept for live windows so far */
 struct device *stream_device(const struct stream *s);

@@ -19,7 +19,7 @@ bool loader_wait(struct loader *l, int64_t i, int wait_ms);
 int loader_result(struct loader *l, int64_t i, struct err *err);
 /* The number of finished recordings. */
 int64_t loader_done(struct loader *l);
-/* Finishes the recordings in progress and ends. Takes NULL. */
+/* Finishes the recordings in progress and ends; blocks while a reader waits for its volume. Takes NULL. */
 void loader_stop(struct loader *l);
 
 #endif

@@ -241,20 +241,15 @@ void prefetch_release(struct prefetch *p, const struct batch *b) {
     pthread_mutex_unlock(&p->lock);
 }
 
-void prefetch_halt(struct prefetch *p) {
+void prefetch_stop(struct prefetch *p) {
+    if (!p)
+        return;
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_threads; i++)
         pthread_join(p->threads[i], NULL);
-    p->n_threads = 0;
-}
-
-void prefetch_stop(struct prefetch *p) {
-    if (!p)
-        return;
-    prefetch_halt(p);
     for (int i = 0; i < p->config.depth; i++) {
         struct slot *s = &p->slots[i];
         if (s->batch.x)

@@ -42,9 +42,7 @@ int64_t prefetch_failed(const struct prefetch *p);
  * other work while the data are decoded for the first time. */
 bool prefetch_poll(struct prefetch *p, int wait_ms);
 void prefetch_release(struct prefetch *p, const struct batch *b);
-/* Joins the readers, which may wait for their volume. Any thread; only prefetch_stop may follow. */
-void prefetch_halt(struct prefetch *p);
-/* Joins the readers and frees everything, including batches still held. Takes NULL. */
+/* Joins the readers, which may wait for their volume, and frees everything, including batches still held. Takes NULL. */
 void prefetch_stop(struct prefetch *p);
 
 #endif

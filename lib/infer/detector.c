@@ -87,8 +87,7 @@ struct claims {
 };
 
 /* Before anything is allocated. */
-static int check_claims(void *arg, struct err *err) {
-    struct claims *c = arg;
+static int check_claims(struct claims *c, struct err *err) {
     struct param_set table;
     int rc = modelfile_read(c->checkpoint, &c->file, err);
     if (rc || (rc = seizure_table(&c->file.model, &table, err)))
@@ -113,7 +112,7 @@ int detector_open(struct device *dev, const char *checkpoint, int max_batch, int
     struct stream *s = NULL;
     struct seizure_options options = {.max_batch = max_batch, .precision = DTYPE_F32};
     struct claims c = {.checkpoint = checkpoint, .options = &options, .limit_bytes = memory_limit_bytes};
-    int rc = device_lend(dev, check_claims, &c, err);
+    int rc = check_claims(&c, err);
     if (!rc)
         rc = stream_open(dev, STREAM_NORMAL, &s, err);
     if (!rc)

@@ -20,29 +20,18 @@ static int fetch_flat(struct stream *s, const float *device, int64_t n, float **
     return rc;
 }
 
-/* A file to be written from host memory. */
-struct writing {
-    const char *path;
-    struct safetensors_content content;
-    char *sha; /* DIGEST_HEX_SIZE */
-};
-
-static int write_checked(void *arg, struct err *err) {
-    const struct writing *w = arg;
+/* Writes the entries and reads the file back. */
+static int write_checked(const struct ckpt_file *file, const struct safetensors_entry *entries, size_t n, char sha[DIGEST_HEX_SIZE],
+                         struct err *err) {
+    const struct safetensors_content content = {entries, n, file->metadata, file->n_metadata};
     char back[DIGEST_HEX_SIZE];
-    int rc = safetensors_write(w->path, &w->content, w->sha, err);
-    if (!rc)
-        rc = digest_file(w->path, back, err);
-    if (!rc && strcmp(back, w->sha))
-        rc = err_set(err, ERR_DATA_LOSS, "%s reads back with another SHA-256 than was written; the volume is not to be trusted",
-                     w->path);
-    return rc;
-}
-
-static int lend_write(struct stream *s, const struct ckpt_file *file, const struct safetensors_entry *entries, size_t n, char *sha,
-                      struct err *err) {
-    struct writing w = {file->path, {entries, n, file->metadata, file->n_metadata}, sha};
-    return device_lend(stream_device(s), write_checked, &w, err);
+    int rc;
+    if ((rc = safetensors_write(file->path, &content, sha, err)) || (rc = digest_file(file->path, back, err)))
+        return rc;
+    if (strcmp(back, sha) != 0)
+        return err_set(err, ERR_DATA_LOSS, "%s reads back with another SHA-256 than was written; the volume is not to be trusted",
+                       file->path);
+    return 0;
 }
 
 int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const struct param_average *average,
@@ -63,7 +52,7 @@ int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, c
         e->data = (p->kind == PARAM_BUFFER ? buffers : data) + p->offset;
     }
     if (!rc)
-        rc = lend_write(s, file, entries, (size_t)set->count, sha, err);
+        rc = write_checked(file, entries, (size_t)set->count, sha, err);
     free(data);
     free(buffers);
     free(entries);
@@ -136,26 +125,16 @@ int ckpt_check_model(const char *path, const struct param_set *set, struct err *
     return rc;
 }
 
-struct opening {
-    const char *path;
-    struct safetensors *st;
-};
-
-static int open_file(void *arg, struct err *err) {
-    struct opening *o = arg;
-    return safetensors_open(o->path, &o->st, err);
-}
-
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err) {
-    struct opening o = {.path = path};
-    int rc = device_lend(stream_device(s), open_file, &o, err);
+    struct safetensors *st = NULL;
+    int rc = safetensors_open(path, &st, err);
     if (!rc)
-        rc = check_tensors(o.st, path, set, head_may_differ, err);
+        rc = check_tensors(st, path, set, head_may_differ, err);
     if (!rc) {
-        rc = load_tensors(o.st, set, s, head_may_differ, err);
+        rc = load_tensors(st, set, s, head_may_differ, err);
         set->version++;
     }
-    safetensors_close(o.st);
+    safetensors_close(st);
     return rc;
 }
 
@@ -183,7 +162,7 @@ int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct 
                                                   .bytes = (size_t)count * sizeof(float)};
     }
     if (!rc)
-        rc = lend_write(s, file, entries, n, sha, err);
+        rc = write_checked(file, entries, n, sha, err);
     for (int i = 0; i < STATES; i++)
         free(host[i]);
     return rc;

@@ -51,15 +51,6 @@ struct detect {
     double hours, seizure_sum_s, suppressed_sum_s;
 };
 
-/* Whatever may wait for a volume. */
-static int close_files(void *arg, struct err *err) {
-    struct detect *d = arg;
-    (void)err;
-    loader_stop(d->loader);
-    detect_list_end(d->list);
-    return 0;
-}
-
 static void detect_close(void *task) {
     struct detect *d = task;
     if (!d)
@@ -67,7 +58,8 @@ static void detect_close(void *task) {
     if (d->env.mirror)
         mirror_stop(d->env.mirror);
     timeline_free(d->timeline);
-    device_lend(d->env.device, close_files, d, NULL);
+    loader_stop(d->loader);
+    detect_list_end(d->list);
     detector_close(d->detector);
     for (int64_t i = 0; d->outcomes && i < manifest_count(d->manifest); i++)
         free(d->outcomes[i].error);
@@ -165,8 +157,7 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
 }
 
 /* The queue of what is left, and the threads that make it ready. */
-static int begin(void *arg, struct err *err) {
-    struct detect *d = arg;
+static int begin(struct detect *d, struct err *err) {
     int64_t n = manifest_count(d->manifest);
     int rc = str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME)
                  ? check_outputs(d, err)
@@ -216,7 +207,7 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     if (!rc)
         rc = open_data(d, err);
     if (!rc)
-        rc = device_lend(env->device, begin, d, err);
+        rc = begin(d, err);
     if (rc) {
         detect_close(d);
         return rc;
@@ -334,8 +325,7 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
 
 static void row_of(void *ctx, int64_t i, struct detect_row *ret) { describe(ctx, i, ret); }
 
-static int finish_recording(void *arg, struct err *err) {
-    struct detect *d = arg;
+static int finish_recording(struct detect *d, struct err *err) {
     int64_t i = d->queue[d->at];
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
     struct suppression_totals suppression;
@@ -412,11 +402,10 @@ static int run_windows(struct detect *d, struct err *err) {
         rc = timeline_status(d->timeline, err);
     if (rc || !timeline_done(d->timeline))
         return rc;
-    return device_lend(d->env.device, finish_recording, d, err);
+    return finish_recording(d, err);
 }
 
-static int conclude(void *arg, struct err *err) {
-    struct detect *d = arg;
+static int conclude(struct detect *d, struct err *err) {
     int rc = detect_list_write(d->list_path, manifest_count(d->manifest), row_of, d, err);
     for (int64_t i = 0; !rc && !d->done && i < manifest_count(d->manifest); i++)
         if (d->outcomes[i].error)
@@ -430,7 +419,7 @@ static int detect_step(void *task, enum task_status *ret, struct err *err) {
     *ret = TASK_MORE;
     if (d->at < d->n_queue)
         return run_windows(d, err);
-    int rc = device_lend(d->env.device, conclude, d, err);
+    int rc = conclude(d, err);
     *ret = rc ? TASK_MORE : TASK_DONE;
     return rc;
 }

@@ -183,8 +183,7 @@ static int score_next(struct evaluate *e, struct err *err) {
 }
 
 /* The files of the next recording, then those of all. */
-static int write_next(void *arg, struct err *err) {
-    struct evaluate *e = arg;
+static int write_next(struct evaluate *e, struct err *err) {
     bool last = e->written == evaluation_count(e->evaluation);
     return last ? evaluate_report_write(e, err) : evaluate_report_recording(e, e->written, err);
 }
@@ -195,7 +194,7 @@ static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
     *ret = TASK_MORE;
     if (!e->scored) {
         rc = score_next(e, err);
-    } else if (!(rc = device_lend(e->env.device, write_next, e, err))) {
+    } else if (!(rc = write_next(e, err))) {
         *ret = e->written == n ? TASK_DONE : TASK_MORE;
         if (e->written < n)
             task_phase(&e->env, &e->progress, "write", ++e->written, n);

@@ -154,8 +154,7 @@ void evaluation_free(struct evaluation *e) {
     if (!e)
         return;
     timeline_free(e->timeline);
-    if (e->loader)
-        task_stop_loader(stream_device(e->config.stream), e->loader);
+    loader_stop(e->loader);
     for (int i = 0; i < e->n_traces; i++)
         trace_done(&e->traces[i]);
     free(e->traces);

@@ -185,19 +185,11 @@ int feed_open(const struct feed_config *config, struct stream *s, struct feed **
     return 0;
 }
 
-static int halt_readers(void *arg, struct err *err) {
-    (void)err;
-    prefetch_halt(arg);
-    return 0;
-}
-
 void feed_close(struct feed *f) {
     if (!f)
         return;
     struct device *dev = f->config.recordings.device;
     stream_close(f->copies); /* waits for what is on its way */
-    if (f->prefetch)
-        device_lend(dev, halt_readers, f->prefetch, NULL);
     prefetch_stop(f->prefetch);
     resident_close(f->resident);
     device_free(dev, f->device_first);

@@ -89,69 +89,61 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
 
 /* ---- restoring ------------------------------------------------------------------------------------------------- */
 
-struct reading {
-    struct geodesic_task *t;
-    const char *path;
-    int phase;      /* that the checkpoint stands in */
-    char *counters; /* malloc'd */
-};
-
-/* INVALID when it is not of this job. */
-static int read_phase(void *arg, struct err *err) {
-    struct reading *r = arg;
+/* The phase of a checkpoint. INVALID when the checkpoint is of another job. */
+static int read_phase(const struct geodesic_task *t, const char *path, int *ret, struct err *err) {
     struct safetensors *st = NULL;
     struct json *counters = NULL;
-    int rc = safetensors_open(r->path, &st, err);
-    const char *text = rc ? NULL : safetensors_metadata(st, "counters");
-    r->phase = -1;
-    if (text && json_parse(text, strlen(text), r->path, &counters, NULL) == 0 && is_of_this_job(r->t, counters))
-        r->phase = (int)json_i64(json_get(counters, "phase"), -1);
-    if (!rc && (r->phase < 0 || r->phase >= r->t->phases))
-        rc = err_set(err, ERR_INVALID, "%s belongs to another job", r->path);
+    int phase = -1, rc = safetensors_open(path, &st, err);
+    if (rc)
+        return rc;
+    const char *text = safetensors_metadata(st, "counters");
+    if (text && json_parse(text, strlen(text), path, &counters, NULL) == 0 && is_of_this_job(t, counters))
+        phase = (int)json_i64(json_get(counters, "phase"), -1);
     json_free(counters);
     safetensors_close(st);
-    return rc;
+    if (phase < 0 || phase >= t->phases)
+        return err_set(err, ERR_INVALID, "%s belongs to another job", path);
+    *ret = phase;
+    return 0;
 }
 
-static int read_state(void *arg, struct err *err) {
-    struct reading *r = arg;
-    struct geodesic_task *t = r->t;
-    return geodesic_file_read_state(r->path, &t->state, t->figures, t->n_figures, &r->counters, err);
-}
-
-static int load_phase(struct reading *r, struct err *err) {
-    struct geodesic_task *t = r->t;
+/* The training state and the optimizer step in it. */
+static int read_state(struct geodesic_task *t, const char *path, struct err *err) {
+    char *text = NULL;
     struct json *counters = NULL;
-    int rc = geodesic_task_begin_phase(t, err);
-    if (!rc)
-        rc = device_lend(t->env.device, read_state, r, err);
-    if (!rc)
-        rc = json_parse(r->counters, strlen(r->counters), r->path, &counters, err);
-    if (!rc) {
-        t->state.step = json_i64(json_get(counters, "step"), -1);
-        if (t->state.step < 0 || t->state.step > geodesic_fit_steps(t->fit))
-            rc = err_set(err, ERR_INVALID, "%s: step %lld lies outside the training", r->path, (long long)t->state.step);
-    }
-    if (!rc)
-        rc = geodesic_fit_load(t->fit, &t->state, err);
-    for (int g = 0; !rc && geodesic_task_is_last(t) && g < t->groups; g++)
-        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
-    if (!rc && geodesic_task_is_marked(t))
-        t->evaluated = 0;
+    int rc = geodesic_file_read_state(path, &t->state, t->figures, t->n_figures, &text, err);
+    if (rc)
+        return rc;
+    rc = json_parse(text, strlen(text), path, &counters, err);
+    free(text);
+    if (rc)
+        return rc;
+    t->state.step = json_i64(json_get(counters, "step"), -1);
     json_free(counters);
-    return rc;
+    if (t->state.step < 0 || t->state.step > geodesic_fit_steps(t->fit))
+        return err_set(err, ERR_INVALID, "%s: step %lld lies outside the training", path, (long long)t->state.step);
+    return 0;
+}
+
+static int load_phase(struct geodesic_task *t, const char *path, struct err *err) {
+    int rc;
+    if ((rc = geodesic_task_begin_phase(t, err)) || (rc = read_state(t, path, err)) ||
+        (rc = geodesic_fit_load(t->fit, &t->state, err)))
+        return rc;
+    for (int g = 0; geodesic_task_is_last(t) && g < t->groups; g++)
+        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
+    if (geodesic_task_is_marked(t))
+        t->evaluated = 0;
+    return 0;
 }
 
 static int restore_from(void *task, const char *path, struct err *err) {
     struct geodesic_task *t = task;
-    struct reading r = {.t = t, .path = path};
-    int rc = device_lend(t->env.device, read_phase, &r, err);
+    int rc = read_phase(t, path, &t->phase, err);
     if (rc)
         return rc;
-    t->phase = r.phase;
-    if ((rc = load_phase(&r, err)))
+    if ((rc = load_phase(t, path, err)))
         t->phase = 0;
-    free(r.counters);
     return rc;
 }
 

@@ -206,16 +206,6 @@ static int draw_spectra(const struct geodesic_task *t, struct err *err) {
     return rc ? rc : plot_panels(path, &p, err);
 }
 
-struct drawing {
-    const char *path;
-    const struct plot_panels *panels;
-};
-
-static int draw_panels(void *arg, struct err *err) {
-    const struct drawing *d = arg;
-    return plot_panels(d->path, d->panels, err);
-}
-
 /* √g over concentration at some wavelengths, a panel for each model. */
 static int draw_metric(const struct geodesic_task *t, struct err *err) {
     const struct spectra *s = &t->spectra;
@@ -259,7 +249,7 @@ static int draw_metric(const struct geodesic_task *t, struct err *err) {
     if (!rc)
         rc = fsio_join(path, sizeof path, t->env.directory, "metric.svg", err);
     if (!rc)
-        rc = device_lend(t->env.device, draw_panels, &(struct drawing){path, &p}, err);
+        rc = plot_panels(path, &p, err);
     free(w);
     return rc;
 }
@@ -285,8 +275,7 @@ static void log_table(const struct geodesic_task *t, const struct spectrum_score
 }
 
 /* All files but that of draw_metric, which asks the device. */
-static int write_files(void *arg, struct err *err) {
-    const struct geodesic_task *t = arg;
+static int write_files(const struct geodesic_task *t, struct err *err) {
     struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
     int rc = baselines ? score_baselines(t, baselines, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a report");
     if (!rc)
@@ -305,7 +294,7 @@ static int write_files(void *arg, struct err *err) {
 
 int geodesic_task_report(struct geodesic_task *t, struct err *err) {
     int rc = draw_metric(t, err);
-    return rc ? rc : device_lend(t->env.device, write_files, t, err);
+    return rc ? rc : write_files(t, err);
 }
 
 void geodesic_task_result(void *task, struct json_writer *w, const char *key) {

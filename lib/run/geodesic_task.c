@@ -139,8 +139,7 @@ int geodesic_check_spectra(const struct geodesic_config *config, const struct sp
     return 0;
 }
 
-static int open_spectra(void *arg, struct err *err) {
-    struct geodesic_task *t = arg;
+static int open_spectra(struct geodesic_task *t, struct err *err) {
     const char *csv = t->config->csv;
     int rc = csv ? spectra_read(csv, &t->spectra, err) : spectra_formula(&t->spectra, err);
     if (rc)
@@ -179,7 +178,7 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
     if (!rc)
-        rc = device_lend(env->device, open_spectra, t, err);
+        rc = open_spectra(t, err);
     if (!rc)
         rc = geodesic_task_restore(t, &found, err);
     if (!rc && !found)

@@ -138,7 +138,7 @@ static int load_all(struct resident *r, struct stream *s, struct err *err) {
     int rc = loader_start(recordings, n, c->workers, &loader, err);
     if (!rc)
         rc = fill(r, loader, s, err);
-    task_stop_loader(c->device, loader);
+    loader_stop(loader);
     free(recordings);
     return rc;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "data/loader.h"
 #include "data/recording.h"
 #include "infer/detector.h"
 #include "infer/modelfile.h"
@@ -77,8 +76,6 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
 struct opening {
     const struct task_env *env;
     struct task_progress *progress;
-    const struct manifest_config *config;
-    struct manifest **ret;
 };
 
 static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
@@ -126,21 +123,17 @@ static void log_faults(const struct task_env *env, const struct manifest *m) {
                  (long long)(faulty - FAULTY_NAMED));
 }
 
-static int open_manifest(void *arg, struct err *err) {
-    struct opening *o = arg;
-    char bad[600];
-    int rc = manifest_open(o->config, on_cache, o, o->ret, err);
-    if (!rc && manifest_describe_bad(*o->ret, BAD_NAMED, bad, sizeof bad))
-        task_log(o->env, TASK_WARN, "%s", bad);
-    if (!rc)
-        log_faults(o->env, *o->ret);
-    return rc;
-}
-
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
                        struct manifest **ret, struct err *err) {
-    struct opening opening = {env, p, config, ret};
-    return device_lend(env->device, open_manifest, &opening, err);
+    struct opening opening = {env, p};
+    char bad[600];
+    int rc = manifest_open(config, on_cache, &opening, ret, err);
+    if (rc)
+        return rc;
+    if (manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
+        task_log(env, TASK_WARN, "%s", bad);
+    log_faults(env, *ret);
+    return 0;
 }
 
 int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
@@ -167,28 +160,12 @@ bool task_goes_on_without(const struct task_env *env, const struct jobfile *job,
     return own && !job->data->fail_on_bad_file && !(env->mirror && mirror_failure(env->mirror, NULL));
 }
 
-static int stop_loader(void *arg, struct err *err) {
-    (void)err;
-    loader_stop(arg);
-    return 0;
-}
-
-void task_stop_loader(struct device *dev, struct loader *loader) {
-    if (loader)
-        device_lend(dev, stop_loader, loader, NULL);
-}
-
 bool task_model_is_url(const char *ref) { return str_starts(ref, "store://"); }
-
-static int digest_model(void *arg, struct err *err) {
-    struct task_model *model = arg;
-    return digest_file(model->path, model->sha256, err);
-}
 
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err) {
     if (!task_model_is_url(ref))
         return str_copy(ret->path, sizeof ret->path, ref)
-                   ? device_lend(env->device, digest_model, ret, err)
+                   ? digest_file(ret->path, ret->sha256, err)
                    : err_set(err, ERR_RANGE, "the path of the model %.200s… is too long", ref);
     if (!env->model)
         return err_set(err, ERR_UNSUPPORTED, "%.200s: there are no stores here; name a local file", ref);

@@ -139,10 +139,6 @@ int task_check_labelling(const struct task_env *env, const struct jobfile *job, 
  * report. DATA_LOSS means that it is no longer what it was when the job began: another attempt looks at it anew. */
 bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why);
 
-/* loader_stop; blocks while the loader's readers wait for their volume. Takes NULL. */
-struct loader;
-void task_stop_loader(struct device *dev, struct loader *loader);
-
 /* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);

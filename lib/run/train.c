@@ -269,7 +269,7 @@ static int start_feed(struct train *t, struct err *err) {
 /* All recordings have arrived: those that fit are resident in device memory from now on. */
 static int settle_feed(struct train *t, struct err *err) {
     feed_close(t->feed);
-    task_stop_loader(t->env.device, t->arrival);
+    loader_stop(t->arrival);
     t->feed = NULL;
     t->arrival = NULL;
     return start_feed(t, err);
@@ -283,7 +283,7 @@ static void train_close(void *task) {
         mirror_stop(t->env.mirror);
     train_validate_end(t, NULL);
     feed_close(t->feed);
-    task_stop_loader(t->env.device, t->arrival);
+    loader_stop(t->arrival);
     sampler_free(t->sampler);
     manifest_close(t->manifest);
     step_free(t->work);

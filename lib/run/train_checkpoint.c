@@ -3,9 +3,7 @@
  *
  * A pair may be saved twice at one step, before its validation and after it. Both files are therefore written under the names
  * FILE.new first, and then renamed, the model before the state. A kill between the two renames leaves the new model beside the old
- * state; the new state is still there as FILE.new and is renamed when the training is restored.
- *
- * Only tensors move on the driving thread: everything in the folder is done in lent work (device_lend). */
+ * state; the new state is still there as FILE.new and is renamed when the training is restored. */
 #include "run/train_checkpoint.h"
 
 #include <dirent.h>
@@ -138,16 +136,6 @@ static int list_steps(const struct train *t, struct steps *ret, struct err *err)
     return rc;
 }
 
-struct listing {
-    const struct train *t;
-    struct steps steps;
-};
-
-static int list_lent(void *arg, struct err *err) {
-    struct listing *l = arg;
-    return list_steps(l->t, &l->steps, err);
-}
-
 /* Removes what nobody will read again: pairs older than the newest `keep`, models that were the best once, and files that a kill
  * left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be removed
  * is tried again after the next save. */
@@ -228,31 +216,23 @@ struct saving {
     double start_s;
 };
 
-static int begin_save(void *arg, struct err *err) {
-    struct saving *s = arg;
+static int begin_save(struct saving *s, struct err *err) {
     int rc = pair_paths(s->t, s->c.step, s->c.path, s->state, err);
     str_format(s->new_model, sizeof s->new_model, "%s" NEW_END, s->c.path);
     str_format(s->new_state, sizeof s->new_state, "%s" NEW_END, s->state);
     return rc ? rc : fsio_mkdirs_above(s->c.path, err);
 }
 
-static int undo_save(void *arg, struct err *err) {
-    const struct saving *s = arg;
-    (void)err;
+static void undo_save(const struct saving *s) {
     unlink(s->new_model);
     unlink(s->new_state);
-    return 0;
 }
 
 /* The new files are whole: after an error, as after a kill, finish_save does the rest. */
-static int end_save(void *arg, struct err *err) {
-    struct saving *s = arg;
-    int rc = fsio_rename(s->new_model, s->c.path, err);
-    if (!rc)
-        rc = fsio_rename(s->new_state, s->state, err);
-    if (!rc)
-        rc = fsio_size(s->c.path, &s->c.bytes, NULL, err);
-    if (rc)
+static int end_save(struct saving *s, struct err *err) {
+    int rc;
+    if ((rc = fsio_rename(s->new_model, s->c.path, err)) || (rc = fsio_rename(s->new_state, s->state, err)) ||
+        (rc = fsio_size(s->c.path, &s->c.bytes, NULL, err)))
         return rc;
     s->c.write_s = clock_s() - s->start_s;
     announce(s->t, &s->c);
@@ -263,15 +243,15 @@ static int end_save(void *arg, struct err *err) {
 static int save_pair(struct saving *s, struct err *err) {
     struct train *t = s->t;
     struct param_average average;
-    int rc = device_lend(t->env.device, begin_save, s, err);
+    int rc = begin_save(s, err);
     if (rc)
         return rc;
-    if (!(rc = modelfile_save(s->new_model, &t->file, t->net, optim_average(&t->optim, &average), t->stream, s->c.sha256, err)))
-        rc = save_state(t, s->new_state, s->c.sha256, err);
-    if (!rc)
-        return device_lend(t->env.device, end_save, s, err);
-    device_lend(t->env.device, undo_save, s, NULL);
-    return rc;
+    if ((rc = modelfile_save(s->new_model, &t->file, t->net, optim_average(&t->optim, &average), t->stream, s->c.sha256, err)) ||
+        (rc = save_state(t, s->new_state, s->c.sha256, err))) {
+        undo_save(s);
+        return rc;
+    }
+    return end_save(s, err);
 }
 
 int train_checkpoint_save(struct train *t, struct err *err) {
@@ -316,40 +296,29 @@ static int read_roles(struct train *t, const char *path, struct known_patients *
     return rc;
 }
 
-struct role_search {
-    struct train *t;
-    struct known_patients *found;
-    bool began;
-};
-
 /* All state files of a training have the same roles: the newest that can be read will do, even if its model cannot. */
-static int find_roles(void *arg, struct err *err) {
-    struct role_search *search = arg;
+int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
+    struct known_patients *found = NULL;
     struct steps steps;
-    int rc = list_steps(search->t, &steps, err);
-    for (size_t i = 0; !rc && !search->found && i < steps.count; i++) {
+    bool began = false;
+    int rc = list_steps(t, &steps, err);
+    for (size_t i = 0; !rc && !found && i < steps.count; i++) {
         char model[PATH_SIZE], state[PATH_SIZE], new_state[NEW_SIZE];
-        if ((rc = pair_paths(search->t, steps.items[i], model, state, err)))
+        if ((rc = pair_paths(t, steps.items[i], model, state, err)))
             break;
         str_format(new_state, sizeof new_state, "%s" NEW_END, state);
         const char *const files[] = {state, new_state};
-        for (int k = 0; !rc && !search->found && k < 2; k++) {
-            rc = read_roles(search->t, files[k], &search->found, err);
-            search->began |= !rc;
+        for (int k = 0; !rc && !found && k < 2; k++) {
+            rc = read_roles(t, files[k], &found, err);
+            began |= !rc;
             rc = is_broken(rc) ? 0 : rc;
         }
     }
     free(steps.items);
-    return rc;
-}
-
-int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
-    struct role_search search = {.t = t};
-    int rc = device_lend(t->env.device, find_roles, &search, err);
     if (rc)
         return rc;
-    *ret = search.found;
-    *ret_began = search.began;
+    *ret = found;
+    *ret_began = began;
     return 0;
 }
 
@@ -402,14 +371,12 @@ struct pair {
     struct err why;
 };
 
-static int read_pair(void *arg, struct err *err) {
-    struct pair *p = arg;
-    int rc = finish_save(p->model, p->state, err);
-    if (!rc)
-        rc = open_pair(p->model, p->state, &p->st, err);
-    if (!rc)
-        rc = modelfile_read(p->model, &p->file, err);
-    return rc ? rc : modelfile_patients(p->model, &p->patients, err);
+static int read_pair(struct pair *p, struct err *err) {
+    int rc;
+    if ((rc = finish_save(p->model, p->state, err)) || (rc = open_pair(p->model, p->state, &p->st, err)) ||
+        (rc = modelfile_read(p->model, &p->file, err)))
+        return rc;
+    return modelfile_patients(p->model, &p->patients, err);
 }
 
 static int load_pair(struct pair *p, struct err *err) {
@@ -441,16 +408,13 @@ static int load_pair(struct pair *p, struct err *err) {
 
 /* A pair that cannot be used would count as one of the pairs to keep, and as newer than those to come. Its model is left to sweep,
  * as it may be the best. */
-static int drop_pair(void *arg, struct err *err) {
-    const struct pair *p = arg;
+static void drop_pair(const struct pair *p) {
     char new_state[NEW_SIZE];
-    (void)err;
     task_log(&p->t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s) and is removed", (long long)p->step,
              p->why.message);
     str_format(new_state, sizeof new_state, "%s" NEW_END, p->state);
     unlink(p->state);
     unlink(new_state);
-    return 0;
 }
 
 /* Loads the newest usable pair, checks the older ones, and drops those that cannot be used. */
@@ -460,14 +424,14 @@ static int restore_newest(struct train *t, const struct steps *steps, bool *ret_
         int rc = pair_paths(t, p.step, p.model, p.state, err);
         if (rc)
             return rc;
-        if (!(rc = device_lend(t->env.device, read_pair, &p, &p.why)) && !*ret_found)
+        if (!(rc = read_pair(&p, &p.why)) && !*ret_found)
             rc = load_pair(&p, &p.why);
         safetensors_close(p.st);
         free(p.patients);
         if (!rc)
             *ret_found = true;
         else if (is_broken(rc))
-            device_lend(t->env.device, drop_pair, &p, NULL);
+            drop_pair(&p);
         else
             return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.step, p.why.message);
     }
@@ -490,8 +454,7 @@ static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, 
 }
 
 /* A kill may have come between a save and its announcement: best and last are announced again. */
-static int announce_restored(void *arg, struct err *err) {
-    struct train *t = arg;
+static int announce_restored(struct train *t, struct err *err) {
     struct task_checkpoint best = {0}, last = {0};
     struct err why;
     int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
@@ -513,11 +476,11 @@ static int announce_restored(void *arg, struct err *err) {
 }
 
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) {
-    struct listing l = {.t = t};
+    struct steps steps;
     *ret_found = false;
-    int rc = device_lend(t->env.device, list_lent, &l, err);
+    int rc = list_steps(t, &steps, err);
     if (!rc)
-        rc = restore_newest(t, &l.steps, ret_found, err);
-    free(l.steps.items);
-    return rc || !*ret_found ? rc : device_lend(t->env.device, announce_restored, t, err);
+        rc = restore_newest(t, &steps, ret_found, err);
+    free(steps.items);
+    return rc || !*ret_found ? rc : announce_restored(t, err);
 }

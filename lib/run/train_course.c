@@ -14,28 +14,23 @@
 
 enum { MAX_BYTES = 256 << 20, PATH_SIZE = 4096 };
 
-struct line {
-    char path[PATH_SIZE];
-    struct str text;
-};
-
-static int append_line(void *arg, struct err *err) {
-    const struct line *l = arg;
-    FILE *f = fopen(l->path, "ae");
-    bool good = f && fputs(str_cstr(&l->text), f) >= 0;
+static int append_line(const char *path, const struct str *line, struct err *err) {
+    FILE *f = fopen(path, "ae");
+    bool good = f && fputs(str_cstr(line), f) >= 0;
     if (f && fclose(f))
         good = false;
-    return good ? 0 : err_errno(err, errno, "cannot write %s", l->path);
+    return good ? 0 : err_errno(err, errno, "cannot write %s", path);
 }
 
 void train_course_add(struct train *t, const char *kind, const struct validation_result *v) {
-    struct line line;
+    char path[PATH_SIZE];
+    struct str line;
     struct json_writer w;
     struct err err = {0};
-    if (!str_format(line.path, sizeof line.path, "%s/metrics.jsonl", t->env.directory))
+    if (!str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
         return;
-    str_init(&line.text, 4096);
-    json_writer_init(&w, &line.text);
+    str_init(&line, 4096);
+    json_writer_init(&w, &line);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", kind);
     json_put_i64(&w, "step", t->at.step);
@@ -57,12 +52,12 @@ void train_course_add(struct train *t, const char *kind, const struct validation
         json_put_f64(&w, "first_step_s", t->first_step_s);
     }
     json_end(&w, '}');
-    str_puts(&line.text, "\n");
-    bool lost = device_lend(t->env.device, append_line, &line, &err) != 0;
+    str_puts(&line, "\n");
+    bool lost = append_line(path, &line, &err) != 0;
     if (lost && !t->course_lost)
         task_log(&t->env, TASK_WARN, "the training goes on without its lines of progress: %s", err.message);
     t->course_lost = lost;
-    str_done(&line.text);
+    str_done(&line);
 }
 
 enum { TRAINING_LOSS, VALIDATION_LOSS, EVENT_F1, AUROC, CURVES };
@@ -121,8 +116,7 @@ static int read_series(const char *path, struct series series[CURVES], struct er
     return rc;
 }
 
-static int draw(void *arg, struct err *err) {
-    struct train *t = arg;
+static int draw(const struct train *t, struct err *err) {
     struct series series[CURVES] = {{0}};
     struct plot_curve curve[CURVES];
     char from[PATH_SIZE], to[PATH_SIZE], subtitle[160];
@@ -151,6 +145,6 @@ static int draw(void *arg, struct err *err) {
 
 void train_course_draw(struct train *t) {
     struct err err = {0};
-    if (device_lend(t->env.device, draw, t, &err))
+    if (draw(t, &err))
         task_log(&t->env, TASK_WARN, "the picture of the training could not be drawn: %s", err.message);
 }

@@ -31,8 +31,7 @@ void train_report_result(void *task, struct json_writer *w, const char *key) {
     json_end(w, '}');
 }
 
-static int write_report(void *arg, struct err *err) {
-    struct train *t = arg;
+static int write_report(struct train *t, struct err *err) {
     char path[PATH_SIZE];
     struct str out;
     struct json_writer w;
@@ -60,6 +59,6 @@ static int write_report(void *arg, struct err *err) {
 
 void train_report_write(struct train *t) {
     struct err err = {0};
-    if (device_lend(t->env.device, write_report, t, &err))
+    if (write_report(t, &err))
         task_log(&t->env, TASK_WARN, "report.json could not be written: %s", err.message);
 }

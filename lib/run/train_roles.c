@@ -104,51 +104,41 @@ int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why,
     return 0;
 }
 
-struct origin {
-    const char *path;
-    char *patients;
-};
-
-static int read_origin(void *arg, struct err *err) {
-    struct origin *o = arg;
-    return modelfile_patients(o->path, &o->patients, err);
-}
-
 /* The trainings before this one, as they are in an origin's file; null for an origin that does not say. */
-static int put_origin(struct json_writer *w, const struct origin *o, struct err *err) {
+static int put_origin(struct json_writer *w, const char *origin, char *patients, struct err *err) {
     struct json *groups = NULL;
-    if (!o->path)
+    if (!origin)
         return 0;
-    if (!o->patients) {
+    if (!patients) {
         json_put_null(w, NULL);
         return 0;
     }
-    size_t n = strlen(o->patients);
-    int rc = json_parse(o->patients, n, o->path, &groups, err);
+    size_t n = strlen(patients);
+    int rc = json_parse(patients, n, origin, &groups, err);
     if (!rc && json_kind(groups) != JSON_KIND_ARRAY)
-        rc = err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", o->path);
+        rc = err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", origin);
     if (!rc && json_count(groups)) {
-        o->patients[n - 1] = '\0';
-        json_put_raw(w, NULL, o->patients + 1);
+        patients[n - 1] = '\0';
+        json_put_raw(w, NULL, patients + 1);
     }
     json_free(groups);
     return rc;
 }
 
 int train_roles_record(struct train *t, const char *origin, struct err *err) {
-    struct origin o = {.path = origin};
+    char *patients = NULL; /* of the origin */
     struct str text;
     struct json_writer w;
-    int rc = origin ? device_lend(t->env.device, read_origin, &o, err) : 0;
+    int rc = origin ? modelfile_patients(origin, &patients, err) : 0;
     if (rc)
         return rc;
     str_init(&text, SAFETENSORS_MAX_HEADER);
     json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
     patients_put_hashes(t->manifest, t->split, manifest_hash(t->manifest), false, &w);
-    rc = put_origin(&w, &o, err);
+    rc = put_origin(&w, origin, patients, err);
     json_end(&w, ']');
-    free(o.patients);
+    free(patients);
     free(t->patients);
     t->file.patients = t->patients = str_take(&text);
     if (!rc && !t->patients)
