@@ -139,11 +139,13 @@ foreach(source ${driver_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
 
-# Preloaded by test_held_*.py: a volume that does not answer.
-add_library(hold_volume SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/hold_volume.c)
-set_target_properties(hold_volume PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-target_link_libraries(hold_volume PRIVATE ${CMAKE_DL_LIBS})
-add_dependencies(unit_programs hold_volume) # so that building the tests builds it
+# Preloaded by test_held_*.py: a volume that does not answer; by test_training_patients.py: a disk with bad sectors.
+foreach(name hold_volume failing_reads)
+  add_library(${name} SHARED ${CMAKE_SOURCE_DIR}/tests/integration/held/${name}.c)
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(unit_programs ${name}) # so that building the tests builds it
+endforeach()
 
 # Preloaded by tests/chaos: a wall clock that is stepped.
 add_library(step_clock SHARED ${CMAKE_SOURCE_DIR}/tests/chaos/step_clock.c)

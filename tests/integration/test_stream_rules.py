@@ -120,7 +120,7 @@ def check_killed_client(d, recording, model, want):
 
 
 def main():
-    with streaming_daemon() as (d, recording, model):
+    with streaming_daemon(extra=["limits.resume_ttl=3s"]) as (d, recording, model):
         w = Wire(d, recording, model)
         whole = check_chunks_of_one(w)
         check_duplicates(w, whole)

@@ -13,7 +13,7 @@ int64_t __real_clock_ms(void);
 int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void) { return __real_clock_ms() + atomic_load(&ahead_ms); }
 
-enum { ALLOWED_MS = 60 * 1000 };
+enum { ALLOWED_MS = 60 * 1000, TRIES = 10 * 1000 };
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
 
@@ -43,10 +43,12 @@ static void a_model_file_that_hangs_stalls_the_device_without_any_job(void **sta
     str_copy(load->checkpoint, sizeof load->checkpoint, path);
     assert_true(device_hosts_post_stream(h, load));
     assert_false(device_hosts_stalled(h));
-    while (!device_hosts_stalled(h)) { /* from the moment that its thread has taken the order */
+    bool stalled = false; /* from the moment that its thread has taken the order */
+    for (int i = 0; i < TRIES && !(stalled = device_hosts_stalled(h)); i++) {
         atomic_fetch_add(&ahead_ms, ALLOWED_MS + 1);
         rest();
     }
+    assert_true(stalled);
     atomic_store(&held, false);
     struct live_report *r = NULL;
     for (; !r; r = device_hosts_take_stream(h))
@@ -54,8 +56,10 @@ static void a_model_file_that_hangs_stalls_the_device_without_any_job(void **sta
     assert_int_equal(r->message.kind, LIVE_LOADED);
     assert_int_not_equal(r->err.code, 0);
     live_report_free(r);
-    while (device_hosts_stalled(h)) /* it rests a moment after its answer */
+    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
+    for (int i = 0; i < TRIES && (stalled = device_hosts_stalled(h)); i++) /* it rests a moment after its answer */
         rest();
+    assert_false(stalled);
     device_hosts_stop(h);
 }
 

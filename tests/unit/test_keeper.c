@@ -1,5 +1,6 @@
 #include "daemon/live/keeper.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -209,6 +210,56 @@ static void corrupt_snapshots_are_moved_aside(void **state) {
     stop(d);
 }
 
+/* The worker cannot read the model of a restored stream now: the stream is restored again later. */
+static void a_stream_whose_model_is_not_there_yet_is_restored_later(void **state) {
+    struct daemon_side *d = *state;
+    char token[PASS_TOKEN_SIZE];
+    begin(d);
+    make_stream(d, token);
+    stop(d);
+    begin(d);
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_int_equal(last(&d->b)->message.kind, LIVE_OPEN);
+    struct live_stream *stream = last(&d->b)->stream;
+    struct live_report failed = report(stream, LIVE_FAILED);
+    err_set(&failed.err, ERR_NOT_FOUND, "the volume of the model is not mounted");
+    sessions_report(d->b.all, &failed);
+    closed(&d->b, stream);
+    assert_null(sessions_find(d->b.all, token, "uid:1"));
+    assert_true(sessions_awaited(d->b.all));
+    round_of(d, 6000);
+    assert_false(sessions_awaited(d->b.all));
+    assert_non_null(sessions_find(d->b.all, token, "uid:1"));
+    stop(d);
+}
+
+/* A rejected snapshot that is older than SNAPSHOT_REJECTED_S. */
+static void put_old_rejected(const struct daemon_side *d, const char *id, char path[1024]) {
+    const struct timespec long_ago[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    path_of(d, "/rejected", "", path);
+    assert_int_equal(fsio_mkdirs(path, NULL), 0);
+    path_of(d, "/rejected", id, path);
+    assert_int_equal(fsio_write_atomic(path, "x", 1, NULL), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+}
+
+static void rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one(void **state) {
+    struct daemon_side *d = *state;
+    char path[1024];
+    begin(d);
+    put_old_rejected(d, "0123456789abcdef0123456789abcdef", path);
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_false(fsio_exists(path));
+    put_old_rejected(d, "0123456789abcdef0123456789abcdef", path);
+    const struct session_keeper own = keeper_for_sessions(d->keeper);
+    own.reject(own.ctx, "fedcba9876543210fedcba9876543210");
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_false(fsio_exists(path));
+    stop(d);
+}
+
 static void live_streams_come_before_those_that_have_ended(void **state) {
     struct daemon_side *d = *state;
     char token[2][PASS_TOKEN_SIZE], mark[1024], id[SESSION_ID_SIZE] = "";
@@ -244,6 +295,8 @@ int main(void) {
         KEEPER_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
         KEEPER_TEST(a_snapshot_keeps_its_model_while_it_exists),
         KEEPER_TEST(corrupt_snapshots_are_moved_aside),
+        KEEPER_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
+        KEEPER_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         KEEPER_TEST(live_streams_come_before_those_that_have_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

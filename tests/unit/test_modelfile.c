@@ -74,6 +74,11 @@ static void everything_comes_back(void **state) {
         ok(modelfile_save(in_dir(state, "m.safetensors"), &m, n.net, NULL, n.stream, sha, &err));
         ok(modelfile_read(in_dir(state, "m.safetensors"), &back, &err));
         assert_true(back.frontend.notch_hz == notches[i]);
+        struct safetensors *st = NULL;
+        ok(safetensors_open(in_dir(state, "m.safetensors"), &st, &err));
+        assert_int_equal(strstr(safetensors_metadata(st, "brr.frontend"), "\"notch_hz\":[50,60]") != NULL,
+                         notches[i] == FRONTEND_BOTH_NOTCHES); /* a list, as files of other writers have it */
+        safetensors_close(st);
     }
     assert_ptr_equal(back.frontend.montage, back.montage);
     assert_string_equal(back.montage, "custom:Fp1,F3,C3");

@@ -296,6 +296,21 @@ static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_
     assert_true(models_state(b->models) == MODELS_WARM);
 }
 
+/* A record without a row in memory, as its model is gone: the name was given by a decision, and stays without a model. */
+static void the_configuration_leaves_a_record_whose_model_is_gone(void **state) {
+    struct bench *b = *state;
+    struct db_query q;
+    stop(b);
+    assert_int_equal(
+        db_query(b->db, "INSERT INTO served(name, path, ref) VALUES('ward','/none.safetensors','a')", "insert", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
+    start(b);
+    models_seed(b->models, "ward", "upload:b");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_null(models_find(b->models, "ward"));
+    assert_true(models_state(b->models) == MODELS_FAILED);
+}
+
 static void weights_that_changed_behind_the_record_do_not_serve(void **state) {
     struct bench *b = *state;
     struct model_ref ref;
@@ -368,6 +383,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_configuration_only_seeds_names_without_a_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(the_configuration_leaves_a_record_whose_model_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_that_changed_behind_the_record_do_not_serve, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_an_earlier_version_gets_a_name_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),

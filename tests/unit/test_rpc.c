@@ -44,12 +44,13 @@ uint64_t __real_uv_now(const uv_loop_t *loop);
 uint64_t __wrap_uv_now(const uv_loop_t *loop);
 uint64_t __wrap_uv_now(const uv_loop_t *loop) { return __real_uv_now(loop) + atomic_load(&ahead_ms); }
 
-enum { ANSWERS = 3, TIMEOUT_MS = 60 * 1000 };
+enum { OWN = 2 /* methods beside those of the services */, ANSWERS = 3, MAX_CALLS = 600, TIMEOUT_MS = 60 * 1000 };
 
 struct bench {
     char dir[256], endpoint[300];
     uv_loop_t loop;
     uv_timer_t tick;
+    uv_check_t turn;
     uv_async_t stop;
     pthread_t thread;
     struct metrics *metrics;
@@ -70,8 +71,29 @@ static void answer(struct rpc_call *call, const uint8_t *data, size_t len) {
     rpc_finish(call, NULL);
 }
 
+/* A client stream whose messages are counted, and how many of them one turn of the loop handled. */
+static atomic_int counted, most_in_a_turn;
+static atomic_bool loop_held;
+static void count_message(struct rpc_call *call, const uint8_t *data, size_t len) {
+    (void)call, (void)data, (void)len;
+    atomic_fetch_add(&counted, 1);
+}
+
+static void on_turn(uv_check_t *turn) {
+    static int before;
+    (void)turn;
+    const int now = atomic_load(&counted);
+    if (now - before > atomic_load(&most_in_a_turn))
+        atomic_store(&most_in_a_turn, now - before);
+    before = now;
+    while (atomic_load(&loop_held))
+        uv_sleep(1);
+}
+
+static const struct rpc_method flood = {
+    .path = "/test.Flood/Count", .role = ROLE_READ, .client_stream = true, .max_message = 100, .message = count_message};
 static const struct rpc_method method = {.path = "/test.Echo/Three", .role = ROLE_READ, .max_message = 100, .message = answer};
-static const struct rpc_method *methods[64] = {&method};
+static const struct rpc_method *methods[64] = {&method, &flood};
 
 static int no_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ctx, (void)ret;
@@ -163,6 +185,7 @@ static void on_tick(uv_timer_t *tick) {
 static void on_stopped(void *ctx) {
     struct bench *b = ctx;
     uv_close((uv_handle_t *)&b->tick, NULL);
+    uv_close((uv_handle_t *)&b->turn, NULL);
     uv_close((uv_handle_t *)&b->stop, NULL);
 }
 
@@ -191,16 +214,16 @@ static int set_up(void **state) {
     const struct auth_config auth = {.metrics = b->metrics};
     struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
-                                .n_methods = 1 + svc_jobs_count + svc_stream_count + svc_models_count,
-                                .max_calls = 64,
+                                .n_methods = OWN + svc_jobs_count + svc_stream_count + svc_models_count,
+                                .max_calls = MAX_CALLS,
                                 .max_unsent_bytes = 1 << 20,
                                 .ctx = &b->services};
     for (size_t i = 0; i < svc_jobs_count; i++)
-        methods[1 + i] = &svc_jobs[i];
+        methods[OWN + i] = &svc_jobs[i];
     for (size_t i = 0; i < svc_stream_count; i++)
-        methods[1 + svc_jobs_count + i] = &svc_stream[i];
+        methods[OWN + svc_jobs_count + i] = &svc_stream[i];
     for (size_t i = 0; i < svc_models_count; i++)
-        methods[1 + svc_jobs_count + svc_stream_count + i] = &svc_models[i];
+        methods[OWN + svc_jobs_count + svc_stream_count + i] = &svc_models[i];
     if (make_job(b) || auth_new(&auth, &config.auth, NULL))
         return -1;
     b->auth = config.auth;
@@ -216,6 +239,8 @@ static int set_up(void **state) {
     if (models_new(&models, &b->services.models, NULL))
         return -1;
     uv_timer_init(&b->loop, &b->tick);
+    uv_check_init(&b->loop, &b->turn);
+    uv_check_start(&b->turn, on_turn);
     uv_async_init(&b->loop, &b->stop, on_stop);
     b->tick.data = b->stop.data = b;
     if (rpc_server_start(&b->loop, &config, &b->server, NULL) || brr_connect(b->endpoint, &b->client, NULL))
@@ -438,6 +463,38 @@ static void calls_that_hang_leave_the_pool_to_other_classes(void **state) {
         uv_sleep(1);
 }
 
+/* As many calls as may be open, whose messages the loop does not handle in one turn: its timers and other events have their turn
+ * between them. */
+static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **state) {
+    enum { CALLS = MAX_CALLS, MOST = 256 };
+    struct bench *b = *state;
+    struct brr_error err = {0};
+    brr_rpc *rpc[CALLS], *another = NULL;
+    const void *answer = NULL;
+    size_t len = 0;
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc[i], &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], "begin", 5, -1, &err), 0);
+    }
+    while (atomic_load(&counted) < CALLS)
+        uv_sleep(1);
+    assert_int_equal(brr_rpc_open(b->client, three.path, TIMEOUT_MS, &another, &err), 0);
+    assert_int_equal(brr_rpc_next(another, -1, &answer, &len, &err), BRR_EXHAUSTED);
+    assert_string_equal(err.reason, "OVERLOADED");
+    brr_rpc_close(another);
+    atomic_store(&most_in_a_turn, 0);
+    atomic_store(&loop_held, true);
+    for (int i = 0; i < CALLS; i++)
+        assert_int_equal(brr_rpc_send(rpc[i], "more", 4, -1, &err), 0);
+    uv_sleep(300); /* until most of them have come */
+    atomic_store(&loop_held, false);
+    while (atomic_load(&counted) < 2 * CALLS)
+        uv_sleep(1);
+    for (int i = 0; i < CALLS; i++)
+        brr_rpc_close(rpc[i]);
+    assert_in_range(atomic_load(&most_in_a_turn), 1, MOST);
+}
+
 static void a_client_that_sends_no_message_does_not_keep_its_call(void **state) {
     struct bench *b = *state;
     struct brr_error err;
@@ -466,6 +523,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_volume_that_does_not_answer_holds_few_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(calls_that_hang_leave_the_pool_to_other_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns, set_up, tear_down),
     };
     setenv("UV_THREADPOOL_SIZE", "16", 1); /* brrd has more */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,14 +148,37 @@ static void rejected_ones_are_bounded_in_age_and_bytes(void **state) {
     (void)state;
     char kept[700];
     reject_one('a', 1000, SNAPSHOT_REJECTED_S + 60);
+    reject_one('b', 1000, SNAPSHOT_REJECTED_S - 60);
+    assert_int_equal(snapshot_prune_rejected(dir, NULL), 0);
+    rejected_path('a', kept);
+    assert_false(fsio_exists(kept));
+    rejected_path('b', kept);
+    assert_true(fsio_exists(kept));
     reject_one('b', SNAPSHOT_REJECTED_BYTES / 2, 300);
     reject_one('c', SNAPSHOT_REJECTED_BYTES / 2, 200);
     reject_one('d', SNAPSHOT_REJECTED_BYTES / 2, 100);
     assert_int_equal(snapshot_prune_rejected(dir, NULL), 0);
-    for (char digit = 'a'; digit <= 'd'; digit++) {
+    for (char digit = 'b'; digit <= 'd'; digit++) {
         rejected_path(digit, kept);
         assert_int_equal(fsio_exists(kept), digit >= 'c'); /* the newest */
     }
+}
+
+static void live_ones_are_listed_before_those_that_have_ended(void **state) {
+    (void)state;
+    struct snapshot_entry *list = NULL;
+    size_t n = 0;
+    for (char digit = 'a'; digit <= 'd'; digit++)
+        assert_int_equal(snapshot_write(dir, id_of(digit), "x", 1, NULL), 0);
+    assert_int_equal(snapshot_end(dir, id_of('a'), NULL), 0);
+    assert_int_equal(snapshot_end(dir, id_of('c'), NULL), 0);
+    assert_int_equal(snapshot_list(dir, &list, &n, NULL), 0);
+    assert_int_equal(n, 4);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(*list[i].id, "bdac"[i]);
+        assert_int_equal(list[i].ended, i >= 2);
+    }
+    free(list);
 }
 
 static void a_model_is_kept_only_if_it_is_the_one_of_the_snapshot(void **state) {
@@ -205,6 +228,7 @@ int main(void) {
         SNAPSHOT_TEST(a_changed_byte_or_length_is_refused),
         SNAPSHOT_TEST(a_rejected_one_is_kept_aside),
         SNAPSHOT_TEST(rejected_ones_are_bounded_in_age_and_bytes),
+        SNAPSHOT_TEST(live_ones_are_listed_before_those_that_have_ended),
         SNAPSHOT_TEST(a_model_is_kept_only_if_it_is_the_one_of_the_snapshot),
         SNAPSHOT_TEST(what_a_killed_writer_left_is_removed),
     };
