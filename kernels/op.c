@@ -101,7 +101,7 @@ int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, s
     check(&c, &a->w, WANT("w", 3, DIM(-1, ci, -1)));
     require(&c, a->stride == 1 || (a->stride == 2 && k == 2 && a->pad == 0 && t % 2 == 0),
             "stride must be 1, or 2 with K = 2 and pad 0");
-    require(&c, a->stride == 2 || k == 2 * a->pad + 1, "stride 1 needs K = 2·pad + 1");
+    require(&c, a->pad >= 0 && a->pad < k && t + 2 * a->pad >= k, "pad must lie in 0..K-1 and T + 2·pad >= K");
     int64_t to = c.rc ? 0 : (t + 2 * a->pad - k) / a->stride + 1;
     check(&c, &a->dy, WANT("dy", 3, DIM(b, to, co), .slice = true, .act = true));
     check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ci), .optional = true, .slice = true, .act = true));

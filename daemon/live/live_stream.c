@@ -260,7 +260,8 @@ static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, c
         return 0;
     if (s->open.alarm_hop_s > 0)
         return (int64_t)llround(s->open.alarm_hop_s * FRONTEND_RATE_HZ);
-    return file->hop % device_hop == 0 && device_hop <= file->model.window ? device_hop : file->hop;
+    int64_t hop = modelfile_hop(file);
+    return hop % device_hop == 0 && device_hop <= modelfile_window(file) ? device_hop : hop;
 }
 
 /* The state as bytes: what it was made with, the numbers, the timeline. */
@@ -376,20 +377,9 @@ static void drop_orders(struct live_stream *s) {
     s->last = NULL;
 }
 
-/* Windows that were ready and will never be looked at. */
-static int64_t count_waiting(struct live_stream *s) {
-    const struct seizure_config *c = &detector_info(s->model->detector)->file.model;
-    float *x = malloc((size_t)c->window * (size_t)c->in_channels * sizeof *x);
-    int64_t n = 0;
-    while (x && timeline_take(s->timeline, x))
-        n++;
-    free(x);
-    return n;
-}
-
 void live_stream_leave(struct live_stream *s) {
     if (s->model && s->timeline)
-        metric_add(s->model->dropped, (double)count_waiting(s));
+        metric_add(s->model->dropped, (double)timeline_waiting(s->timeline)); /* will never be looked at */
     timeline_free(s->timeline);
     s->timeline = NULL;
     quality_free(s->quality);

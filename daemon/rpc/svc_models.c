@@ -23,8 +23,8 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     m->parameters = seizure_parameter_count(&file->model);
     m->montage = arena_strdup(arena, file->montage);
     m->rate_hz = FRONTEND_RATE_HZ;
-    m->window_s = (double)file->model.window / FRONTEND_RATE_HZ;
-    m->hop_s = (double)file->hop / FRONTEND_RATE_HZ;
+    m->window_s = (double)modelfile_window(file) / FRONTEND_RATE_HZ;
+    m->hop_s = (double)modelfile_hop(file) / FRONTEND_RATE_HZ;
     m->threshold_on = file->events.on;
     m->threshold_off = file->events.off;
     m->step = file->step;

@@ -120,9 +120,9 @@ static void on_opened(void *owner, const struct live_opened *o) {
     opened.used_channels = (int32_t *)(uintptr_t)o->sources;
     opened.n_used_channels = (size_t)o->n_sources;
     opened.note = (char *)(uintptr_t)o->note;
-    opened.hop_s = (double)file->hop / FRONTEND_RATE_HZ;
+    opened.hop_s = (double)modelfile_hop(file) / FRONTEND_RATE_HZ;
     opened.alarm_hop_s = (double)o->alarm_hop / FRONTEND_RATE_HZ;
-    opened.window_s = (double)file->model.window / FRONTEND_RATE_HZ;
+    opened.window_s = (double)modelfile_window(file) / FRONTEND_RATE_HZ;
     opened.threshold_on = file->events.on;
     opened.threshold_off = file->events.off;
     opened.model_sha256 = (char *)(uintptr_t)o->info.sha256;

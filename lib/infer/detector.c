@@ -19,22 +19,34 @@ struct detector {
     char path[4096];
     char *patients;
     int max_batch;
+    int64_t window, n_state;   /* samples of a pass; floats of a row's state, 0: none */
     float *x_host, *p_host;    /* batch × window × channels; batch × window */
+    float *state_host;         /* batch × n_state */
     void *x, *logits, *p;      /* device */
+    void *state;               /* device; NULL: none */
     struct timeline **batch;   /* whose window each row is */
     struct infer_lanes *lanes; /* NULL: none */
     int n_lanes;
 };
 
+/* Samples that the network takes at once. */
+static int64_t pass_samples(const struct seizure_config *model) {
+    return seizure_step(model) ? seizure_step(model) : model->window;
+}
+
 int64_t detector_batch_bytes(const struct seizure_config *model, int max_batch) {
-    int64_t rows = max_batch * model->window * (int64_t)sizeof(float);
-    return 2 * rows * model->in_channels + 3 * rows; /* as take_buffers */
+    int64_t rows = max_batch * pass_samples(model) * (int64_t)sizeof(float);
+    int64_t state = max_batch * seizure_state_count(model) * (int64_t)sizeof(float);
+    return 2 * rows * model->in_channels + 3 * rows + 2 * state; /* as take_buffers */
 }
 
 static int take_buffers(struct detector *d, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    size_t rows = (size_t)d->max_batch * (size_t)c->window * sizeof(float), wide = rows * (size_t)c->in_channels;
-    void *x_host = NULL, *p_host = NULL;
+    d->window = pass_samples(c);
+    d->n_state = seizure_state_count(c);
+    size_t rows = (size_t)d->max_batch * (size_t)d->window * sizeof(float), wide = rows * (size_t)c->in_channels;
+    size_t states = (size_t)d->max_batch * (size_t)d->n_state * sizeof(float);
+    void *x_host = NULL, *p_host = NULL, *state_host = NULL;
     int rc = device_alloc_host(d->device, wide, &x_host, err);
     if (!rc)
         rc = device_alloc_host(d->device, rows, &p_host, err);
@@ -44,8 +56,13 @@ static int take_buffers(struct detector *d, struct err *err) {
         rc = device_alloc(d->device, rows, &d->logits, err);
     if (!rc)
         rc = device_alloc(d->device, rows, &d->p, err);
+    if (!rc && states)
+        rc = device_alloc_host(d->device, states, &state_host, err);
+    if (!rc && states)
+        rc = device_alloc(d->device, states, &d->state, err);
     d->x_host = x_host;
     d->p_host = p_host;
+    d->state_host = state_host;
     d->batch = calloc((size_t)d->max_batch, sizeof *d->batch);
     if (!rc && !d->batch)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
@@ -141,6 +158,8 @@ void detector_close(struct detector *d) {
         return;
     device_free_host(d->device, d->x_host);
     device_free_host(d->device, d->p_host);
+    device_free_host(d->device, d->state_host);
+    device_free(d->device, d->state);
     device_free(d->device, d->x);
     device_free(d->device, d->logits);
     device_free(d->device, d->p);
@@ -157,23 +176,37 @@ const struct detector_info *detector_info(const struct detector *d) { return &d-
 /* Windows of one batch; returns how many were taken. */
 static int gather(struct detector *d, struct timeline *const *timelines, int n, int room) {
     const struct seizure_config *c = &d->info.file.model;
-    size_t row = (size_t)c->window * (size_t)c->in_channels;
+    size_t row = (size_t)d->window * (size_t)c->in_channels;
     int taken = 0;
     for (int i = 0; i < n && taken < room; i++)
         while (taken < room && timeline_take(timelines[i], d->x_host + (size_t)taken * row))
             d->batch[taken++] = timelines[i];
+    for (int i = 0; d->n_state && i < taken; i++)
+        memcpy(d->state_host + i * d->n_state, timeline_state(d->batch[i]), (size_t)d->n_state * sizeof *d->state_host);
     return taken;
+}
+
+/* The network over the rows, with the state of each if it carries one. */
+static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
+    struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0], d->n_state);
+    size_t bytes = (size_t)(x->dim[0] * d->n_state) * sizeof(float);
+    if (!d->n_state)
+        return seizure_infer(d->net, s, x, logits, err);
+    int rc = stream_to_device(s, d->state, d->state_host, bytes, err);
+    if (!rc)
+        rc = seizure_infer_step(d->net, s, x, &state, logits, err);
+    return rc ? rc : stream_to_host(s, d->state_host, d->state, bytes, err);
 }
 
 static int infer(struct detector *d, struct stream *s, int rows, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    struct tensor x = tensor_3d(d->x, DTYPE_F32, rows, c->window, c->in_channels),
-                  logits = tensor_2d(d->logits, DTYPE_F32, rows, c->window);
-    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(d->p, DTYPE_F32, rows, c->window)};
-    size_t out = (size_t)rows * (size_t)c->window * sizeof(float);
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, rows, d->window, c->in_channels),
+                  logits = tensor_2d(d->logits, DTYPE_F32, rows, d->window);
+    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(d->p, DTYPE_F32, rows, d->window)};
+    size_t out = (size_t)rows * (size_t)d->window * sizeof(float);
     int rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err);
     if (!rc)
-        rc = seizure_infer(d->net, s, &x, &logits, err);
+        rc = infer_rows(d, s, &x, &logits, err);
     if (!rc)
         rc = op_sigmoid(s, &sigmoid, err);
     if (!rc)
@@ -183,7 +216,9 @@ static int infer(struct detector *d, struct stream *s, int rows, struct err *err
 
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    memset(d->x_host, 0, (size_t)c->window * (size_t)c->in_channels * sizeof *d->x_host);
+    memset(d->x_host, 0, (size_t)d->window * (size_t)c->in_channels * sizeof *d->x_host);
+    if (d->n_state)
+        memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
     return infer(d, s, 1, err);
 }
 
@@ -207,7 +242,7 @@ int detector_spread(struct detector *d, struct stream *s, int64_t memory_limit_b
     struct device_info info;
     struct infer_lanes *lanes = NULL;
     device_describe(d->device, &info);
-    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes)
+    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes || d->n_state)
         return 0;
     int64_t bytes = infer_lanes_bytes(c, info.threads);
     if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
@@ -238,7 +273,9 @@ int detector_run(struct detector *d, struct stream *s, struct timeline *const *t
             return rc;
         for (int i = 0; i < rows; i++) {
             struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */
-            timeline_complete(d->batch[i], d->p_host + (int64_t)i * d->info.file.model.window, &own);
+            if (d->n_state)
+                memcpy(timeline_state(d->batch[i]), d->state_host + i * d->n_state, (size_t)d->n_state * sizeof *d->state_host);
+            timeline_complete(d->batch[i], d->p_host + i * d->window, &own);
         }
         total += rows;
     }

@@ -15,6 +15,10 @@ int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *fr
     return 0;
 }
 
+int64_t modelfile_hop(const struct modelfile *m) { return seizure_step(&m->model) ? seizure_step(&m->model) : m->hop; }
+
+int64_t modelfile_window(const struct modelfile *m) { return seizure_step(&m->model) ? seizure_step(&m->model) : m->model.window; }
+
 /* A number, or the list of both. */
 static void put_notch(struct json_writer *w, double notch_hz) {
     if (notch_hz != FRONTEND_BOTH_NOTCHES) {

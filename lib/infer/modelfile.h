@@ -18,7 +18,7 @@ struct modelfile {
     struct seizure_config model;
     struct frontend_config frontend; /* montage points into `montage` below */
     struct events_config events;
-    int64_t hop; /* samples between windows of the record trace */
+    int64_t hop; /* samples between windows of training and, unless the model carries its state, of the record trace */
     int64_t step, epoch;
     double prior; /* share of seizure samples in training */
     char montage[MODELFILE_TEXT];
@@ -30,6 +30,10 @@ struct modelfile {
 
 /* Copies a frontend configuration whose text the modelfile then owns. INVALID when the montage is too long. */
 int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *frontend, struct err *err);
+/* Samples between the answers of the record trace, and samples that the first one waits for: the step of a model that carries its
+ * state (seizure_step), else hop and model.window. */
+int64_t modelfile_hop(const struct modelfile *m);
+int64_t modelfile_window(const struct modelfile *m);
 /* Saves the net's parameters and running statistics with this metadata, or their average if it is not NULL. */
 struct stream;
 struct param_average;

@@ -22,6 +22,7 @@ struct item {
 struct timeline {
     int channels, inputs, columns; /* of the montage; of the network; of a row that arrives */
     int64_t window, hop, alarm_hop;
+    int64_t alarm_signal;      /* samples of a segment without which no alarm is given */
     struct frontend *frontend; /* NULL for a cached recording */
     const struct recording *rec;
     int rec_segment;
@@ -42,6 +43,8 @@ struct timeline {
 
     struct item items[QUEUE_SIZE];
     int n_items, n_waiting;
+    float *state; /* of a model that carries one: after the steps completed so far of the present segment */
+    int64_t n_state;
     bool stalled;        /* rows are here whose windows wait for room in the queue */
     float *sum;          /* record trace under construction: sums over [emitted, emitted + 2·window) */
     uint16_t *count;     /* of windows in each sum */
@@ -114,6 +117,8 @@ static int give_gap(struct timeline *t, int64_t end, struct err *err) {
 static int start_segment(struct timeline *t, int64_t first, struct err *err) {
     int rc = give_gap(t, first, err);
     t->emitted = t->segment_out = first;
+    if (t->state)
+        memset(t->state, 0, (size_t)t->n_state * sizeof *t->state);
     return rc ? rc : events_break(t->events, first, err);
 }
 
@@ -292,8 +297,10 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->inputs = file->model.in_channels;
     t->columns = frontend_columns(file->frontend.normalize, channels);
     t->channels = channels;
-    t->window = file->model.window;
-    t->hop = file->hop;
+    t->n_state = seizure_state_count(&file->model);
+    t->window = modelfile_window(file);
+    t->hop = modelfile_hop(file);
+    t->alarm_signal = file->model.window < TIMELINE_ALARM_SIGNAL ? file->model.window : TIMELINE_ALARM_SIGNAL;
     t->alarm_hop = options->alarm_hop;
     t->sink = *sink;
     t->alarm_start =
@@ -302,9 +309,12 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->events = events_new(events, on_event, t);
     t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
-    if (!t->events || !t->sum || !t->count)
+    if (t->n_state)
+        t->state = calloc((size_t)t->n_state, sizeof *t->state);
+    if (!t->events || !t->sum || !t->count || (t->n_state && !t->state))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
-    else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window)))
+    else if (t->alarm_hop < 0 ||
+             (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window || (t->n_state && t->alarm_hop != t->hop))))
         rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
                      (double)t->alarm_hop / FRONTEND_RATE_HZ, (double)t->hop / FRONTEND_RATE_HZ);
     else if (sink->suppression)
@@ -356,6 +366,7 @@ void timeline_free(struct timeline *t) {
     events_free(t->events);
     suppression_free(t->suppression);
     free(t->rows);
+    free(t->state);
     free(t->sum);
     free(t->count);
     free(t);
@@ -455,6 +466,8 @@ bool timeline_take(struct timeline *t, float *x) {
     if (!timeline_ready(t, &err))
         return false;
     struct item *item = t->items;
+    if (t->state && item->taken)
+        return false;
     while (item->kind != ITEM_WINDOW || item->taken)
         item++;
     bool left = item->valid < t->window && item->alarm && !item->record;
@@ -468,11 +481,15 @@ bool timeline_take(struct timeline *t, float *x) {
     return true;
 }
 
+float *timeline_state(struct timeline *t) { return t->state; }
+
+int64_t timeline_waiting(const struct timeline *t) { return t->n_waiting; }
+
 static int complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
     int64_t end = item->start + t->window, first = end - t->alarm_hop;
     const float *newest = p + t->window - t->alarm_hop;
     int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
-    if (item->valid < t->window && item->valid < TIMELINE_ALARM_SIGNAL)
+    if (end - t->segment_out < t->alarm_signal)
         return rc;
     for (int64_t i = 0; !rc && i < t->alarm_hop; i++) {
         int change = alarm_rule_push(&t->alarm, newest[i]);
@@ -582,6 +599,8 @@ int timeline_save(struct timeline *t, struct str *out, struct err *err) {
     pack_i64(out, n);
     pack_bytes(out, t->sum, (size_t)n * sizeof *t->sum);
     pack_bytes(out, t->count, (size_t)n * sizeof *t->count);
+    if (t->state)
+        pack_bytes(out, t->state, (size_t)t->n_state * sizeof *t->state);
     events_save(t->events, out);
     pack_i64(out, t->suppression != NULL);
     if (t->suppression)
@@ -653,6 +672,8 @@ static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
     int64_t n = unpack_i64(in, 0, 2 * t->window);
     unpack_bytes(in, t->sum, (size_t)n * sizeof *t->sum);
     unpack_bytes(in, t->count, (size_t)n * sizeof *t->count);
+    if (t->state)
+        unpack_bytes(in, t->state, (size_t)t->n_state * sizeof *t->state);
     return rc;
 }
 

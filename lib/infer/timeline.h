@@ -1,11 +1,12 @@
 /* timeline: one recording or live stream under a model: raw chunks in; record trace, events, alarms and burst suppression out.
  * Detection, validation and the Stream RPC all use it. All outputs are a pure function of the samples, so streamed equals offline
  * to the bit for chunks of any size. The owner of the device takes windows and returns probabilities. Record trace: mean over all
- * windows of the grid that cover a sample, summed in order of start, emitted when the last of them is done. Alarm trace: every
- * alarm_hop the newest window ends there and its newest alarm_hop samples are emitted at once; where it is a window of the grid,
- * one pass serves both. The first alarm windows of a segment are padded on the left; no alarm begins before one of them has
- * TIMELINE_ALARM_SIGNAL samples of signal (a whole window, where that is shorter). In memory: two windows of samples, the newest
- * push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
+ * windows of the grid that cover a sample, summed in order of start, emitted when the last of them is done. A model that carries
+ * its state answers each of its steps once, for both traces. Alarm trace: every alarm_hop the newest window ends there and its
+ * newest alarm_hop samples are emitted at once; where it is a window of the grid, one pass serves both. The first alarm windows of
+ * a segment are padded on the left; no alarm begins before one of them has TIMELINE_ALARM_SIGNAL samples of signal (a whole window,
+ * where that is shorter). In memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread
+ * at a time. */
 #ifndef BRR_INFER_TIMELINE_H
 #define BRR_INFER_TIMELINE_H
 #include <stdbool.h>
@@ -70,6 +71,11 @@ int timeline_finish(struct timeline *t, struct err *err);
 bool timeline_ready(struct timeline *t, struct err *err);
 /* Copies the next waiting window into x (T,C); false when there is none. */
 bool timeline_take(struct timeline *t, float *x);
+/* Of a model that carries its state (seizure_step), windows are its steps: the next can be taken only once the one before is
+ * completed, and the state (seizure_state_count floats) is the timeline's: read it after timeline_take, replace it before
+ * timeline_complete. */
+float *timeline_state(struct timeline *t);
+int64_t timeline_waiting(const struct timeline *t); /* windows that were queued and not taken */
 /* Probabilities (T) of the oldest taken window. */
 int timeline_complete(struct timeline *t, const float *p, struct err *err);
 /* True if all outputs have been emitted, after finish. */

@@ -6,14 +6,28 @@
 #include "model/seizure_net.h"
 
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {
-    struct seizure_net net = {.config = *config};
+    struct seizure_net net = {.config = *config, .ops = model_ops_of(config)};
     param_set_init(&net.params);
-    int rc = seizure_net_params(&net, err);
+    int rc = net.ops->params(&net, err);
     if (rc)
         param_set_done(&net.params);
     else
         *ret = net.params;
     return rc;
+}
+
+const struct model_ops *model_ops_of(const struct seizure_config *config) {
+    static const struct model_ops *const rows[] = {[SEIZURE_TYPE_UNET] = &model_unet, [SEIZURE_TYPE_CAUSAL] = &model_causal};
+    return rows[config->type];
+}
+
+const char *seizure_type_name(enum seizure_type type) { return model_ops_of(&(struct seizure_config){.type = type})->name; }
+
+int64_t seizure_step(const struct seizure_config *config) { return model_ops_of(config)->step; }
+
+int64_t seizure_state_count(const struct seizure_config *config) {
+    const struct model_ops *ops = model_ops_of(config);
+    return ops->state_count ? ops->state_count(config) : 0;
 }
 
 int64_t seizure_parameter_count(const struct seizure_config *config) {
@@ -40,19 +54,7 @@ static struct pass training_pass(struct seizure_net *net, struct stream *s, cons
     return p;
 }
 
-/* (B,T) logits as the (B,T,1) output of a projection. */
-static struct tensor as_column(const struct tensor *logits) {
-    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
-}
-
-static struct tensor matrix(struct tensor w) { /* (Co,Ci,1) → (Co,Ci) */
-    w.rank = 2;
-    w.ld = w.dim[1];
-    return w;
-}
-
-/* A copy of t in another precision; t itself where it has it already. */
-static int convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret) {
+int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret) {
     *ret = *t;
     if (t->dtype == dtype)
         return 0;
@@ -60,109 +62,16 @@ static int convert(const struct pass *p, const struct tensor *t, enum dtype dtyp
     return nn_eltwise(p, ELTWISE_COPY, t, NULL, ret);
 }
 
-/* Always F32, whatever the precision of the net. */
-static int head_forward(struct seizure_net *net, const struct pass *p, const struct tensor *h, struct tensor *logits) {
-    const struct param_set *set = p->params;
-    struct tensor column = as_column(logits);
-    int rc = convert(p, h, DTYPE_F32, &net->features);
-    if (!p->training) {
-        struct linear_args folded = {
-            .x = net->features, .w = net->head.w, .bias = net->head.bias, .y = column, .weight_version = set->version};
-        return rc || p->dry ? rc : op_linear(p->stream, &folded, p->err);
-    }
-    net->projected = plan_tensor(p->plan, DTYPE_F32, h->dim[0], h->dim[1], HEAD_CHANNELS);
-    struct linear_args proj = {.x = net->features,
-                               .w = matrix(param_value(set, net->proj_w)),
-                               .bias = param_value(set, net->proj_b),
-                               .y = net->projected,
-                               .weight_version = set->version};
-    struct linear_args out = {.x = net->projected,
-                              .w = matrix(param_value(set, net->out_w)),
-                              .bias = param_value(set, net->out_b),
-                              .y = column,
-                              .weight_version = set->version};
-    if (!rc && !p->dry)
-        rc = op_linear(p->stream, &proj, p->err);
-    return rc || p->dry ? rc : op_linear(p->stream, &out, p->err);
-}
-
-static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, struct tensor *logits) {
-    struct tensor h = {0}, y, input;
+static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
+                   struct tensor *logits) {
     net->kept = 0;
     net->plan.overflow = false;
-    int rc = convert(p, x, p->dtype, &input);
-    if (!rc)
-        rc = conv_block_forward(&net->stem, p, &input, &h);
-    for (int i = 0; !rc && i < STAGES; i++, h = y)
-        rc = encoder_forward(&net->encoder[i], p, &h, &y);
-    for (int i = 0; !rc && i < net->config.rescnn_blocks; i++, h = y)
-        rc = rescnn_forward(&net->rescnn[i], p, &h, &y);
-    for (int i = 0; !rc && i < net->config.mamba_layers; i++, h = y)
-        rc = mamba_forward(&net->mamba[i], p, &h, &y);
-    for (int i = 0; !rc && i < STAGES; i++, h = y)
-        rc = decoder_forward(&net->decoder[i], p, &h, &net->encoder[STAGES - 1 - i].skip, &y);
-    if (!rc)
-        rc = head_forward(net, p, &h, logits);
+    int rc = net->ops->forward(net, p, x, state, logits);
     if (!rc && net->plan.overflow)
         rc = err_set(p->err, ERR_INTERNAL, "the activation plan is too small");
     if (!rc && p->training)
         net->kept = plan_mark(p->plan);
     return rc;
-}
-
-static int head_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits, const struct tensor *dh) {
-    const struct param_set *set = p->params;
-    size_t mark = plan_mark(p->plan);
-    struct tensor column = as_column(dlogits), *projected = &net->projected, *features = &net->features, dfeatures = *dh;
-    struct tensor dproj = plan_tensor(p->plan, DTYPE_F32, projected->dim[0], projected->dim[1], HEAD_CHANNELS);
-    if (dh->dtype != DTYPE_F32)
-        dfeatures = plan_tensor(p->plan, DTYPE_F32, features->dim[0], features->dim[1], features->dim[2]);
-    plan_release(p->plan, mark);
-    if (p->dry)
-        return 0;
-    struct linear_backward_args out = {.x = *projected,
-                                       .w = matrix(param_value(set, net->out_w)),
-                                       .dy = column,
-                                       .dx = dproj,
-                                       .dw = matrix(param_grad(set, net->out_w)),
-                                       .dbias = param_grad(set, net->out_b),
-                                       .weight_version = set->version};
-    struct linear_backward_args proj = {.x = *features,
-                                        .w = matrix(param_value(set, net->proj_w)),
-                                        .dy = dproj,
-                                        .dx = dfeatures,
-                                        .dw = matrix(param_grad(set, net->proj_w)),
-                                        .dbias = param_grad(set, net->proj_b),
-                                        .weight_version = set->version};
-    int rc = op_linear_backward(p->stream, &out, p->err);
-    if (!rc)
-        rc = op_linear_backward(p->stream, &proj, p->err);
-    return rc || dh->dtype == DTYPE_F32 ? rc : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
-}
-
-static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
-    struct tensor dskip[STAGES], dh, dx, none = {0};
-    for (int i = 0; i < STAGES; i++)
-        dskip[i] = nn_like(p, &net->encoder[i].skip);
-    dh = nn_like(p, &net->features);
-    int rc = head_backward(net, p, dlogits, &dh);
-    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
-        dx = nn_like(p, &net->decoder[i].x);
-        rc = decoder_backward(&net->decoder[i], p, &dh, &dx, &dskip[STAGES - 1 - i]);
-    }
-    for (int i = net->config.mamba_layers - 1; !rc && i >= 0; i--, dh = dx) {
-        dx = nn_like(p, &dh);
-        rc = mamba_backward(&net->mamba[i], p, &dh, &dx);
-    }
-    for (int i = net->config.rescnn_blocks - 1; !rc && i >= 0; i--, dh = dx) {
-        dx = nn_like(p, &dh);
-        rc = rescnn_backward(&net->rescnn[i], p, &dh, &dx);
-    }
-    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
-        dx = nn_like(p, &net->encoder[i].conv[0].x);
-        rc = encoder_backward(&net->encoder[i], p, &dh, &dskip[i], &dx);
-    }
-    return rc ? rc : conv_block_backward(&net->stem, p, &dh, &none);
 }
 
 /* Lay everything out once without running, to learn the peak. */
@@ -173,13 +82,18 @@ static int measure(struct seizure_net *net, struct err *err) {
     int64_t b = net->options.max_batch, t = net->config.window;
     struct tensor x = tensor_3d((void *)(uintptr_t)64, DTYPE_F32, b, t, net->config.in_channels),
                   logits = tensor_2d(x.data, DTYPE_F32, b, t);
-    int rc = forward(net, &p, &x, &logits);
+    struct tensor state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config)), none = {0};
+    if (!net->ops->step || p.training)
+        state = none;
+    int rc = forward(net, &p, &x, &state, &logits);
     if (!rc && net->options.training) {
-        rc = backward(net, &p, &logits);
+        rc = net->ops->backward(net, &p, &logits);
         net->plan.used = 0;
         p.training = false; /* validation runs the inference pass in the same memory */
+        if (net->ops->step)
+            state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config));
         if (!rc)
-            rc = forward(net, &p, &x, &logits);
+            rc = forward(net, &p, &x, &state, &logits);
     }
     net->plan.used = 0;
     net->kept = 0;
@@ -190,6 +104,7 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
                       struct err *err) {
     net->config = *config;
     net->options = *options;
+    net->ops = model_ops_of(config);
     param_set_init(&net->params);
     plan_init(&net->plan);
     int rc = seizure_config_check(config, err);
@@ -198,7 +113,7 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     if (!rc && options->max_batch < 1)
         rc = err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
     if (!rc)
-        rc = seizure_net_params(net, err);
+        rc = net->ops->params(net, err);
     if (!rc)
         rc = seizure_net_bind(net, err);
     if (!rc)
@@ -270,12 +185,13 @@ struct param_set *seizure_params(struct seizure_net *net) {
 }
 void seizure_touch(struct seizure_net *net) { net->params.version++; }
 
-static int check_input(const struct seizure_net *net, const struct tensor *x, const struct tensor *logits, struct err *err) {
-    if (x->rank != 3 || x->dim[0] < 1 || x->dim[0] > net->options.max_batch || x->dim[1] != net->config.window ||
+static int check_input(const struct seizure_net *net, const struct tensor *x, int64_t window, const struct tensor *logits,
+                       struct err *err) {
+    if (x->rank != 3 || x->dim[0] < 1 || x->dim[0] > net->options.max_batch || x->dim[1] != window ||
         x->dim[2] != net->config.in_channels)
         return err_set(err, ERR_INVALID, "input is (%lld,%lld,%lld); expected at most %d windows of (%lld,%d)",
-                       (long long)x->dim[0], (long long)x->dim[1], (long long)x->dim[2], net->options.max_batch,
-                       (long long)net->config.window, net->config.in_channels);
+                       (long long)x->dim[0], (long long)x->dim[1], (long long)x->dim[2], net->options.max_batch, (long long)window,
+                       net->config.in_channels);
     if (logits->rank != 2 || logits->dim[0] != x->dim[0] || logits->dim[1] != x->dim[1])
         return err_set(err, ERR_INVALID, "logits must be (B,T) of the input");
     return 0;
@@ -283,32 +199,33 @@ static int check_input(const struct seizure_net *net, const struct tensor *x, co
 
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err) {
-    int rc = check_input(net, x, logits, err);
+    int rc = check_input(net, x, net->config.window, logits, err);
     if (!rc && !net->options.training)
         rc = err_set(err, ERR_PRECONDITION, "this network was made for inference");
     if (rc)
         return rc;
     struct pass p = training_pass(net, s, pass, err);
+    const struct tensor none = {0};
     net->plan.used = 0;
-    return forward(net, &p, x, logits);
+    return forward(net, &p, x, &none, logits);
 }
 
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
                      struct err *err) {
     if (!net->kept)
         return err_set(err, ERR_PRECONDITION, "backward without the training pass before it");
-    if (dlogits->rank != 2 || dlogits->dim[0] != net->features.dim[0] || dlogits->dim[1] != net->features.dim[1])
+    if (dlogits->rank != 2 || dlogits->dim[0] != net->features.dim[0] || dlogits->dim[1] != net->config.window)
         return err_set(err, ERR_INVALID, "dlogits must be (B,T) of the training pass");
     struct pass p = training_pass(net, s, pass, err);
     net->plan.used = net->kept;
     net->kept = 0;
-    return backward(net, &p, dlogits);
+    return net->ops->backward(net, &p, dlogits);
 }
 
 struct inference {
     struct seizure_net *net;
     struct stream *stream;
-    const struct tensor *x;
+    const struct tensor *x, *state;
     struct tensor *logits;
 };
 
@@ -316,17 +233,33 @@ static int run_inference(void *ctx, struct err *err) {
     struct inference *w = ctx;
     struct pass p = pass_of(w->net, w->stream, err);
     w->net->plan.used = 0;
-    return forward(w->net, &p, w->x, w->logits);
+    return forward(w->net, &p, w->x, w->state, w->logits);
+}
+
+static int infer(const struct inference *work, struct err *err) {
+    struct seizure_net *net = work->net;
+    struct replay_key key = {
+        .in = work->x->data, .out = work->logits->data, .rows = work->x->dim[0], .part = tensor_present(work->state)};
+    int rc = seizure_net_fold(net, work->stream, err);
+    if (rc)
+        return rc;
+    net->kept = 0;
+    return replay_run(&net->inference, work->stream, &key, &(struct replay_body){run_inference, (void *)(uintptr_t)work}, err);
 }
 
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
-    int rc = check_input(net, x, logits, err);
-    if (!rc)
-        rc = seizure_net_fold(net, s, err);
-    if (rc)
-        return rc;
-    struct inference work = {net, s, x, logits};
-    struct replay_key key = {.in = x->data, .out = logits->data, .rows = x->dim[0]};
-    net->kept = 0;
-    return replay_run(&net->inference, s, &key, &(struct replay_body){run_inference, &work}, err);
+    const struct tensor none = {0};
+    int rc = check_input(net, x, net->config.window, logits, err);
+    return rc ? rc : infer(&(struct inference){net, s, x, &none, logits}, err);
+}
+
+int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
+                       struct tensor *logits, struct err *err) {
+    if (!net->ops->step)
+        return err_set(err, ERR_PRECONDITION, "a network of type %s carries no state", net->ops->name);
+    int rc = check_input(net, x, net->ops->step, logits, err);
+    if (!rc && (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config)))
+        rc = err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],
+                     (long long)seizure_state_count(&net->config));
+    return rc ? rc : infer(&(struct inference){net, s, x, state, logits}, err);
 }

@@ -1,8 +1,10 @@
-/* seizure: the seizure detector's network: U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net decoder → one logit
- * per sample. Knows shapes, never files. Wiring only: blocks come from lib/nn, arithmetic from kernels/op.
- * A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param, plan).
- * One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16.
- * Tensor names and shapes of checkpoints are PyTorch's (docs/models.md). */
+/* seizure: the seizure detector's network, of one of two types: "seizure", U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net
+ * decoder → one logit per sample, which looks at whole windows; and "causal", causal convolutions → forward Mamba-2 → one logit per
+ * 16 samples, whose inference carries its state from second to second, so that it computes each sample once. A type is a row of
+ * struct model_ops (model/seizure_net.h). Knows shapes, never files. Wiring only: blocks come from lib/nn, arithmetic from
+ * kernels/op. A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param,
+ * plan). One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16. Tensor names and shapes of
+ * checkpoints are PyTorch's (docs/models.md). */
 #ifndef BRR_MODEL_SEIZURE_H
 #define BRR_MODEL_SEIZURE_H
 #include <stdbool.h>
@@ -14,19 +16,26 @@
 #include "kernels/tensor.h"
 #include "nn/param.h"
 
+enum seizure_type { SEIZURE_TYPE_UNET, SEIZURE_TYPE_CAUSAL };
+#define SEIZURE_TYPE_NAMES "seizure|causal"
+enum { SEIZURE_STEP = 256 }; /* samples of a pass of a network that carries its state */
 enum seizure_mixer { SEIZURE_MIXER_MAMBA2, SEIZURE_MIXER_CONV };
 
 struct seizure_config {
+    enum seizure_type type;
     int in_channels;
     int64_t window; /* T, samples */
     int encoder_channels[4];
-    int rescnn_blocks, mamba_layers;
+    int rescnn_blocks, mamba_layers; /* causal: no ResCNN */
     int d_state, d_conv, expand, headdim, ngroups;
     float dropout;
     enum seizure_mixer mixer;
 };
-/* "tiny" "small" "base" for C input channels and T = 15,360; INVALID for another name. */
+/* "tiny" "small" "base" for C input channels and T = 15,360, of type seizure; INVALID for another name. */
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+/* The same of any type. */
+int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+const char *seizure_type_name(enum seizure_type type); /* as in SEIZURE_TYPE_NAMES */
 /* "tiny", "small", "base" or "custom". */
 const char *seizure_preset_name(const struct seizure_config *config);
 int seizure_config_check(const struct seizure_config *config, struct err *err);
@@ -34,6 +43,10 @@ void seizure_config_to_json(const struct seizure_config *config, struct json_wri
 int seizure_config_from_json(const struct json *j, struct seizure_config *ret, struct err *err);
 /* Parameters without buffers: 32,606,439 for base with mamba2 and C = 19; 13,397,799 with conv. */
 int64_t seizure_parameter_count(const struct seizure_config *config);
+/* Samples of a pass whose state is carried: SEIZURE_STEP, or 0 for a network that looks at whole windows. */
+int64_t seizure_step(const struct seizure_config *config);
+/* Floats of one row's state; 0 without. A recording begins with zeros. */
+int64_t seizure_state_count(const struct seizure_config *config);
 /* The tensors of such a network as a table without memory; the caller ends it with param_set_done. */
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err);
 
@@ -76,5 +89,9 @@ int seizure_backward(struct seizure_net *net, struct stream *s, const struct ten
 /* Inference: running statistics folded into the convolutions, adjacent linear maps folded into one. A net made for training has it
  * too (validation); it invalidates the activations that backward needs. */
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err);
+/* Inference of the next SEIZURE_STEP samples of each row, for networks that carry their state: x (B,SEIZURE_STEP,C), state
+ * (B,seizure_state_count) F32 in device memory, read and replaced. seizure_infer is the same over a window, from zeros. */
+int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
+                       struct tensor *logits, struct err *err);
 
 #endif

@@ -1,21 +1,27 @@
 #include <string.h>
 
-#include "model/seizure.h"
+#include "model/seizure_net.h"
 
 static const struct preset {
+    enum seizure_type type;
     const char *name;
-    int channels[4], rescnn_blocks, mamba_layers;
+    int channels[4], rescnn_blocks, mamba_layers, headdim;
 } presets[] = {
-    {"tiny", {16, 32, 64, 128}, 1, 2},
-    {"small", {32, 64, 128, 256}, 2, 4},
-    {"base", {64, 128, 256, 512}, 3, 6},
+    {SEIZURE_TYPE_UNET, "tiny", {16, 32, 64, 128}, 1, 2, 64},   {SEIZURE_TYPE_UNET, "small", {32, 64, 128, 256}, 2, 4, 64},
+    {SEIZURE_TYPE_UNET, "base", {64, 128, 256, 512}, 3, 6, 64}, {SEIZURE_TYPE_CAUSAL, "tiny", {16, 24, 32, 48}, 0, 2, 16},
+    {SEIZURE_TYPE_CAUSAL, "small", {24, 32, 48, 64}, 0, 3, 16}, {SEIZURE_TYPE_CAUSAL, "base", {32, 48, 64, 96}, 0, 4, 16},
 };
 
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
+    return seizure_preset_of(SEIZURE_TYPE_UNET, name, in_channels, ret, err);
+}
+
+int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(presets[i].name, name))
+        if (presets[i].type != type || strcmp(presets[i].name, name))
             continue;
         *ret = (struct seizure_config){
+            .type = type,
             .in_channels = in_channels,
             .window = 15360,
             .rescnn_blocks = presets[i].rescnn_blocks,
@@ -23,7 +29,7 @@ int seizure_preset(const char *name, int in_channels, struct seizure_config *ret
             .d_state = 16,
             .d_conv = 4,
             .expand = 2,
-            .headdim = 64,
+            .headdim = presets[i].headdim,
             .ngroups = 1,
             .dropout = 0.1f,
             .mixer = SEIZURE_MIXER_MAMBA2,
@@ -36,7 +42,7 @@ int seizure_preset(const char *name, int in_channels, struct seizure_config *ret
 
 const char *seizure_preset_name(const struct seizure_config *c) {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (!memcmp(c->encoder_channels, presets[i].channels, sizeof presets[i].channels) &&
+        if (c->type == presets[i].type && !memcmp(c->encoder_channels, presets[i].channels, sizeof presets[i].channels) &&
             c->rescnn_blocks == presets[i].rescnn_blocks && c->mamba_layers == presets[i].mamba_layers)
             return presets[i].name;
     return "custom";
@@ -65,7 +71,8 @@ int seizure_config_check(const struct seizure_config *c, struct err *err) {
                        c->headdim, inner, c->ngroups);
     if (!(c->dropout >= 0 && c->dropout < 1))
         return err_set(err, ERR_INVALID, "dropout is %g; expected 0 to below 1", (double)c->dropout);
-    return 0;
+    const struct model_ops *ops = model_ops_of(c);
+    return ops->check ? ops->check(c, err) : 0;
 }
 
 /* The table of integer fields, for writing and reading JSON. */
@@ -73,6 +80,8 @@ int seizure_config_check(const struct seizure_config *c, struct err *err) {
 
 void seizure_config_to_json(const struct seizure_config *c, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
+    if (c->type != SEIZURE_TYPE_UNET) /* older versions write and read no type */
+        json_put_str(w, "type", seizure_type_name(c->type));
     json_put_str(w, "preset", seizure_preset_name(c));
     json_put_i64(w, "window", c->window);
     json_begin_array(w, "encoder_channels");
@@ -95,7 +104,10 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
     CONFIG_FIELDS(GET)
 #undef GET
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
-    const char *mixer = json_str(json_get(j, "mixer"), "");
+    const char *mixer = json_str(json_get(j, "mixer"), ""), *type = json_str(json_get(j, "type"), model_unet.name);
+    c.type = strcmp(type, model_causal.name) ? SEIZURE_TYPE_UNET : SEIZURE_TYPE_CAUSAL;
+    if (strcmp(type, seizure_type_name(c.type)) != 0)
+        return err_set(err, ERR_INVALID, "model type '%.40s' is unknown; expected seizure or causal", type);
     if (strcmp(mixer, "conv") && strcmp(mixer, "mamba2"))
         return err_set(err, ERR_INVALID, "model mixer '%s' is unknown; expected mamba2 or conv", mixer);
     c.mixer = strcmp(mixer, "conv") ? SEIZURE_MIXER_MAMBA2 : SEIZURE_MIXER_CONV;

@@ -1,5 +1,6 @@
-/* seizure_net: the internal structure of the detector's network, shared by its wiring (seizure.c), its initialisation
- * (seizure_init.c) and its folded inference weights. Internal to lib/model. */
+/* seizure_net: the internal structure of the detector's network, shared by the work that all types have (seizure.c), the wiring of
+ * each type (seizure_unet.c, seizure_causal.c), the initialisation (seizure_init.c) and the folded inference weights
+ * (seizure_table.c). Internal to lib/model. */
 #ifndef BRR_MODEL_SEIZURE_NET_H
 #define BRR_MODEL_SEIZURE_NET_H
 #include "model/seizure.h"
@@ -7,9 +8,40 @@
 #include "nn/mamba.h"
 #include "nn/replay.h"
 
-enum { STAGES = 4, STEM_TAPS = 7, HEAD_CHANNELS = 19 };
+enum { STAGES = 4, STEM_TAPS = 7, HEAD_CHANNELS = 19, CAUSAL_TAPS = 5, TOKEN = 16 };
+
+struct seizure_net;
+/* A type of network. */
+struct model_ops {
+    const char *name;
+    int64_t step; /* samples of a pass whose state is carried; 0: none */
+    /* INVALID for a configuration that passes the checks of all types and is none of this one. Optional. */
+    int (*check)(const struct seizure_config *config, struct err *err);
+    /* Table rows of the network; pointers of its layers to their rows. The Mamba layers are bound already. */
+    int (*params)(struct seizure_net *net, struct err *err);
+    void (*bind)(struct seizure_net *net);
+    /* Runs fn over every ConvBlock until one fails. */
+    int (*each_block)(struct seizure_net *net, int (*fn)(void *ctx, struct conv_block *block), void *ctx);
+    /* Floats of a row's state; NULL: none. */
+    int64_t (*state_count)(const struct seizure_config *config);
+    /* x (B,T,C) → logits (B,T). state (B,state_count), absent: begins with zeros and keeps nothing. */
+    int (*forward)(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
+                   struct tensor *logits);
+    /* After forward in training: accumulates gradients. */
+    int (*backward)(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits);
+};
+extern const struct model_ops model_unet, model_causal;
+const struct model_ops *model_ops_of(const struct seizure_config *config);
+
+/* Causal convolution of stride 1 behind the samples before it → batch norm → ReLU → convolution that halves T. */
+struct causal_stage {
+    struct conv_block conv;
+    struct resample down;
+    struct tensor before; /* kept in training: samples of the past and of the input, side by side */
+};
 
 struct seizure_net {
+    const struct model_ops *ops;
     struct seizure_config config;
     struct seizure_options options;
     struct device *device;
@@ -20,8 +52,9 @@ struct seizure_net {
     struct rescnn *rescnn;     /* rescnn_blocks of them */
     struct mamba_layer *mamba; /* mamba_layers of them */
     struct decoder_stage decoder[STAGES];
+    struct causal_stage causal[STAGES];
     const struct param *proj_w, *proj_b, *out_w, *out_b;
-    struct tensor features, projected; /* kept in training, F32: decoder output, 19 channels */
+    struct tensor features, projected; /* kept in training, F32: the last layer's output; 19 channels, causal: 1 */
     size_t kept;   /* plan mark after the forward pass of training; 0 = there is no pass to run backward through */
     float *folded; /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
@@ -30,9 +63,11 @@ struct seizure_net {
     struct replay inference;
 };
 
-/* Table rows of the whole network, and pointers of every layer to its rows. */
-int seizure_net_params(struct seizure_net *net, struct err *err);
+struct mamba_shape seizure_net_mixer(const struct seizure_config *config);
+/* Pointers of every layer to its rows of the table. */
 int seizure_net_bind(struct seizure_net *net, struct err *err);
+/* A copy of t in another precision; t itself where it has it already. */
+int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret);
 /* Floats of all folded weights. */
 int64_t seizure_net_folded_count(struct seizure_net *net);
 /* Refreshes the folded weights if parameters changed since the last refresh. */

@@ -88,6 +88,7 @@ void conv_block_bind(struct conv_block *l, const struct param_set *set, const st
         .bn_var = named(set, n, n->bn, "running_var"),
     };
     l->k = (int)l->w->dim[2];
+    l->pad = l->k / 2;
 }
 
 static int forward_folded(struct conv_block *l, const struct pass *p, const struct tensor *x, const struct tensor *y) {
@@ -96,7 +97,7 @@ static int forward_folded(struct conv_block *l, const struct pass *p, const stru
                                .bias = l->folded.bias,
                                .y = *y,
                                .stride = 1,
-                               .pad = l->k / 2,
+                               .pad = l->pad,
                                .relu = !l->linear,
                                .weight_version = p->params->version};
     return p->dry ? 0 : op_conv1d(p->stream, &conv, p->err);
@@ -104,14 +105,14 @@ static int forward_folded(struct conv_block *l, const struct pass *p, const stru
 
 int conv_block_forward(struct conv_block *l, const struct pass *p, const struct tensor *x, struct tensor *y) {
     const struct param_set *set = p->params;
-    int64_t co = l->w->dim[0];
+    int64_t co = l->w->dim[0], t = x->dim[1] + 2 * l->pad - l->k + 1;
     if (!tensor_present(y))
-        *y = nn_tensor(p, x->dim[0], x->dim[1], co);
+        *y = nn_tensor(p, x->dim[0], t, co);
     if (!p->training)
         return forward_folded(l, p, x, y);
     l->x = *x;
     l->y = *y;
-    l->u = nn_tensor(p, x->dim[0], x->dim[1], co);
+    l->u = nn_tensor(p, x->dim[0], t, co);
     l->mean = nn_vector(p, co);
     l->rstd = nn_vector(p, co);
     if (p->dry)
@@ -121,7 +122,7 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
                                .bias = param_value(set, l->b),
                                .y = l->u,
                                .stride = 1,
-                               .pad = l->k / 2,
+                               .pad = l->pad,
                                .weight_version = set->version};
     struct batchnorm_args bn = {
         .x = l->u,
@@ -163,7 +164,7 @@ int conv_block_backward(struct conv_block *l, const struct pass *p, const struct
                                         .dw = param_grad(set, l->w),
                                         .dbias = param_grad(set, l->b),
                                         .stride = 1,
-                                        .pad = l->k / 2,
+                                        .pad = l->pad,
                                         .weight_version = set->version};
     int rc = op_batchnorm_backward(p->stream, &bn, p->err);
     return rc ? rc : op_conv1d_backward(p->stream, &conv, p->err);

@@ -42,10 +42,10 @@ struct folded {
     struct tensor w, bias;
 };
 
-/* ConvBlock: convolution (stride 1, "same") → batch norm → ReLU (unless linear). */
+/* ConvBlock: convolution (stride 1, "same" unless pad is changed after the bind) → batch norm → ReLU (unless linear). */
 struct conv_block {
     const struct param *w, *b, *bn_w, *bn_b, *bn_mean, *bn_var;
-    int k;
+    int k, pad;
     bool linear;
     struct folded folded;
     struct tensor x, u, y, mean, rstd; /* kept in training: input, convolution's output, output, statistics */

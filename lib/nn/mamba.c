@@ -48,9 +48,9 @@ static int direction_params(struct param_set *set, const char *prefix, const str
 
 int mamba_params(struct param_set *set, int index, const struct mamba_shape *s, struct err *err) {
     int64_t d = s->d_model;
-    struct param_spec fuse = {PARAM_WEIGHT, 2, {d, 2 * d}}, plain = {PARAM_PLAIN, 1, {d}};
+    struct param_spec fuse = {PARAM_WEIGHT, 2, {d, s->directions * d}}, plain = {PARAM_PLAIN, 1, {d}};
     int rc = 0;
-    for (int i = 0; !rc && i < 2; i++) {
+    for (int i = 0; !rc && i < s->directions; i++) {
         char prefix[48];
         str_format(prefix, sizeof prefix, "mamba.%d.%s", index, direction_names[i]);
         rc = direction_params(set, prefix, s, err);
@@ -68,7 +68,7 @@ void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, c
     char layer[32], prefix[48];
     str_format(layer, sizeof layer, "mamba.%d", index);
     *l = (struct mamba_layer){.shape = *shape, .rng_stream = RNG_MAMBA + (uint32_t)index};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < shape->directions; i++) {
         struct mamba_direction *d = &l->dir[i];
         const struct param **slots[] = {&d->in_proj, &d->conv_w, &d->conv_b, &d->dt_bias, &d->a_log, &d->d, &d->norm, &d->out_proj};
         const char *leaves[] = {"in_proj.weight", "conv.weight", "conv.bias",   "dt_bias",
@@ -126,8 +126,48 @@ static struct ssd_args ssd_of(const struct mamba_direction *d, const struct mamb
     };
 }
 
+int64_t mamba_state_count(const struct mamba_shape *s) {
+    struct widths w = widths_of(s);
+    return (s->d_conv - 1) * w.conv + w.inner * s->d_state;
+}
+
+/* The state before and after a call: the inputs of the convolution's earlier taps (B,K−1,conv) and the scan's state (B,D_inner,N).
+ * All absent without state. */
+struct carried {
+    struct tensor taps, scan, next_taps, next_scan;
+};
+
+static struct carried carried_of(const struct mamba_shape *s, const struct pass *p, const struct tensor *state) {
+    struct widths w = widths_of(s);
+    struct carried c = {0};
+    if (!tensor_present(state))
+        return c;
+    int64_t b = state->dim[0];
+    c.taps = plan_tensor(p->plan, DTYPE_F32, b, s->d_conv - 1, w.conv);
+    c.scan = plan_tensor(p->plan, DTYPE_F32, b, w.inner, s->d_state);
+    c.next_taps = plan_tensor(p->plan, DTYPE_F32, b, s->d_conv - 1, w.conv);
+    c.next_scan = plan_tensor(p->plan, DTYPE_F32, b, w.inner, s->d_state);
+    return c;
+}
+
+/* Between a layer's rows of state and the dense arrays that the ops take; save: towards the rows. */
+static int carry(const struct pass *p, const struct tensor *state, const struct carried *c, bool save) {
+    if (!tensor_present(state))
+        return 0;
+    const struct tensor *inputs = save ? &c->next_taps : &c->taps, *scan = save ? &c->next_scan : &c->scan;
+    int64_t b = state->dim[0], n = inputs->dim[1] * inputs->dim[2];
+    struct tensor dense[2] = {tensor_2d(inputs->data, DTYPE_F32, b, n),
+                              tensor_2d(scan->data, DTYPE_F32, b, scan->dim[1] * scan->dim[2])};
+    struct tensor rows[2] = {tensor_slice(state, 0, n), tensor_slice(state, n, dense[1].dim[1])};
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++)
+        rc = nn_eltwise(p, ELTWISE_COPY, save ? &dense[i] : &rows[i], NULL, save ? &rows[i] : &dense[i]);
+    return rc;
+}
+
 /* u → the gated scan output, before out_proj. */
-static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u) {
+static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
+                          const struct carried *c) {
     struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
     struct tensor a_log = param_value(p->params, d->a_log);
     struct linear_args in = {
@@ -136,6 +176,8 @@ static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s
                                          .w = taps(param_value(p->params, d->conv_w)),
                                          .bias = param_value(p->params, d->conv_b),
                                          .y = d->xbc,
+                                         .state0 = c->taps,
+                                         .state = c->next_taps,
                                          .pad_left = s->d_conv - 1,
                                          .silu = true,
                                          .reverse = d->reverse};
@@ -147,6 +189,8 @@ static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s
                                       .save_rstd = d->rstd,
                                       .groups = s->ngroups,
                                       .eps = NN_EPS};
+    ssd.h0 = c->scan;
+    ssd.hT = c->next_scan;
     int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a);
     if (!rc)
         rc = op_linear(p->stream, &in, p->err);
@@ -158,9 +202,11 @@ static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s
 }
 
 /* half: this direction's channels of what fuse reads: in training (B,L,D) after out_proj, at inference (B,L,D_inner) before it. */
-static int direction_forward(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
-                             const struct tensor *half) {
+static int direction_forward(const struct mamba_layer *layer, struct mamba_direction *d, const struct pass *p,
+                             const struct tensor *u, const struct tensor *half) {
+    const struct mamba_shape *s = &layer->shape;
     struct widths w = widths_of(s);
+    struct carried c = carried_of(s, p, &layer->state);
     int64_t b = u->dim[0], l = u->dim[1];
     d->a = nn_vector(p, w.heads);
     d->zxbcdt = nn_tensor(p, b, l, w.proj);
@@ -170,7 +216,11 @@ static int direction_forward(struct mamba_direction *d, const struct mamba_shape
     d->rstd = nn_vector(p, b * l * s->ngroups);
     if (p->dry)
         return 0;
-    int rc = direction_scan(d, s, p, u);
+    int rc = carry(p, &layer->state, &c, false);
+    if (!rc)
+        rc = direction_scan(d, s, p, u, &c);
+    if (!rc)
+        rc = carry(p, &layer->state, &c, true);
     if (rc || !p->training)
         return rc;
     struct linear_args proj = {
@@ -307,15 +357,15 @@ int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tens
     *out = nn_like(p, u);
     size_t mark = plan_mark(p->plan);
     l->u = *u;
-    l->cat = nn_tensor(p, b, t, 2 * width);
+    l->cat = nn_tensor(p, b, t, l->shape.directions * width);
     l->sum = nn_like(p, u);
     l->mean = nn_vector(p, b * t);
     l->rstd = nn_vector(p, b * t);
     int rc = 0;
-    for (int i = 0; !rc && i < 2; i++) {
+    for (int i = 0; !rc && i < l->shape.directions; i++) {
         size_t inner = plan_mark(p->plan);
         struct tensor half = tensor_slice(&l->cat, i * width, width);
-        rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(&l->dir[i], &l->shape, p, u, &half);
+        rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(l, &l->dir[i], p, u, &half);
         if (!p->training)
             plan_release(p->plan, inner);
     }
@@ -358,9 +408,9 @@ static int fuse_backward(struct mamba_layer *l, const struct pass *p, const stru
 int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du) {
     int64_t d = l->u.dim[2];
     size_t mark = plan_mark(p->plan);
-    struct tensor dcat = nn_tensor(p, l->u.dim[0], l->u.dim[1], 2 * d);
+    struct tensor dcat = nn_tensor(p, l->u.dim[0], l->u.dim[1], l->shape.directions * d);
     int rc = fuse_backward(l, p, dout, &dcat, du);
-    for (int i = 0; !rc && i < 2; i++) {
+    for (int i = 0; !rc && i < l->shape.directions; i++) {
         struct tensor half = tensor_slice(&dcat, i * d, d);
         rc = l->shape.mixer == MAMBA_MIXER_CONV ? conv_backward(&l->dir[i], p, &l->u, &half, du)
                                                 : direction_backward(&l->dir[i], &l->shape, p, &l->u, &half, du);
@@ -370,23 +420,23 @@ int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct ten
 }
 
 int64_t mamba_folded_count(const struct mamba_layer *l) {
-    return l->shape.mixer == MAMBA_MIXER_SSD ? l->shape.d_model * 2 * widths_of(&l->shape).inner : 0;
+    return l->shape.mixer == MAMBA_MIXER_SSD ? (int64_t)l->shape.d_model * l->shape.directions * widths_of(&l->shape).inner : 0;
 }
 
 /* fuse·[out_f·f ; out_b·b] = [fuse_f·out_f , fuse_b·out_b]·[f ; b]. The products are those of a projection's input gradient. */
 int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err) {
     if (l->shape.mixer != MAMBA_MIXER_SSD)
         return 0;
-    int64_t d = l->shape.d_model, inner = widths_of(&l->shape).inner;
-    struct tensor fuse = param_value(set, l->fuse_w), fuse3 = tensor_3d(fuse.data, DTYPE_F32, 1, d, 2 * d);
-    struct tensor whole = tensor_3d(device_memory, DTYPE_F32, 1, d, 2 * inner);
+    int64_t d = l->shape.d_model, inner = widths_of(&l->shape).inner, n = l->shape.directions;
+    struct tensor fuse = param_value(set, l->fuse_w), fuse3 = tensor_3d(fuse.data, DTYPE_F32, 1, d, n * d);
+    struct tensor whole = tensor_3d(device_memory, DTYPE_F32, 1, d, n * inner);
     int rc = 0;
-    for (int i = 0; !rc && i < 2; i++) {
+    for (int i = 0; !rc && i < n; i++) {
         struct tensor product = tensor_slice(&whole, i * inner, inner);
         struct linear_backward_args args = {
             .x = product, .w = param_value(set, l->dir[i].out_proj), .dy = tensor_slice(&fuse3, i * d, d), .dx = product};
         rc = op_linear_backward(s, &args, err);
     }
-    l->folded.w = tensor_2d(device_memory, DTYPE_F32, d, 2 * inner);
+    l->folded.w = tensor_2d(device_memory, DTYPE_F32, d, n * inner);
     return rc;
 }

@@ -101,14 +101,15 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
 
 static int begin(struct evaluate *e, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
+    int64_t file_hop = modelfile_hop(file);
     int64_t hop = (int64_t)llround(e->config->alarm_hop_s * FRONTEND_RATE_HZ);
     bool asked = yaml_path(e->job->root, "evaluate.alarm_hop_s");
-    if (hop && file->hop % hop && asked)
+    if (hop && file_hop % hop && asked)
         return err_set(err, ERR_INVALID,
                        "%s: evaluate.alarm_hop_s %g does not divide the model's hop of %g s; expected a divisor of it, or 0 for no "
                        "alarms; without the key it is the model's",
-                       e->job->file, e->config->alarm_hop_s, (double)file->hop / FRONTEND_RATE_HZ);
-    hop = hop && file->hop % hop ? file->hop : hop;
+                       e->job->file, e->config->alarm_hop_s, (double)file_hop / FRONTEND_RATE_HZ);
+    hop = hop && file_hop % hop ? file_hop : hop;
     struct evaluation_config config = {.detector = e->detector,
                                        .stream = e->stream,
                                        .manifest = e->manifest,

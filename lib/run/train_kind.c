@@ -14,6 +14,8 @@
     { row, sizeof(row) / sizeof *(row) }
 
 static const struct option model_rows[] = {
+    {"model.type", OPTION_ENUM, C(type), "seizure", 0, 0, SEIZURE_TYPE_NAMES,
+     "seizure looks at whole windows; causal carries its state and answers each second"},
     {"model.preset", OPTION_STRING, C(preset), "base", 0, 0, NULL, "tiny, small or base; the keys below override it"},
     {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL,
      "four widths; the last is d_model; []: the preset's"},
@@ -22,7 +24,7 @@ static const struct option model_rows[] = {
     {"model.d_state", OPTION_I64, W(d_state), "16", 1, 256, NULL, "state size N"},
     {"model.d_conv", OPTION_I64, W(d_conv), "4", 2, 8, NULL, "causal convolution taps"},
     {"model.expand", OPTION_I64, W(expand), "2", 1, 4, NULL, "inner width / d_model"},
-    {"model.headdim", OPTION_I64, W(headdim), "64", 4, 256, NULL, "head width P"},
+    {"model.headdim", OPTION_I64, W(headdim), "0", 0, 256, NULL, "head width P; 0: 64, and 16 for causal"},
     {"model.dropout", OPTION_F64, W(dropout), "0.1", 0, 0.9, NULL, "dropout after the Mamba fusion and in ResCNN"},
     {"model.mixer", OPTION_ENUM, W(mixer), "mamba2", 0, 0, "mamba2|conv", "token mixer"},
     {"model.init_from", OPTION_MODEL, C(init_from), "null", 0, 0, NULL,
@@ -99,7 +101,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     if ((rc = montage_channels(c->data.montage, NULL, &channels, err)))
         return rc;
     struct seizure_config *m = &c->model;
-    if (seizure_preset(c->preset, frontend_inputs(c->data.normalize, channels), m, err))
+    if (seizure_preset_of((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))
         return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
     m->window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
     if (c->written.encoder_channels.count && c->written.encoder_channels.count != 4)
@@ -114,7 +116,8 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     m->d_state = (int)c->written.d_state;
     m->d_conv = (int)c->written.d_conv;
     m->expand = (int)c->written.expand;
-    m->headdim = (int)c->written.headdim;
+    if (c->written.headdim)
+        m->headdim = (int)c->written.headdim;
     m->dropout = (float)c->written.dropout;
     m->mixer = c->written.mixer ? SEIZURE_MIXER_CONV : SEIZURE_MIXER_MAMBA2;
     if (m->mixer == SEIZURE_MIXER_MAMBA2 &&

@@ -12,6 +12,7 @@ struct train_config {
     struct job_data data;
     struct seizure_config model; /* preset and overrides applied; in_channels from the montage */
     const char *preset, *init_from;
+    int type; /* enum seizure_type */
     struct {
         int64_t epochs, max_steps, batch_size, micro_batch_size, seed;
         int precision; /* enum train_precision */

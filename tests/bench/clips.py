@@ -4,7 +4,8 @@
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/clips.py [--seeds 3] [--arm "NAME [KEY=VALUE ...]" ...] [--json FILE]
 
 Leave one patient out over CHB-MIT clips (BRR_EEG_DIR): configs/few.yaml learns on synthetic EEG, goes on learning on the clips of one
-child, and is judged on the clips of the other; each arm adds job keys to both trainings. Of each seizure: the area under the ROC curve
+child, and is judged on the clips of the other; each arm adds job keys to both trainings, and keys after
+"synthetic:" or "real:" to one of them. Of each seizure: the area under the ROC curve
 of its seconds against the seconds before it, and "apart" if the mean probability in it is at least 0.3 above the mean before it. Of
 recordings without a seizure: the events that the fixed thresholds find. A figure for each draw: nothing is averaged away. The
 ten seconds that five clips leave out are held (data.fill_gap_s=10), so that the history reaches from before to the seizure, and masked.
@@ -122,6 +123,11 @@ def judge(d, child, model):
     return {"clips": clips, "background": background}
 
 
+def keys_of(sets, which):
+    """The keys of an arm that belong to the training on `which`, without their prefix."""
+    return [key.removeprefix(which + ":") for key in sets if not key.startswith({"real": "synthetic:", "synthetic": "real:"}[which])]
+
+
 def run(tmp, arm, sets, seed, o):
     """One draw: a synthetic corpus and a training on it, then for each child a training on the other one's clips."""
     folder = f"{tmp}/{arm}-{seed}"
@@ -130,11 +136,11 @@ def run(tmp, arm, sets, seed, o):
                     "--seizures-per-patient", "5", "--seed", str(31337 + seed), "--montage", "bipolar"], check=True, stdout=subprocess.DEVNULL)
     d = Daemon(folder).start()
     begin = [] if not o.steps else [
-        f"model.init_from={train(d, *SYNTHETIC, f'training.max_steps={o.steps}', f'training.seed={seed}', *sets, f'data.source=file://{folder}/synthetic')}"]
+        f"model.init_from={train(d, *SYNTHETIC, f'training.max_steps={o.steps}', f'training.seed={seed}', *keys_of(sets, 'synthetic'), f'data.source=file://{folder}/synthetic')}"]
     result = {"arm": arm, "sets": sets, "seed": seed, "children": {}}
     for child, other in (("chb01", "chb02"), ("chb02", "chb01")):
         lay_out(f"{folder}/without-{child}", other)
-        model = train(d, *REAL, f"training.max_steps={o.real_steps}", f"training.seed={seed}", *sets, *begin,
+        model = train(d, *REAL, f"training.max_steps={o.real_steps}", f"training.seed={seed}", *keys_of(sets, "real"), *begin,
                       f"data.source=file://{folder}/without-{child}")
         result["children"][child] = judge(d, child, model)
     d.stop()

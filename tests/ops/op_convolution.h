@@ -119,6 +119,7 @@ static const struct op_case conv_cases[] = {
      .bias = true},
     {.name = "odd everything", .b = 3, .t = 37, .ci = 19, .co = 23, .k = 3, .stride = 1, .pad = 1, .bias = true},
     {.name = "five taps, a third of 128", .b = 2, .t = 60, .ci = 32, .co = 42, .k = 5, .stride = 1, .pad = 2, .relu = true},
+    {.name = "no padding, five taps", .b = 2, .t = 41, .ci = 18, .co = 16, .k = 5, .stride = 1, .pad = 0, .bias = true},
     {.name = "stem", .b = 2, .t = 101, .ci = 19, .co = 16, .k = 7, .stride = 1, .pad = 3, .bias = true},
     {.name = "wide", .b = 2, .t = 19, .ci = 129, .co = 131, .k = 5, .stride = 1, .pad = 2},
     {.name = "wide, fewer samples than taps", .b = 2, .t = 2, .ci = 128, .co = 130, .k = 7, .stride = 1, .pad = 3},
