@@ -414,14 +414,13 @@ static int conclude(struct detect *d, struct err *err) {
     return rc;
 }
 
-static int detect_step(void *task, enum task_status *ret, struct err *err) {
+static int detect_run(void *task, struct err *err) {
     struct detect *d = task;
-    *ret = TASK_MORE;
-    if (d->at < d->n_queue)
-        return run_windows(d, err);
-    int rc = conclude(d, err);
-    *ret = rc ? TASK_MORE : TASK_DONE;
-    return rc;
+    int rc;
+    while (d->at < d->n_queue)
+        if ((rc = task_point(&d->env, err)) || (rc = run_windows(d, err)))
+            return rc;
+    return conclude(d, err);
 }
 
 static void detect_result(void *task, struct json_writer *w, const char *key) {
@@ -442,7 +441,7 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
 
 const struct task_work work_detect = {
     .open = detect_open,
-    .step = detect_step,
+    .run = detect_run,
     .result = detect_result,
     .close = detect_close,
     .estimate = estimate_detect,

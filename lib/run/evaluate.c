@@ -171,36 +171,37 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     return 0;
 }
 
-static int score_next(struct evaluate *e, struct err *err) {
-    bool done = false;
-    int rc = evaluation_step(e->evaluation, &done, &e->found, err), current = evaluation_current(e->evaluation);
+/* A batch of windows, or a part of the search for thresholds. */
+static int score_next(struct evaluate *e, bool *ret_done, struct err *err) {
+    int rc = evaluation_step(e->evaluation, ret_done, &e->found, err), current = evaluation_current(e->evaluation);
     for (; !rc && e->checked < current; e->checked++) {
         struct evaluation_recording r;
         evaluation_recording(e->evaluation, e->checked, &r);
         rc = task_check_recording(&e->env, e->job, r.entry, err);
     }
     task_phase(&e->env, &e->progress, "evaluate", current, evaluation_count(e->evaluation));
-    return !rc && done ? evaluate_report_score(e, err) : rc;
-}
-
-/* The files of the next recording, then those of all. */
-static int write_next(struct evaluate *e, struct err *err) {
-    bool last = e->written == evaluation_count(e->evaluation);
-    return last ? evaluate_report_write(e, err) : evaluate_report_recording(e, e->written, err);
-}
-
-static int evaluate_step(void *task, enum task_status *ret, struct err *err) {
-    struct evaluate *e = task;
-    int n = evaluation_count(e->evaluation), rc = 0;
-    *ret = TASK_MORE;
-    if (!e->scored) {
-        rc = score_next(e, err);
-    } else if (!(rc = write_next(e, err))) {
-        *ret = e->written == n ? TASK_DONE : TASK_MORE;
-        if (e->written < n)
-            task_phase(&e->env, &e->progress, "write", ++e->written, n);
-    }
     return rc;
+}
+
+/* The files of each recording, then those of all. */
+static int write_files(struct evaluate *e, struct err *err) {
+    int n = evaluation_count(e->evaluation), rc;
+    for (int i = 0; i < n; i++) {
+        if ((rc = task_point(&e->env, err)) || (rc = evaluate_report_recording(e, i, err)))
+            return rc;
+        task_phase(&e->env, &e->progress, "write", i + 1, n);
+    }
+    return evaluate_report_write(e, err);
+}
+
+static int evaluate_run(void *task, struct err *err) {
+    struct evaluate *e = task;
+    int rc;
+    for (bool done = false; !done;)
+        if ((rc = task_point(&e->env, err)) || (rc = score_next(e, &done, err)))
+            return rc;
+    rc = evaluate_report_score(e, err);
+    return rc ? rc : write_files(e, err);
 }
 
 static void put_score(struct json_writer *w, const struct score *s) {
@@ -242,7 +243,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
 
 const struct task_work work_evaluate = {
     .open = evaluate_open,
-    .step = evaluate_step,
+    .run = evaluate_run,
     .result = evaluate_result,
     .close = evaluate_close,
     .estimate = estimate_evaluate,

@@ -49,7 +49,6 @@ int evaluate_report_score(struct evaluate *e, struct err *err) {
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)recs[i].hyp);
     free(recs);
-    e->scored = !rc;
     return rc;
 }
 
@@ -222,6 +221,8 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     json_put_i64(w, "model_step", info->file.step);
     json_put_str(w, "montage", info->file.montage);
     events_config_to_json(&e->found.events, w, "events");
+    if (e->config->threshold == EVALUATE_THRESHOLD_AUTO)
+        json_put_str(w, "selected_on", "evaluation"); /* the thresholds, and so the scores, are of the same recordings */
     json_put_str(w, "evaluated", e->config->unseen ? "unseen" : "all");
     seen_patients_json(&e->seen, e->manifest, w, "patients");
     json_put_f64(w, "auroc", e->found.auroc);
