@@ -83,7 +83,8 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     const char *words = strerror_r(errnum, reason, sizeof reason);
     bool full = errnum == ENOSPC || errnum == EDQUOT;
     const char *fix = full ? "; free some space on that volume" : "";
-    err->room = full ? ERR_ROOM_NONE : ERR_ROOM_ENOUGH;
+    bool descriptors = errnum == EMFILE || errnum == ENFILE;
+    err->room = full ? ERR_ROOM_NONE : descriptors ? ERR_ROOM_NO_DESCRIPTOR : ERR_ROOM_ENOUGH;
     err->code = code;
     snprintf(err->message, sizeof err->message, "%s: %.80s%s", text, words, fix);
     err->cause[0] = '\0';

@@ -32,8 +32,9 @@ enum err_code {
 #undef ERR_ENUM
 };
 
-/* A failed write says here if its volume was full. A job that cannot write to a full cache may wait until other jobs free room. */
-enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE };
+/* What a failed call lacked for a while: room on a full volume, or a free file descriptor. The same call may succeed later. A job
+ * that cannot write to a full cache may wait until other jobs free room. */
+enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE, ERR_ROOM_NO_DESCRIPTOR };
 
 struct err {
     int code;          /* 0 or a value of enum err_code */
@@ -51,7 +52,7 @@ int err_set_at(struct err *err, const char *file, int line, int code, const char
 #define err_set(err, code, ...) err_set_at((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 /* Like err_set, from an errno value: chooses the code (ENOENT → NOT_FOUND, ENOSPC → EXHAUSTED, EACCES → DENIED, EEXIST → EXISTS
- * and similar, else INTERNAL) and appends ": strerror". For a full volume it also appends the fix and sets `room`. */
+ * and similar, else INTERNAL) and appends ": strerror". For a full volume it also appends the fix; sets `room`. */
 int err_errno_at(struct err *err, const char *file, int line, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 #define err_errno(err, errnum, ...) err_errno_at((err), __FILE__, __LINE__, (errnum), __VA_ARGS__)

@@ -25,6 +25,7 @@ struct dataset_options {
     double hop_s;
     const char *labels;
     const char *unlabeled;
+    const char *patient;
 };
 #define AT(field) offsetof(struct dataset_options, field)
 static const struct argument rows[] = {
@@ -36,6 +37,8 @@ static const struct argument rows[] = {
      "format of the labels; default auto", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
+    {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
+     "how a recording's path names its patient, as data.patient; default auto", 0, 0},
 };
 #undef AT
 const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);
@@ -125,6 +128,11 @@ static void note_rate(struct survey *s, double rate) {
 }
 
 /* ---- one recording ---- */
+
+static enum labels_patient_rule patient_rule(const struct dataset_options *o) {
+    const char *name = o->patient ? o->patient : "auto";
+    return !strcmp(name, "folder") ? LABELS_PATIENT_FOLDER : !strcmp(name, "prefix") ? LABELS_PATIENT_PREFIX : LABELS_PATIENT_AUTO;
+}
 
 /* EDF segments on the 256 Hz grid; gaps that the frontend fills are closed. Returns their number. */
 static int grid_segments(const struct edf_info *info, struct window_span *ret) {
@@ -263,7 +271,7 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
         s->unlabelled += labels.source == LABELS_NONE;
     else if (!rc && labels.source == LABELS_NONE && !strcmp(own(s->o)->unlabeled, "skip"))
         s->unlabelled++;
-    else if (!rc && !(rc = labels_patient(relative, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, err)) &&
+    else if (!rc && !(rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)) &&
              !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
         s->usable++;
         s->inverse += use.inverse;

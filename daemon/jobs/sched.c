@@ -430,7 +430,7 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
     err_text(&r->err, reason, sizeof reason);
     if (r->err.room == ERR_ROOM_NONE_IN_CACHE) {
         pause_job(s, job, &r->err);
-    } else if (is_fault(r->rc)) {
+    } else if (is_fault(r->rc) || r->err.room != ERR_ROOM_ENOUGH) { /* room on a volume, or a descriptor, may be there later */
         restart(s, job, limit, reason);
     } else {
         append_log(s, job, "error", reason);

@@ -23,12 +23,13 @@ enum {
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
 
-static int draw_windows(struct train *t, struct err *err) {
+/* The windows of the recordings with role PATIENT_TRAINING. */
+static int draw_windows(struct train *t, const uint8_t *role, struct err *err) {
     const struct job_data *data = &t->job->data;
     struct balance_config balance = {data->balance_full, data->balance_none, data->redraw_each_epoch};
     sampler_free(t->sampler);
     t->sampler = NULL;
-    int rc = sampler_new(t->manifest, t->role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
+    int rc = sampler_new(t->manifest, role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
     if (!rc && data->augment.enabled && data->augment.jitter)
         sampler_set_jitter(t->sampler);
     return rc;
@@ -40,19 +41,21 @@ static int open_manifest(struct train *t, struct err *err) {
     if (rc)
         return rc;
     str_copy(t->file.manifest, sizeof t->file.manifest, manifest_hash(t->manifest));
-    rc = train_roles_assign(t, err);
-    return rc ? rc : draw_windows(t, err);
+    return train_roles_assign(t, err);
 }
 
-/* Schedule and loss weights that follow from the data. */
+/* Schedule and loss weights that follow from the data: those of the first attempt, so recordings that it left out later count. */
 static int plan_schedule(struct train *t, struct err *err) {
     const struct train_config *job = t->job;
     struct balance_counts found, used;
     double ratio = 0;
+    int rc = draw_windows(t, t->split, err);
+    if (rc)
+        return rc;
     int64_t windows = sampler_epoch_windows(t->sampler);
     sampler_counts(t->sampler, &found, &used);
     sampler_ratios(t->sampler, &t->prior, &ratio);
-    int rc = train_steps_per_epoch(job, windows, &t->steps_per_epoch, err);
+    rc = train_steps_per_epoch(job, windows, &t->steps_per_epoch, err);
     if (rc)
         return rc;
     t->total_steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * t->steps_per_epoch;
@@ -65,7 +68,7 @@ static int plan_schedule(struct train *t, struct err *err) {
              "pos_weight %.3f",
              (long long)found.partial, (long long)found.full, (long long)found.none, (long long)windows, 100 * ratio, t->prior,
              t->pos_weight);
-    return 0;
+    return draw_windows(t, t->role, err);
 }
 
 static int check_memory(struct train *t, const struct seizure_options *options, struct err *err) {
@@ -253,7 +256,7 @@ static int leave_out(struct train *t, const struct err *why, struct err *err) {
     int rc = train_roles_leave_out(t, t->failed, why, err);
     feed_close(t->feed);
     t->feed = NULL;
-    return rc ? rc : draw_windows(t, err);
+    return rc ? rc : draw_windows(t, t->role, err);
 }
 
 static int start_feed(struct train *t, struct err *err) {

@@ -357,6 +357,12 @@ def check_offline(d, recording):
     everything = found["splits"]["all"]
     assert everything["patients"] == 2 and everything["seizures"] == 2 and abs(everything["hours"] - 0.08) < 1e-9
     assert everything["windows"]["partial"] > 0
+    os.makedirs(f"{d.dir}/folders/PN01")
+    for run in (1, 2):
+        for end in ("eeg.edf", "events.tsv"):
+            shutil.copy(recording.replace("eeg.edf", end), f"{d.dir}/folders/PN01/PN01-{run}_{end}")
+    for rule, patients in ((), 2), (("--patient", "folder"), 1), (("--patient", "prefix"), 1):
+        assert lines(d, "dataset", f"{d.dir}/folders", *rule)[0]["splits"]["all"]["patients"] == patients, rule
     shutil.copytree(f"{d.dir}/eeg/sub-01", f"{d.dir}/odd/sub-01")
     open(f"{d.dir}/odd/broken.edf", "wb").write(b"nothing")
     for name in os.listdir(f"{d.dir}/odd/sub-01"):

@@ -151,7 +151,8 @@ def unreadable_recordings_are_left_out(tmp):
     bad_sectors.update(LD_PRELOAD=f"{os.environ['BRR_BUILD_DIR']}/tests/libfailing_reads.so", BRR_BAD_BYTE=str(1 << 16),
                        BRR_BAD_FILES=os.path.realpath(f"{tmp}/eeg/{bad[1]}"))
     model = f"evaluate.checkpoint={max(glob.glob(f'{tmp}/whole/checkpoints/step-????????.safetensors'))}"
-    log, result = drive(tmp, "eval", "some", model, "evaluate.plots=0")
+    log, result = drive(tmp, "eval", "some", model, "evaluate.plots=0", "evaluate.threshold=auto")
+    assert report(tmp, "some")["selected_on"] == "evaluation", report(tmp, "some")
     assert result["recordings"] == 3 and log.count("the evaluation goes on without a recording") == 2, log
     unusable = report(tmp, "some")["unusable"]
     assert [r["recording"] for r in unusable] == bad and "Input/output error" in unusable[1]["error"], unusable
@@ -161,6 +162,8 @@ def unreadable_recordings_are_left_out(tmp):
         assert log.count("the training goes on without a recording") == 2 and report(tmp, name)["left_out"] == bad, log
     log, result = train(tmp, "read", *lists)
     assert result["steps"] == 4 and log.count("stays left out") == 2 and "goes on without" not in log, log
+    train(tmp, "undisturbed", *lists)
+    assert digest(tmp, "read") == digest(tmp, "undisturbed"), "a resumed training planned its schedule or pos_weight anew"
     assert digest(tmp, "read") != digest(tmp, "whole"), "weights do not show that a recording is missing"
     train(tmp, "refused", *lists, "data.on_bad_file=fail", code=1)
     bad_sectors.clear()

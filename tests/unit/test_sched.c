@@ -3,6 +3,7 @@
 #include "daemon/jobs/sched.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -189,6 +190,14 @@ static void report_end(struct rig *rig, int rc, enum worker_stop stopped, const 
     r.text = result ? strdup(result) : NULL;
     sched_report(rig->sched, &r);
     free(r.text);
+}
+
+/* An attempt that ends as one does whose checkpoint cannot be written. */
+static void report_errno(struct rig *rig, int errnum) {
+    struct worker_report r = {.message.kind = WORKER_DONE, .energy_j = (double)NAN, .limits.restarts = 2};
+    str_copy(r.job_id, sizeof r.job_id, rig->running);
+    r.rc = err_errno(&r.err, errnum, "cannot write the checkpoint");
+    sched_report(rig->sched, &r);
 }
 
 static void report_checkpoint(struct rig *rig, int64_t step, bool best) {
@@ -421,6 +430,21 @@ static void faults_restart_until_the_limit_and_errors_do_not(void **state) {
     job = started(rig);
     report_end(rig, ERR_INVALID, WORKER_STOP_NONE, NULL);
     assert_true(job->state == JOB_FAILED && job->restarts == 0);
+}
+
+static void want_of_room_restarts_as_faults_do(void **state) {
+    struct rig *rig = *state;
+    static const int lacking[] = {ENOSPC, EMFILE};
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
+        const struct job *job = started(rig);
+        report_errno(rig, lacking[i]);
+        assert_true(job->state == JOB_QUEUED && job->restarts == 1 && job->retry_ms > now_ms);
+        assert_non_null(strstr(job->reason, "cannot write the checkpoint"));
+        now_ms = job->retry_ms;
+        sched_turn(rig->sched);
+        report_end(rig, 0, WORKER_STOP_NONE, "{}");
+        assert_int_equal(job->state, JOB_SUCCEEDED);
+    }
 }
 
 static void a_worker_that_cannot_take_the_job_is_asked_again(void **state) {
@@ -715,6 +739,7 @@ int main(void) {
         rigged(a_full_volume_at_shutdown_does_not_fail_the_job),
         rigged(a_device_fault_is_charged_apart_even_as_the_daemon_ends),
         rigged(faults_restart_until_the_limit_and_errors_do_not),
+        rigged(want_of_room_restarts_as_faults_do),
         rigged(a_worker_that_cannot_take_the_job_is_asked_again),
         rigged(a_cancel_that_was_acknowledged_survives_a_crash),
         rigged(a_cancel_holds_whatever_else_ends_the_run),
