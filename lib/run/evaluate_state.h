@@ -21,7 +21,7 @@ struct evaluate {
     struct score_report scores;
     struct task_progress progress;
     char **errors; /* per entry: why a recording was left out once its samples were wanted, or NULL */
-    int checked; /* recordings whose labelling was looked at */
+    int checked;   /* recordings whose labelling was looked at */
 };
 
 #endif
