@@ -80,11 +80,7 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
     *t->wall_s += now - t->begun_s;
     t->begun_s = now;
     int rc = geodesic_fit_save(t->fit, &t->state, err);
-    if (!rc)
-        rc = series_write(&series, &c, t->job->checkpoint.keep, write_file, t, err);
-    if (!rc)
-        t->saved_s = clock_s();
-    return rc;
+    return rc ? rc : series_write(&series, &c, t->job->checkpoint.keep, write_file, t, err);
 }
 
 /* ---- restoring ------------------------------------------------------------------------------------------------- */
@@ -132,8 +128,6 @@ static int load_phase(struct geodesic_task *t, const char *path, struct err *err
         return rc;
     for (int g = 0; geodesic_task_is_last(t) && g < t->groups; g++)
         geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
-    if (geodesic_task_is_marked(t))
-        t->evaluated = 0;
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* The geodesic task: trains the folds of a leave-one-out validation over concentrations, chooses decay and epochs before if asked
- * to, and reports. A step is one optimizer step of all models, or the scoring of one. */
+ * to, and reports. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,6 @@ int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
     geodesic_fit_free(t->fit);
     geodesic_fit_state_done(&t->state);
     t->fit = NULL;
-    t->evaluated = -1;
     t->groups = geodesic_phase_groups(t->config, t->folds, last);
     for (int g = 0; g < t->groups; g++)
         members[g] = geodesic_task_members(t, g);
@@ -174,7 +173,7 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->job = job;
     t->config = job->config;
     t->env = *env;
-    t->begun_s = t->saved_s = clock_s();
+    t->begun_s = clock_s();
     task_progress_init(&t->progress);
     int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
     if (!rc)
@@ -269,7 +268,7 @@ static int score_fold(struct geodesic_task *t, int k, struct err *err) {
     return 0;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------------- */
+/* ---- the work -------------------------------------------------------------------------------------------------- */
 
 static void report_progress(struct geodesic_task *t, double step_s) {
     struct task_progress *p = &t->progress;
@@ -293,8 +292,6 @@ static void end_epoch(struct geodesic_task *t) {
     int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit);
     for (int g = 0; geodesic_task_is_last(t) && g < t->groups; g++)
         t->curve[(epoch - 1) * (t->folds + 1) + g] = geodesic_fit_loss(t->fit, g);
-    if (geodesic_task_is_marked(t))
-        t->evaluated = 0;
 }
 
 static int train_step(struct geodesic_task *t, struct err *err) {
@@ -311,48 +308,51 @@ static int train_step(struct geodesic_task *t, struct err *err) {
     return 0;
 }
 
-/* The next model's score; after the last of a phase the next phase begins, or the job ends. */
-static int score_step(struct geodesic_task *t, enum task_status *ret, struct err *err) {
-    int count = geodesic_task_is_last(t) ? t->folds : t->groups, rc = 0;
-    if (t->evaluated == 0)
-        rc = geodesic_fit_save(t->fit, &t->state, err);
-    task_phase(&t->env, &t->progress, "evaluate", t->evaluated, count);
-    if (!rc && t->evaluated < count) {
-        rc = geodesic_task_is_last(t) ? score_fold(t, t->evaluated, err) : score_selection(t, t->evaluated, err);
-        t->evaluated++;
-        return rc;
+/* Scores the models of the phase at a mark. */
+static int score_mark(struct geodesic_task *t, struct err *err) {
+    bool last = geodesic_task_is_last(t);
+    int count = last ? t->folds : t->groups, rc = geodesic_fit_save(t->fit, &t->state, err);
+    for (int g = 0; !rc && g < count; g++) {
+        task_phase(&t->env, &t->progress, "evaluate", g, count);
+        if (!(rc = task_point(&t->env, err)))
+            rc = last ? score_fold(t, g, err) : score_selection(t, g, err);
     }
-    t->evaluated = -1;
-    if (rc || geodesic_fit_at(t->fit) < geodesic_fit_steps(t->fit))
-        return rc;
-    if (geodesic_task_is_last(t)) {
-        if (!(rc = geodesic_task_save(t, err)))
-            rc = geodesic_task_report(t, err);
-        *ret = TASK_DONE;
-        return rc;
-    }
-    t->phase++;
-    if (geodesic_task_is_last(t))
-        choose(t);
-    return geodesic_task_begin_phase(t, err);
+    return rc;
 }
 
-static int task_step(void *task, enum task_status *ret, struct err *err) {
+/* From its present step to its end. A checkpoint may stand at a mark: its scores are taken anew. */
+static int run_phase(struct geodesic_task *t, struct err *err) {
+    for (;;) {
+        int rc;
+        if (geodesic_task_is_marked(t) && (rc = score_mark(t, err)))
+            return rc;
+        if (geodesic_fit_at(t->fit) >= geodesic_fit_steps(t->fit))
+            return 0;
+        if ((rc = task_point(&t->env, err)) || (rc = train_step(t, err)))
+            return rc;
+    }
+}
+
+static int task_work_off(void *task, struct err *err) {
     struct geodesic_task *t = task;
-    *ret = TASK_MORE;
-    if (t->evaluated >= 0)
-        return score_step(t, ret, err);
-    int rc = train_step(t, err);
-    if (!rc && (clock_s() - t->saved_s) * 1000 >= (double)t->job->checkpoint.every_ms)
-        rc = geodesic_task_save(t, err);
-    return rc;
+    int rc;
+    while (!(rc = run_phase(t, err)) && !geodesic_task_is_last(t)) {
+        t->phase++;
+        if (geodesic_task_is_last(t))
+            choose(t);
+        if ((rc = geodesic_task_begin_phase(t, err)))
+            return rc;
+    }
+    if (rc || (rc = geodesic_task_save(t, err)))
+        return rc;
+    return geodesic_task_report(t, err);
 }
 
 static int task_checkpoint(void *task, struct err *err) { return geodesic_task_save(task, err); }
 
 const struct task_work work_geodesic = {
     .open = task_open,
-    .step = task_step,
+    .run = task_work_off,
     .checkpoint = task_checkpoint,
     .result = geodesic_task_result,
     .close = task_close,

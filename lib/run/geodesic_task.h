@@ -34,14 +34,13 @@ struct geodesic_task {
     struct geodesic_fit *fit; /* of the phase */
     struct geodesic_fit_state state;
     int phase, phases, folds, groups; /* groups: models of the phase */
-    int evaluated;                    /* models scored since the mark, −1: none is due */
     double *figures;                  /* one array, cut up below; in every checkpoint */
     int64_t n_figures;
     double *curve;              /* (epochs, folds + 1): losses of the folds' phase, NaN where there is none */
     double *selection;          /* (decays, GEODESIC_MARKS, folds, folds): RMSE of k, held out from the models of fold h */
     double *decay, *stop_epoch; /* (folds + 1): of each model of the last phase */
     double *train_s, *wall_s;   /* one each: seconds in steps of the last phase, and in all */
-    double begun_s, saved_s;    /* clocks of this attempt */
+    double begun_s;             /* clock of this attempt */
     struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
 };
 

@@ -1,4 +1,4 @@
-/* The training task: micro-batches, optimizer steps, validations and checkpoints as one resumable step machine. */
+/* The training task: batches, validations and checkpoints, and its end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 enum {
     NONFINITE_LIMIT = 50,
     TELL_S = 1,       /* between reports while data are on their way */
-    POLL_MS = 20,     /* wait for a batch before other work on the device has its turn */
+    POLL_MS = 20,     /* between two points while a batch is read */
     SPARE_SHARE = 16, /* of the device: for ops' scratch and models that serve */
 };
 
@@ -284,7 +284,6 @@ static void train_close(void *task) {
         return;
     if (t->env.mirror)
         mirror_stop(t->env.mirror);
-    train_validate_end(t, NULL);
     feed_close(t->feed);
     loader_stop(t->arrival);
     sampler_free(t->sampler);
@@ -461,30 +460,50 @@ static void tell_waiting(struct train *t) {
     task_phase(&t->env, &t->progress, "download", loader_done(t->arrival), t->arriving);
 }
 
-static int train_slice(struct train *t, struct err *err) {
-    struct err why = {0};
-    int rc = 0;
-    if (!t->batch) {
-        if (!t->awaiting)
-            t->batch_start_s = clock_s();
-        if (!t->awaiting && feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
-            return rc;
-        t->awaiting = true;
-        if (!feed_poll(t->feed, POLL_MS)) { /* data on their way for the first time: streams come in between */
+/* Waits for the next batch of the feed, which is rebuilt without a recording that cannot be read. */
+static int await_batch(struct train *t, struct err *err) {
+    for (;;) {
+        struct err why = {0};
+        int rc;
+        while (!feed_poll(t->feed, POLL_MS)) {
             tell_waiting(t);
+            if ((rc = task_point(&t->env, err)))
+                return rc;
+        }
+        if (!feed_next(t->feed, &t->batch, &why))
             return 0;
-        }
-        if (feed_next(t->feed, &t->batch, &why)) {
-            rc = leave_out(t, &why, err);
-            return rc ? rc : start_feed(t, err);
-        }
-        t->awaiting = false;
-        t->batch_wait_s = clock_s() - t->batch_start_s;
-        t->micro = 0;
-        t->batch_loss = 0;
-        t->batch_count = 0;
+        if ((rc = leave_out(t, &why, err)) || (rc = start_feed(t, err)))
+            return rc;
     }
-    return micro_batch(t, err);
+}
+
+static int read_batch(struct train *t, struct err *err) {
+    int rc;
+    t->batch_start_s = clock_s();
+    if (feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
+        return rc;
+    if ((rc = await_batch(t, err)))
+        return rc;
+    t->batch_wait_s = clock_s() - t->batch_start_s;
+    t->micro = 0;
+    t->batch_loss = 0;
+    t->batch_count = 0;
+    return 0;
+}
+
+/* The next batch and its optimizer step. */
+static int train_batch(struct train *t, struct err *err) {
+    int rc = read_batch(t, err);
+    if (rc == ERR_CANCELLED) { /* recordings were being loaded: the point saves the training and ends it */
+        int stop = task_point(&t->env, err);
+        return stop ? stop : rc;
+    }
+    if (rc)
+        return rc;
+    while (!(rc = task_point(&t->env, err)) && t->batch) /* a checkpoint finishes the batch by itself */
+        if ((rc = micro_batch(t, err)))
+            return rc;
+    return rc;
 }
 
 static int save(struct train *t, struct err *err) {
@@ -517,42 +536,32 @@ static int conclude_validation(struct train *t, const struct validation_result *
     return rc ? rc : save(t, err);
 }
 
-static int validate_slice(struct train *t, struct err *err) {
-    bool done = false;
+static int validate(struct train *t, struct err *err) {
     struct validation_result r;
-    int rc = train_validate_step(t, &done, &r, err);
-    if (!rc)
-        task_report(&t->env, &t->progress);
-    if (rc || !done)
-        return rc;
-    rc = train_validate_end(t, err);
+    int rc = train_validate(t, &r, err);
     return rc ? rc : conclude_validation(t, &r, err);
 }
 
 static bool validation_due(const struct train *t) {
     int64_t every = validation_interval(t);
     bool at_end = t->at.step >= t->total_steps;
-    return t->validation_recordings && t->at.step && t->at.validated_step != t->at.step && !t->batch &&
-           (at_end || t->at.step % every == 0);
+    return t->validation_recordings && t->at.step && t->at.validated_step != t->at.step && (at_end || t->at.step % every == 0);
 }
 
-static int train_step(void *task, enum task_status *ret, struct err *err) {
+/* Without a validation the last weights are the result. */
+static int finish(struct train *t, struct err *err) {
+    t->at.finished = true;
+    return save(t, err);
+}
+
+static int train_run(void *task, struct err *err) {
     struct train *t = task;
-    int rc = 0;
-    *ret = TASK_MORE;
-    if (t->at.finished) {
-        *ret = TASK_DONE;
-    } else if (t->validation) {
-        rc = validate_slice(t, err);
-    } else if (validation_due(t)) {
-        rc = train_validate_start(t, err);
-    } else if (t->at.step >= t->total_steps) { /* no validation set: the last weights are the result */
-        t->at.finished = true;
-        rc = save(t, err);
-    } else {
-        rc = train_slice(t, err);
+    while (!t->at.finished) {
+        int rc = validation_due(t) ? validate(t, err) : t->at.step < t->total_steps ? train_batch(t, err) : finish(t, err);
+        if (rc)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int train_checkpoint(void *task, struct err *err) {
@@ -560,7 +569,7 @@ static int train_checkpoint(void *task, struct err *err) {
     int rc = 0;
     bool validating = t->optim.exchanged;
     while (!rc && t->batch) /* a checkpoint stands between optimizer steps */
-        rc = train_slice(t, err);
+        rc = micro_batch(t, err);
     if (!rc && validating)
         rc = optim_exchange_ema(&t->optim, t->stream, err);
     if (!rc)
@@ -574,7 +583,7 @@ static int train_checkpoint(void *task, struct err *err) {
 
 const struct task_work work_train = {
     .open = train_open,
-    .step = train_step,
+    .run = train_run,
     .checkpoint = train_checkpoint,
     .result = train_report_result,
     .close = train_close,

@@ -58,13 +58,10 @@ struct train {
     int64_t steps_per_epoch, total_steps, validation_recordings;
     double pos_weight, prior;
     struct train_counters at;
-    struct evaluation *validation; /* running, or NULL; over the detector */
-    struct detector *detector;
     struct validation_result newest;
     struct task_progress progress;
     double batch_loss, batch_wait_s, batch_start_s;
-    double told_s; /* of the newest report while awaiting */
-    bool awaiting; /* the next batch was asked for at batch_start_s and is not there yet */
+    double told_s; /* of the newest report while a batch was awaited */
     int64_t batch_count;
     bool course_lost;            /* the newest line of metrics.jsonl could not be written */
     double started_s, trained_s; /* trained_s: of timed_steps steps since it was opened, all but the first */

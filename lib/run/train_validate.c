@@ -11,43 +11,6 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
     return train_roles_leave_out(ctx, entry, why, err);
 }
 
-int train_validate_start(struct train *t, struct err *err) {
-    struct evaluation_config config = {.stream = t->stream,
-                                       .manifest = t->manifest,
-                                       .role = t->role,
-                                       .wanted = TRAIN_ROLE_VALIDATION,
-                                       .events = t->job->events,
-                                       .auto_threshold = t->job->auto_threshold,
-                                       .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
-                                       .target_fa_per_24h = t->job->target_fa_per_24h,
-                                       .bad = leave_out,
-                                       .ctx = t,
-                                       .workers = (int)t->job->data.loader_workers,
-                                       .windows_per_step = (int)t->job->training.micro_batch_size};
-    int rc = optim_exchange_ema(&t->optim, t->stream, err); /* judged are the weights that the model file will hold */
-    if (!rc)
-        rc = detector_wrap(t->env.device, t->net, &t->file, config.windows_per_step, &t->detector, err);
-    config.detector = t->detector;
-    if (!rc)
-        rc = evaluation_start(&config, &t->validation, err);
-    if (rc) {
-        train_validate_end(t, NULL);
-        return rc;
-    }
-    str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
-    t->progress.done = 0;
-    t->progress.total = evaluation_count(t->validation);
-    return 0;
-}
-
-int train_validate_end(struct train *t, struct err *err) {
-    evaluation_free(t->validation);
-    detector_close(t->detector);
-    t->validation = NULL;
-    t->detector = NULL;
-    return t->optim.exchanged ? optim_exchange_ema(&t->optim, t->stream, err) : 0;
-}
-
 /* training.early_stopping.metric of a result. An event F1 is partly chance, and AUROC breaks its ties; AUROC and loss, of samples,
  * are hardly, and sensitivities at a limit are taken as they are. */
 static struct best_value value_of(const char *name, const struct evaluation_result *e) {
@@ -66,12 +29,55 @@ static struct best_value value_of(const char *name, const struct evaluation_resu
         .metric = f1, .rank = f1 + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc), .chance = score_f1_chance(event->counts.ref)};
 }
 
-int train_validate_step(struct train *t, bool *ret_done, struct validation_result *ret, struct err *err) {
+/* Scores the recordings of the validation; e is valid after 0. */
+static int evaluate(struct train *t, struct detector *detector, struct evaluation_result *e, struct err *err) {
+    const struct evaluation_config config = {.detector = detector,
+                                             .stream = t->stream,
+                                             .manifest = t->manifest,
+                                             .role = t->role,
+                                             .wanted = TRAIN_ROLE_VALIDATION,
+                                             .events = t->job->events,
+                                             .auto_threshold = t->job->auto_threshold,
+                                             .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
+                                             .target_fa_per_24h = t->job->target_fa_per_24h,
+                                             .bad = leave_out,
+                                             .ctx = t,
+                                             .workers = (int)t->job->data.loader_workers,
+                                             .windows_per_step = (int)t->job->training.micro_batch_size};
+    struct evaluation *evaluation = NULL;
+    bool done = false;
+    int rc = evaluation_start(&config, &evaluation, err);
+    str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
+    while (!rc && !done && !(rc = task_point(&t->env, err)) && !(rc = evaluation_step(evaluation, &done, e, err))) {
+        t->progress.done = evaluation_current(evaluation);
+        t->progress.total = evaluation_count(evaluation);
+        task_report(&t->env, &t->progress);
+    }
+    evaluation_free(evaluation);
+    return rc;
+}
+
+/* With the weights that the model file will hold. */
+static int judge(struct train *t, struct evaluation_result *e, struct err *err) {
+    struct detector *detector = NULL;
+    int batch = (int)t->job->training.micro_batch_size;
+    int rc = optim_exchange_ema(&t->optim, t->stream, err);
+    if (!rc)
+        rc = detector_wrap(t->env.device, t->net, &t->file, batch, &detector, err);
+    if (!rc)
+        rc = evaluate(t, detector, e, err);
+    detector_close(detector);
+    if (t->optim.exchanged) {
+        int back = optim_exchange_ema(&t->optim, t->stream, rc ? NULL : err);
+        rc = rc ? rc : back;
+    }
+    return rc;
+}
+
+int train_validate(struct train *t, struct validation_result *ret, struct err *err) {
     struct evaluation_result e;
-    int rc = evaluation_step(t->validation, ret_done, &e, err);
-    t->progress.done = evaluation_current(t->validation);
-    t->progress.total = evaluation_count(t->validation);
-    if (rc || !*ret_done)
+    int rc = judge(t, &e, err);
+    if (rc)
         return rc;
     const struct score *event = &e.point.scores[SCORE_EVENT];
     *ret = (struct validation_result){.value = value_of(t->job->training.stop_metric, &e),
