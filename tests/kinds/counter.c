@@ -9,7 +9,6 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "run/estimate.h"
-#include "run/jobfile.h"
 #include "run/task.h"
 #include "store/digest.h"
 
@@ -69,30 +68,20 @@ static int read_count(const char *path, int64_t *ret, struct err *err) {
     return rc;
 }
 
-/* Where it goes on, or begins. */
-static int begin(struct counter *c, struct err *err) {
-    int rc = fsio_join(c->path, sizeof c->path, c->env.directory, "count.txt", err);
-    if (rc)
-        return rc;
-    const char *from = fsio_exists(c->path) ? c->path : c->config->start;
-    rc = from ? read_count(from, &c->at, err) : 0;
-    c->began = c->at;
-    return rc;
-}
-
+/* Goes on from its checkpoint, or begins. */
 static int counter_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
-    struct counter *c = calloc(1, sizeof *c);
-    if (!c)
+    struct counter c = {.config = job->config, .env = *env}, *task;
+    int rc = fsio_join(c.path, sizeof c.path, env->directory, "count.txt", err);
+    const char *from = fsio_exists(c.path) ? c.path : c.config->start;
+    if (rc || (from && (rc = read_count(from, &c.at, err))))
+        return rc;
+    c.began = c.at;
+    task_progress_init(&c.progress);
+    if (!(task = malloc(sizeof *task)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a counter");
-    c->config = job->config;
-    c->env = *env;
-    task_progress_init(&c->progress);
-    int rc = begin(c, err);
-    if (rc)
-        free(c);
-    else
-        *ret_task = c;
-    return rc;
+    *task = c;
+    *ret_task = task;
+    return 0;
 }
 
 static void report(struct counter *c) {
