@@ -87,7 +87,8 @@ static int move_asked(struct sched *s, struct job *job, enum job_state to, const
     return 0;
 }
 
-static void recover(struct sched *s, struct job *job);
+static int count_crashed(const struct sched *s);
+static void recover(struct sched *s, struct job *job, int crashed);
 
 static int add(struct sched *s, struct job *job, struct err *err) {
     if (s->count == s->capacity) {
@@ -146,9 +147,10 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
         return rc;
     }
     ledger_probe(&s->ledger);
+    int crashed = count_crashed(s);
     for (int i = s->n_open - 1; i >= 0; i--) /* those that end leave the list */
         if (job_is_active(s->open[i]->state))
-            recover(s, s->open[i]);
+            recover(s, s->open[i], crashed);
     *ret = s;
     return 0;
 }
@@ -389,14 +391,30 @@ static int64_t restart_limit(const struct job *job) {
     return limit;
 }
 
-/* A job that was active when the daemon ended. */
-static void recover(struct sched *s, struct job *job) {
+/* Jobs that were active when the daemon died, and were not to stop. */
+static int count_crashed(const struct sched *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_open; i++)
+        n += job_is_active(s->open[i]->state) && s->open[i]->wish == JOB_WISH_NONE;
+    return n;
+}
+
+/* A job that was active when the daemon ended. One of several that were active in a crash is not charged: they start again one
+ * after the other, and a job that crashes the daemon alone is charged then. */
+static void recover(struct sched *s, struct job *job, int crashed) {
     char reason[JOB_REASON_SIZE];
     int64_t limit = restart_limit(job);
     if (job->wish == JOB_WISH_CANCEL) {
         move(s, job, JOB_CANCELLED, "cancelled");
     } else if (job->wish == JOB_WISH_SHUTDOWN) {
         move(s, job, JOB_QUEUED, "daemon_stopped");
+    } else if (crashed > 1) {
+        str_format(
+            reason, sizeof reason,
+            "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and they start again one after the other",
+            crashed);
+        append_log(s, job, "error", reason);
+        move(s, job, JOB_QUEUED, reason);
     } else {
         job->crashes++;
         str_format(reason, sizeof reason,

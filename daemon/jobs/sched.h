@@ -1,9 +1,10 @@
 /* sched: all jobs of the daemon: the queue (by priority, then order of submission), the running job, and ended jobs. It changes
  * their states and writes each change to the database before it notifies anybody (ledger.h); while the database cannot be written,
  * no job starts. A job that ended by a device fault, or ran when the daemon died, starts again after a delay that doubles each time
- * the job makes no progress. Each such restart counts against limits.restarts; above that limit the job fails with the cause. A
- * shutdown or a full cache volume counts no restart: on a full cache volume the job is paused (queued, passed over, and retried
- * when there is room, and at intervals). Loop thread. */
+ * the job makes no progress. Each such restart counts against limits.restarts; above that limit the job fails with the cause. Jobs
+ * that were active together in a crash are not charged: they start again one after the other (one job runs at a time), so that the
+ * job at fault crashes alone. A shutdown or a full cache volume counts no restart: on a full cache volume the job is paused
+ * (queued, passed over, and retried when there is room, and at intervals). Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
 #include "daemon/db/db.h"
