@@ -54,6 +54,8 @@ static const struct option rows[] = {
     {"jobs.max_queued", OPTION_I64, C(max_queued), "1000", 1, 100000, NULL, "maximum number of queued jobs"},
     {"jobs.default_wall_clock", OPTION_DURATION, C(default_wall_clock_ms), "none", 1000, 0, NULL,
      "limits.wall_clock of jobs that do not set it"},
+    {"jobs.stop_wait", OPTION_DURATION, C(stop_wait_ms), "100s", 1000, 0, NULL,
+     "how long a stop of the daemon waits for the running job; a job that still waits for a file then is left to the next start"},
     {"jobs.keep_finished", OPTION_DURATION, C(keep_finished_ms), "90d", 1000, 0, NULL,
      "how long ended jobs are listed; their files stay unless jobs.keep_files or jobs.max_size is set; none = forever"},
     {"jobs.keep_files", OPTION_DURATION, C(keep_files_ms), "none", 1000, 0, NULL,

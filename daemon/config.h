@@ -30,6 +30,7 @@ struct config {
     int log_format;                                              /* 0 text, 1 JSON */
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
     int64_t keep_files_ms, max_files_bytes;                      /* of ended jobs; -1 = none */
+    int64_t stop_wait_ms;
     struct source_store stores[CONFIG_MAX_STORES];
     int64_t cache_max; /* limit in bytes for objects of buckets; -1 = four fifths of the volume */
     int n_stores;

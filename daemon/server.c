@@ -56,6 +56,7 @@ struct daemon {
     int cache_lock;
     bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, held;
+    int64_t stop_ms; /* when the stop began */
     struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
@@ -122,12 +123,25 @@ static void stop_rpc_if_idle(struct daemon *d) {
     finish_if_idle(d);
 }
 
+static int exit_status(const struct daemon *d) { return d->lost || d->deaf ? SERVER_RESTART : 0; }
+
+/* A job in a file whose volume does not answer cannot be stopped, nor can its thread be joined: the process ends without it. The
+ * database holds the wish to stop (sched_drain), so that the next start charges no restart. */
+static void leave_if_late(const struct daemon *d) {
+    if (!drain_is_over(&d->drain) || clock_ms() - d->stop_ms < d->config->stop_wait_ms)
+        return;
+    log_warn("the running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
+             "job=%s seconds=%lld", *d->meters.jobs.job ? d->meters.jobs.job : "none", (long long)(d->config->stop_wait_ms / 1000));
+    _exit(exit_status(d));
+}
+
 static void on_drained(void *ctx) { stop_rpc_if_idle(ctx); }
 
 static void begin_stop(struct daemon *d) {
     if (d->stopping)
         return;
     d->stopping = true;
+    d->stop_ms = clock_ms();
     atomic_store(&d->services.serving, false);
     svc_health_changed(&d->services);
     meters_ready(&d->meters, "daemon", false);
@@ -339,8 +353,10 @@ static void on_tick(uv_timer_t *timer) {
     look_at_models(d);
     if (serves)
         sd_notify(0, "WATCHDOG=1");
-    if (d->stopping)
+    if (d->stopping) {
         stop_rpc_if_idle(d);
+        leave_if_late(d);
+    }
 }
 
 static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
@@ -653,8 +669,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     meters_close(&d->meters);
     if (!rc)
         log_info("stopped", NULL);
-    if (!rc && (d->lost || d->deaf))
-        rc = SERVER_RESTART;
+    rc = rc ? rc : exit_status(d);
     free(d);
     return rc;
 }

@@ -146,7 +146,7 @@ static int open_task(struct runner *r, struct err *err) {
 static void close_task(struct runner *r) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
     r->work->close(r->task);
-    while (r->upload && !atomic_load(&r->wish->now) && !upload_idle(r->upload))
+    for (; r->upload && !atomic_load(&r->wish->now) && !upload_idle(r->upload); look_at_clock(r))
         nanosleep(&turn, NULL);
     upload_close(r->upload);
     source_close(r->source);

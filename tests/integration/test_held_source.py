@@ -58,6 +58,28 @@ def a_held_source(d, c, tmp, job):
         assert c.jobs.JobState.Name(wait_over(c, other).state) == "JOB_STATE_SUCCEEDED"
 
 
+def a_held_job(d, tmp):
+    """A job that waits for a file holds up a stop for jobs.stop_wait, no longer, and no restart is charged to it."""
+    stop_wait = ["jobs.stop_wait=1s"]
+    d.extra += stop_wait
+    d.start()
+    c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
+    first = submit(c, f"file://{tmp}/eeg", steps=1000000)
+    d.wait(first, lambda job: job["state"] == "running")
+    held = submit(c, f"file://{tmp}/held-eeg")
+    d.hold()
+    d.ctl("cancel", first)
+    d.wait(held, lambda job: job["state"] == "preparing")
+    assert d.stop() == 0, d.read_log()
+    assert "did not stop within jobs.stop_wait" in d.read_log()
+    d.release()
+    d.extra.remove(*stop_wait)
+    d.start()
+    end = d.wait(held, lambda job: job["state"] == "succeeded")
+    assert (end["attempts"], end["restarts"], end["crashes"]) == (2, 0, 0), end
+    assert d.stop() == 0
+
+
 def wait_for_directories(folder, names):
     """Those of the calls that came second are removed after the answer."""
     deadline = time.time() + PATIENCE
@@ -109,6 +131,7 @@ def main():
         wait_over(c, job)
         a_held_source(d, c, tmp, job)
         assert d.stop() == 0
+        a_held_job(d, tmp)
         os.environ["BRR_HOLD_PATH"] = f"{tmp}/db"
         d.start()
         c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
