@@ -45,7 +45,8 @@ static const struct option rows[] = {
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
     {"paths.results", OPTION_STRING, C(results), "/results", 0, 0, NULL, "job output and checkpoints"},
     {"cache.max_size", OPTION_BYTES, C(cache_max), "none", 1, 0, NULL,
-     "size limit for cached S3 objects, the oldest are evicted first; none = four fifths of the volume"},
+     "size limit for cached objects of stores and windows of recordings, the least recently used are evicted first; none = four "
+     "fifths of the volume"},
     {"stores", OPTION_NODE, R(stores), "null", 0, 0, NULL,
      "NAME: {url: file:///dir or s3://bucket/prefix, …} for store://NAME/prefix; docs/stores.md"},
     {"local_paths", OPTION_BOOL, C(local_paths), "false", 0, 0, NULL,

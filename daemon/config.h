@@ -32,7 +32,7 @@ struct config {
     int64_t keep_files_ms, max_files_bytes;                      /* of ended jobs; -1 = none */
     int64_t stop_wait_ms;
     struct source_store stores[CONFIG_MAX_STORES];
-    int64_t cache_max; /* limit in bytes for objects of buckets; -1 = four fifths of the volume */
+    int64_t cache_max; /* limit in bytes for objects of buckets and windows; -1 = four fifths of the volume */
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;

@@ -7,7 +7,7 @@
 #include "base/str.h"
 
 struct object_cache {
-    char dir[CACHE_PATH_SIZE], volume[CACHE_PATH_SIZE];
+    char dir[CACHE_PATH_SIZE], windows[CACHE_PATH_SIZE], volume[CACHE_PATH_SIZE];
     int64_t max_bytes;
     struct metrics *metrics;
     pthread_mutex_t lock; /* everything below */
@@ -20,7 +20,8 @@ int object_cache_new(const char *dir, int64_t max_bytes, struct metrics *metrics
     struct object_cache *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the cache");
-    if (!str_copy(c->volume, sizeof c->volume, dir) || !str_format(c->dir, sizeof c->dir, "%s/objects", dir)) {
+    if (!str_copy(c->volume, sizeof c->volume, dir) || !str_format(c->dir, sizeof c->dir, "%s/objects", dir) ||
+        !str_format(c->windows, sizeof c->windows, "%s/windows", dir)) {
         free(c);
         return err_set(err, ERR_RANGE, "paths.cache is too long");
     }
@@ -49,6 +50,12 @@ static void count(struct object_cache *c) {
     metric_add(metrics_series(m, "brrd_cache_requests_total", "hit"), (double)(now.hits - c->counted.hits));
     metric_add(metrics_series(m, "brrd_cache_requests_total", "miss"), (double)(now.misses - c->counted.misses));
     metric_add(metrics_series(m, "brrd_cache_evictions_total", "room"), (double)(now.evictions - c->counted.evictions));
+    metric_add(metrics_series(m, "brrd_window_cache_requests_total", "hit"), (double)(now.window_hits - c->counted.window_hits));
+    metric_add(metrics_series(m, "brrd_window_cache_requests_total", "miss"),
+               (double)(now.window_misses - c->counted.window_misses));
+    metric_add(metrics_series(m, "brrd_window_cache_evictions_total", "room"),
+               (double)(now.window_evictions - c->counted.window_evictions));
+    metric_set(metrics_series(m, "brrd_window_cache_used_bytes", ""), (double)now.window_bytes);
     metric_set(metrics_series(m, "brrd_cache_used_bytes", ""), (double)now.used_bytes);
     metric_set(metrics_series(m, "brrd_cache_capacity_bytes", ""), (double)now.capacity_bytes);
     c->counted = now;
@@ -63,7 +70,7 @@ static int64_t limit(const struct object_cache *c) {
 
 int object_cache_enter(struct object_cache *c, struct cache **ret, struct err *err) {
     pthread_mutex_lock(&c->lock);
-    int rc = c->cache ? 0 : cache_open(c->dir, limit(c), &c->cache, err);
+    int rc = c->cache ? 0 : cache_open_with_windows(c->dir, c->windows, limit(c), &c->cache, err);
     if (!rc && !c->users++)
         c->counted = (struct cache_stats){0};
     count(c);

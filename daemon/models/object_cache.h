@@ -1,12 +1,12 @@
-/* object_cache: the daemon's cache of objects from buckets. It is open only while in use, so that another process may open it in
- * between. Updates the metrics brrd_cache_…. Any thread. */
+/* object_cache: the daemon's cache of objects from buckets and of windows, which share its limit. It is open only while in use, so
+ * that another process may open it in between. Updates the metrics brrd_cache_…. Any thread. */
 #ifndef BRR_DAEMON_MODELS_OBJECT_CACHE_H
 #define BRR_DAEMON_MODELS_OBJECT_CACHE_H
 #include "base/metrics.h"
 #include "store/cache.h"
 
 struct object_cache;
-/* The cache is in DIR/objects. max_bytes -1: four fifths of the volume. metrics may be NULL. */
+/* Objects are in DIR/objects, windows in DIR/windows. max_bytes -1: four fifths of the volume. metrics may be NULL. */
 int object_cache_new(const char *dir, int64_t max_bytes, struct metrics *metrics, struct object_cache **ret, struct err *err);
 /* The cache must not be in use. NULL is allowed. */
 void object_cache_free(struct object_cache *c);

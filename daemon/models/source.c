@@ -7,7 +7,8 @@
 #include "base/str.h"
 #include "store/mirror.h"
 
-enum { HEAD_BYTES = 16 << 10 }; /* of a recording: the header of up to 63 signals */
+enum { HEAD_BYTES = 16 << 10 };       /* of a recording: the header of up to 63 signals */
+enum { SMALL_FILES_BYTES = 4 << 20 }; /* indexes, labels and links of a job */
 
 struct source {
     struct store *store;
@@ -60,8 +61,6 @@ static int fetch_first(struct source *s, const struct source_config *config, con
         rc = make_root(s, config, store, prefix, err);
     if (!rc)
         rc = store_open_config(&store->config, &s->store, err);
-    if (!rc)
-        rc = object_cache_enter(config->objects, &s->cache, err);
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
@@ -71,8 +70,7 @@ static int fetch_first(struct source *s, const struct source_config *config, con
                                          .head_bytes = HEAD_BYTES};
     if (!rc)
         rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
-    if (s->cache)
-        object_cache_count(config->objects);
+    object_cache_count(config->objects);
     if (!rc)
         return 0;
     (void)err_in_cache(err);
@@ -82,20 +80,30 @@ static int fetch_first(struct source *s, const struct source_config *config, con
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err) {
     *ret = NULL;
-    if (!job->data || !str_starts(env->data_root, "store://"))
+    if (!config->objects)
         return 0;
     struct source *s = calloc(1, sizeof *s);
     if (!s)
-        return err_set(err, ERR_EXHAUSTED, "out of memory fetching %s", env->data_root);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
     s->env = env;
     s->objects = config->objects;
-    int rc = fetch_first(s, config, job, env->data_root + strlen("store://"), err);
+    bool fetch = job->data && str_starts(env->data_root, "store://");
+    int rc = object_cache_enter(config->objects, &s->cache, err);
+    if (rc)
+        (void)err_in_cache(err);
+    else
+        cache_make_room(s->cache, SMALL_FILES_BYTES);
+    if (!rc && fetch)
+        rc = fetch_first(s, config, job, env->data_root + strlen("store://"), err);
     if (rc) {
         source_close(s);
         return rc;
     }
-    env->data_root = mirror_directory(s->mirror);
-    env->mirror = s->mirror;
+    env->cache = s->cache;
+    if (fetch) {
+        env->data_root = mirror_directory(s->mirror);
+        env->mirror = s->mirror;
+    }
     *ret = s;
     return 0;
 }

@@ -20,13 +20,13 @@ struct source_config {
     const struct source_store *stores;
     int n_stores;
     const char *cache_dir;        /* folder for the trees of recordings */
-    struct object_cache *objects; /* cache of objects from buckets */
+    struct object_cache *objects; /* cache of objects from buckets and of windows; NULL: windows have no limit */
 };
 struct source;
-/* If the job's data root is "store://NAME/prefix" (or, for a detect job, the key of one recording): fetches the labels and the
- * headers of all recordings into cache_dir (phase "download" of env's progress; env's stop cancels it), sets env->data_root to
- * their tree, and sets env->mirror, which fetches whole recordings as the job needs them. For any other data root it does nothing
- * and sets *ret to NULL. Worker thread. */
+/* Sets env->cache until source_close, and makes room for the small files of a job if the volume is full. If the job's data root is
+ * "store://NAME/prefix" (or, for a detect job, the key of one recording): fetches the labels and the headers of all recordings into
+ * cache_dir (phase "download" of env's progress; env's stop cancels it), sets env->data_root to their tree, and sets env->mirror,
+ * which fetches whole recordings as the job needs them. Worker thread. */
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err);
 /* Unpins the files, which may then be evicted. NULL is allowed. */

@@ -159,6 +159,7 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
     struct window_build request = {.edf_path = edf_path,
                                    .mirror = c->mirror,
                                    .cache_dir = c->cache_dir,
+                                   .cache = c->cache,
                                    .frontend = c->frontend,
                                    .labels = c->labels,
                                    .unlabeled = c->unlabeled,

@@ -24,6 +24,7 @@ struct manifest_config {
     const char *root;      /* absolute local directory */
     struct mirror *mirror; /* the mirror that owns root, or NULL; must outlive the manifest */
     const char *cache_dir;
+    struct cache *cache; /* of windows, as in struct window_build; may be NULL */
     struct frontend_config frontend;
     int64_t window, hop; /* samples */
     const char *labels, *unlabeled;

@@ -392,6 +392,11 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
     return 0;
 }
 
+static void release(struct recording *rec) {
+    if (rec->loader.release)
+        rec->loader.release(rec->loader.ctx);
+}
+
 int recording_load(struct recording *rec, struct err *err) {
     if (atomic_load(&rec->ready))
         return 0;
@@ -401,11 +406,14 @@ int recording_load(struct recording *rec, struct err *err) {
     pthread_mutex_lock(&rec->lock);
     if (!atomic_load(&rec->ready)) {
         rc = rec->loader.load(rec->loader.ctx, path, sizeof path, err);
+        bool loaded = !rc;
         if (!rc && !(rc = recording_open(path, &built, err)))
             rc = take_samples(rec, built, path, err);
         recording_close(built);
         if (!rc)
             atomic_store(&rec->ready, true);
+        else if (loaded)
+            release(rec);
     }
     pthread_mutex_unlock(&rec->lock);
     return rc;
@@ -415,9 +423,11 @@ void recording_unload(struct recording *rec) {
     if (!rec->loader.load)
         return;
     pthread_mutex_lock(&rec->lock);
-    atomic_store(&rec->ready, false);
+    bool loaded = atomic_exchange(&rec->ready, false);
     fsio_map_close(&rec->map);
     rec->map = (struct fsio_map){0};
+    if (loaded)
+        release(rec);
     pthread_mutex_unlock(&rec->lock);
 }
 
@@ -436,9 +446,11 @@ const char *recording_tell_mislabelled(struct recording *rec) {
 void recording_close(struct recording *rec) {
     if (!rec)
         return;
+    fsio_map_close(&rec->map);
+    if (atomic_load(&rec->ready))
+        release(rec);
     if (rec->loader.drop)
         rec->loader.drop(rec->loader.ctx);
-    fsio_map_close(&rec->map);
     pthread_mutex_destroy(&rec->lock);
     arena_done(&rec->arena);
     free(rec->block);

@@ -55,6 +55,7 @@ typedef int recording_loader_fn(void *ctx, char *ret_path, unsigned long size, s
  * of ctx, also on failure, and finally passes it to drop (may be NULL). */
 struct recording_loader {
     recording_loader_fn *load;
+    void (*release)(void *ctx); /* once for each success of load, when its file is no longer mapped; may be NULL */
     void (*drop)(void *ctx);
     void *ctx;
 };

@@ -20,6 +20,7 @@ struct window_span {
 
 struct recording;
 struct mirror; /* store/mirror.h */
+struct cache;  /* store/cache.h */
 
 /* Contents of a cached recording. Pointers are valid as long as the recording. */
 struct recording_info {
@@ -77,13 +78,15 @@ struct window_build {
     struct mirror
         *mirror; /* the mirror that holds edf_path, from which the whole file is taken when needed; NULL for a plain local file */
     const char *cache_dir;
+    struct cache *cache; /* that keeps the window folder (store/cache.h); NULL: files are written there without a limit */
     struct frontend_config frontend;
     const char *labels;    /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
     const char *unlabeled; /* error, background, skip */
     bool rebuild;
 };
 /* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;
- * *ret_skipped when unlabelled and `skip`. */
+ * *ret_skipped when unlabelled and `skip`. With a cache the file may be evicted at any time: plan the recording and load it
+ * instead, which pins the file until the recording is unloaded or closed. */
 int window_build(const struct window_build *b, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err);
 /* Reads the recording's facts from its header and labels without its samples: a planned recording, which runs window_build when its
  * samples are first needed. For a recording of a mirror the head is enough unless time-keeping or other annotations decide (files

@@ -16,10 +16,11 @@
 #include "data/labels_path.h"
 #include "data/recording.h"
 #include "data/window.h"
+#include "store/cache.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { READ_BYTES = 4 << 20, TRIES = 3, FAULTS_BYTES = 640, MOST_FAULTS = 2 };
+enum { READ_BYTES = 4 << 20, TRIES = 3, FAULTS_BYTES = 640, MOST_FAULTS = 2, PATH_BYTES = 4096, INDEX_ROOM = 64 << 10 };
 
 /* One recording on its way into the cache. */
 struct builder {
@@ -36,8 +37,10 @@ struct builder {
     struct frontend *frontend;
     struct frontend_report report;
     struct recording_writer *writer;
-    int64_t end;       /* 256 Hz samples written so far in file time */
-    char assumed[200]; /* channels.faults */
+    struct cache_slot slot; /* of the writer, with a cache */
+    bool reserved, pinned;  /* the slot; the cache's file of the key */
+    int64_t end;            /* 256 Hz samples written so far in file time */
+    char assumed[200];      /* channels.faults */
     char faults[FAULTS_BYTES];
 };
 
@@ -323,7 +326,36 @@ static int choose_source(struct builder *b, struct channels *c, struct err *err)
     return rc;
 }
 
-static int build(struct builder *b, const char *path, struct err *err) {
+/* First output at or after source sample `at`. */
+static int64_t output_at(int64_t at, int64_t up, int64_t down) { return (int64_t)(((__int128)at * up + down - 1) / down); }
+
+/* Room in the cache for the whole file; without a cache the file is written at path. */
+static int reserve(struct builder *b, const struct channels *c, char path[PATH_BYTES], struct err *err) {
+    int64_t up, down, samples = 0;
+    int rc = b->request->cache ? dsp_ratio(c->rate_hz, &up, &down, err) : 0;
+    if (rc || !b->request->cache)
+        return rc;
+    for (int s = 0; s < b->info->n_segments; s++)
+        samples += b->info->segments[s].n_records * c->samples_per_record + frontend_fill_gap(&b->request->frontend, c->rate_hz);
+    int64_t bytes = output_at(samples, up, down) * b->report.output_columns * 2 + INDEX_ROOM;
+    if ((rc = cache_reserve_window(b->request->cache, b->key, bytes, &b->slot, err)))
+        return rc;
+    b->reserved = true;
+    str_copy(path, PATH_BYTES, b->slot.path);
+    return 0;
+}
+
+/* The written file becomes the cache's, pinned. */
+static int keep(struct builder *b, char path[PATH_BYTES], struct err *err) {
+    if (!b->reserved)
+        return 0;
+    b->reserved = false;
+    int rc = cache_commit(b->request->cache, &b->slot, path, err);
+    b->pinned = rc == 0;
+    return rc;
+}
+
+static int build(struct builder *b, char path[PATH_BYTES], struct err *err) {
     struct channels c = {0};
     int rc = b->edf && !b->head ? 0 : open_whole(b, false, err);
     if (!rc)
@@ -331,9 +363,10 @@ static int build(struct builder *b, const char *path, struct err *err) {
     if (!rc &&
         !(rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
                             &b->report, err)) &&
+        !(rc = reserve(b, &c, path, err)) &&
         !(rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) &&
-        !(rc = push_all(b, &c, err)))
-        rc = commit(b, err);
+        !(rc = push_all(b, &c, err)) && !(rc = commit(b, err)))
+        rc = keep(b, path, err);
     channels_done(&c);
     return rc;
 }
@@ -377,8 +410,21 @@ static bool cached(const char *path, const char *key) {
     return same;
 }
 
+/* True if path is the usable cache file of b's key, pinned with a cache. */
+static bool find_cached(struct builder *b, char path[PATH_BYTES]) {
+    const struct window_build *r = b->request;
+    bool found = !r->cache || !cache_lookup_window(r->cache, b->key, path, NULL);
+    bool use = found && !r->rebuild && cached(path, b->key);
+    b->pinned = r->cache && use;
+    if (r->cache && found && !use)
+        cache_discard(r->cache, b->key);
+    return use;
+}
+
 static void builder_done(struct builder *b) {
     recording_writer_abort(b->writer);
+    if (b->reserved)
+        cache_abort(b->request->cache, &b->slot);
     frontend_free(b->frontend);
     edf_close(b->edf);
     labels_done(&b->labels);
@@ -386,24 +432,28 @@ static void builder_done(struct builder *b) {
         mirror_drop(b->request->mirror, b->request->edf_path);
 }
 
-static int prepare_and_build(struct builder *b, char path[4096], bool *ret_skipped, struct err *err) {
-    const struct window_build *r = b->request;
+static int prepare_and_build(struct builder *b, char path[PATH_BYTES], bool *ret_skipped, struct err *err) {
     int rc = prepare(b, ret_skipped, err);
-    if (!rc && !*ret_skipped && !(rc = cache_path(r->cache_dir, b->key, path, 4096, err)) && (r->rebuild || !cached(path, b->key)))
+    if (!rc && !*ret_skipped && !(rc = cache_path(b->request->cache_dir, b->key, path, PATH_BYTES, err)) && !find_cached(b, path))
         rc = build(b, path, err);
     return rc;
 }
 
-/* window_build whose errors do not name the recording. */
+/* window_build whose errors do not name the recording. ret_pinned receives the key that the caller unpins, or "". */
 static int build_unless_cached(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped,
-                               struct err *err) {
-    char path[4096];
+                               char ret_pinned[DIGEST_HEX_SIZE], struct err *err) {
+    char path[PATH_BYTES];
     bool skipped = false, again = true;
+    *ret_pinned = '\0';
     int rc = 0;
     for (int i = 0; i < TRIES && again; i++) {
         struct builder b = {.request = request};
         rc = prepare_and_build(&b, path, &skipped, err);
         again = b.again;
+        if (b.pinned && again)
+            cache_unpin(request->cache, b.key);
+        else if (b.pinned)
+            str_copy(ret_pinned, DIGEST_HEX_SIZE, b.key);
         builder_done(&b);
     }
     if (!rc && !skipped && !str_copy(ret_path, size, path))
@@ -417,7 +467,10 @@ static int build_unless_cached(const struct window_build *request, char *ret_pat
 
 int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
     bool skipped = false;
-    int rc = build_unless_cached(request, ret_path, size, &skipped, err);
+    char pinned[DIGEST_HEX_SIZE];
+    int rc = build_unless_cached(request, ret_path, size, &skipped, pinned, err);
+    if (*pinned)
+        cache_unpin(request->cache, pinned);
     if (rc)
         return err_wrap(err, "%s", fsio_basename(request->edf_path));
     if (ret_skipped)
@@ -426,9 +479,6 @@ int window_build(const struct window_build *request, char *ret_path, unsigned lo
 }
 
 /* ---- planning ---- */
-
-/* First output at or after source sample `at`. */
-static int64_t output_at(int64_t at, int64_t up, int64_t down) { return (int64_t)(((__int128)at * up + down - 1) / down); }
 
 struct outline {
     struct window_span *segments, *held; /* (info->n_segments) at most */
@@ -478,14 +528,24 @@ static int outline(const struct builder *b, const struct channels *c, struct out
 /* A request that outlives its maker's texts. */
 struct order {
     struct window_build request;
+    char pinned[DIGEST_HEX_SIZE]; /* in the request's cache, or "" */
     char texts[];
 };
 
+static void release_order(void *ctx) {
+    struct order *o = ctx;
+    if (*o->pinned)
+        cache_unpin(o->request.cache, o->pinned);
+    *o->pinned = '\0';
+}
+
 static int run_order(void *ctx, char *ret_path, unsigned long size, struct err *err) {
-    const struct order *o = ctx;
+    struct order *o = ctx;
     bool skipped = false;
-    int rc = build_unless_cached(&o->request, ret_path, size, &skipped, err);
-    if (!rc && skipped)
+    int rc = build_unless_cached(&o->request, ret_path, size, &skipped, o->pinned, err);
+    if (rc)
+        release_order(o);
+    else if (skipped)
         rc = err_set(err, ERR_DATA_LOSS, "its labels went away after the data were indexed; submit the job again");
     return rc;
 }
@@ -501,6 +561,7 @@ int window_replan(const struct window_build *request, const struct recording_fac
     if (!o)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
     o->request = *request;
+    *o->pinned = '\0';
     const char **const to[] = {&o->request.edf_path, &o->request.cache_dir, &o->request.frontend.montage, &o->request.labels,
                                &o->request.unlabeled};
     char *at = o->texts;
@@ -512,7 +573,7 @@ int window_replan(const struct window_build *request, const struct recording_fac
         *to[i] = at;
         at += bytes;
     }
-    return recording_plan(facts, &(struct recording_loader){run_order, free, o}, ret, err);
+    return recording_plan(facts, &(struct recording_loader){run_order, release_order, free, o}, ret, err);
 }
 
 static void outline_done(struct outline *o) {

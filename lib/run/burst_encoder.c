@@ -2,12 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/fsio.h"
 #include "data/half.h"
 #include "data/recording.h"
 #include "data/window.h"
 #include "model/burst.h"
-
-enum { PATH_SIZE = 4096 };
 
 struct encoder {
     const struct burst_config *config;
@@ -80,20 +79,20 @@ static int encode_segment(struct encoder *e, int segment, struct err *err) {
     return rc;
 }
 
-int burst_encoder_read(const struct burst_config *config, const char *cache_dir, struct burst_injection **ret, int64_t *ret_n,
+int burst_encoder_read(const struct burst_config *config, const struct task_env *env, struct burst_injection **ret, int64_t *ret_n,
                        int *ret_channels, struct err *err) {
     const struct window_build build = {
         .edf_path = config->recording,
-        .cache_dir = cache_dir,
+        .cache_dir = env->cache_dir,
+        .cache = env->cache,
         .frontend = {.montage = config->montage, .notch_hz = config->notch_hz, .bandpass_hz = {0.5, 120}, .fill_gap_s = 2},
         .labels = "auto",
         .unlabeled = "background"};
     struct encoder e = {.config = config, .path = config->recording};
-    char path[PATH_SIZE];
     bool skipped = false;
-    int rc = window_build(&build, path, sizeof path, &skipped, err);
-    if (!rc)
-        rc = recording_open(path, &e.recording, err);
+    int rc = window_plan(&build, &e.recording, &skipped, err);
+    if (!rc && (rc = recording_load(e.recording, err)))
+        err_wrap(err, "%s", fsio_basename(config->recording));
     if (!rc)
         recording_info(e.recording, &e.info);
     for (int s = 0; !rc && s < e.info.n_segments; s++)

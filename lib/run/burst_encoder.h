@@ -7,10 +7,11 @@
 #include "base/err.h"
 #include "model/burst_data.h"
 #include "run/burst_kind.h"
+#include "run/task.h"
 
-/* Injections of the first config->ticks ticks, which count from 1, sorted by tick; *ret is malloc'd. cache_dir: as in struct
- * window_build. ret_channels: of the montage. EXHAUSTED when there are too many to wait in a network. */
-int burst_encoder_read(const struct burst_config *config, const char *cache_dir, struct burst_injection **ret, int64_t *ret_n,
+/* Injections of the first config->ticks ticks, which count from 1, sorted by tick; *ret is malloc'd. env: whose
+ * window cache is used. ret_channels: of the montage. EXHAUSTED when there are too many to wait in a network. */
+int burst_encoder_read(const struct burst_config *config, const struct task_env *env, struct burst_injection **ret, int64_t *ret_n,
                        int *ret_channels, struct err *err);
 
 #endif

@@ -58,8 +58,8 @@ static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], str
     return good ? 0 : err_set(err, ERR_INTERNAL, "the SHA-256 of the job's settings could not be computed");
 }
 
-static int encode(const struct burst_config *c, const char *cache_dir, struct burst_network *n, struct err *err) {
-    int rc = burst_encoder_read(c, cache_dir, &n->encoded, &n->n_encoded, &n->channels, err);
+static int encode(const struct burst_config *c, const struct task_env *env, struct burst_network *n, struct err *err) {
+    int rc = burst_encoder_read(c, env, &n->encoded, &n->n_encoded, &n->channels, err);
     uint32_t needed = 2 * (uint32_t)n->channels, neurons = n->net->net.n;
     return rc || needed <= neurons
                ? rc
@@ -67,8 +67,8 @@ static int encode(const struct burst_config *c, const char *cache_dir, struct bu
                          n->channels, needed - 1, neurons);
 }
 
-int burst_network_load(const struct burst_config *c, const char *cache_dir, int64_t max_bytes, struct burst_network *ret,
-                       struct err *err) {
+int burst_network_load(const struct burst_config *c, const struct task_env *env, struct burst_network *ret, struct err *err) {
+    const int64_t max_bytes = env->memory_limit_bytes;
     struct burst_network n = {0};
     int rc = identify(c, n.identity, err);
     if (!rc && c->file)
@@ -79,8 +79,8 @@ int burst_network_load(const struct burst_config *c, const char *cache_dir, int6
         rc = spikefile_read_injections(c->injections, &n.injections, &n.n_injections, err);
     if (!rc && c->injections)
         rc = spikefile_check_injections(c->injections, n.injections, n.n_injections, n.net->net.n, err);
-    if (!rc && c->recording && cache_dir)
-        rc = encode(c, cache_dir, &n, err);
+    if (!rc && c->recording && env->cache_dir)
+        rc = encode(c, env, &n, err);
     if (rc) {
         burst_network_done(&n);
         return rc;

@@ -4,6 +4,7 @@
 #define BRR_RUN_BURST_NETWORK_H
 #include "model/burst.h"
 #include "run/burst_kind.h"
+#include "run/task.h"
 #include "store/digest.h"
 
 /* Network and input of a burst job. The struct owns both until burst_network_start takes them. */
@@ -17,10 +18,9 @@ struct burst_network {
     int channels;                   /* of the recording */
     char identity[DIGEST_HEX_SIZE]; /* of network, input and options: the same for a job that goes on */
 };
-/* Loads everything; max_bytes as in connectome_new; cache_dir as in burst_encoder_read, NULL: the recording is left out. Blocks.
+/* Loads everything; of env: the memory limit, and the window cache, without whose cache_dir the recording is left out. Blocks.
  * Errors of files name file, array and index. */
-int burst_network_load(const struct burst_config *config, const char *cache_dir, int64_t max_bytes, struct burst_network *ret,
-                       struct err *err);
+int burst_network_load(const struct burst_config *config, const struct task_env *env, struct burst_network *ret, struct err *err);
 void burst_network_done(struct burst_network *n); /* also of a zeroed struct */
 /* The engine on a stream, at the tick of the snapshot or 0, with the injections of the table waiting; takes the network. */
 int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,

@@ -170,7 +170,7 @@ static void note_late(const struct burst_task *t, const struct burst_network *ne
 /* Its rows, its injections, and the network on the device. */
 static int make_network(struct burst_task *t, struct burst_network *network, struct err *err) {
     task_phase(&t->env, &t->progress, "load", 0, 0);
-    int rc = burst_network_load(t->config, t->env.cache_dir, t->env.memory_limit_bytes, network, err);
+    int rc = burst_network_load(t->config, &t->env, network, err);
     if (rc)
         return rc;
     if (!task_phase(&t->env, &t->progress, "load", 0, 0))
@@ -374,7 +374,8 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
         ret->memory_bytes = bytes;
         return 0;
     }
-    int rc = burst_network_load(&c, NULL, config->memory_limit_bytes, &network, err);
+    const struct task_env env = {.memory_limit_bytes = config->memory_limit_bytes};
+    int rc = burst_network_load(&c, &env, &network, err);
     if (!rc)
         rc = estimate_engine(config, &network, ret, err);
     burst_network_done(&network);

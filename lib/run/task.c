@@ -59,6 +59,7 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
     struct manifest_config config = {.root = env->data_root,
                                      .mirror = env->mirror,
                                      .cache_dir = env->cache_dir,
+                                     .cache = env->cache,
                                      .frontend = file->frontend,
                                      .window = file->model.window,
                                      .hop = file->hop,

@@ -61,6 +61,7 @@ struct task_env {
     const char *directory;      /* the job's own output folder, exists, without files that a kill has left half written
                                  * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
     const char *cache_dir;      /* window cache volume */
+    struct cache *cache;        /* bounds its windows (data/window.h); NULL: no limit */
     const char *data_root;      /* absolute directory with the recordings; already confined by the owner */
     struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */

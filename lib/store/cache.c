@@ -17,9 +17,14 @@
 
 enum { MAX_ENTRIES = 1 << 20, SHARD_DIGITS = 2 };
 
+/* Where entries lie: SHELF/ab/KEY plus the suffix. */
+enum shelf { OBJECTS, WINDOWS, SHELVES };
+static const char *const suffixes[SHELVES] = {[OBJECTS] = "", [WINDOWS] = ".win"};
+
 struct entry {
     struct entry *older, *newer; /* by last use */
     char key[DIGEST_HEX_SIZE];
+    enum shelf shelf;
     int64_t bytes;
     int pins;
 };
@@ -27,16 +32,24 @@ struct entry {
 struct cache {
     pthread_mutex_t lock; /* everything below; held over unlink and rename, never over reads, writes or syncs */
     char dir[CACHE_PATH_SIZE - 160];
+    char shelves[SHELVES][CACHE_PATH_SIZE - 140]; /* "" = not kept */
     int lock_fd;
     struct map *by_key;
     struct entry *oldest, *newest;
     struct partials partials;
     struct cache_stats stats; /* used_bytes: of entries alone */
+    int64_t pinned_windows;   /* bytes */
     uint64_t next_slot;
 };
 
-static void entry_path(const struct cache *c, const char *key, char path[CACHE_PATH_SIZE]) {
-    str_format(path, CACHE_PATH_SIZE, "%s/entries/%.*s/%s", c->dir, SHARD_DIGITS, key, key);
+static void entry_path(const struct cache *c, enum shelf shelf, const char *key, char path[CACHE_PATH_SIZE]) {
+    str_format(path, CACHE_PATH_SIZE, "%s/%.*s/%s%s", c->shelves[shelf], SHARD_DIGITS, key, key, suffixes[shelf]);
+}
+
+static void count_bytes(struct cache *c, const struct entry *e, int64_t bytes) {
+    c->stats.used_bytes += bytes;
+    if (e->shelf == WINDOWS)
+        c->stats.window_bytes += bytes;
 }
 
 static void unlink_entry(struct cache *c, struct entry *e) {
@@ -54,7 +67,7 @@ static void link_newest(struct cache *c, struct entry *e) {
 static void forget(struct cache *c, struct entry *e) {
     unlink_entry(c, e);
     map_remove(c->by_key, e->key);
-    c->stats.used_bytes -= e->bytes;
+    count_bytes(c, e, -e->bytes);
     c->stats.entries--;
     free(e);
 }
@@ -69,10 +82,10 @@ static bool evict_one(struct cache *c) {
         e = e->newer;
     if (!e)
         return false;
-    entry_path(c, e->key, path);
+    entry_path(c, e->shelf, e->key, path);
     unlink(path);
+    *(e->shelf == WINDOWS ? &c->stats.window_evictions : &c->stats.evictions) += 1;
     forget(c, e);
-    c->stats.evictions++;
     return true;
 }
 
@@ -88,13 +101,17 @@ static int no_room(struct cache *c, int64_t bytes, struct err *err) {
         c->dir, (long long)bytes, (long long)used_bytes(c), (long long)c->stats.capacity_bytes);
 }
 
-/* Evict until `bytes` more fit under the limit. The lock is held. */
-static int fit_limit(struct cache *c, int64_t bytes, struct err *err) {
-    if (bytes > c->stats.capacity_bytes)
+/* What may exceed the limit: windows that are used or being written. */
+static int64_t windows_in_use(const struct cache *c) { return c->pinned_windows + partials_windows(&c->partials); }
+
+/* Evict until `bytes` more fit under the limit, which windows in use may exceed. The lock is held. */
+static int fit_limit(struct cache *c, enum shelf shelf, int64_t bytes, struct err *err) {
+    int64_t room = c->stats.capacity_bytes - bytes;
+    if (shelf == OBJECTS && room < 0)
         return no_room(c, bytes, err);
-    while (used_bytes(c) > c->stats.capacity_bytes - bytes)
+    while (used_bytes(c) > room)
         if (!evict_one(c))
-            return no_room(c, bytes, err);
+            return shelf == WINDOWS || used_bytes(c) - windows_in_use(c) <= room ? 0 : no_room(c, bytes, err);
     return 0;
 }
 
@@ -113,7 +130,7 @@ static int fit_volume(struct cache *c, int64_t bytes, struct err *err) {
 }
 
 /* A new entry, newest and unpinned; NULL when memory or the number of entries is exhausted. The lock is held. */
-static struct entry *add_entry(struct cache *c, const char *key, int64_t bytes) {
+static struct entry *add_entry(struct cache *c, enum shelf shelf, const char *key, int64_t bytes) {
     if (map_count(c->by_key) >= MAX_ENTRIES && !evict_one(c))
         return NULL;
     struct entry *e = calloc(1, sizeof *e);
@@ -122,15 +139,19 @@ static struct entry *add_entry(struct cache *c, const char *key, int64_t bytes) 
         return NULL;
     }
     str_copy(e->key, sizeof e->key, key);
+    e->shelf = shelf;
     e->bytes = bytes;
     link_newest(c, e);
-    c->stats.used_bytes += bytes;
+    count_bytes(c, e, bytes);
     c->stats.entries++;
     return e;
 }
 
 static void pin(struct cache *c, struct entry *e) {
-    c->stats.pinned += e->pins++ == 0;
+    if (e->pins++ == 0) {
+        c->stats.pinned++;
+        c->pinned_windows += e->shelf == WINDOWS ? e->bytes : 0;
+    }
     unlink_entry(c, e);
     link_newest(c, e);
 }
@@ -138,23 +159,35 @@ static void pin(struct cache *c, struct entry *e) {
 /* Files that the directory held before, to be sorted by last use. */
 struct found {
     char key[DIGEST_HEX_SIZE];
+    enum shelf shelf;
     int64_t bytes, used_ns;
 };
 
 struct stock {
     struct cache *cache;
+    enum shelf shelf; /* being read */
     struct found *items;
     size_t count, cap;
 };
 
+/* The key of "ab/KEY" plus the suffix. */
+static bool key_in(const char *relative, const char *suffix, char ret[DIGEST_HEX_SIZE]) {
+    const char *name = relative + SHARD_DIGITS + 1;
+    if (strlen(relative) != SHARD_DIGITS + DIGEST_HEX_SIZE + strlen(suffix) || !str_ends(relative, suffix) ||
+        strncmp(relative, name, SHARD_DIGITS) != 0)
+        return false;
+    str_format(ret, DIGEST_HEX_SIZE, "%.*s", DIGEST_HEX_SIZE - 1, name);
+    return digest_is_hex(ret);
+}
+
 static int take_stock(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct stock *s = ctx;
     char path[CACHE_PATH_SIZE];
-    const char *key = relative + SHARD_DIGITS + 1;
+    char key[DIGEST_HEX_SIZE];
     struct stat st;
-    if (strlen(relative) != SHARD_DIGITS + 1 + DIGEST_HEX_SIZE - 1 || !digest_is_hex(key) || strncmp(relative, key, SHARD_DIGITS))
+    if (!key_in(relative, suffixes[s->shelf], key))
         return 0; /* not ours: left alone */
-    entry_path(s->cache, key, path);
+    entry_path(s->cache, s->shelf, key, path);
     if (stat(path, &st) < 0)
         return 0;
     if (s->count == s->cap) {
@@ -168,7 +201,7 @@ static int take_stock(void *ctx, const char *relative, int64_t size, struct err 
     int64_t read_ns = (int64_t)st.st_atim.tv_sec * 1000000000 + st.st_atim.tv_nsec;
     int64_t written_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     struct found *f = &s->items[s->count++];
-    *f = (struct found){.bytes = size, .used_ns = read_ns > written_ns ? read_ns : written_ns};
+    *f = (struct found){.shelf = s->shelf, .bytes = size, .used_ns = read_ns > written_ns ? read_ns : written_ns};
     str_copy(f->key, sizeof f->key, key);
     return 0;
 }
@@ -185,38 +218,49 @@ static bool is_missing(void *ctx, const char *key) {
     return !map_get(c->by_key, key);
 }
 
-/* Entries of the directory into memory, oldest first, within the limit. */
+static int take_shelf(struct stock *s, enum shelf shelf, struct err *err) {
+    s->shelf = shelf;
+    return *s->cache->shelves[shelf] ? fsio_walk(s->cache->shelves[shelf], take_stock, s, err) : 0;
+}
+
+/* Entries of the directories into memory, oldest first, within the limit. */
 static int load(struct cache *c, struct err *err) {
-    char path[CACHE_PATH_SIZE];
     struct stock s = {.cache = c};
-    str_format(path, sizeof path, "%s/entries", c->dir);
-    int rc = fsio_walk(path, take_stock, &s, err);
+    int rc = take_shelf(&s, OBJECTS, err);
+    if (!rc)
+        rc = take_shelf(&s, WINDOWS, err);
     if (!rc && s.count)
         qsort(s.items, s.count, sizeof *s.items, by_use);
     for (size_t i = 0; !rc && i < s.count; i++)
-        if (!add_entry(c, s.items[i].key, s.items[i].bytes))
+        if (!add_entry(c, s.items[i].shelf, s.items[i].key, s.items[i].bytes))
             rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
     free(s.items);
     if (!rc)
         rc = partials_load(&c->partials, is_missing, c, err);
-    return rc ? rc : fit_limit(c, 0, err);
+    return rc ? rc : fit_limit(c, OBJECTS, 0, err);
 }
 
-/* DIR/entries, DIR/partial, and the lock. */
+/* DIR/entries, DIR/partial, the folder of windows, and the lock. */
 static int prepare(struct cache *c, struct err *err) {
     char path[CACHE_PATH_SIZE];
     int rc = fsio_mkdirs(c->dir, err);
     str_format(path, sizeof path, "%s/.lock", c->dir);
     if (!rc)
         rc = fsio_lock(path, &c->lock_fd, err);
-    str_format(path, sizeof path, "%s/entries", c->dir);
+    str_format(c->shelves[OBJECTS], sizeof c->shelves[OBJECTS], "%s/entries", c->dir);
     if (!rc)
-        rc = fsio_mkdirs(path, err);
+        rc = fsio_mkdirs(c->shelves[OBJECTS], err);
+    if (!rc && *c->shelves[WINDOWS] && !(rc = fsio_mkdirs(c->shelves[WINDOWS], err)))
+        rc = fsio_remove_temporaries(c->shelves[WINDOWS], err);
     str_format(c->partials.dir, sizeof c->partials.dir, "%s/partial", c->dir);
     return rc ? rc : fsio_mkdirs(c->partials.dir, err);
 }
 
 int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct err *err) {
+    return cache_open_with_windows(dir, NULL, max_bytes, ret, err);
+}
+
+int cache_open_with_windows(const char *dir, const char *windows, int64_t max_bytes, struct cache **ret, struct err *err) {
     if (max_bytes <= 0)
         return err_set(err, ERR_INVALID, "cache %.200s: a limit of %lld bytes; expected more than 0", dir, (long long)max_bytes);
     struct cache *c = calloc(1, sizeof *c);
@@ -229,6 +273,8 @@ int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct er
     int rc = c->by_key ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", dir);
     if (!rc)
         rc = fsio_absolute(c->dir, sizeof c->dir, dir, err);
+    if (!rc && windows)
+        rc = fsio_absolute(c->shelves[WINDOWS], sizeof c->dir, windows, err);
     if (!rc)
         rc = prepare(c, err);
     if (!rc)
@@ -259,23 +305,23 @@ static int check_key(const struct cache *c, const char *key, struct err *err) {
     return err_set(err, ERR_INVALID, "cache %s: '%.80s' is no key; expected 64 lower-case hex digits", c->dir, key);
 }
 
-int cache_lookup(struct cache *c, const char *key, char *ret_path, struct err *err) {
+static int lookup(struct cache *c, enum shelf shelf, const char *key, char *ret_path, struct err *err) {
     char path[CACHE_PATH_SIZE];
     int rc = check_key(c, key, err);
     if (rc)
         return rc;
-    entry_path(c, key, path);
+    entry_path(c, shelf, key, path);
     pthread_mutex_lock(&c->lock);
     struct entry *e = map_get(c->by_key, key);
     /* Now is the time of last use, for the next process. ENOENT: somebody removed the file behind our back. */
     static const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
     if (e && (utimensat(AT_FDCWD, path, now, 0) == 0 || errno != ENOENT)) {
         pin(c, e);
-        c->stats.hits++;
+        *(shelf == WINDOWS ? &c->stats.window_hits : &c->stats.hits) += 1;
     } else {
         if (e && !e->pins)
             forget(c, e);
-        c->stats.misses++;
+        *(shelf == WINDOWS ? &c->stats.window_misses : &c->stats.misses) += 1;
         rc = err_set(err, ERR_NOT_FOUND, "cache %s has no entry %s", c->dir, key);
     }
     pthread_mutex_unlock(&c->lock);
@@ -284,21 +330,36 @@ int cache_lookup(struct cache *c, const char *key, char *ret_path, struct err *e
     return rc;
 }
 
+int cache_lookup(struct cache *c, const char *key, char *ret_path, struct err *err) {
+    return lookup(c, OBJECTS, key, ret_path, err);
+}
+
+int cache_lookup_window(struct cache *c, const char *key, char *ret_path, struct err *err) {
+    return lookup(c, WINDOWS, key, ret_path, err);
+}
+
+/* The lock is held. */
+static void unpin(struct cache *c, struct entry *e) {
+    if (!e || !e->pins || --e->pins)
+        return;
+    c->stats.pinned--;
+    c->pinned_windows -= e->shelf == WINDOWS ? e->bytes : 0;
+}
+
 void cache_unpin(struct cache *c, const char *key) {
     pthread_mutex_lock(&c->lock);
-    struct entry *e = map_get(c->by_key, key);
-    if (e && e->pins)
-        c->stats.pinned -= --e->pins == 0;
+    unpin(c, map_get(c->by_key, key));
+    (void)fit_limit(c, WINDOWS, 0, NULL); /* which windows in use may have exceeded */
     pthread_mutex_unlock(&c->lock);
 }
 
 void cache_discard(struct cache *c, const char *key) {
     char path[CACHE_PATH_SIZE];
-    cache_unpin(c, key);
     pthread_mutex_lock(&c->lock);
     struct entry *e = map_get(c->by_key, key);
+    unpin(c, e);
     if (e && !e->pins) {
-        entry_path(c, key, path);
+        entry_path(c, e->shelf, key, path);
         unlink(path);
         forget(c, e);
     }
@@ -306,15 +367,16 @@ void cache_discard(struct cache *c, const char *key) {
 }
 
 /* Room for a writer of p, where something may have been left. The lock is held. */
-static int set_aside(struct cache *c, struct partial *p, int64_t bytes, struct err *err) {
+static int set_aside(struct cache *c, struct partial *p, enum shelf shelf, int64_t bytes, struct err *err) {
     int64_t there = p->bytes;
     p->busy = true; /* not to be dropped for its own sake */
     p->bytes = 0;
-    int rc = fit_limit(c, bytes, err);
+    int rc = fit_limit(c, shelf, bytes, err);
     if (!rc)
         rc = fit_volume(c, bytes > there ? bytes - there : 0, err);
     if (!rc) {
         p->promised = bytes;
+        p->window = shelf == WINDOWS;
         return 0;
     }
     p->busy = false;
@@ -322,30 +384,53 @@ static int set_aside(struct cache *c, struct partial *p, int64_t bytes, struct e
     return rc;
 }
 
-int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+/* Reserves ret->key on the shelf of the slot. */
+static int reserve(struct cache *c, int64_t bytes, struct cache_slot *ret, struct err *err) {
+    const char *key = ret->key;
     char name[PARTIAL_NAME_SIZE], dir[CACHE_PATH_SIZE];
-    int rc = check_key(c, key, err);
-    if (!rc && bytes < 0)
-        rc = err_set(err, ERR_INVALID, "cache %s: cannot set aside %lld bytes", c->dir, (long long)bytes);
-    if (rc)
-        return rc;
+    int rc = 0;
+    if (bytes < 0)
+        return err_set(err, ERR_INVALID, "cache %s: cannot set aside %lld bytes", c->dir, (long long)bytes);
     pthread_mutex_lock(&c->lock);
     struct partial *p = partials_find(&c->partials, key);
     bool second = p && p->busy; /* another thread fills this key: a place beside it */
     str_format(name, sizeof name, second ? "%s-%llu" : "%s", key, (unsigned long long)c->next_slot++);
     if ((!p || second) && !(p = partials_add(&c->partials, name, 0)))
         rc = err_set(err, ERR_EXHAUSTED, "cache %s: out of memory", c->dir);
-    if (!rc && (rc = set_aside(c, p, bytes, err)) && !p->bytes)
+    if (!rc && (rc = set_aside(c, p, ret->window ? WINDOWS : OBJECTS, bytes, err)) && !p->bytes)
         partials_forget(&c->partials, p);
     pthread_mutex_unlock(&c->lock);
     if (rc)
         return rc;
-    str_copy(ret->key, sizeof ret->key, key);
     partials_path(&c->partials, name, dir);
     str_format(ret->path, sizeof ret->path, "%.*s/data", CACHE_PATH_SIZE - 8, dir);
     if ((rc = fsio_mkdirs(dir, err)))
         cache_abort(c, ret);
     return rc;
+}
+
+int cache_reserve(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+    int rc = check_key(c, key, err);
+    if (rc)
+        return rc;
+    ret->window = false;
+    str_copy(ret->key, sizeof ret->key, key);
+    return reserve(c, bytes, ret, err);
+}
+
+int cache_reserve_window(struct cache *c, const char *key, int64_t bytes, struct cache_slot *ret, struct err *err) {
+    int rc = check_key(c, key, err);
+    if (rc)
+        return rc;
+    ret->window = true;
+    str_copy(ret->key, sizeof ret->key, key);
+    return reserve(c, bytes, ret, err);
+}
+
+void cache_make_room(struct cache *c, int64_t bytes) {
+    pthread_mutex_lock(&c->lock);
+    (void)fit_volume(c, bytes, NULL);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static int sync_path(const char *path, int flags, int64_t *ret_bytes, struct err *err) {
@@ -370,6 +455,7 @@ static const char *dir_of(const struct cache_slot *slot, char dir[CACHE_PATH_SIZ
 /* The synced file of the slot becomes the entry, or gives way to the one that is there. The lock is held. */
 static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes, const char *path, struct err *err) {
     char dir[CACHE_PATH_SIZE];
+    enum shelf shelf = slot->window ? WINDOWS : OBJECTS;
     partials_find(&c->partials, dir_of(slot, dir))->promised = 0;
     struct entry *e = map_get(c->by_key, slot->key);
     if (e && fsio_exists(path)) {
@@ -377,15 +463,16 @@ static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes,
         pin(c, e);
         return 0;
     }
-    int rc = fit_limit(c, bytes, err);
+    int rc = fit_limit(c, shelf, bytes, err);
     if (rc)
         return rc;
     if (rename(slot->path, path) < 0)
         return err_errno(err, errno, "cannot put %s in place", path);
     if ((e = map_get(c->by_key, slot->key))) { /* its file was removed behind our back while pinned */
-        c->stats.used_bytes += bytes - e->bytes;
+        count_bytes(c, e, bytes - e->bytes);
+        c->pinned_windows += shelf == WINDOWS ? bytes - e->bytes : 0;
         e->bytes = bytes;
-    } else if (!(e = add_entry(c, slot->key, bytes))) {
+    } else if (!(e = add_entry(c, shelf, slot->key, bytes))) {
         unlink(path);
         return err_set(err, ERR_EXHAUSTED, "cache %s: out of memory, or %d entries in use", c->dir, MAX_ENTRIES);
     }
@@ -396,8 +483,9 @@ static int put_in_place(struct cache *c, struct cache_slot *slot, int64_t bytes,
 int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struct err *err) {
     char path[CACHE_PATH_SIZE], shard[CACHE_PATH_SIZE];
     int64_t bytes = 0;
-    entry_path(c, slot->key, path);
-    str_format(shard, sizeof shard, "%s/entries/%.*s", c->dir, SHARD_DIGITS, slot->key);
+    enum shelf shelf = slot->window ? WINDOWS : OBJECTS;
+    entry_path(c, shelf, slot->key, path);
+    str_format(shard, sizeof shard, "%s/%.*s", c->shelves[shelf], SHARD_DIGITS, slot->key);
     int rc = sync_path(slot->path, O_RDONLY, &bytes, err);
     if (!rc)
         rc = fsio_mkdirs(shard, err);
@@ -430,7 +518,7 @@ static void release(struct cache *c, struct cache_slot *slot, bool leave) {
     if (bytes && !partials_add(&c->partials, slot->key, bytes)) /* becomes the newest */
         (void)fsio_remove_tree(dir, NULL);
     partials_bound(&c->partials);
-    (void)fit_limit(c, 0, NULL);
+    (void)fit_limit(c, WINDOWS, 0, NULL);
     pthread_mutex_unlock(&c->lock);
 }
 

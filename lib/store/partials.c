@@ -90,6 +90,13 @@ int64_t partials_bytes(const struct partials *all) {
     return bytes;
 }
 
+int64_t partials_windows(const struct partials *all) {
+    int64_t bytes = 0;
+    for (const struct partial *p = all->oldest; p; p = p->newer)
+        bytes += p->window ? p->promised : 0;
+    return bytes;
+}
+
 int64_t partials_promised(const struct partials *all, bool left) {
     char dir[CACHE_PATH_SIZE];
     int64_t bytes = 0;

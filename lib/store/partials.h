@@ -15,6 +15,7 @@ struct partial {
     int64_t bytes;    /* on the volume; valid while nobody writes */
     int64_t promised; /* to the writer: how much of the volume it may use */
     bool busy;
+    bool window; /* of the promise */
 };
 
 struct partials {
@@ -37,6 +38,8 @@ void partials_bound(struct partials *all);
 
 /* Left over or promised. */
 int64_t partials_bytes(const struct partials *all);
+/* Promised to writers of windows. */
+int64_t partials_windows(const struct partials *all);
 /* Promised bytes; with `left`, only those not yet written, which reads the volume. */
 int64_t partials_promised(const struct partials *all, bool left);
 /* Bytes that the files below a directory occupy on the volume; sparse files occupy less than their size. */

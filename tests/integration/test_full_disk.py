@@ -120,6 +120,19 @@ def cache_volume(tmp, source):
     assert d.stop() == 0
 
 
+def cache_volume_of_many_corpora(tmp):
+    """Windows of corpora that no job uses give way to those of the next one."""
+    d = SmallDisks(f"{tmp}/e", {"cache": 24576}).start()
+    for seed in range(4):  # each has 11 MB of windows
+        make_corpus(f"{tmp}/many-{seed}", seed=seed + 20)
+        code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/many-{seed}", "training.max_steps=1", "training.validate_every=1000",
+                                  "data.validation_fraction=0", "limits.restarts=0")
+        assert code == 0 and end["state"] == "succeeded", (seed, end, err)
+    assert metric(d, 'brrd_window_cache_evictions_total{reason="room"}') > 0
+    assert metric(d, "brrd_window_cache_used_bytes") <= metric(d, "brrd_cache_capacity_bytes") == 24576 * 1024 * 4 // 5 + 1
+    assert d.stop() == 0
+
+
 def cache_volume_of_a_bucket(tmp):
     with FakeS3() as s3:
         for root, _, names in os.walk(f"{tmp}/eeg"):
@@ -175,7 +188,7 @@ def main():
         if not namespaces_work(f"{tmp}/probe"):
             print("skipped: no mount namespaces here, so no small file system can be made")
             return 77
-        for name in ("a", "b", "c", "d"):
+        for name in ("a", "b", "c", "d", "e"):
             os.makedirs(f"{tmp}/{name}")
         make_corpus(f"{tmp}/eeg", seed=9)
         source = f"data.source=file://{tmp}/eeg"
@@ -183,6 +196,7 @@ def main():
         print("full results volume: one error, earlier checkpoints whole, resumed after room was made")
         cache_volume(tmp, source)
         cache_volume_of_a_bucket(tmp)
+        cache_volume_of_many_corpora(tmp)
         database_volume(tmp, source)
         print("full database volume: refused, not ready, and on again when there is room")
         print("full cache volume: the job waits, and goes on when there is room; the daemon is well meanwhile")

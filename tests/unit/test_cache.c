@@ -461,6 +461,96 @@ static void threads_never_lose_a_pinned_file_nor_see_a_torn_one(void **state) {
     cache_close(cache);
 }
 
+/* ---- windows beside the objects ---- */
+
+static struct cache *opened_with_windows(void **state, int64_t max_bytes) {
+    struct cache *cache = NULL;
+    struct err err = {0};
+    char dir[CACHE_PATH_SIZE];
+    str_copy(dir, sizeof dir, in_dir(state, "volume/objects"));
+    if (cache_open_with_windows(dir, in_dir(state, "volume/windows"), max_bytes, &cache, &err))
+        fail_msg("%s", err.message);
+    return cache;
+}
+
+/* Windows of key i with n bytes; pinned afterwards. */
+static void put_window(struct cache *cache, int i, int64_t n) {
+    struct cache_slot slot;
+    struct err err = {0};
+    char path[CACHE_PATH_SIZE], data[1000] = {0};
+    if (cache_reserve_window(cache, key_of(i), n, &slot, &err))
+        fail_msg("%s", err.message);
+    put_file(slot.path, data, (size_t)n);
+    assert_int_equal(cache_commit(cache, &slot, path, &err), 0);
+    assert_non_null(strstr(path, "/volume/windows/"));
+    assert_true(str_ends(path, ".win"));
+}
+
+static bool has_window(struct cache *cache, int i) {
+    char path[CACHE_PATH_SIZE];
+    int rc = cache_lookup_window(cache, key_of(i), path, NULL);
+    if (!rc)
+        cache_unpin(cache, key_of(i));
+    return rc == 0;
+}
+
+static void windows_and_objects_share_the_limit_and_the_order_of_use(void **state) {
+    struct cache *cache = opened_with_windows(state, 1000);
+    put_window(cache, 1, 400);
+    cache_unpin(cache, key_of(1));
+    put(cache, 2, 400);
+    put_window(cache, 3, 400);
+    assert_int_equal(files_in(state, "volume/windows"), 1); /* key 1 was the oldest */
+    cache_unpin(cache, key_of(3));
+    assert_true(has(cache, 2)); /* newer than key 3 from here on */
+    put(cache, 4, 300);
+    assert_false(has_window(cache, 3));
+    assert_true(has(cache, 2));
+    struct cache_stats s = stats_of(cache);
+    assert_int_equal(s.used_bytes, 700);
+    assert_int_equal(s.window_bytes, 0);
+    assert_int_equal(s.window_evictions, 2);
+    assert_int_equal(s.evictions, 0);
+    cache_close(cache);
+}
+
+static void windows_in_use_may_exceed_the_limit_until_they_are_unpinned(void **state) {
+    struct cache *cache = opened_with_windows(state, 1000);
+    for (int i = 1; i <= 4; i++)
+        put_window(cache, i, 500);
+    put(cache, 5, 900); /* objects have the limit to themselves */
+    struct cache_stats s = stats_of(cache);
+    assert_int_equal(s.window_bytes, 2000);
+    assert_int_equal(s.window_evictions, 0);
+    for (int i = 1; i <= 4; i++)
+        cache_unpin(cache, key_of(i));
+    s = stats_of(cache);
+    assert_true(s.used_bytes <= 1000);
+    assert_true(has_window(cache, 4));
+    assert_false(has_window(cache, 1));
+    cache_close(cache);
+}
+
+static void windows_of_a_killed_process_are_counted_again(void **state) {
+    struct cache *cache = opened_with_windows(state, 1000);
+    put_window(cache, 1, 500);
+    put_window(cache, 2, 300);
+    put_file(in_dir(state, "volume/windows/README"), "mine", 4);
+    put_file(in_dir(state, "volume/windows/x.tmp-1-1"), "torn", 4);
+    cache_close(cache); /* pins are not kept */
+    cache = opened_with_windows(state, 1000);
+    assert_int_equal(stats_of(cache).window_bytes, 800);
+    assert_int_equal(stats_of(cache).pinned, 0);
+    assert_int_equal(files_in(state, "volume/windows"), 3);
+    put(cache, 3, 600);
+    assert_false(has_window(cache, 1));
+    assert_true(has_window(cache, 2));
+    cache_close(cache);
+    cache = opened_with_windows(state, 350); /* a smaller limit at the next start */
+    assert_true(stats_of(cache).used_bytes <= 350);
+    cache_close(cache);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_miss_is_filled_once_and_then_hit),
@@ -468,6 +558,9 @@ int main(void) {
         in_temp_dir(what_does_not_fit_is_refused_with_the_mend),
         in_temp_dir(a_file_larger_than_reserved_needs_room_too),
         in_temp_dir(the_first_of_two_fillers_wins),
+        in_temp_dir(windows_and_objects_share_the_limit_and_the_order_of_use),
+        in_temp_dir(windows_in_use_may_exceed_the_limit_until_they_are_unpinned),
+        in_temp_dir(windows_of_a_killed_process_are_counted_again),
         in_temp_dir(keys_that_are_no_digests_are_refused),
         in_temp_dir(a_second_owner_is_refused_and_told_who_holds_it),
         in_temp_dir(entries_and_their_order_of_use_outlive_the_process),

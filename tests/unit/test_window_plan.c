@@ -14,6 +14,7 @@
 #include "data/recording.h"
 #include "eeg_fixture.h"
 #include "skip.h"
+#include "store/cache.h"
 #include "store/mirror.h"
 
 static char folder[4096], cache[4200];
@@ -388,6 +389,59 @@ static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void
         recording_close(recordings[i]);
 }
 
+static int64_t windows_in(struct cache *c, int64_t *ret_evictions) {
+    struct cache_stats s;
+    cache_stats(c, &s);
+    *ret_evictions = s.window_evictions;
+    return s.window_bytes;
+}
+
+static struct recording *planned(const struct window_build *b) {
+    struct recording *rec = NULL;
+    bool skipped = false;
+    struct err err = {0};
+    if (window_plan(b, &rec, &skipped, &err))
+        fail_msg("%s; %s", err.message, err.cause);
+    return rec;
+}
+
+static void loaded_recordings_keep_their_windows_and_others_are_evicted(void **state) {
+    (void)state;
+    enum { N = 3, LIMIT = 150000 }; /* one recording of 15 s has 146 KB */
+    struct recording *recordings[N];
+    struct cache *c = NULL;
+    struct err err = {0};
+    char objects[4300], place[4200], windows[4300], names[N][4300];
+    int64_t evictions;
+    snprintf(place, sizeof place, "%s/bounded", folder);
+    snprintf(objects, sizeof objects, "%s/objects", place);
+    snprintf(windows, sizeof windows, "%s/windows", place);
+    assert_int_equal(cache_open_with_windows(objects, windows, LIMIT, &c, &err), 0);
+    for (int i = 0; i < N; i++) {
+        struct fixture f = {fixture_referential, 19, 256, 15, NULL, NULL};
+        snprintf(names[i], sizeof names[i], "%s/bounded-%d_eeg.edf", folder, i);
+        fixture_write(names[i], &f);
+        struct window_build b = request(names[i]);
+        b.cache_dir = place;
+        b.cache = c;
+        recordings[i] = planned(&b);
+        if (recording_load(recordings[i], &err))
+            fail_msg("%s; %s", err.message, err.cause);
+    }
+    assert_true(windows_in(c, &evictions) > 2 * LIMIT);
+    assert_int_equal(evictions, 0); /* all are in use */
+    recording_unload(recordings[0]);
+    assert_int_equal((windows_in(c, &evictions), evictions), 1);
+    assert_int_equal(recording_load(recordings[0], &err), 0); /* made again */
+    for (int i = 0; i < N; i++)
+        recording_close(recordings[i]);
+    assert_true(windows_in(c, &evictions) <= LIMIT);
+    struct cache_stats s;
+    cache_stats(c, &s);
+    assert_int_equal(s.pinned, 0);
+    cache_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_says_what_the_samples_will_say_whatever_rate_and_gaps),
@@ -397,6 +451,7 @@ int main(void) {
         cmocka_unit_test(real_files_give_the_same_through_a_mirror),
         cmocka_unit_test(windows_of_a_planned_recording_are_those_of_its_cache_file),
         cmocka_unit_test(a_source_that_changed_after_planning_is_refused_with_the_mend),
+        cmocka_unit_test(loaded_recordings_keep_their_windows_and_others_are_evicted),
         cmocka_unit_test(a_loader_readies_recordings_and_passes_over_what_it_cannot_read),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
