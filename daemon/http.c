@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
+#include "daemon/hosts/device_hosts.h"
 #include "daemon/models/models.h"
 #include "daemon/rpc/tls.h"
 #include "daemon/server.h"
@@ -28,6 +29,12 @@ struct http {
     int listener;
 };
 
+static void say_loading(const struct http *http, struct str *body) {
+    char file[MODEL_LOADER_TEXT];
+    bool waits = device_hosts_waits(http->state.hosts, file);
+    str_printf(body, "not ready: models that serve are being loaded%s%s\n", waits ? "; the daemon " : "", waits ? file : "");
+}
+
 /* True if the daemon takes new work; `body` gets a line with the state. */
 static bool say_readiness(const struct http *http, struct str *body) {
     const struct device_verdict *bad = device_watch_verdict(http->state.watch);
@@ -45,7 +52,7 @@ static bool say_readiness(const struct http *http, struct str *body) {
         str_puts(body,
                  "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");
     else if (models == MODELS_LOADING)
-        str_puts(body, "not ready: models that serve are being loaded\n");
+        say_loading(http, body);
     else if (models == MODELS_FAILED)
         str_puts(body, "not ready: a model that serves could not be loaded; the log says why; load it again, or unload it\n");
     else if (full)

@@ -57,6 +57,7 @@ struct daemon {
     bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, held;
     int64_t stop_ms; /* when the stop began */
+    bool file_waits; /* for a model file that does not answer */
     struct meters meters;
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
@@ -301,9 +302,7 @@ static bool device_serves(struct daemon *d) {
     if (serves)
         log_info("the device serves its orders again", NULL);
     else
-        log_error(
-            "the device hangs in an order: the driver, a model file or a computation; systemd restarts the daemon if it stays so",
-            NULL);
+        log_error("the device hangs in an order: the driver or a computation; systemd restarts the daemon if it stays so", NULL);
     return serves;
 }
 
@@ -318,6 +317,17 @@ static int open_retention(struct daemon *d, struct err *err) {
         .age_ms = age_ms,
         .max_bytes = c->max_files_bytes};
     return keeps_files(c) ? 0 : retention_new(&config, &d->retention, err);
+}
+
+/* Streams of a model wait while its file does not answer; all others go on. */
+static void look_at_model_files(struct daemon *d) {
+    char text[MODEL_LOADER_TEXT];
+    const bool waits = device_hosts_waits(d->services.hosts, text);
+    if (waits && !d->file_waits)
+        log_warn("a model file does not answer", "state=\"%s\"", text);
+    else if (!waits && d->file_waits)
+        log_info("model files answer again", NULL);
+    d->file_waits = waits;
 }
 
 /* /readyz is not ready while nothing can be written to the results volume. */
@@ -347,6 +357,7 @@ static void on_tick(uv_timer_t *timer) {
     if (d->retention && !d->stopping)
         retention_tick(d->retention);
     look_at_results(d);
+    look_at_model_files(d);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     const bool serves = device_serves(d);
@@ -455,6 +466,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .writable = &d->services.writable,
                                      .device_serves = &d->services.device_serves,
                                      .models = &d->services.models_state,
+                                     .hosts = d->services.hosts,
                                      .results_full = &d->services.results_full,
                                      .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,

@@ -23,13 +23,15 @@ extern const size_t metrics_family_count;
 
 /* The HTTP server on its own thread: /healthz and /readyz for everybody, /metrics and a status line at / for the role read. */
 struct http;
+struct device_hosts;
 /* State from which /readyz is answered; copied. */
 struct http_state {
     const atomic_bool *serving;
     const struct device_watch *watch;
     const atomic_bool *writable; /* whether the job database can be written */
     const atomic_bool *device_serves;
-    const atomic_int *models;        /* enum models_state */
+    const atomic_int *models; /* enum models_state */
+    const struct device_hosts *hosts;
     const atomic_bool *results_full; /* the volume of paths.results */
     const atomic_int *unsaved;       /* live streams that go on without snapshots */
     struct auth *auth;               /* decides who may read metrics */

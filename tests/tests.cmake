@@ -30,7 +30,7 @@ foreach(source ${unit_tests})
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
   add_executable(${name} ${source})
-  file(STRINGS ${source} of_the_daemon REGEX "#include \"(daemon|unit/session_fixture)")
+  file(STRINGS ${source} of_the_daemon REGEX "#include \"(daemon|unit/session_fixture|unit/live_fixture)")
   if(name IN_LIST ground_floor_tests)
     target_link_libraries(${name} PRIVATE brr_store PkgConfig::CMOCKA)
   elseif(name IN_LIST trust_tests)
@@ -55,7 +55,7 @@ foreach(name test_worker test_live test_models test_rpc test_session_resume)
 endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
 target_link_options(test_auth PRIVATE -Wl,--wrap=clock_wall_ms)
-target_link_options(test_device_hosts PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=detector_open) # time and volumes as the test says
+target_link_options(test_device_hosts PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=model_image_open -Wl,--wrap=detector_upload) # time and volumes as the test says
 target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath -Wl,--wrap=uv_now) # a volume does not answer where the test says
 foreach(name test_live test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=malloc)

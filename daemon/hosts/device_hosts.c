@@ -16,14 +16,26 @@ struct device_hosts {
     struct device_info info;
     struct mailbox *reports, *answers; /* of streams, of networks */
     struct host *live, *networks;
-    struct message *unanswered; /* orders of networks that their host could not send back */
+    struct model_loader *loader; /* of model files, for the hosts */
+    struct message *unanswered;  /* orders of networks that their host could not send back */
 };
 
 /* ---- the work of each host; ctx is the struct device_hosts ---- */
 
+static bool post_prepared(void *ctx, struct live_order *o) {
+    return host_post_wait(((struct device_hosts *)ctx)->live, &o->message);
+}
+
 static int open_live(void *ctx, void **ret, struct err *err) {
     struct device_hosts *h = ctx;
-    struct live *live = live_new(h->device, h->reports, h->config.metrics, h->config.memory_limit_bytes);
+    const struct live_config config = {.device = h->device,
+                                       .reports = h->reports,
+                                       .metrics = h->config.metrics,
+                                       .memory_limit_bytes = h->config.memory_limit_bytes,
+                                       .loader = h->loader,
+                                       .post = post_prepared,
+                                       .post_ctx = h};
+    struct live *live = live_new(&config);
     if (!live)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", h->info.name);
     *ret = live;
@@ -80,7 +92,8 @@ static int start(struct device_hosts *h, struct err *err) {
         h->config.memory_limit_bytes = h->info.total_bytes / 10 * 9;
     h->reports = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
     h->answers = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
-    if (!h->reports || !h->answers)
+    h->loader = model_loader_new(h->config.memory_limit_bytes);
+    if (!h->reports || !h->answers || !h->loader)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the threads of %s", h->info.name);
     if ((rc = host_start(&live_work, h, &h->live, err)))
         return rc;
@@ -124,8 +137,11 @@ void device_hosts_stop(struct device_hosts *h) {
         return;
     close_box(h->reports);
     close_box(h->answers);
+    if (h->loader)
+        model_loader_stop(h->loader);
     host_stop(h->live);
     host_stop(h->networks);
+    model_loader_free(h->loader);
     send_back(h);
     mailbox_free(h->reports);
     mailbox_free(h->answers);
@@ -146,6 +162,10 @@ void device_hosts_health(const struct device_hosts *h, struct device_health *ret
 bool device_hosts_stalled(const struct device_hosts *h) {
     return device_busy_ms(h->device) > CALL_STALLED_MS || host_busy_ms(h->live) > HOST_STALLED_MS ||
            host_busy_ms(h->networks) > HOST_STALLED_MS;
+}
+
+bool device_hosts_waits(const struct device_hosts *h, char ret_text[MODEL_LOADER_TEXT]) {
+    return model_loader_waits(h->loader, ret_text);
 }
 
 /* ---- orders ---- */

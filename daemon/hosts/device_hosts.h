@@ -35,6 +35,10 @@ void device_hosts_health(const struct device_hosts *h, struct device_health *ret
  * device or its driver hangs. Any thread. */
 bool device_hosts_stalled(const struct device_hosts *h);
 
+/* "waits for PATH since TIME" if a model file does not answer (model_loader_waits). This is no stall: other streams go on. Any
+ * thread. */
+bool device_hosts_waits(const struct device_hosts *h, char ret_text[MODEL_LOADER_TEXT]);
+
 /* Posts an order for a stream or a model, and takes ownership of it; false if too many
  * orders wait (the caller then still owns it). */
 bool device_hosts_post_stream(struct device_hosts *h, struct live_order *o);

@@ -102,6 +102,7 @@ void host_stop(struct host *h) {
 }
 
 bool host_post(struct host *h, struct message *order) { return mailbox_post(h->orders, order); }
+bool host_post_wait(struct host *h, struct message *order) { return mailbox_post_wait(h->orders, order, -1); }
 
 int64_t host_busy_ms(const struct host *h) {
     int64_t since = atomic_load(&h->busy_since_ms);

@@ -27,6 +27,8 @@ int host_start(const struct host_work *work, void *ctx, struct host **ret, struc
 void host_stop(struct host *h);
 /* Takes ownership of the order; false if too many wait or the host is stopping: the caller then still owns it. Any thread. */
 bool host_post(struct host *h, struct message *order);
+/* Waits for room; false only if the host is stopping. Any thread but the host's. */
+bool host_post_wait(struct host *h, struct message *order);
 /* How long the host has been at its present order or step, in milliseconds; 0 when it has nothing to do. Any thread. */
 int64_t host_busy_ms(const struct host *h);
 

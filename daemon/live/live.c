@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"
 #include "daemon/live/live_stream.h"
 
@@ -15,6 +16,7 @@ struct live {
     struct stream *stream;
     struct mailbox *reports;
     struct live_models models;
+    struct live_loads loads;
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
     struct live_stream *streams; /* the line */
     int64_t turns, looks;        /* looks: for streams of a batch */
@@ -43,18 +45,103 @@ static void unlink_stream(struct live *l, struct live_stream *s) {
 
 /* ---- orders ---- */
 
-static void on_load(struct live *l, struct live_order *o) {
+/* The answer to LOAD; m is NULL after an error. */
+static void answer_load(struct live *l, struct live_order *o, struct live_model *m, const struct err *err) {
     struct live_report *r = live_order_answer(o);
-    struct live_model *m = NULL;
     str_copy(r->model, sizeof r->model, o->model);
-    int rc = live_models_load(&l->models, o->checkpoint, o->model, false, &m, &r->err);
-    if (!rc && !m->pins)
-        rc = detector_warm_up(m->detector, l->stream, &r->err);
-    if (!rc && !(r->opened = live_model_describe(m)))
-        rc = err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");
-    if (!rc)
+    if (!m)
+        r->err = *err;
+    else if (m->pins || !detector_warm_up(m->detector, l->stream, &r->err))
+        r->opened = live_model_describe(m);
+    if (m && !r->opened && !r->err.code)
+        err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");
+    if (r->opened)
         m->pins++;
     live_report_post(r, l->reports);
+}
+
+static void answer_open(struct live *l, struct live_order *o, struct live_model *m, const struct err *err) {
+    struct err own = m ? (struct err){0} : *err;
+    if (m) {
+        m->used = l->turns;
+        live_stream_begin(o->stream, m, l->alarm_hop, o, &own);
+    }
+    if (own.code)
+        live_stream_fail(o->stream, &own);
+}
+
+/* The model of an OPEN or LOAD order is loaded, or cannot be had (m is NULL). */
+static void answer(struct live *l, struct live_order *o, struct live_model *m, const struct err *err) {
+    if (o->message.kind == LIVE_OPEN)
+        answer_open(l, o, m, err);
+    else
+        answer_load(l, o, m, err);
+    live_order_free(o);
+}
+
+/* LOAD wants a detector of its own file. */
+static bool all_share(const struct message *orders) {
+    while (orders && orders->kind == LIVE_OPEN)
+        orders = orders->next;
+    return !orders;
+}
+
+static void read_file(struct live *l, struct live_load *load) {
+    int64_t bytes, mtime_ns;
+    struct err err;
+    live_models_known(&l->models, load->path, all_share(load->asked), &bytes, &mtime_ns);
+    if (!live_loads_ask(&l->loads, load, bytes, mtime_ns, &err))
+        return;
+    for (struct message *m = live_loads_remove(&l->loads, load), *next; m; m = next) {
+        next = m->next;
+        answer(l, (struct live_order *)m, NULL, &err);
+    }
+}
+
+/* An order that needs a model. The volume of a pinned one need not answer. */
+static void find_model(struct live *l, struct live_order *o) {
+    struct live_model *m = live_models_pinned(&l->models, live_load_path(o));
+    struct live_load *load = NULL;
+    struct err err = {0};
+    if (m || live_loads_add(&l->loads, o, &load, &err))
+        answer(l, o, m, &err);
+    else if (load)
+        read_file(l, load);
+}
+
+/* Answers an order with what was read; false if the detector that was there when the file was asked for has made room for another.
+ */
+static bool use_file(struct live *l, struct live_order *o, struct live_prepared *p) {
+    bool shared = o->message.kind == LIVE_OPEN;
+    const char *name = shared ? live_stream_open(o->stream)->model : o->model;
+    struct live_model *m = p->err.code ? NULL : live_models_find(&l->models, p, shared);
+    if (!m && !p->err.code && !p->image)
+        return false;
+    if (!m && !p->err.code)
+        live_models_load(&l->models, p, name, &m, &p->err);
+    answer(l, o, m, &p->err);
+    return true;
+}
+
+static void on_prepared(struct live *l, struct live_order *o) {
+    struct message *due = NULL, **again;
+    struct live_load *load = live_loads_take(&l->loads, o->prepared->path, &due);
+    if (!load)
+        return;
+    for (again = &load->asked; *again;)
+        again = &(*again)->next;
+    for (struct message *m = due, *next; m; m = next) {
+        next = m->next;
+        if (use_file(l, (struct live_order *)m, o->prepared))
+            continue;
+        m->next = NULL;
+        *again = m;
+        again = &m->next;
+    }
+    if (load->asked)
+        read_file(l, load);
+    else
+        live_loads_remove(&l->loads, load);
 }
 
 static void on_unload(struct live *l, struct live_order *o) {
@@ -64,22 +151,8 @@ static void on_unload(struct live *l, struct live_order *o) {
     live_report_post(r, l->reports);
 }
 
-static void on_open(struct live *l, struct live_order *o) {
-    const struct live_open *open = live_stream_open(o->stream);
-    struct live_model *m = NULL;
-    struct err err = {0};
-    enqueue(l, o->stream);
-    live_stream_join(o->stream, l->models.device, l->reports);
-    int rc = live_models_load(&l->models, open->checkpoint, open->model, true, &m, &err);
-    if (!rc) {
-        m->used = l->turns;
-        rc = live_stream_begin(o->stream, m, l->alarm_hop, o, &err);
-    }
-    if (rc)
-        live_stream_fail(o->stream, &err);
-}
-
 static void on_close(struct live *l, struct live_order *o) {
+    live_loads_drop(&l->loads, o->stream);
     unlink_stream(l, o->stream);
     live_stream_leave(o->stream);
     live_report_post(live_order_answer(o), l->reports); /* from now on the stream is its owner's */
@@ -88,13 +161,18 @@ static void on_close(struct live *l, struct live_order *o) {
 void live_order(struct live *l, struct live_order *o) {
     switch ((enum live_order_kind)o->message.kind) {
     case LIVE_OPEN:
-        on_open(l, o);
-        break;
+        enqueue(l, o->stream);
+        live_stream_join(o->stream, l->models.device, l->reports);
+        find_model(l, o);
+        return;
     case LIVE_SAVE:
         live_stream_save(o->stream, o);
         break;
     case LIVE_LOAD:
-        on_load(l, o);
+        find_model(l, o);
+        return;
+    case LIVE_PREPARED:
+        on_prepared(l, o);
         break;
     case LIVE_UNLOAD:
         on_unload(l, o);
@@ -221,14 +299,16 @@ static int64_t alarm_hop_of(const struct device *device) {
     return strcmp(info.name, "cpu") ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
 }
 
-struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics, int64_t memory_limit_bytes) {
+struct live *live_new(const struct live_config *config) {
     struct live *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    l->reports = reports;
-    l->alarm_hop = alarm_hop_of(device);
-    l->models = (struct live_models){.device = device, .metrics = metrics, .memory_limit_bytes = memory_limit_bytes};
-    if (stream_open(device, STREAM_HIGH, &l->stream, NULL)) {
+    l->reports = config->reports;
+    l->alarm_hop = alarm_hop_of(config->device);
+    l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
+    l->models = (struct live_models){
+        .device = config->device, .metrics = config->metrics, .memory_limit_bytes = config->memory_limit_bytes};
+    if (stream_open(config->device, STREAM_HIGH, &l->stream, NULL)) {
         free(l);
         return NULL;
     }
@@ -239,6 +319,7 @@ struct live *live_new(struct device *device, struct mailbox *reports, struct met
 void live_free(struct live *l) {
     if (!l)
         return;
+    live_loads_done(&l->loads);
     while (l->streams) {
         struct live_stream *s = l->streams;
         l->streams = after(s);

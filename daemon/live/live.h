@@ -1,19 +1,28 @@
 /* live: the streams of one device and whose turn it is. The owner of the streams (the loop) sends orders, the device worker carries
  * them out between the steps of its job and answers with reports (live/live_message.h). A detector is loaded on first use and
- * shared by all streams of the same checkpoint. Every order of a stream (live/live_stream.h) after OPEN names it; CLOSE is the last
- * one and is answered by CLOSED, the last report. Live streams run before replays: the one that has waited longest is next; replays
- * run in turn, and live streams whose samples run ahead of real time are among them. It does not know what a stream's samples mean,
- * and never waits for its owner, but for room in the mailbox of the reports. Thread: all functions belong to the device worker's.
+ * shared by all streams of the same checkpoint; its file is read by a loader (live/model_loader.h), and only the streams of this
+ * model wait for that. Every order of a stream (live/live_stream.h) after OPEN names it; CLOSE is the last one and is answered by
+ * CLOSED, the last report. Live streams run before replays: the one that has waited longest is next; replays run in turn, and live
+ * streams whose samples run ahead of real time are among them. It does not know what a stream's samples mean, and never waits for
+ * its owner, but for room in the mailbox of the reports. Thread: all functions belong to the device worker's.
  */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
 #define BRR_DAEMON_LIVE_LIVE_H
 #include "base/metrics.h"
-#include "daemon/live/live_message.h"
+#include "daemon/live/model_loader.h"
 
 struct live;
 
-/* reports: where answers go. metrics may be NULL. memory_limit_bytes: of one model, 0 = no limit. NULL when out of memory. */
-struct live *live_new(struct device *device, struct mailbox *reports, struct metrics *metrics, int64_t memory_limit_bytes);
+struct live_config {
+    struct device *device;
+    struct mailbox *reports;     /* where answers go */
+    struct metrics *metrics;     /* may be NULL */
+    int64_t memory_limit_bytes;  /* of one model with its lanes, 0 = no limit */
+    struct model_loader *loader; /* reads the files of models */
+    live_post_fn *post; /* gives the loader's orders to live_order, on the host's thread; called on a thread of the loader */
+    void *post_ctx;
+};
+struct live *live_new(const struct live_config *config); /* NULL when out of memory */
 void live_free(struct live *l); /* NULL is fine; streams that were not closed are let go without a report */
 /* Carry out or queue one order; owns it from now on. */
 void live_order(struct live *l, struct live_order *o);

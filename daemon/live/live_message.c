@@ -13,7 +13,7 @@ struct live_order *live_order_new(enum live_order_kind kind, struct live_stream 
         return NULL;
     o->message.kind = (int)kind;
     o->stream = stream;
-    if (kind == LIVE_WAKE || (o->answer = live_report_new(answers[kind], stream)))
+    if (kind == LIVE_WAKE || kind == LIVE_PREPARED || (o->answer = live_report_new(answers[kind], stream)))
         return o;
     free(o);
     return NULL;
@@ -23,6 +23,9 @@ void live_order_free(struct live_order *o) {
     if (!o)
         return;
     free(o->data);
+    if (o->prepared)
+        model_image_close(o->prepared->image);
+    free(o->prepared);
     live_report_free(o->answer);
     free(o);
 }

@@ -19,7 +19,28 @@ enum {
 
 struct live_stream;
 
-enum live_order_kind { LIVE_OPEN, LIVE_CHUNK, LIVE_GAP, LIVE_FINISH, LIVE_SAVE, LIVE_CLOSE, LIVE_LOAD, LIVE_UNLOAD, LIVE_WAKE };
+enum live_order_kind {
+    LIVE_OPEN,
+    LIVE_CHUNK,
+    LIVE_GAP,
+    LIVE_FINISH,
+    LIVE_SAVE,
+    LIVE_CLOSE,
+    LIVE_LOAD,
+    LIVE_UNLOAD,
+    LIVE_WAKE,
+    LIVE_PREPARED /* from the loader (live/model_loader.h): a model file has been read */
+};
+/* A model file that a host has asked for, and what the loader found. */
+struct live_prepared {
+    char path[LIVE_PATH];
+    int64_t known_bytes, known_mtime_ns; /* of the contents that the host has; -1: it has none */
+    double asked_s;                      /* monotonic clock */
+    int64_t bytes, mtime_ns;             /* of the file */
+    bool unchanged;                      /* the file is what the host has; there is no image */
+    struct model_image *image;           /* NULL: unchanged, or err */
+    struct err err;
+};
 struct live_order {
     struct message message; /* kind: enum live_order_kind */
     struct live_stream *stream;
@@ -29,6 +50,7 @@ struct live_order {
     double received_s;     /* CHUNK: monotonic clock */
     double due_s;          /* CHUNK: set by the stream: when real time would have brought it, but not before it was received */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
+    struct live_prepared *prepared;               /* PREPARED */
     struct live_report *answer; /* of the kind that ends this order; made with it, so that it is sent whatever memory is left */
 };
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream); /* NULL when out of memory */

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fsio.h"
 #include "base/str.h"
-#include "store/digest.h"
 
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
     char labels[LIVE_NAME + 32];
@@ -38,63 +36,58 @@ static struct live_model *find_place(struct live_models *s) {
     return oldest;
 }
 
-/* A detector of the same weights as this file, which is read once for all streams that name it; NULL: none. */
-static struct live_model *find_same(struct live_models *s, const char *path, int64_t bytes, int64_t mtime_ns) {
-    char sha256[DIGEST_HEX_SIZE] = "";
+struct live_model *live_models_pinned(struct live_models *s, const char *path) {
+    for (int i = 0; i < LIVE_MAX_MODELS; i++)
+        if (s->items[i].detector && s->items[i].pins && !strcmp(s->items[i].path, path))
+            return &s->items[i];
+    return NULL;
+}
+
+static bool is_file(const struct live_model *m, const char *path) { return m->detector && !strcmp(m->path, path); }
+static bool is_alias(const struct live_model *m, const char *path) { return m->detector && !strcmp(m->alias, path); }
+
+void live_models_known(const struct live_models *s, const char *path, bool shared, int64_t *ret_bytes, int64_t *ret_mtime_ns) {
+    *ret_bytes = *ret_mtime_ns = -1;
     for (int i = 0; i < LIVE_MAX_MODELS; i++) {
-        struct live_model *m = &s->items[i];
-        if (m->detector && !strcmp(m->alias, path) && m->alias_bytes == bytes && m->alias_mtime_ns == mtime_ns)
-            return m;
+        const struct live_model *m = &s->items[i];
+        if (shared && is_alias(m, path)) {
+            *ret_bytes = m->alias_bytes;
+            *ret_mtime_ns = m->alias_mtime_ns;
+        }
+        if (is_file(m, path)) {
+            *ret_bytes = m->bytes;
+            *ret_mtime_ns = m->mtime_ns;
+            return;
+        }
     }
+}
+
+/* A detector of the same weights, which becomes that of this file too; NULL: none. */
+static struct live_model *find_same(struct live_models *s, const struct live_prepared *p) {
     for (int i = 0; i < LIVE_MAX_MODELS; i++) {
         struct live_model *m = &s->items[i];
-        if (!m->detector || m->bytes != bytes || (!*sha256 && digest_file(path, sha256, NULL)) ||
-            strcmp(sha256, detector_info(m->detector)->sha256) != 0)
+        if (!m->detector || !p->image || strcmp(p->image->sha256, detector_info(m->detector)->sha256) != 0)
             continue;
-        str_copy(m->alias, sizeof m->alias, path);
-        m->alias_bytes = bytes;
-        m->alias_mtime_ns = mtime_ns;
+        str_copy(m->alias, sizeof m->alias, p->path);
+        m->alias_bytes = p->bytes;
+        m->alias_mtime_ns = p->mtime_ns;
         return m;
     }
     return NULL;
 }
 
-int live_models_load(struct live_models *s, const char *path, const char *name, bool shared, struct live_model **ret,
-                     struct err *err) {
-    int64_t bytes = 0, mtime_ns = 0;
-    for (int i = 0; i < LIVE_MAX_MODELS; i++)
-        if (s->items[i].detector && s->items[i].pins && !strcmp(s->items[i].path, path)) {
-            *ret = &s->items[i]; /* its owner says when the file is another; the volume need not answer */
-            return 0;
-        }
-    int rc = fsio_size(path, &bytes, &mtime_ns, err);
-    for (int i = 0; !rc && i < LIVE_MAX_MODELS; i++) {
+struct live_model *live_models_find(struct live_models *s, const struct live_prepared *p, bool shared) {
+    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
         struct live_model *m = &s->items[i];
-        if (m->detector && !strcmp(m->path, path) && m->bytes == bytes && m->mtime_ns == mtime_ns) {
-            *ret = m;
-            return 0;
-        }
+        if (is_file(m, p->path) && m->bytes == p->bytes && m->mtime_ns == p->mtime_ns)
+            return m;
+        if (shared && is_alias(m, p->path) && m->alias_bytes == p->bytes && m->alias_mtime_ns == p->mtime_ns)
+            return m;
     }
-    struct live_model *same = !rc && shared ? find_same(s, path, bytes, mtime_ns) : NULL;
-    if (same) {
-        *ret = same;
-        return 0;
-    }
-    struct live_model *m = rc ? NULL : find_place(s);
-    if (!rc && !m)
-        rc = err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
-    double start_s = clock_s();
-    struct detector *detector = NULL;
-    if (!rc)
-        rc = detector_open(s->device, path, LIVE_MAX_BATCH, s->memory_limit_bytes, &detector, err);
-    if (!rc && (rc = detector_spread(detector, s->stream, s->memory_limit_bytes, err)))
-        detector_close(detector);
-    if (rc)
-        return rc;
-    m->detector = detector;
-    m->bytes = bytes;
-    m->mtime_ns = mtime_ns;
-    str_copy(m->path, sizeof m->path, path);
+    return shared ? find_same(s, p) : NULL;
+}
+
+static void name_metrics(struct live_models *s, struct live_model *m, const char *name) {
     str_copy(m->name, sizeof m->name, name);
     m->windows = series(s, "brrd_inference_windows_total", name, "done");
     m->dropped = series(s, "brrd_inference_windows_total", name, "dropped");
@@ -104,7 +97,27 @@ int live_models_load(struct live_models *s, const char *path, const char *name, 
     m->suppressed = series(s, "brrd_stream_suppressed_seconds_total", name, NULL);
     m->bursts = series(s, "brrd_stream_bursts_total", name, NULL);
     metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
-    metric_observe(series(s, "brrd_model_load_duration_seconds", name, NULL), clock_s() - start_s);
+}
+
+int live_models_load(struct live_models *s, const struct live_prepared *p, const char *name, struct live_model **ret,
+                     struct err *err) {
+    struct live_model *m = find_place(s);
+    if (!m)
+        return err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
+    struct detector *detector = NULL;
+    int rc = detector_upload(s->device, p->image, &detector, err);
+    if (rc)
+        return rc;
+    if ((rc = detector_spread(detector, p->image, s->stream, s->memory_limit_bytes, err))) {
+        detector_close(detector);
+        return rc;
+    }
+    m->detector = detector;
+    m->bytes = p->bytes;
+    m->mtime_ns = p->mtime_ns;
+    str_copy(m->path, sizeof m->path, p->path);
+    name_metrics(s, m, name);
+    metric_observe(series(s, "brrd_model_load_duration_seconds", name, NULL), clock_s() - p->asked_s);
     *ret = m;
     return 0;
 }

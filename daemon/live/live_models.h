@@ -24,9 +24,15 @@ struct live_models {
     struct live_model items[LIVE_MAX_MODELS];
 };
 
-/* The detector of this file, loaded if it is not; `shared`: another file of the same contents will do. EXHAUSTED when every place
- * is in use. name: its label in metrics. */
-int live_models_load(struct live_models *s, const char *path, const char *name, bool shared, struct live_model **ret,
+/* The pinned detector of this path, which serves whatever its file is: its owner says when the file is another. NULL: none. */
+struct live_model *live_models_pinned(struct live_models *s, const char *path);
+/* Size and time of the file when its detector was loaded, for struct live_prepared; -1 if there is none. shared: the detector may
+ * be that of another file of the same contents. */
+void live_models_known(const struct live_models *s, const char *path, bool shared, int64_t *ret_bytes, int64_t *ret_mtime_ns);
+/* The detector of a file that the loader has read without error; NULL: it is not loaded, or no longer. */
+struct live_model *live_models_find(struct live_models *s, const struct live_prepared *p, bool shared);
+/* Uploads the image. EXHAUSTED when every place is in use. name: its label in metrics. */
+int live_models_load(struct live_models *s, const struct live_prepared *p, const char *name, struct live_model **ret,
                      struct err *err);
 /* One pin less for the pinned detector of this path; without pins and streams it is unloaded. */
 void live_models_unpin(struct live_models *s, const char *path);

@@ -43,11 +43,13 @@ int session_open(struct sessions *all, const struct session_request *request, co
     int open = sessions_places(all, false);
     if (open >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", open);
+    int rc = request->served ? 0 : model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err);
+    if (rc)
+        return rc;
     struct session *s = session_new(all, request, err);
     if (!s)
         return err ? err->code : ERR_EXHAUSTED;
-    int rc = session_begin(s, NULL, 0, err);
-    if (rc)
+    if ((rc = session_begin(s, NULL, 0, err)))
         return rc;
     s->sink = sink;
     s->owner = owner;

@@ -84,8 +84,9 @@ struct session_request {
     const struct live_open *open;
     const char *client, *principal; /* a name for people; who calls */
     bool resumable;
+    bool served; /* the model serves: it is loaded already, and counts for no quota (live/model_quota.h) */
 };
-/* EXHAUSTED when there are max_sessions already. */
+/* EXHAUSTED when there are max_sessions already, or when the principal opens too many different models that do not serve. */
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err);
 /* Ends the session for its owner: no callback follows, and the owner must not use the session again. reason: label of the metric,

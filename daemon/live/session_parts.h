@@ -2,6 +2,7 @@
  * includes it. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_PARTS_H
 #define BRR_DAEMON_LIVE_SESSION_PARTS_H
+#include "daemon/live/model_quota.h"
 #include "daemon/live/ring.h"
 #include "daemon/live/session.h"
 
@@ -70,6 +71,7 @@ struct session {
 struct sessions {
     struct sessions_config config;
     struct session *first;
+    struct model_quota models;
     int count;              /* of sessions on the device worker */
     int64_t waiting_bytes;  /* samples of all that wait for it */
     bool awaited;           /* sessions may still be restored */

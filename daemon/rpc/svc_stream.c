@@ -316,10 +316,13 @@ static bool takes_streams(struct stream_call *c) {
     return false;
 }
 
-static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name) {
+static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name, bool served) {
     struct live_open open = describe_open(in, path, name);
-    const struct session_request request = {
-        .open = &open, .client = in->client_name, .principal = rpc_caller(c->call)->name, .resumable = in->resumable};
+    const struct session_request request = {.open = &open,
+                                            .client = in->client_name,
+                                            .principal = rpc_caller(c->call)->name,
+                                            .resumable = in->resumable,
+                                            .served = served};
     struct err err;
     if (takes_streams(c) && session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
         refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
@@ -357,13 +360,13 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     return true;
 }
 
-/* The Open that was kept, with the model file that is here now. */
+/* The Open that was kept, with the model file that is here now; the model does not serve. */
 static void open_kept(struct stream_call *c, const char *path, const char *name) {
     struct arena arena;
     arena_init(&arena, 2 * RPC_DATA_BYTES);
     Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, c->open, c->open_len);
     if (m) /* it could be read before */
-        open_session(c, m->open, path, name);
+        open_session(c, m->open, path, name, false);
     arena_done(&arena);
     steer(c);
 }
@@ -516,7 +519,7 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
     else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
         refuse(c, &err, NULL, 0);
     else if (ref.known)
-        open_session(c, in, ref.path, ref.name);
+        open_session(c, in, ref.path, ref.name, true);
     else
         find_model(c, &ref, data, len);
 }

@@ -8,8 +8,6 @@
 #include "infer/lanes.h"
 #include "infer/timeline.h"
 #include "kernels/op.h"
-#include "nn/ckpt.h"
-#include "store/digest.h"
 
 struct detector {
     struct detector_info info;
@@ -29,20 +27,10 @@ struct detector {
     int n_lanes;
 };
 
-/* Samples that the network takes at once. */
-static int64_t pass_samples(const struct seizure_config *model) {
-    return seizure_step(model) ? seizure_step(model) : model->window;
-}
-
-int64_t detector_batch_bytes(const struct seizure_config *model, int max_batch) {
-    int64_t rows = max_batch * pass_samples(model) * (int64_t)sizeof(float);
-    int64_t state = max_batch * seizure_state_count(model) * (int64_t)sizeof(float);
-    return 2 * rows * model->in_channels + 3 * rows + 2 * state; /* as take_buffers */
-}
-
+/* As much as model_batch_bytes says. */
 static int take_buffers(struct detector *d, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    d->window = pass_samples(c);
+    d->window = model_pass_samples(c);
     d->n_state = seizure_state_count(c);
     size_t rows = (size_t)d->max_batch * (size_t)d->window * sizeof(float), wide = rows * (size_t)c->in_channels;
     size_t states = (size_t)d->max_batch * (size_t)d->n_state * sizeof(float);
@@ -92,65 +80,44 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     return 0;
 }
 
-/* What a model's file says, and whether its contents and the limit allow it. */
-struct claims {
-    const char *checkpoint;
-    const struct seizure_options *options;
-    int64_t limit_bytes;
-    struct modelfile file;
-    char *patients;
-    struct seizure_memory memory;
-    char sha[DIGEST_HEX_SIZE];
-};
-
-/* Before anything is allocated. */
-static int check_claims(struct claims *c, struct err *err) {
-    struct param_set table;
-    int rc = modelfile_read(c->checkpoint, &c->file, err);
-    if (rc || (rc = seizure_table(&c->file.model, &table, err)))
-        return rc;
-    rc = ckpt_check_model(c->checkpoint, &table, err);
-    param_set_done(&table);
-    if (!rc)
-        rc = seizure_memory(&c->file.model, c->options, &c->memory, err);
-    c->memory.total += detector_batch_bytes(&c->file.model, c->options->max_batch);
-    if (!rc && c->limit_bytes && c->memory.total > c->limit_bytes)
-        rc = err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
-                     (long long)c->memory.total, (long long)c->limit_bytes);
-    if (!rc)
-        rc = digest_file(c->checkpoint, c->sha, err);
-    return rc ? rc : modelfile_patients(c->checkpoint, &c->patients, err);
-}
-
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
-                  struct err *err) {
+int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
+    const struct seizure_options options = {.max_batch = image->max_batch, .precision = DTYPE_F32};
     struct seizure_net *net = NULL;
     struct detector *d = NULL;
     struct stream *s = NULL;
-    struct seizure_options options = {.max_batch = max_batch, .precision = DTYPE_F32};
-    struct claims c = {.checkpoint = checkpoint, .options = &options, .limit_bytes = memory_limit_bytes};
-    int rc = check_claims(&c, err);
+    char *patients = image->patients ? strdup(image->patients) : NULL;
+    int rc = image->patients && !patients ? err_set(err, ERR_EXHAUSTED, "out of memory for a detector") : 0;
     if (!rc)
         rc = stream_open(dev, STREAM_NORMAL, &s, err);
     if (!rc)
-        rc = seizure_new(dev, &c.file.model, &options, &net, err);
+        rc = seizure_new(dev, &image->file.model, &options, &net, err);
     if (!rc)
-        rc = ckpt_load_model(checkpoint, seizure_params(net), s, false, err);
+        rc = model_image_upload(image, net, s, err);
     if (!rc)
-        rc = detector_wrap(dev, net, &c.file, max_batch, &d, err);
+        rc = detector_wrap(dev, net, &image->file, image->max_batch, &d, err);
     stream_close(s);
     if (rc) {
-        free(c.patients);
+        free(patients);
         seizure_free(net);
         return rc;
     }
     d->owns_net = true;
-    d->info.patients = d->patients = c.patients;
-    d->info.memory_bytes = c.memory.total;
-    str_copy(d->path, sizeof d->path, checkpoint);
-    memcpy(d->info.sha256, c.sha, sizeof c.sha);
+    d->info.patients = d->patients = patients;
+    d->info.memory_bytes = image->memory_bytes;
+    str_copy(d->path, sizeof d->path, image->path);
+    memcpy(d->info.sha256, image->sha256, sizeof image->sha256);
     *ret = d;
     return 0;
+}
+
+int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
+                  struct err *err) {
+    struct model_image *image = NULL;
+    int rc = model_image_open(checkpoint, max_batch, memory_limit_bytes, &image, err);
+    if (!rc)
+        rc = detector_upload(dev, image, ret, err);
+    model_image_close(image);
+    return rc;
 }
 
 void detector_close(struct detector *d) {
@@ -237,7 +204,8 @@ static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct st
     return agree;
 }
 
-int detector_spread(struct detector *d, struct stream *s, int64_t memory_limit_bytes, struct err *err) {
+int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
+                    struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
     struct device_info info;
     struct infer_lanes *lanes = NULL;
@@ -247,7 +215,7 @@ int detector_spread(struct detector *d, struct stream *s, int64_t memory_limit_b
     int64_t bytes = infer_lanes_bytes(c, info.threads);
     if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
         return 0;
-    int rc = infer_lanes_open(d->path, c, info.threads, &lanes, err);
+    int rc = infer_lanes_open(image, info.threads, &lanes, err);
     if (rc)
         return rc;
     if (!lanes_agree(d, lanes, s, info.threads)) {

@@ -2,7 +2,7 @@
  * of many timelines in batches; on the CPU a result does not depend on the other windows of its batch. The device's thread. */
 #ifndef BRR_INFER_DETECTOR_H
 #define BRR_INFER_DETECTOR_H
-#include "infer/modelfile.h"
+#include "infer/model_image.h"
 
 struct device;
 struct stream;
@@ -17,10 +17,9 @@ struct detector_info {
     int64_t parameters, memory_bytes;
     char device[32];
 };
-/* Loads a model file for at most max_batch windows per call. Nothing is allocated for a file whose tensors are not those of its
- * configuration (INVALID), nor for a network that needs more than memory_limit_bytes of the device (EXHAUSTED; 0 = no limit). */
-/* Bytes of its windows, logits and probabilities, beside those of the network (seizure_memory). */
-int64_t detector_batch_bytes(const struct seizure_config *model, int max_batch);
+/* A detector with the weights of the image, which stays the caller's. Opens no file. */
+int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
+/* Loads a model file for at most max_batch windows per call; errors as of model_image_open, and of the device. */
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
                   struct err *err);
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
@@ -30,8 +29,9 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err);
 /* Windows that wait together run side by side on a CPU, one thread each (infer/lanes.h), if max_batch is not below the number of
  * threads, their networks fit beside this one into memory_limit_bytes (0 = no limit), the model carries no state, and the bits are
- * the same. Else nothing changes. For detectors made with detector_open. */
-int detector_spread(struct detector *d, struct stream *s, int64_t memory_limit_bytes, struct err *err);
+ * the same. Else nothing changes. image: what the detector was uploaded from. */
+int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
+                    struct err *err);
 void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
 const struct detector_info *detector_info(const struct detector *d);
 

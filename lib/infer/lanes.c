@@ -4,7 +4,6 @@
 
 #include "kernels/lanes.h"
 #include "kernels/op.h"
-#include "nn/ckpt.h"
 
 /* One thread's device, with all that a window needs. */
 struct lane {
@@ -16,7 +15,7 @@ struct lane {
 
 struct infer_lanes {
     struct seizure_config model;
-    const char *checkpoint; /* while it is being opened */
+    const struct model_image *image; /* while they are being opened */
     int n;
     struct lane lanes[];
 };
@@ -32,17 +31,17 @@ static int open_lane(const void *ctx, int64_t i, int thread, struct err *err) {
     if (!rc)
         rc = seizure_new(lane->device, &l->model, &options, &lane->net, err);
     if (!rc)
-        rc = ckpt_load_model(l->checkpoint, seizure_params(lane->net), lane->stream, false, err);
+        rc = model_image_upload(l->image, lane->net, lane->stream, err);
     return rc ? rc : device_alloc(lane->device, (size_t)l->model.window * sizeof(float), &lane->logits, err);
 }
 
-int infer_lanes_open(const char *checkpoint, const struct seizure_config *model, int n, struct infer_lanes **ret, struct err *err) {
+int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err) {
     struct infer_lanes *l = calloc(1, sizeof *l + (size_t)n * sizeof l->lanes[0]);
     if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d lanes", n);
-    *l = (struct infer_lanes){.model = *model, .checkpoint = checkpoint, .n = n};
+    *l = (struct infer_lanes){.model = image->file.model, .image = image, .n = n};
     int rc = lanes_run(&(struct lanes_work){open_lane, l, 0, n, n}, err);
-    l->checkpoint = NULL;
+    l->image = NULL;
     if (rc) {
         infer_lanes_close(l);
         return rc;

@@ -2,11 +2,11 @@
  * For a device that serves streams beside sockets and clients. One thread at a time, always the same one. */
 #ifndef BRR_INFER_LANES_H
 #define BRR_INFER_LANES_H
-#include "infer/modelfile.h"
+#include "infer/model_image.h"
 
 struct infer_lanes;
-/* n lanes, each with the weights of the model file; reads it again. */
-int infer_lanes_open(const char *checkpoint, const struct seizure_config *model, int n, struct infer_lanes **ret, struct err *err);
+/* n lanes, each with the weights of the image. */
+int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err);
 void infer_lanes_close(struct infer_lanes *l); /* NULL is fine */
 int64_t infer_lanes_bytes(const struct seizure_config *model, int n);
 /* Probabilities p (rows,T) of the windows x (rows,T,C). */

@@ -195,13 +195,9 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     return 0;
 }
 
-int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
-    struct safetensors *st = NULL;
+int modelfile_parse(const struct safetensors *st, const char *path, struct modelfile *ret, struct err *err) {
     struct modelfile m = {0};
-    int rc = safetensors_open_header(path, &st, err);
-    if (!rc)
-        rc = read_metadata(st, path, &m, err);
-    safetensors_close(st);
+    int rc = read_metadata(st, path, &m, err);
     if (rc)
         return rc;
     *ret = m;
@@ -209,16 +205,29 @@ int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
     return 0;
 }
 
-int modelfile_patients(const char *path, char **ret, struct err *err) {
-    struct safetensors *st = NULL;
-    int rc = safetensors_open_header(path, &st, err);
-    if (rc)
-        return rc;
+int modelfile_parse_patients(const struct safetensors *st, const char *path, char **ret, struct err *err) {
     const char *text = safetensors_metadata(st, "brr.patients");
     char *copy = text ? strdup(text) : NULL;
-    safetensors_close(st);
     if (text && !copy)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the patients of %s", path);
     *ret = copy;
     return 0;
+}
+
+int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open_header(path, &st, err);
+    if (!rc)
+        rc = modelfile_parse(st, path, ret, err);
+    safetensors_close(st);
+    return rc;
+}
+
+int modelfile_patients(const char *path, char **ret, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open_header(path, &st, err);
+    if (!rc)
+        rc = modelfile_parse_patients(st, path, ret, err);
+    safetensors_close(st);
+    return rc;
 }

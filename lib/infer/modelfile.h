@@ -44,5 +44,9 @@ int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
 /* The patients of the model's training, and of the trainings that it was fine-tuned from: a JSON array of what patients_put_hashes
  * (data/patients.h) writes, malloc'd. NULL for models that do not say it, which older versions wrote. */
 int modelfile_patients(const char *path, char **ret, struct err *err);
+/* The same of a file that is open, or of its header alone; path is for errors. */
+struct safetensors;
+int modelfile_parse(const struct safetensors *st, const char *path, struct modelfile *ret, struct err *err);
+int modelfile_parse_patients(const struct safetensors *st, const char *path, char **ret, struct err *err);
 
 #endif

@@ -116,13 +116,13 @@ static int load_tensors(const struct safetensors *st, struct param_set *set, str
     return stream_sync(s, err);
 }
 
-int ckpt_check_model(const char *path, const struct param_set *set, struct err *err) {
-    struct safetensors *st = NULL;
-    int rc = safetensors_open_header(path, &st, err);
-    if (!rc)
-        rc = check_tensors(st, path, set, false, err);
-    safetensors_close(st);
-    return rc;
+int ckpt_check(const struct safetensors *st, const char *path, const struct param_set *set, struct err *err) {
+    return check_tensors(st, path, set, false, err);
+}
+
+int ckpt_upload(const struct safetensors *st, struct param_set *set, struct stream *s, struct err *err) {
+    set->version++;
+    return load_tensors(st, set, s, false, err);
 }
 
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err) {

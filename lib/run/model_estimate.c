@@ -22,7 +22,7 @@ static int estimate(const struct estimate_config *config, const char *key, struc
     if ((rc = seizure_memory(&model.model, &options, &memory, err)))
         return rc;
     ret->parameters = seizure_parameter_count(&model.model);
-    ret->memory_bytes = memory.total + detector_batch_bytes(&model.model, BATCH);
+    ret->memory_bytes = memory.total + model_batch_bytes(&model.model, BATCH);
     estimate_fact(config, "montage", "%s", model.montage);
     if (!config->data_root)
         return 0;

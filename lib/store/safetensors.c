@@ -246,6 +246,10 @@ void safetensors_close(struct safetensors *st) {
     free(st);
 }
 
+bool safetensors_digest(const struct safetensors *st, char ret_hex[DIGEST_HEX_SIZE]) {
+    return st->has_data && digest_bytes(st->bytes, st->len, ret_hex);
+}
+
 size_t safetensors_count(const struct safetensors *st) { return st->count; }
 
 const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index) {

@@ -3,6 +3,7 @@
  * atomic and durable and computes SHA-256 on the way. One thread per object. */
 #ifndef BRR_STORE_SAFETENSORS_H
 #define BRR_STORE_SAFETENSORS_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,8 @@ int safetensors_open(const char *path, struct safetensors **ret, struct err *err
 /* Names, shapes and metadata alone: the data of every tensor are NULL. The layout is checked against the length of the file. */
 int safetensors_open_header(const char *path, struct safetensors **ret, struct err *err);
 void safetensors_close(struct safetensors *st);
+/* SHA-256 of the file as safetensors_open has read it. False if OpenSSL cannot compute it, or if only the header was read. */
+bool safetensors_digest(const struct safetensors *st, char ret_hex[DIGEST_HEX_SIZE]);
 size_t safetensors_count(const struct safetensors *st);
 const struct safetensors_entry *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name); /* NULL when absent */

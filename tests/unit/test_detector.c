@@ -255,14 +255,17 @@ static void windows_side_by_side_equal_each_alone(void **state) {
         struct device_info info;
         assert_int_equal(device_open("cpu", threads, &dev, NULL), 0);
         assert_int_equal(stream_open(dev, STREAM_NORMAL, &s, NULL), 0);
-        assert_int_equal(detector_open(dev, f->path, 4, 0, &spread, NULL), 0);
+        struct model_image *image = NULL;
+        assert_int_equal(model_image_open(f->path, 4, 0, &image, NULL), 0);
+        assert_int_equal(detector_upload(dev, image, &spread, NULL), 0);
         int64_t bytes = detector_info(spread)->memory_bytes;
-        assert_int_equal(detector_spread(spread, s, bytes + 1000, NULL), 0); /* there is no room for them */
+        assert_int_equal(detector_spread(spread, image, s, bytes + 1000, NULL), 0); /* there is no room for them */
         assert_int_equal(detector_info(spread)->memory_bytes, bytes);
-        assert_int_equal(detector_spread(spread, s, 0, NULL), 0);
+        assert_int_equal(detector_spread(spread, image, s, 0, NULL), 0);
         device_describe(dev, &info);
         if (info.threads > 1 && !strstr(info.description, "avx512")) /* there oneDNN chooses by the number of threads */
             assert_true(detector_info(spread)->memory_bytes > bytes);
+        model_image_close(image);
         check_batches(f, spread);
         detector_close(spread);
         stream_close(s);

@@ -1,4 +1,5 @@
-/* device_hosts: a model file that does not answer is noticed without any job. */
+/* device_hosts: a model file that does not answer holds up nothing but its own orders; a device that hangs is noticed without a
+ * job. */
 #include "daemon/hosts/device_hosts.h"
 
 #include <stdatomic.h>
@@ -13,57 +14,123 @@ int64_t __real_clock_ms(void);
 int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void) { return __real_clock_ms() + atomic_load(&ahead_ms); }
 
-enum { ALLOWED_MS = 60 * 1000, TRIES = 10 * 1000 };
+enum { ALLOWED_MS = 60 * 1000 };
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
 
-/* The volume of the model does not answer while `held`. */
-static atomic_bool held;
-typedef int open_fn(struct device *d, const char *path, int max_batch, int64_t limit, struct detector **ret, struct err *err);
-open_fn __wrap_detector_open;
-int __wrap_detector_open(struct device *d, const char *path, int max_batch, int64_t limit, struct detector **ret, struct err *err) {
-    (void)d, (void)max_batch, (void)limit, (void)ret;
-    while (atomic_load(&held))
+/* While `held` the volume of files called held… does not answer; while `hangs` the device does not. No file is read. */
+static atomic_bool held, hangs;
+static atomic_int reading, uploading;
+typedef int open_fn(const char *path, int max_batch, int64_t limit, struct model_image **ret, struct err *err);
+open_fn __wrap_model_image_open;
+int __wrap_model_image_open(const char *path, int max_batch, int64_t limit, struct model_image **ret, struct err *err) {
+    (void)max_batch, (void)limit, (void)err;
+    atomic_fetch_add(&reading, 1);
+    while (strstr(path, "/held") && atomic_load(&held))
         rest();
-    return err_set(err, ERR_INTERNAL, "%s cannot be read", path);
+    *ret = calloc(1, sizeof **ret);
+    atomic_fetch_sub(&reading, 1);
+    return 0;
 }
 
-static void a_model_file_that_hangs_stalls_the_device_without_any_job(void **state) {
+typedef int upload_fn(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
+upload_fn __wrap_detector_upload;
+int __wrap_detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
+    (void)dev, (void)image, (void)ret;
+    atomic_fetch_add(&uploading, 1);
+    while (atomic_load(&hangs))
+        rest();
+    atomic_fetch_sub(&uploading, 1);
+    return err_set(err, ERR_INTERNAL, "the device has no room");
+}
+
+static struct device_hosts *start(void) {
     const struct device_hosts_config config = {.device = "cpu", .threads = 1, .max_networks = 1};
     struct device_hosts *h = NULL;
     struct err err;
-    const char *path = in_dir(state, "held.safetensors");
-    put_file(path, "model", 5);
-    atomic_store(&held, true);
     if (device_hosts_start(&config, &h, &err))
         fail_msg("%s", err.message);
-    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
-    assert_false(device_hosts_stalled(h)); /* nothing to do is no stall */
-    struct live_order *load = live_order_new(LIVE_LOAD, NULL);
-    str_copy(load->checkpoint, sizeof load->checkpoint, path);
-    assert_true(device_hosts_post_stream(h, load));
-    assert_false(device_hosts_stalled(h));
-    bool stalled = false; /* from the moment that its thread has taken the order */
-    for (int i = 0; i < TRIES && !(stalled = device_hosts_stalled(h)); i++) {
-        atomic_fetch_add(&ahead_ms, ALLOWED_MS + 1);
-        rest();
-    }
-    assert_true(stalled);
-    atomic_store(&held, false);
+    return h;
+}
+
+static void load(struct device_hosts *h, const char *path) {
+    struct live_order *o = live_order_new(LIVE_LOAD, NULL);
+    put_file(path, "model", 5);
+    str_copy(o->checkpoint, sizeof o->checkpoint, path);
+    str_copy(o->model, sizeof o->model, strrchr(path, '/') + 1);
+    assert_true(device_hosts_post_stream(h, o));
+}
+
+/* Each model gets an answer: the device of this test has no room. */
+static void expect_answer(struct device_hosts *h, const char *model) {
     struct live_report *r = NULL;
-    for (; !r; r = device_hosts_take_stream(h))
+    while (!(r = device_hosts_take_stream(h)))
         rest();
     assert_int_equal(r->message.kind, LIVE_LOADED);
-    assert_int_not_equal(r->err.code, 0);
+    assert_string_equal(r->model, model);
+    assert_int_equal(r->err.code, ERR_INTERNAL);
     live_report_free(r);
-    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
-    for (int i = 0; i < TRIES && (stalled = device_hosts_stalled(h)); i++) /* it rests a moment after its answer */
+}
+
+static void a_model_file_that_hangs_holds_up_its_own_orders_alone(void **state) {
+    struct device_hosts *h = start();
+    char text[MODEL_LOADER_TEXT];
+    const char *path = in_dir(state, "held");
+    atomic_store(&held, true);
+    load(h, path);
+    load(h, in_dir(state, "other"));
+    expect_answer(h, "other");
+    while (atomic_load(&reading) != 1)
         rest();
-    assert_false(stalled);
+    assert_false(device_hosts_waits(h, text)); /* not for long yet */
+    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
+    load(h, in_dir(state, "another"));
+    expect_answer(h, "another");
+    assert_true(device_hosts_waits(h, text));
+    assert_ptr_equal(strstr(text, "waits for "), text);
+    assert_non_null(strstr(text, path));
+    assert_false(device_hosts_stalled(h)); /* the watchdog has no reason */
+    atomic_store(&held, false);
+    expect_answer(h, "held");
+    while (device_hosts_waits(h, text)) /* its thread ends a moment after the answer */
+        rest();
+    device_hosts_stop(h);
+}
+
+static void a_model_file_that_hangs_does_not_hold_up_the_end(void **state) {
+    struct device_hosts *h = start();
+    atomic_store(&held, true);
+    load(h, in_dir(state, "held"));
+    while (atomic_load(&reading) != 1)
+        rest();
+    device_hosts_stop(h);
+    assert_int_equal(atomic_load(&reading), 1);
+    atomic_store(&held, false);
+    while (atomic_load(&reading))
+        rest();
+}
+
+static void a_device_that_hangs_is_noticed_without_a_job(void **state) {
+    struct device_hosts *h = start();
+    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
+    assert_false(device_hosts_stalled(h)); /* nothing to do is no stall */
+    atomic_store(&hangs, true);
+    load(h, in_dir(state, "model"));
+    while (!atomic_load(&uploading))
+        rest();
+    assert_false(device_hosts_stalled(h));
+    atomic_fetch_add(&ahead_ms, ALLOWED_MS + 1);
+    assert_true(device_hosts_stalled(h));
+    atomic_store(&hangs, false);
+    expect_answer(h, "model");
+    while (device_hosts_stalled(h)) /* it rests a moment after its answer */
+        rest();
     device_hosts_stop(h);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {in_temp_dir(a_model_file_that_hangs_stalls_the_device_without_any_job)};
+    const struct CMUnitTest tests[] = {in_temp_dir(a_model_file_that_hangs_holds_up_its_own_orders_alone),
+                                       in_temp_dir(a_model_file_that_hangs_does_not_hold_up_the_end),
+                                       in_temp_dir(a_device_that_hangs_is_noticed_without_a_job)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 #include "daemon/live/live.h"
 
-#include <math.h>
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "daemon/live/live_stream.h"
 #include "infer/timeline.h"
 #include "seed.h"
-#include "unit/cmocka_all.h"
-#include "unit/eeg_fixture.h"
-#include "unit/model_fixture.h"
+#include "unit/live_fixture.h"
 
 /* While memory is short no report can be made: calloc fails for its size (the linker's --wrap). */
 static bool memory_short;
@@ -24,196 +18,6 @@ static size_t scarce;
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size) { return scarce && size == scarce ? NULL : __real_malloc(size); }
-
-/* Streams of three channels at 256 Hz under a small model, on the CPU. */
-enum {
-    CHANNELS = MODEL_CHANNELS,
-    RATE = FRONTEND_RATE_HZ,
-    WINDOW = MODEL_WINDOW,
-    HOP = MODEL_HOP,
-    SECONDS = 20,
-    SAMPLES = SECONDS * RATE,
-    BOX = 4096
-};
-
-static const char *const labels[] = {"Fp1", "F3", "C3"};
-
-struct bench {
-    char folder[256], path[512];
-    struct device *device;
-    struct stream *queue;
-    struct mailbox *reports;
-    struct live *live;
-    float x[CHANNELS * SAMPLES]; /* channel-major */
-};
-
-static int set_up(void **state) {
-    struct bench *b = calloc(1, sizeof *b);
-    *state = b;
-    fixture_folder(b->folder, sizeof b->folder);
-    snprintf(b->path, sizeof b->path, "%s/model.safetensors", b->folder);
-    for (int c = 0; c < CHANNELS; c++)
-        for (int64_t i = 0; i < SAMPLES; i++)
-            b->x[c * SAMPLES + i] = (float)fixture_sample(c, i, RATE);
-    if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) ||
-        fixture_model(b->device, b->queue, b->path))
-        return -1;
-    b->reports = mailbox_new(BOX, NULL, NULL);
-    b->live = live_new(b->device, b->reports, NULL, 0);
-    return b->live ? 0 : -1;
-}
-
-static struct live_report *next(struct bench *b) { return (struct live_report *)mailbox_take(b->reports); }
-
-static int tear_down(void **state) {
-    struct bench *b = *state;
-    live_free(b->live);
-    for (struct live_report *r; (r = next(b));)
-        live_report_free(r);
-    mailbox_free(b->reports);
-    stream_close(b->queue);
-    device_close(b->device);
-    fixture_remove(b->folder);
-    free(b);
-    return 0;
-}
-
-/* ---- one stream as its owner sees it ---- */
-
-struct heard {
-    struct live_stream *stream;
-    int64_t at, windows, consumed, alarm_hop, bytes;
-    float p[SAMPLES]; /* the first of them, gaps left out */
-    int results, gaps, provisional, opened, summaries, failures, closed;
-    int64_t gap_samples, gap_first;
-    struct err err;
-};
-
-static void hear_result(struct heard *h, const struct live_report *r) {
-    assert_int_equal(r->first, h->at);
-    h->at += r->samples;
-    h->results += !r->gap;
-    h->gaps += r->gap;
-    if (r->gap) {
-        h->gap_first = r->first;
-        h->gap_samples += r->samples;
-        assert_null(r->p);
-    } else if (r->samples) {
-        assert_non_null(r->p); /* open_stream asks for them */
-    }
-    if (r->p && r->first - h->gap_samples + r->samples <= SAMPLES) {
-        memcpy(h->p + r->first - h->gap_samples, r->p, (size_t)r->samples * sizeof *r->p);
-    }
-}
-
-/* Take what was reported to the streams of `who`. */
-static void listen(struct bench *b, struct heard *const *who, int n) {
-    for (struct live_report *r; (r = next(b)); live_report_free(r)) {
-        int i = 0;
-        while (i < n && who[i]->stream != r->stream)
-            i++;
-        if (i == n)
-            continue; /* of a model */
-        struct heard *h = who[i];
-        assert_false(h->closed);
-        h->bytes += r->bytes;
-        switch ((enum live_report_kind)r->message.kind) {
-        case LIVE_OPENED:
-            h->opened++;
-            h->alarm_hop = r->opened->alarm_hop;
-            break;
-        case LIVE_CONSUMED:
-            h->consumed += r->samples;
-            break;
-        case LIVE_RESULT:
-            hear_result(h, r);
-            break;
-        case LIVE_PROVISIONAL:
-            h->provisional++;
-            break;
-        case LIVE_SUMMARY:
-            h->summaries++;
-            h->windows = r->windows;
-            assert_int_equal(r->samples, h->at);
-            break;
-        case LIVE_FAILED:
-            h->failures++;
-            h->err = r->err;
-            break;
-        case LIVE_CLOSED:
-            h->closed++;
-            break;
-        default:
-            break;
-        }
-    }
-}
-
-static void order(struct bench *b, enum live_order_kind kind, struct live_stream *stream) {
-    live_order(b->live, live_order_new(kind, stream));
-}
-
-static void open_stream(struct bench *b, struct heard *h, const struct live_open *changes) {
-    struct live_open open = {.checkpoint = b->path,
-                             .model = "m",
-                             .labels = labels,
-                             .n_labels = CHANNELS,
-                             .rate_hz = RATE,
-                             .format = LIVE_F32_UV,
-                             .alarm_hop_s = -1}; /* the trace is made whether or not the client wants it: others may observe */
-    if (changes) {
-        open.checkpoint = changes->checkpoint ? changes->checkpoint : open.checkpoint;
-        open.realtime = changes->realtime;
-        open.format = changes->format;
-        open.scale_uv = changes->scale_uv;
-        open.alarm_hop_s = changes->alarm_hop_s;
-    }
-    *h = (struct heard){.stream = live_stream_new(&open, h)};
-    assert_non_null(h->stream);
-    order(b, LIVE_OPEN, h->stream);
-}
-
-/* Samples [first, end) of the signal; skip of them are known already. */
-static struct live_order *chunk(const struct bench *b, struct live_stream *stream, int64_t first, int64_t end, int64_t skip) {
-    struct live_order *o = live_order_new(LIVE_CHUNK, stream);
-    int64_t n = end - first;
-    o->data_bytes = n * CHANNELS * (int64_t)sizeof(float);
-    o->data = malloc((size_t)o->data_bytes);
-    for (int c = 0; c < CHANNELS; c++)
-        memcpy(o->data + c * n * 4, b->x + c * SAMPLES + first, (size_t)n * sizeof(float));
-    o->samples = n;
-    o->skip = skip;
-    return o;
-}
-
-static void gap(struct bench *b, struct live_stream *stream, int64_t missing) {
-    struct live_order *o = live_order_new(LIVE_GAP, stream);
-    o->samples = missing;
-    live_order(b->live, o);
-}
-
-static void run(struct bench *b) {
-    while (live_step(b->live) != LIVE_IDLE)
-        ;
-}
-
-static void close_stream(struct bench *b, struct heard *h) {
-    order(b, LIVE_CLOSE, h->stream);
-    listen(b, &h, 1);
-    assert_int_equal(h->closed, 1);
-    live_stream_free(h->stream);
-}
-
-/* The whole signal in one chunk, to the summary. */
-static void whole(struct bench *b, struct heard *h) {
-    open_stream(b, h, NULL);
-    live_order(b->live, chunk(b, h->stream, 0, SAMPLES, 0));
-    order(b, LIVE_FINISH, h->stream);
-    run(b);
-    listen(b, &h, 1);
-    assert_int_equal(h->summaries, 1);
-    assert_int_equal(h->at, SAMPLES);
-}
 
 /* ---- what a stream gives ---- */
 
@@ -426,7 +230,7 @@ static void a_stream_goes_on_from_its_saved_state_to_the_bit(void **state) {
         open->data_bytes = (int64_t)saved->state_len;
         saved->state = NULL;
         live_report_free(saved);
-        live_order(b->live, open);
+        order_model(b, open);
         listen(b, &o, 1);
         assert_int_equal(other.opened, 1);
         assert_true(isnan(live_stream_newest_s(other.stream))); /* no chunk has come: there is no lag to measure */
@@ -462,7 +266,7 @@ static void a_saved_state_that_is_cut_or_changed_fails_its_stream_alone(void **s
         open->data = malloc(len);
         open->data_bytes = (int64_t)len;
         memcpy(open->data, saved->state, len);
-        live_order(b->live, open);
+        order_model(b, open);
         listen(b, &o, 1);
         assert_int_equal(h.failures, 1);
         assert_int_equal(h.err.code, ERR_DATA_LOSS);
@@ -656,7 +460,10 @@ static void orders_are_answered_whatever_memory_is_left(void **state) {
     memory_short = true;
     assert_null(live_order_new(LIVE_SAVE, one.stream)); /* what could not be answered is not ordered */
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
-        live_order(b->live, orders[i]);
+        if (wanted[i] == LIVE_LOADED)
+            order_model(b, orders[i]);
+        else
+            live_order(b->live, orders[i]);
         run(b);
         struct live_report *r = next(b);
         assert_non_null(r);
@@ -685,30 +492,6 @@ static void a_result_is_given_whole_or_not_at_all(void **state) {
     close_stream(b, &h);
 }
 
-static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
-    struct bench *b = *state;
-    struct heard lost, one, *l = &lost;
-    open_stream(b, &lost, &(struct live_open){.checkpoint = "/nonexistent/model"});
-    listen(b, &l, 1);
-    assert_int_equal(lost.failures, 1);
-    assert_int_equal(lost.err.code, ERR_NOT_FOUND);
-    whole(b, &one);
-    close_stream(b, &lost);
-    close_stream(b, &one);
-}
-
-static void a_model_beyond_the_memory_limit_fails_its_stream(void **state) {
-    struct bench *b = *state;
-    struct heard h, *one = &h;
-    live_free(b->live);
-    b->live = live_new(b->device, b->reports, NULL, 1);
-    open_stream(b, &h, NULL);
-    listen(b, &one, 1);
-    assert_int_equal(h.failures, 1);
-    assert_int_equal(h.err.code, ERR_EXHAUSTED);
-    close_stream(b, &h);
-}
-
 static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
     struct bench *b = *state;
     struct heard h, *one = &h;
@@ -729,47 +512,23 @@ static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
     live_stream_free(h.stream);
 }
 
-static void a_loaded_model_is_told_of_and_let_go(void **state) {
-    struct bench *b = *state;
-    static const enum live_order_kind kinds[] = {LIVE_LOAD, LIVE_UNLOAD};
-    for (int i = 0; i < 2; i++) {
-        struct live_order *o = live_order_new(kinds[i], NULL);
-        str_copy(o->checkpoint, sizeof o->checkpoint, b->path);
-        str_copy(o->model, sizeof o->model, "ward");
-        live_order(b->live, o);
-        struct live_report *r = next(b);
-        assert_non_null(r);
-        assert_int_equal(r->message.kind, i ? LIVE_UNLOADED : LIVE_LOADED);
-        assert_string_equal(r->model, "ward");
-        assert_int_equal(r->err.code, 0);
-        if (!i)
-            assert_int_equal(r->opened->info.file.hop, HOP);
-        live_report_free(r);
-    }
-}
-
 int main(void) {
 #define LIVE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
-        LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
-        LIVE_TEST(integers_times_their_scale_are_the_same_samples),
-        LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
-        LIVE_TEST(alarms_are_decided_as_often_as_asked),
-        LIVE_TEST(a_stream_goes_on_from_its_saved_state_to_the_bit),
-        LIVE_TEST(a_saved_state_that_is_cut_or_changed_fails_its_stream_alone),
-        LIVE_TEST(a_stream_whose_reports_are_not_released_stops_and_goes_on),
-        LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
-        LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
-        LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
-        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
-        LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
-        LIVE_TEST(a_result_is_given_whole_or_not_at_all),
-        LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
-        LIVE_TEST(orders_are_answered_whatever_memory_is_left),
-        LIVE_TEST(a_model_beyond_the_memory_limit_fails_its_stream),
-        LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped),
-        LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
-    };
+    const struct CMUnitTest tests[] = {LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
+                                       LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
+                                       LIVE_TEST(integers_times_their_scale_are_the_same_samples),
+                                       LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
+                                       LIVE_TEST(alarms_are_decided_as_often_as_asked),
+                                       LIVE_TEST(a_stream_goes_on_from_its_saved_state_to_the_bit),
+                                       LIVE_TEST(a_saved_state_that_is_cut_or_changed_fails_its_stream_alone),
+                                       LIVE_TEST(a_stream_whose_reports_are_not_released_stops_and_goes_on),
+                                       LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
+                                       LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
+                                       LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
+                                       LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
+                                       LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
+                                       LIVE_TEST(a_result_is_given_whole_or_not_at_all),
+                                       LIVE_TEST(orders_are_answered_whatever_memory_is_left),
+                                       LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
