@@ -270,13 +270,6 @@ void networks_order(struct networks *n, struct network_order *o) {
 
 static bool is_due(const struct network *net) { return net->patch || (net->first_step && !net->lent); }
 
-bool networks_waiting(const struct networks *n) {
-    for (int i = 0; i < n->count; i++)
-        if (is_due(n->items[i]))
-            return true;
-    return false;
-}
-
 /* To the end of the line. */
 static void requeue(struct networks *n, int i) {
     struct network *net = n->items[i];

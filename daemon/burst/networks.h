@@ -125,6 +125,5 @@ void networks_free(struct networks *n, struct message **ret_left);
 void networks_order(struct networks *n, struct network_order *o);
 /* Runs one slice of one network; false when no network has anything to do. */
 bool networks_step(struct networks *n);
-bool networks_waiting(const struct networks *n);
 
 #endif

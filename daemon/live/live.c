@@ -284,13 +284,6 @@ enum live_step live_step(struct live *l) {
     return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
 }
 
-bool live_waiting(const struct live *l) {
-    for (struct live_stream *s = l->streams; s; s = after(s))
-        if (live_stream_waiting(s))
-            return true;
-    return false;
-}
-
 /* ---- its life ---- */
 
 static int64_t alarm_hop_of(const struct device *device) {

@@ -29,6 +29,5 @@ void live_order(struct live *l, struct live_order *o);
 /* Run one batch of windows, of live streams if one waits, else of replays. */
 enum live_step { LIVE_IDLE, LIVE_RAN_REALTIME, LIVE_RAN_REPLAY };
 enum live_step live_step(struct live *l);
-bool live_waiting(const struct live *l); /* another step would find work */
 
 #endif

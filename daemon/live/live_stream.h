@@ -67,7 +67,6 @@ bool live_stream_queue(struct live_stream *s, struct live_order *o);
 void live_stream_leave(struct live_stream *s);
 
 bool live_stream_runnable(const struct live_stream *s); /* it has begun, nothing ended it, and its owner keeps up */
-bool live_stream_waiting(const struct live_stream *s);  /* runnable, and an order or a window waits */
 bool live_stream_ready(const struct live_stream *s);    /* a window waits, and it has not failed */
 /* When the samples were received that the stream has not been served for, by the monotonic clock; INFINITY when nothing waits. The
  * last windows of a recording that has ended fall due together and can wait for those of others, so they count as later. */

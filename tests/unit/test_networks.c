@@ -146,7 +146,6 @@ static void a_network_is_made_steps_and_goes(void **state) {
     assert_int_equal(inject(b, "one", 1), 0);
     struct network_order *o = step(b, "one", 5, true);
     networks_order(b->networks, o);
-    assert_true(networks_waiting(b->networks));
     while (networks_step(b->networks)) {
     }
     assert_ptr_equal(taken(b), o);
@@ -284,7 +283,7 @@ static void a_lent_network_waits(void **state) {
     struct network_order *ticks = step(b, "lent", 2, false), *gone = order(b, NETWORK_DESTROY, "lent");
     networks_order(b->networks, ticks);
     networks_order(b->networks, gone);
-    assert_false(networks_waiting(b->networks));
+    assert_false(networks_step(b->networks));
     assert_null(taken(b));
     assert_int_equal(info_of(b, "lent").tick, 0);
     struct network_order *back = network_order_new(NETWORK_RETURN, "lent");
@@ -384,7 +383,7 @@ static void a_long_patch_lets_others_work(void **state) {
     networks_order(b->networks, ticks);
     struct network_order *first = NULL, *then = NULL;
     for (int slices = 0; !then; slices++) {
-        assert_true(slices < 100000 && networks_waiting(b->networks) && networks_step(b->networks));
+        assert_true(slices < 100000 && networks_step(b->networks));
         if (!first && (first = taken(b)))
             assert_true(slices > 0);
         then = first ? taken(b) : NULL;
