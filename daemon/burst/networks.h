@@ -1,11 +1,11 @@
-/* networks: the spiking networks that live in the daemon, by name. The loop sends orders; the device worker carries them out
- * between the steps of its job and the windows of streams, and sends each order back with its answer: one struct travels both ways,
+/* networks: the spiking networks that live in the daemon, by name. The loop sends orders; the host
+ * (hosts/host.h) carries them out between slices of ticks, and sends each order back with its answer: one struct travels both ways,
  * so that an answer needs no memory. Ticks and changes run in slices of about 5 ms; all orders but NETWORK_STEP act between two
  * slices of ticks, and wait while a patch of their network is under way. Steps of one network run one after the other; networks
  * take turns.
  *
  * Bounded: networks, memory of each and of all, orders that wait for one network, its observers.
- * Thread: network_order_new and _free any; everything else belongs to the device worker. */
+ * Thread: network_order_new and _free any; everything else belongs to the host. */
 #ifndef BRR_DAEMON_BURST_NETWORKS_H
 #define BRR_DAEMON_BURST_NETWORKS_H
 #include <stdatomic.h>

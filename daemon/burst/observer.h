@@ -1,4 +1,4 @@
-/* observer: the frames of one network on their way to one reader. The device worker adds them, the loop takes them; neither waits
+/* observer: the frames of one network on their way to one reader. The host adds them, the loop takes them; neither waits
  * for the other. Bounded by frames and bytes, and by the bytes that all observers share: when full, the oldest frames of this one
  * are dropped and counted as missed, then the new one, so a reader that does not read never slows the network. Shared by both
  * threads and freed by whoever releases it last. Any thread, except where noted.

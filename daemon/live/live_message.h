@@ -1,4 +1,4 @@
-/* live_message: what the owner of streams and the device worker tell each other: orders for a stream and reports about it
+/* live_message: what the owner of streams and the host tell each other: orders for a stream and reports about it
  * (live/live_stream.h). A message belongs to who takes it. */
 #ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
@@ -56,7 +56,7 @@ struct live_order {
 struct live_order *live_order_new(enum live_order_kind kind, struct live_stream *stream); /* NULL when out of memory */
 void live_order_free(struct live_order *o);                  /* with its answer, unless that was taken */
 struct live_report *live_order_answer(struct live_order *o); /* takes the answer; NULL the second time */
-/* Hands an order to the device worker. False when it cannot be taken now: the order still belongs to the caller. */
+/* Hands an order to the host. False when it cannot be taken now: the order still belongs to the caller. */
 typedef bool live_post_fn(void *ctx, struct live_order *o);
 
 enum live_report_kind {

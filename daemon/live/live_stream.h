@@ -1,9 +1,9 @@
 /* live_stream: one stream on a device: the parameters and the credit that its owner (the loop) sees, and the timeline that the
- * device worker feeds with the stream's orders and whose output it posts as reports. The contents and the number of a result or an
+ * host feeds with the stream's orders and whose output it posts as reports. The contents and the number of a result or an
  * alarm depend on the samples alone. It does not load models, and does not decide whose turn it is (live/live.h). Bounded: the
  * owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES does not run again until its
  * owner has released some of them. Thread: the functions of each section belong to the thread that it names. The owner's thread
- * makes the stream and frees it, before OPEN was posted or after CLOSED; between these two the device worker holds it. */
+ * makes the stream and frees it, before OPEN was posted or after CLOSED; between these two the host holds it. */
 #ifndef BRR_DAEMON_LIVE_LIVE_STREAM_H
 #define BRR_DAEMON_LIVE_LIVE_STREAM_H
 #include "daemon/live/live_message.h"
@@ -44,7 +44,7 @@ void live_stream_abandon(struct live_stream *s);
  * worker sleeps, so a WAKE must follow. */
 bool live_stream_release(struct live_stream *s, int64_t bytes);
 
-/* ---- the device worker's thread, for live.c ---- */
+/* ---- the host's thread, for live.c ---- */
 
 /* A stream's place in the line of live.c, which alone uses it. */
 struct live_turn {

@@ -1,5 +1,5 @@
 /* session: the streams of clients on the loop's side. A session checks the order of a client's samples and turns them into orders
- * for the device worker, which filters them and runs the model (live/live_stream.h). The sample index is the sequence number:
+ * for the host, which filters them and runs the model (live/live_stream.h). The sample index is the sequence number:
  * duplicates are dropped and counted, overlaps are trimmed, a hole is a gap. A resumable session outlives its connection for
  * resume_ttl_ms: what was received goes on being processed, results and alarms are kept, and the next connection with its token
  * goes on where the first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the
@@ -128,7 +128,7 @@ int session_gap(struct session *s, int64_t first, int64_t end, const char *cause
 int session_finish(struct session *s, struct err *err); /* no more samples; summary follows */
 bool session_room(const struct session *s);             /* whether the next message should be read */
 int64_t session_max_chunk(const struct session *s, size_t message_bytes);
-/* The owner has no room for further reports, or has room again. While it has none the device worker produces at most
+/* The owner has no room for further reports, or has room again. While it has none the host produces at most
  * LIVE_CREDIT_BYTES more. */
 void session_stall(struct session *s, bool stalled);
 

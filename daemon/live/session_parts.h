@@ -72,14 +72,14 @@ struct sessions {
     struct sessions_config config;
     struct session *first;
     struct model_quota models;
-    int count;              /* of sessions on the device worker */
+    int count;              /* of sessions whose streams the host has */
     int64_t waiting_bytes;  /* samples of all that wait for it */
     bool awaited;           /* sessions may still be restored */
     int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
     int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
-/* Sessions on the device worker that take a place of max_sessions, or those that have ended and do not. */
+/* Sessions whose streams the host has that take a place of max_sessions, or those that have ended and do not. */
 int sessions_places(const struct sessions *all, bool ended);
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
@@ -116,7 +116,7 @@ void session_tell_end(struct session *s);
 
 /* It waits for its client. */
 void session_park(struct session *s);
-/* The device worker lets go of the stream; the session's place is free when CLOSED comes. */
+/* The host lets go of the stream; the session's place is free when CLOSED comes. */
 void session_release(struct session *s);
 /* Ends it with an error. The owner may take long to hear of it, so the place is freed at once; the session itself lives until
  * session_close, or until its client has come back and heard of it. */

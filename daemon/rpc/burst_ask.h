@@ -1,4 +1,4 @@
-/* burst_ask: a call that waits for an order to the device worker about spiking networks (burst/networks.h). Shared by svc_burst.c
+/* burst_ask: a call that waits for an order to the host about spiking networks (burst/networks.h). Shared by svc_burst.c
  * and svc_burst_files.c. Loop thread. */
 #ifndef BRR_DAEMON_RPC_BURST_ASK_H
 #define BRR_DAEMON_RPC_BURST_ASK_H
