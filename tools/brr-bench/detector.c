@@ -1,5 +1,6 @@
-/* The whole detector: one inference pass (samples to probabilities), and one training step (zero the gradients, forward, focal
- * loss, backward, AdamW), for presets and batches. Random weights and input; floors count the products of every layer. */
+/* The whole detector: one inference pass (samples to probabilities; of the causal network, one second with its state), and one
+ * training step (zero the gradients, forward, focal loss, backward, AdamW), for presets and batches. Random weights and input;
+ * floors count the products of every layer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,13 @@ enum { CHANNELS = 19, TOKEN = 16 };
 struct detector_case {
     const char *preset;
     bool training;
+    enum seizure_type type;
 };
+
+/* The causal network's input has envelope rows. */
+static int config_of(const struct detector_case *d, struct seizure_config *ret, struct err *err) {
+    return seizure_preset_of(d->type, d->preset, d->type == SEIZURE_TYPE_CAUSAL ? 2 * CHANNELS : CHANNELS, ret, err);
+}
 
 struct detector_state {
     bool training;
@@ -22,7 +29,7 @@ struct detector_state {
     struct seizure_net *net;
     struct optim optim;
     struct bench_memory memory;
-    struct tensor x, logits, p, labels; /* logits, p: of inference; labels: of training */
+    struct tensor x, logits, p, labels, state; /* logits, p: of inference; labels: of training; state: of causal steps */
     int32_t *valid;
     struct step *work;
     int64_t step;
@@ -41,9 +48,12 @@ static void detector_close(void *state, struct device *dev) {
 }
 
 static int take(struct detector_state *s, const struct bench_case *c, const struct seizure_config *config, struct err *err) {
-    int64_t b = c->batch, t = config->window;
+    bool steps = seizure_step(config) && !s->training;
+    int64_t b = c->batch, t = steps ? seizure_step(config) : config->window;
     struct bench_range unit = {-1, 1}, label = {0, 1.3};
-    s->x = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, CHANNELS}, unit);
+    s->x = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, config->in_channels}, unit);
+    if (steps)
+        s->state = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, seizure_state_count(config), 0}, unit);
     s->logits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->p = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->labels = bench_fill(&s->memory, DTYPE_U8, (const int64_t[3]){b, t, 0}, label);
@@ -65,7 +75,7 @@ static int detector_open(const struct bench_case *c, const struct bench_context 
         return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->training = d->training;
     s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
-    int rc = seizure_preset(d->preset, CHANNELS, &config, err);
+    int rc = config_of(d, &config, err);
     if (!rc)
         rc = seizure_new(x->device, &config, &options, &s->net, err);
     if (!rc)
@@ -93,7 +103,8 @@ static int detector_open(const struct bench_case *c, const struct bench_context 
 
 static int infer(struct detector_state *s, struct stream *stream, struct err *err) {
     struct sigmoid_args sigmoid = {.x = s->logits, .y = s->p};
-    int rc = seizure_infer(s->net, stream, &s->x, &s->logits, err);
+    int rc = tensor_present(&s->state) ? seizure_infer_step(s->net, stream, &s->x, &s->state, &s->logits, err)
+                                       : seizure_infer(s->net, stream, &s->x, &s->logits, err);
     return rc ? rc : op_sigmoid(stream, &sigmoid, err);
 }
 
@@ -134,7 +145,8 @@ static double rows_of(const char *name, double t) {
 /* Multiplications and additions of one window's forward pass: 2·rows·weights. Inference folds fuse into out_proj and the head's two
  * projections into one. The scans' own part (d_state products per channel) is counted with 5 operations each. */
 static double forward_operations(const struct seizure_config *config, const struct param_set *set, bool training) {
-    double t = (double)config->window, sum = 0;
+    bool steps = seizure_step(config) && !training;
+    double t = (double)(steps ? seizure_step(config) : config->window), sum = 0;
     for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->items[i];
         if (p->kind != PARAM_WEIGHT || (!training && (strstr(p->name, ".fuse.weight") || strstr(p->name, "head."))))
@@ -142,7 +154,7 @@ static double forward_operations(const struct seizure_config *config, const stru
         sum += 2 * rows_of(p->name, t) * (double)p->count;
     }
     double inner = (double)config->encoder_channels[3] * config->expand;
-    return sum + 2 * config->mamba_layers * t / TOKEN * inner * config->d_state * 5;
+    return sum + (seizure_step(config) ? 1 : 2) * config->mamba_layers * t / TOKEN * inner * config->d_state * 5;
 }
 
 static struct bench_work detector_work(const struct bench_case *c, const struct bench_context *x) {
@@ -151,7 +163,7 @@ static struct bench_work detector_work(const struct bench_case *c, const struct 
     struct seizure_net *net = NULL;
     struct seizure_options options = {.max_batch = 1, .precision = x->dtype};
     struct bench_work w = {0};
-    if (seizure_preset(d->preset, CHANNELS, &config, NULL) || seizure_new(x->device, &config, &options, &net, NULL))
+    if (config_of(d, &config, NULL) || seizure_new(x->device, &config, &options, &net, NULL))
         return w;
     double weights = (double)seizure_params(net)->data_count * sizeof(float);
     w.flops_act = c->batch * forward_operations(&config, seizure_params(net), d->training) * (d->training ? 3 : 1);
@@ -161,19 +173,25 @@ static struct bench_work detector_work(const struct bench_case *c, const struct 
     return w;
 }
 
-static const struct detector_case tiny_infer = {"tiny", false}, small_infer = {"small", false}, base_infer = {"base", false},
-                                  tiny_train = {"tiny", true}, small_train = {"small", true}, base_train = {"base", true};
+#define UNET   SEIZURE_TYPE_UNET
+#define CAUSAL SEIZURE_TYPE_CAUSAL
+static const struct detector_case tiny_infer = {"tiny", false, UNET}, small_infer = {"small", false, UNET},
+                                  base_infer = {"base", false, UNET}, tiny_train = {"tiny", true, UNET},
+                                  small_train = {"small", true, UNET}, base_train = {"base", true, UNET},
+                                  causal_step = {"tiny", false, CAUSAL}, causal_train = {"tiny", true, CAUSAL};
 
 #define CASE(bench_, name_, batch_, parameters_)                                                                                   \
     { bench_, name_, batch_, false, BENCH_ANYWHERE, detector_work, detector_open, detector_run, detector_close, &parameters_ }
 #define GPU_CASE(bench_, name_, batch_, parameters_)                                                                               \
     { bench_, name_, batch_, false, BENCH_GPU, detector_work, detector_open, detector_run, detector_close, &parameters_ }
 const struct bench_case bench_detector_cases[] = {
-    CASE("detector.infer", "tiny b1", 1, tiny_infer),       CASE("detector.infer", "tiny b8", 8, tiny_infer),
-    CASE("detector.infer", "small b1", 1, small_infer),     CASE("detector.infer", "base b1", 1, base_infer),
-    CASE("detector.infer", "base b8", 8, base_infer),       CASE("detector.train", "tiny b1", 1, tiny_train),
-    CASE("detector.train", "tiny b8", 8, tiny_train),       CASE("detector.train", "small b1", 1, small_train),
-    CASE("detector.train", "base b1", 1, base_train),       CASE("detector.train", "base b2", 2, base_train),
-    GPU_CASE("detector.infer", "base b64", 64, base_infer), GPU_CASE("detector.train", "small b64", 64, small_train),
-    GPU_CASE("detector.train", "base b64", 64, base_train), {.name = NULL},
+    CASE("detector.infer", "tiny b1", 1, tiny_infer),          CASE("detector.infer", "tiny b8", 8, tiny_infer),
+    CASE("detector.infer", "small b1", 1, small_infer),        CASE("detector.infer", "base b1", 1, base_infer),
+    CASE("detector.infer", "base b8", 8, base_infer),          CASE("detector.train", "tiny b1", 1, tiny_train),
+    CASE("detector.train", "tiny b8", 8, tiny_train),          CASE("detector.train", "small b1", 1, small_train),
+    CASE("detector.train", "base b1", 1, base_train),          CASE("detector.train", "base b2", 2, base_train),
+    CASE("detector.step", "causal tiny b1", 1, causal_step),   CASE("detector.step", "causal tiny b16", 16, causal_step),
+    CASE("detector.step", "causal tiny b64", 64, causal_step), CASE("detector.train", "causal tiny b8", 8, causal_train),
+    GPU_CASE("detector.infer", "base b64", 64, base_infer),    GPU_CASE("detector.train", "small b64", 64, small_train),
+    GPU_CASE("detector.train", "base b64", 64, base_train),    {.name = NULL},
 };
