@@ -1,8 +1,8 @@
 /* test_network_vs_cpu [SECTION…]: the whole detector on the CPU and on cuda:0: a training pass's logits and gradients, inference,
  * the losses of many steps, recorded work against the same work op by op, how much a step asks of the device (emulated alone), and
  * loading and unloading with flat memory. Sections: gradients inference training replay launches unload; without one, all.
- * BRR_TEST_MODEL=small|tiny|mini (default small; mini is for an emulated device). Prints a line per check; exits 77 without a GPU
- * (or library), 1 when a check fails. */
+ * BRR_TEST_MODEL=small|tiny|mini (default small; mini is for an emulated device). Gradients and inference of a causal network
+ * follow. Prints a line per check; exits 77 without a GPU (or library), 1 when a check fails. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +30,8 @@ struct machine {
     struct seizure_net *net;
     struct optim optim;
     struct step *step;
-    void *x, *logits, *labels; /* logits: of inference */
-    float *host;               /* ROWS windows of inputs */
+    void *x, *logits, *labels, *state; /* logits: of inference; state: of a causal network's steps */
+    float *host;                       /* ROWS windows of inputs */
     uint8_t *host_labels;
     int32_t valid[ROWS];
 };
@@ -74,6 +74,8 @@ static int upload(struct machine *m, struct err *err) {
     return rc ? rc : stream_sync(m->stream, err);
 }
 
+static size_t state_bytes(void) { return (size_t)(ROWS * seizure_state_count(&config) + 1) * sizeof(float); }
+
 static int open_machine(struct machine *m, const char *device, enum dtype precision, struct err *err) {
     *m = (struct machine){0};
     struct seizure_options options = {.max_batch = ROWS, .training = true, .precision = precision};
@@ -99,6 +101,8 @@ static int open_machine(struct machine *m, const char *device, enum dtype precis
         rc = device_alloc(m->device, n * sizeof(float), &m->logits, err);
     if (!rc)
         rc = device_alloc(m->device, n, &m->labels, err);
+    if (!rc)
+        rc = device_alloc(m->device, state_bytes(), &m->state, err);
     struct step_config work = {
         .net = m->net, .optim = &m->optim, .rows = ROWS, .seed = 3, .loss = LOSS_FOCAL, .alpha = 0.5f, .gamma = 2, .pos_weight = 2};
     return rc ? rc : step_new(m->device, &work, &m->step, err);
@@ -112,6 +116,7 @@ static void close_machine(struct machine *m) {
         device_free(m->device, m->x);
         device_free(m->device, m->logits);
         device_free(m->device, m->labels);
+        device_free(m->device, m->state);
     }
     stream_close(m->stream);
     device_close(m->device);
@@ -138,7 +143,27 @@ static int pass(struct machine *m, uint32_t step, int part, double *ret_loss, st
     return rc;
 }
 
+/* The windows' memory as steps of all rows, from zeros. */
+static int infer_steps(struct machine *m, struct err *err) {
+    int64_t step = seizure_step(&config), n = ROWS * step;
+    struct tensor state = tensor_2d(m->state, DTYPE_F32, ROWS, seizure_state_count(&config));
+    void *zeros = calloc(1, state_bytes());
+    int rc =
+        zeros ? stream_to_device(m->stream, m->state, zeros, state_bytes(), err) : err_set(err, ERR_EXHAUSTED, "out of memory");
+    if (!rc)
+        rc = stream_sync(m->stream, err);
+    free(zeros);
+    for (int64_t at = 0; !rc && at < config.window / step; at++) {
+        struct tensor x = tensor_3d((float *)m->x + at * n * config.in_channels, DTYPE_F32, ROWS, step, config.in_channels);
+        struct tensor logits = tensor_2d((float *)m->logits + at * n, DTYPE_F32, ROWS, step);
+        rc = seizure_infer_step(m->net, m->stream, &x, &state, &logits, err);
+    }
+    return rc ? rc : stream_sync(m->stream, err);
+}
+
 static int infer(struct machine *m, struct err *err) {
+    if (seizure_step(&config))
+        return infer_steps(m, err);
     struct tensor x = tensor_3d(m->x, DTYPE_F32, ROWS, config.window, config.in_channels);
     struct tensor logits = tensor_2d(m->logits, DTYPE_F32, ROWS, config.window);
     int rc = seizure_infer(m->net, m->stream, &x, &logits, err);
@@ -440,6 +465,13 @@ static bool wanted(int argc, char **argv, const char *section) {
     return argc == 1;
 }
 
+static void choose_causal(void) {
+    int64_t window = mini ? 512 : 4096;
+    printf("causal\n");
+    seizure_preset_of(SEIZURE_TYPE_CAUSAL, "tiny", 2 * CHANNELS, &config, NULL);
+    config.window = window;
+}
+
 static int choose_model(const char *name) {
     mini = !strcmp(name, "mini");
     int rc = seizure_preset(mini ? "tiny" : name, CHANNELS, &config, NULL);
@@ -452,6 +484,18 @@ static int choose_model(const char *name) {
         scale = (struct scale){6, 12};
     }
     return rc;
+}
+
+static void both_precisions(int argc, char **argv) {
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        enum dtype precision = bf16 ? DTYPE_BF16 : DTYPE_F32;
+        if (wanted(argc, argv, "gradients"))
+            gradients(precision);
+        if (wanted(argc, argv, "inference"))
+            inference(precision);
+        if (config.type == SEIZURE_TYPE_UNET && wanted(argc, argv, "replay"))
+            replay(precision);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -467,21 +511,15 @@ int main(int argc, char **argv) {
         return 77;
     }
     printf("%s: %s\n", info.name, info.description);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        enum dtype precision = bf16 ? DTYPE_BF16 : DTYPE_F32;
-        if (wanted(argc, argv, "gradients"))
-            gradients(precision);
-        if (wanted(argc, argv, "inference"))
-            inference(precision);
-        if (wanted(argc, argv, "replay"))
-            replay(precision);
-    }
+    both_precisions(argc, argv);
     if (wanted(argc, argv, "training"))
         training();
     if (wanted(argc, argv, "launches"))
         launches();
     if (wanted(argc, argv, "unload"))
         unload();
+    choose_causal();
+    both_precisions(argc, argv);
     printf("%d failed\n", failures);
     return failures ? 1 : 0;
 }
