@@ -1,3 +1,4 @@
+#include "daemon/live/session_parts.h"
 #include "unit/session_fixture.h"
 
 /* ---- the order of samples ---- */
@@ -225,6 +226,11 @@ static void a_session_is_found_by_the_first_characters_of_its_id(void **state) {
     assert_ptr_equal(found, s);
     id[SESSION_PREFIX - 1] = '\0';
     assert_int_equal(sessions_by_id(b->all, id, &found, NULL), ERR_NOT_FOUND);
+    memcpy(other->id, s->id, SESSION_PREFIX);
+    str_format(id, SESSION_PREFIX + 1, "%s", s->id);
+    assert_int_equal(sessions_by_id(b->all, id, &found, NULL), ERR_INVALID); /* of two */
+    assert_int_equal(sessions_by_id(b->all, other->id, &found, NULL), 0);
+    assert_ptr_equal(found, other);
 }
 
 static void the_quality_of_the_newest_samples_is_shown(void **state) {
