@@ -237,6 +237,8 @@ def check_score_formats(d):
     assert "left out: " in err and "unlabelled.edf has no labels" in err and err.count("\n") == 1, err
     code, out, err = d.ctl("score", f"{reference}/c.edf", f"{hypothesis}/c_events.tsv", "--labels", "tusz-csv_bi", "--json")
     assert code == 0 and json.loads(out)["pooled"]["any_overlap"]["tp"] == 1, (out, err)
+    code, out, err = d.ctl("score", f"{reference}/d_events.tsv", f"{reference}/a_events.tsv", "--json")  # neither says it: the recording does
+    assert code == 0 and json.loads(out)["pooled"]["any_overlap"]["tp"] == 1 and abs(json.loads(out)["hours"] * 3600 - seconds) < 1, (out, err)
     code, out, err = d.ctl("score", f"{reference}/a_events.tsv", f"{reference}/a_events.tsv")
     assert code == 1 and "put the recording beside the reference" in err, (out, err)
 

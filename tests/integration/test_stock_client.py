@@ -37,6 +37,19 @@ def submit_and_watch(c, source):
     return answer.job.id
 
 
+def foreign_names(c, tmp):
+    """A file name that is not UTF-8 stands in the reason of a job, in a form that every client can decode."""
+    os.makedirs(f"{tmp}/foreign")
+    with open(os.fsencode(f"{tmp}/foreign/") + b"caf\xe9.edf", "wb") as f:
+        f.write(b"no EDF")
+    text = open(f"{SOURCE}/configs/tiny.yaml", encoding="utf-8").read()
+    file = c.jobs.JobFile(yaml=text, name="tiny.yaml", overrides=[*MINI, f"data.source=file://{tmp}/foreign"])
+    job = c.Jobs.Submit(c.jobs.SubmitRequest(file=file)).job
+    last = list(c.Jobs.Watch(c.jobs.WatchJobRequest(id=job.id)))[-1].job
+    assert last.state == c.jobs.JOB_STATE_FAILED and "caf?.edf" in last.reason, last
+    assert last.reason in [j.reason for j in c.Jobs.List(c.jobs.ListJobsRequest()).jobs]
+
+
 def evaluate(c, source, job):
     text = open(f"{SOURCE}/configs/eval.yaml", encoding="utf-8").read()
     file = c.jobs.JobFile(yaml=text, name="eval.yaml", overrides=[source, f"evaluate.checkpoint=job:{job}", "evaluate.alarm_hop_s=4"])
@@ -143,6 +156,7 @@ def main():
         c = Stock(f"unix:{d.socket}", f"{tmp}/stubs")
         job = submit_and_watch(c, source)
         evaluate(c, source, job)
+        foreign_names(c, tmp)
         models_and_checkpoints(c, d, job)
         admin(c, d)
     return 0

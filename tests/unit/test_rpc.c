@@ -90,8 +90,12 @@ static void on_turn(uv_check_t *turn) {
         uv_sleep(1);
 }
 
-static const struct rpc_method flood = {
-    .path = "/test.Flood/Count", .role = ROLE_READ, .client_stream = true, .max_message = 100, .message = count_message};
+static const struct rpc_method flood = {.path = "/test.Flood/Count",
+                                        .role = ROLE_READ,
+                                        .client_stream = true,
+                                        .max_message = 100,
+                                        .idle_ms = RPC_FILE_IDLE_MS,
+                                        .message = count_message};
 static const struct rpc_method method = {.path = "/test.Echo/Three", .role = ROLE_READ, .max_message = 100, .message = answer};
 static const struct rpc_method *methods[64] = {&method, &flood};
 
@@ -495,6 +499,20 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
     assert_in_range(atomic_load(&most_in_a_turn), 1, MOST);
 }
 
+/* The call ends when so much time has passed since the daemon began to wait for its client, which may be later than now. */
+static void assert_idle_after(brr_rpc *rpc, int ms) {
+    struct brr_error err;
+    const void *answer;
+    size_t len = 0;
+    int rc = BRR_AGAIN;
+    while (rc == BRR_AGAIN) {
+        atomic_fetch_add(&ahead_ms, ms + 1000);
+        rc = brr_rpc_next(rpc, 200, &answer, &len, &err);
+    }
+    assert_int_equal(rc, BRR_DEADLINE);
+    assert_string_equal(err.reason, "CLIENT_IDLE");
+}
+
 static void a_client_that_sends_no_message_does_not_keep_its_call(void **state) {
     struct bench *b = *state;
     struct brr_error err;
@@ -505,18 +523,45 @@ static void a_client_that_sends_no_message_does_not_keep_its_call(void **state) 
         brr_rpc *rpc = NULL;
         assert_int_equal(brr_rpc_open(b->client, paths[i], TIMEOUT_MS, &rpc, &err), 0);
         assert_int_equal(brr_rpc_next(rpc, 50, &answer, &len, &err), BRR_AGAIN);
-        atomic_fetch_add(&ahead_ms, RPC_FIRST_MESSAGE_MS + 1000);
-        assert_int_equal(brr_rpc_next(rpc, -1, &answer, &len, &err), BRR_DEADLINE);
-        assert_string_equal(err.reason, "CLIENT_IDLE");
+        assert_idle_after(rpc, RPC_FIRST_MESSAGE_MS);
         brr_rpc_close(rpc);
     }
     assert_served(b, &three);
+}
+
+/* Uploads are such calls. */
+static void a_client_that_sends_nothing_more_does_not_keep_its_call(void **state) {
+    struct bench *b = *state;
+    struct brr_error err;
+    const void *answer;
+    size_t len = 0;
+    brr_rpc *rpc = NULL;
+    const int before = atomic_load(&counted);
+    assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc, &err), 0);
+    assert_int_equal(brr_rpc_send(rpc, "begin", 5, -1, &err), 0);
+    while (atomic_load(&counted) == before)
+        uv_sleep(1);
+    atomic_fetch_add(&ahead_ms, RPC_FILE_IDLE_MS / 2);
+    assert_int_equal(brr_rpc_next(rpc, 50, &answer, &len, &err), BRR_AGAIN);
+    assert_idle_after(rpc, RPC_FILE_IDLE_MS);
+    brr_rpc_close(rpc);
+    int uploads = 0;
+    for (size_t i = 0; i < svc_burst_files_count; i++) {
+        uploads += svc_burst_files[i].client_stream;
+        assert_true(!svc_burst_files[i].client_stream || svc_burst_files[i].idle_ms == RPC_FILE_IDLE_MS);
+    }
+    for (size_t i = 0; i < svc_checkpoint_files_count; i++) {
+        uploads += svc_checkpoint_files[i].client_stream;
+        assert_true(!svc_checkpoint_files[i].client_stream || svc_checkpoint_files[i].idle_ms == RPC_FILE_IDLE_MS);
+    }
+    assert_int_equal(uploads, 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_sends_no_message_does_not_keep_its_call, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_sends_nothing_more_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_hides_the_end_of_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_a_result_of_a_stream, set_up, tear_down),
