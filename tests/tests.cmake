@@ -125,7 +125,8 @@ endforeach()
 target_sources(brrd_kinds PRIVATE lib/run/works.c)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/golden/test_*.py ${CMAKE_SOURCE_DIR}/tests/integration/test_*.py
-                                         ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py ${CMAKE_SOURCE_DIR}/tests/chaos/test_*.py)
+                                         ${CMAKE_SOURCE_DIR}/tests/unit/test_*.py ${CMAKE_SOURCE_DIR}/tests/chaos/test_*.py
+                                         ${CMAKE_SOURCE_DIR}/tests/package/test_*.py)
 foreach(source ${driver_tests})
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(folder ${source} DIRECTORY)
@@ -138,6 +139,8 @@ foreach(source ${driver_tests})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "${folder}${seeded}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
+
+set_property(TEST test_install test_package PROPERTY RESOURCE_LOCK installed) # both write build/installed
 
 # Preloaded by test_held_*.py: a volume that does not answer; by test_training_patients.py: a disk with bad sectors.
 foreach(name hold_volume failing_reads)

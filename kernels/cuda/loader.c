@@ -1,5 +1,6 @@
 /* loader: finds the CUDA backend, which lives in libbrr_cuda.so so that programs start on machines without CUDA. Looked for
- * once, in this order: the file named by BRR_CUDA_LIBRARY (and nowhere else), beside the program, ../lib of the program. */
+ * once, in this order: the file named by BRR_CUDA_LIBRARY (and nowhere else), beside the program, ../lib and ../lib/brrd of the
+ * program. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -34,7 +35,7 @@ static const struct backend *open_library(const char *path) {
 }
 
 static const struct backend *find_backend(void) {
-    static const char *const places[] = {"", "../lib/"};
+    static const char *const places[] = {"", "../lib/", "../lib/brrd/"};
     const char *named = getenv("BRR_CUDA_LIBRARY");
     if (named && *named)
         return open_library(named);

@@ -49,8 +49,8 @@ def main():
         check_paths(root + config)
         for path in (program, config, page):
             assert os.path.isfile(root + path), f"{path} of systemd/brrd.service is not installed"
-        assert os.path.isfile(f"{BUILD}/lib/libbrr_cuda.so") == os.path.isfile(f"{root}/usr/lib/libbrr_cuda.so")
-        for command in ([program, "--config", root + config, "--check-config", "--set", f"paths.cache={root}/cache", "--set", f"paths.results={root}/results"], ["/usr/bin/brrctl", "keys"]):
+        assert os.path.isfile(f"{BUILD}/lib/libbrr_cuda.so") == os.path.isfile(f"{root}/usr/lib/brrd/libbrr_cuda.so")
+        for command in ([program, "--config", root + config, "--check-config", "--set", f"paths.cache={root}/cache", "--set", f"paths.results={root}/results", "--set", "listen.unix_group=root"], ["/usr/bin/brrctl", "keys"]):
             r = subprocess.run([root + command[0], *command[1:]], capture_output=True, text=True)
             assert r.returncode == 0, r
         with open(root + config, "a", encoding="utf-8") as f:

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The Debian packages on a bare Debian: install, train, serve, stream, scrape, upgrade under a running stream, remove, purge. The chroot has
+no systemd running, so this test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
+from daemon import BIN, MINI, PATIENCE, free_port, make_corpus, temporary  # noqa: E402
+
+BUILD = os.environ["BRR_BUILD_DIR"]
+MIRROR = "http://deb.debian.org/debian"
+NAMES = ("brrd", "libbrr1", "libbrr-dev")
+
+
+def run(*command, **options):
+    r = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **options)
+    assert r.returncode == 0, f"{' '.join(command)}\n{r.stdout[-4000:]}{r.stderr[-4000:]}"
+    return r.stdout
+
+
+class Root:
+    """A bare Debian 12."""
+
+    def __init__(self, directory):
+        self.dir = directory
+        run("debootstrap", "--variant=minbase", "bookworm", directory, MIRROR)
+        for name in ("resolv.conf", "hosts"):
+            shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
+        run("mount", "-t", "proc", "proc", f"{directory}/proc")
+
+    def close(self):
+        run("umount", f"{self.dir}/proc")
+
+    def __call__(self, *command, user="root"):
+        return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
+                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *command)
+
+    def apt(self, *words):
+        return self("apt-get", "-y", "-q", "--no-install-recommends", *words)
+
+
+class Service:
+    """What systemd does with the unit: its user and directories, its command, SIGTERM."""
+
+    def __init__(self, root):
+        self.root, self.port, self.process = root, free_port(), None
+        with open(f"{root.dir}/usr/lib/systemd/system/brrd.service", encoding="utf-8") as f:
+            self.unit = f.read()
+
+    def start(self):
+        user = re.search(r"^User=(\S+)", self.unit, re.M)[1]
+        command = re.search(r"^ExecStart=(.*)", self.unit, re.M)[1].split()
+        self.root("install", "-d", "-o", user, "-g", user, "-m", "0755", "/run/brrd")
+        with open(f"{self.root.dir}/var/log/brrd.log", "ab") as log:
+            self.process = subprocess.Popen(["chroot", f"--userspec={user}:{user}", self.root.dir, *command, "--set", f"http.listen=127.0.0.1:{self.port}"],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.time() + PATIENCE
+        while not self.ready():
+            assert self.process.poll() is None and time.time() < deadline, self.log()
+            time.sleep(0.05)
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE) == 0, self.log()
+
+    def log(self):
+        with open(f"{self.root.dir}/var/log/brrd.log", encoding="utf-8") as f:
+            return f.read()[-6000:]
+
+
+def build(directory):
+    """The packages, and the same ones with the next revision."""
+    run("ninja", "-C", BUILD, "package_files")
+    run("cpack", "-G", "DEB", "-B", f"{directory}/made", cwd=BUILD)
+    for revision in ("1", "2"):
+        os.makedirs(f"{directory}/{revision}")
+    for name in NAMES:
+        (package,) = glob.glob(f"{directory}/made/{name}_*.deb")
+        shutil.copy(package, f"{directory}/1/{name}.deb")
+        tree = f"{directory}/tree-{name}"
+        run("dpkg-deb", "-R", package, tree)
+        with open(f"{tree}/DEBIAN/control", encoding="utf-8") as f:
+            control = f.read()
+        with open(f"{tree}/DEBIAN/control", "w", encoding="utf-8") as f:
+            f.write(re.sub(r"(\d+\.\d+\.\d+)-1\b(?=\)|$)", r"\1-2", control, flags=re.M))
+        run("dpkg-deb", "-b", tree, f"{directory}/2/{name}.deb")
+
+
+def check_lint(directory):
+    packages = glob.glob(f"{directory}/made/*.deb")
+    r = subprocess.run(["lintian", "--fail-on", "error", "--tag-display-limit", "0", *packages], capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout
+    verdict = run("systemd-analyze", "security", "--offline=yes", f"{os.environ['BRR_SOURCE_DIR']}/systemd/brrd.service")
+    exposure = float(re.search(r"Overall exposure level for \S+ ([\d.]+)", verdict)[1])
+    assert exposure <= 2.0, verdict
+
+
+def install(root, packages, revision):
+    for name in NAMES:
+        shutil.copy(f"{packages}/{revision}/{name}.deb", f"{root.dir}/tmp/{name}.deb")
+    root.apt("install", *(f"/tmp/{name}.deb" for name in NAMES))
+    assert root("dpkg-query", "-W", "-f", "${Version}", "brrd").endswith(f"-{revision}")
+
+
+def check_installed(root):
+    """The service is enabled, its help is a manual page, and the socket's group may use brrctl while others may not."""
+    assert os.path.islink(f"{root.dir}/etc/systemd/system/multi-user.target.wants/brrd.service")
+    assert "--probabilities" in run("zgrep", "-h", "probabilities", f"{root.dir}/usr/share/man/man1/brrctl-stream.1.gz").replace("\\-", "-")
+    run("bash", "-c", f"source {root.dir}/usr/share/bash-completion/completions/brrctl && complete -p brrctl")
+    root("useradd", "--no-create-home", "--groups", "brrd", "nurse")
+    root("brrctl", "version", user="nurse")
+    refused = subprocess.run(["chroot", "--userspec=nobody", root.dir, "brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"], capture_output=True,
+                             text=True, timeout=PATIENCE)
+    assert refused.returncode != 0 and "join the group" in refused.stderr, refused
+
+
+def train(root, corpus):
+    """A model of two steps, served as `ward`."""
+    sets = [*MINI, "training.max_steps=2", "training.epochs=1", f"data.source=file://{corpus}"]
+    out = root("brrctl", "submit", "/usr/share/brrd/configs/tiny.yaml", "--watch", "--json", *(w for s in sets for w in ("--set", s)))
+    job = json.loads(out.splitlines()[-1])
+    assert job["state"] == "succeeded", job
+    root("brrctl", "load", "ward", f"job:{job['job']}")
+    return job["job"]
+
+
+def scraped(port, directory):
+    """True when a Prometheus has the daemon's metrics."""
+    own = free_port()
+    with open(f"{directory}/prometheus.yml", "w", encoding="utf-8") as f:
+        json.dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "brrd", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}, f)
+    with open(f"{directory}/prometheus.log", "wb") as log:
+        process = subprocess.Popen(["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
+                                    f"--web.listen-address=127.0.0.1:{own}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        deadline = time.time() + 120
+        while time.time() < deadline and process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/query?query=brrd_build_info", timeout=20) as answer:
+                    if json.load(answer)["data"]["result"]:
+                        return True
+            except OSError:
+                pass
+            time.sleep(0.2)
+        return False
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def stream(root, recording, out, *words):
+    return subprocess.Popen(["chroot", "--userspec=nurse", root.dir, "brrctl", "stream", recording, "--model", "ward", "--endpoint", "unix:/run/brrd/brrd.sock",
+                             "--probabilities", out, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def check_upgrade(root, service, packages, recording):
+    """A stream outlives the upgrade with the bits of an undisturbed one, and an edited configuration stays."""
+    with open(f"{root.dir}/etc/brrd/daemon.yaml", "a", encoding="utf-8") as f:
+        f.write("# edited by its operator\n")
+    calm = stream(root, recording, "/tmp/calm.npy")
+    assert calm.wait(PATIENCE) == 0, calm.stderr.read()
+    live = stream(root, recording, "/tmp/live.npy", "--realtime", "6")
+    deadline = time.time() + PATIENCE
+    while not json.loads(root("brrctl", "sessions", "--json", user="nurse") or "{}").get("received_through", 0):
+        assert live.poll() is None and time.time() < deadline, live.stderr.read()
+        time.sleep(0.1)
+    install(root, packages, 2)
+    assert live.poll() is None, "the stream ended before the upgrade"
+    service.stop()
+    service.start()
+    assert live.wait(PATIENCE) == 0, live.stderr.read()
+    with open(f"{root.dir}/tmp/calm.npy", "rb") as a, open(f"{root.dir}/tmp/live.npy", "rb") as b:
+        assert a.read() == b.read(), "the upgrade changed the results of a running stream"
+    with open(f"{root.dir}/etc/brrd/daemon.yaml", encoding="utf-8") as f:
+        assert f.read().endswith("# edited by its operator\n")
+
+
+def check_purge(root, job):
+    """A removal keeps configuration and results, a purge the results alone."""
+    root.apt("remove", "brrd")
+    assert not os.path.exists(f"{root.dir}/usr/bin/brrd") and os.path.exists(f"{root.dir}/etc/brrd/daemon.yaml")
+    out = root.apt("purge", "brrd")
+    assert "stay in /var/lib/brrd" in out, out
+    assert not os.path.exists(f"{root.dir}/etc/brrd") and not os.path.exists(f"{root.dir}/var/cache/brrd")
+    assert glob.glob(f"{root.dir}/var/lib/brrd/**/{job}/**/*.safetensors", recursive=True), "the results were removed"
+
+
+def main():
+    if os.geteuid() != 0:
+        print("skipped: debootstrap, chroot and mount need root")
+        return 77
+    with temporary() as tmp:
+        build(f"{tmp}/packages")
+        check_lint(f"{tmp}/packages")
+        root = Root(f"{tmp}/root")
+        service = None
+        try:
+            install(root, f"{tmp}/packages", 1)
+            service = Service(root)
+            service.start()
+            check_installed(root)
+            make_corpus(f"{root.dir}/data/eeg", 5)
+            os.chmod(f"{root.dir}/data/eeg", 0o755)
+            job = train(root, "/data/eeg")
+            assert scraped(service.port, tmp), "no metrics in Prometheus"
+            recording = sorted(glob.glob(f"{root.dir}/data/eeg/**/*.edf", recursive=True))[0][len(root.dir):]
+            check_upgrade(root, service, f"{tmp}/packages", recording)
+            service.stop()
+            check_purge(root, job)
+        finally:
+            if service and service.process and service.process.poll() is None:
+                service.process.kill()
+                service.process.wait()
+            root.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
