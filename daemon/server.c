@@ -28,6 +28,7 @@
 enum {
     TICK_MS = 1000,
     WATCH_MS = 10 * 1000,
+    FILE_MS = 5 * 1000, /* a job that is in a file for longer is shown as waiting */
     MEASURE_MS = 60 * 1000,
     MAX_METHODS = 64,
     FULL_BYTES = 8 << 20 /* of paths.results: no room for a checkpoint */
@@ -340,12 +341,19 @@ static void look_at_results(struct daemon *d) {
     meters_ready(&d->meters, "results", !full);
 }
 
+static void show_waiting(struct services *s) {
+    char text[JOB_REASON_SIZE];
+    worker_waits(s->worker, FILE_MS, text, sizeof text);
+    sched_waits(s->sched, text);
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
     look_for_loss(d);
     look_at_verdict(d);
     take_reports(s);
+    show_waiting(s);
     sessions_tick(s->sessions);
     keeper_tick(d->keeper);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));

@@ -68,6 +68,13 @@ static void on_log(void *ctx, enum task_level level, const char *text) {
     r->events->log(r->events->ctx, level, text);
 }
 
+/* A path is borrowed until the next one, or NULL, replaces it. */
+static void on_file(void *ctx, const char *path) {
+    const struct runner *r = ctx;
+    if (r->events->file)
+        r->events->file(r->events->ctx, path);
+}
+
 static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     struct runner *r = ctx;
     r->unrecorded |= !r->events->checkpoint(r->events->ctx, c);
@@ -99,7 +106,9 @@ static int check_recorded(const struct runner *r, struct err *err) {
 }
 
 static int save(struct runner *r, struct err *err) {
+    on_file(r, r->env.directory);
     int rc = r->work->checkpoint ? r->work->checkpoint(r->task, err) : 0;
+    on_file(r, NULL);
     r->checkpoint_ms = clock_ms();
     return rc ? rc : check_recorded(r, err);
 }
@@ -136,16 +145,23 @@ static int open_upload(struct runner *r, struct err *err) {
 }
 
 static int open_task(struct runner *r, struct err *err) {
+    on_file(r, r->env.directory);
     int rc = fsio_remove_temporaries(r->env.directory, err);
-    if (rc || (rc = open_upload(r, err)) || (rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
+    if (rc || (rc = open_upload(r, err)))
         return rc;
+    on_file(r, *r->env.data_root ? r->env.data_root : NULL);
+    if ((rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
+        return rc;
+    on_file(r, NULL);
     return r->work->open(&r->job, &r->env, &r->task, err);
 }
 
 /* Uploads end before the job does, unless somebody wants it to stop. */
 static void close_task(struct runner *r) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    on_file(r, r->env.directory);
     r->work->close(r->task);
+    on_file(r, NULL);
     for (; r->upload && !atomic_load(&r->wish->now) && !upload_idle(r->upload); look_at_clock(r))
         nanosleep(&turn, NULL);
     upload_close(r->upload);
@@ -169,7 +185,7 @@ static int take_result(struct runner *r, char **ret, struct err *err) {
 static int carry_out(struct runner *r, struct runner_end *ret) {
     r->events->running(r->events->ctx);
     r->checkpoint_ms = clock_ms();
-    int rc = task_run(r->work, &r->env, r->task, &ret->err);
+    int rc = r->work->run(r->task, &ret->err);
     if (rc == TASK_STOP) {
         ret->stopped = (enum worker_stop)atomic_load(&r->wish->stop);
         return 0;
@@ -218,6 +234,7 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .progress = on_progress,
                               .log = on_log,
                               .checkpoint = on_checkpoint,
+                              .file = on_file,
                               .point = on_point,
                               .model = on_model};
     *ret = (struct runner_end){.energy_j = NAN};

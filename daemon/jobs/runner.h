@@ -42,6 +42,7 @@ struct runner_events {
     void (*progress)(void *ctx, const struct task_progress *p);
     void (*log)(void *ctx, enum task_level level, const char *text);
     void (*notice)(void *ctx, const char *text); /* about the job, for people */
+    void (*file)(void *ctx, const char *path);   /* as task_file; may be NULL */
     /* A checkpoint was written. False: it cannot be recorded; the job then ends with EXHAUSTED, and reports it again when resumed.
      */
     bool (*checkpoint)(void *ctx, const struct task_checkpoint *c);

@@ -30,7 +30,8 @@ struct sched {
     struct job *running;
     _Atomic int64_t next_sequence; /* drafts count it up */
     bool draining;
-    char held[JOB_REASON_SIZE]; /* why nothing starts, or "" */
+    char held[JOB_REASON_SIZE];                           /* why nothing starts, or "" */
+    char waits[JOB_REASON_SIZE], notice[JOB_REASON_SIZE]; /* sched_waits, and the reason that it replaced */
 };
 
 static void tell(struct sched *s, const struct job *job) {
@@ -67,6 +68,7 @@ static void move_until(struct sched *s, struct job *job, enum job_state to, cons
     if (job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), &err))
         log_error("a job cannot change its state", "job=%s error=\"%s\"", job->id, err.message);
     job->retry_ms = retry_ms;
+    s->waits[0] = '\0';
     list_open(s, job);
     ledger_record(&s->ledger, job);
     announce(s, job);
@@ -518,6 +520,18 @@ void sched_report(struct sched *s, struct worker_report *r) {
         finish_running(s, r);
         break;
     }
+}
+
+void sched_waits(struct sched *s, const char *text) {
+    struct job *job = s->running;
+    if (!job || !strcmp(s->waits, text))
+        return;
+    if (!*s->waits)
+        str_copy(s->notice, sizeof s->notice, job->reason);
+    str_copy(s->waits, sizeof s->waits, text);
+    str_copy(job->reason, sizeof job->reason, *text ? text : s->notice);
+    log_info(*text ? "a job waits for a file" : "a job waits no more", "job=%s reason=\"%s\"", job->id, job->reason);
+    tell(s, job);
 }
 
 /* The jobs, which are in the order of the list and have no record any more, leave it. */

@@ -62,6 +62,9 @@ int sched_remove(struct sched *s, const char *id, struct err *err);
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
 /* Handles a report of the worker; the caller keeps ownership. */
 void sched_report(struct sched *s, struct worker_report *r);
+/* Shows `text` as the reason of the running job, such as "waits for PATH since TIME"; "" shows the reason before again. Not stored.
+ */
+void sched_waits(struct sched *s, const char *text);
 /* Starts the next job if the device is free. Call after every report and at intervals. */
 void sched_turn(struct sched *s);
 /* Call about every second: writes changes that could not be written before, and forgets ended jobs that are old enough. */

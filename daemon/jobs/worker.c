@@ -1,8 +1,11 @@
 #include "daemon/jobs/worker.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "daemon/hosts/host.h"
 #include "daemon/jobs/job.h"
@@ -26,6 +29,11 @@ struct worker {
     struct runner_wish wish;
     atomic_bool busy;
     struct order *order; /* running */
+    struct {             /* the file or folder in which the task is; since_ms 0: none */
+        pthread_mutex_t lock;
+        char path[512];
+        int64_t since_ms, since_wall_ms;
+    } file;
 };
 
 void worker_report_free(struct worker_report *r) {
@@ -83,6 +91,19 @@ static void post_text(struct worker *w, enum worker_report_kind kind, enum task_
 static void on_log(void *ctx, enum task_level level, const char *text) { post_text(ctx, WORKER_LOG, level, text); }
 static void on_notice(void *ctx, const char *text) { post_text(ctx, WORKER_NOTICE, TASK_INFO, text); }
 
+static void on_file(void *ctx, const char *path) {
+    struct worker *w = ctx;
+    pthread_mutex_lock(&w->file.lock);
+    if (path && (!w->file.since_ms || strcmp(w->file.path, path) != 0)) {
+        str_copy(w->file.path, sizeof w->file.path, path);
+        w->file.since_ms = clock_ms();
+        w->file.since_wall_ms = clock_wall_ms();
+    } else if (!path) {
+        w->file.since_ms = 0;
+    }
+    pthread_mutex_unlock(&w->file.lock);
+}
+
 static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
     struct worker *w = ctx;
     struct order *o = w->order;
@@ -105,10 +126,16 @@ static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
 static void run_order(struct worker *w) {
     struct order *o = w->order;
     const struct runner_job job = {o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides};
-    const struct runner_events events = {
-        .ctx = w, .running = on_running, .progress = on_progress, .log = on_log, .notice = on_notice, .checkpoint = on_checkpoint};
+    const struct runner_events events = {.ctx = w,
+                                         .running = on_running,
+                                         .progress = on_progress,
+                                         .log = on_log,
+                                         .notice = on_notice,
+                                         .file = on_file,
+                                         .checkpoint = on_checkpoint};
     struct runner_end end;
     runner_run(&w->config.runner, &job, &events, &w->wish, &end);
+    on_file(w, NULL);
     struct worker_report *r = o->done;
     o->done = NULL;
     r->rc = end.rc;
@@ -165,6 +192,7 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
     struct mailbox *reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
     int rc = w && reports ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the thread of jobs");
     if (!rc) {
+        pthread_mutex_init(&w->file.lock, NULL);
         w->config = *config;
         w->reports = reports;
         rc = host_start(&job_work, w, &w->host, err);
@@ -215,6 +243,18 @@ int worker_run(struct worker *w, const struct job *job, struct err *err) {
 }
 
 void worker_interrupt(struct worker *w, enum worker_stop why) { runner_wish_stop(&w->wish, why); }
+
+void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size) {
+    char since[32];
+    struct tm utc;
+    pthread_mutex_lock(&w->file.lock);
+    time_t wall_s = (time_t)(w->file.since_wall_ms / 1000);
+    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&wall_s, &utc));
+    *buf = '\0';
+    if (w->file.since_ms && clock_ms() - w->file.since_ms >= at_least_ms)
+        str_format(buf, size, "waits for %s since %s", w->file.path, since);
+    pthread_mutex_unlock(&w->file.lock);
+}
 
 struct worker_report *worker_take(struct worker *w) {
     return (struct worker_report *)mailbox_take(w->reports);

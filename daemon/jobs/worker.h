@@ -45,6 +45,8 @@ void worker_stop(struct worker *w);
 int worker_run(struct worker *w, const struct job *job, struct err *err);
 /* Asks the running task to end soon; it writes a checkpoint first, except for a cancel. */
 void worker_interrupt(struct worker *w, enum worker_stop why);
+/* Writes "waits for PATH since TIME" if the running task has been in the same file or folder for at least_ms, else "". */
+void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size);
 struct worker_report *worker_take(struct worker *w);       /* NULL if no report is waiting */
 int64_t worker_default_wall_clock(const struct worker *w); /* time limit in ms of an attempt of a job without a limit; -1 = none */
 

@@ -384,8 +384,11 @@ static int run_windows(struct detect *d, struct err *err) {
             .ctx = d, .probabilities = keep_highest, .event = keep_event, .suppression = keep_suppression};
         const struct timeline_options options = {.events = &d->thresholds};
         struct recording *rec = manifest_entry(d->manifest, d->queue[d->at])->recording;
-        if (!loader_wait(d->loader, d->at, WAIT_MS))
-            return 0; /* still being fetched or decoded */
+        if (!loader_wait(d->loader, d->at, WAIT_MS)) { /* still being fetched or decoded */
+            task_file(&d->env, manifest_entry(d->manifest, d->queue[d->at])->relative_path);
+            return 0;
+        }
+        task_file(&d->env, NULL);
         if (loader_result(d->loader, d->at, &why))
             return give_up(d, &why, err);
         if ((rc = task_check_recording(&d->env, d->job, manifest_entry(d->manifest, d->queue[d->at]), err)))

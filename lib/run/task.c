@@ -31,19 +31,6 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
         env->log(env->ctx, level, text);
 }
 
-static int run_steps(const struct task_work *work, const struct task_env *env, void *task, struct err *err) {
-    enum task_status status = TASK_MORE;
-    int rc;
-    while (status == TASK_MORE)
-        if ((rc = task_point(env, err)) || (rc = work->step(task, &status, err)))
-            return rc;
-    return 0;
-}
-
-int task_run(const struct task_work *work, const struct task_env *env, void *task, struct err *err) {
-    return work->run ? work->run(task, err) : run_steps(work, env, task, err);
-}
-
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {
     str_copy(p->phase, sizeof p->phase, phase);
     p->done = done;
@@ -81,7 +68,7 @@ struct opening {
 
 static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
     const struct opening *o = ctx;
-    (void)path;
+    task_file(o->env, path ? path : o->env->data_root);
     return task_phase(o->env, o->progress, "cache", done, total);
 }
 
@@ -128,7 +115,9 @@ int task_open_manifest(const struct task_env *env, struct task_progress *p, cons
                        struct manifest **ret, struct err *err) {
     struct opening opening = {env, p};
     char bad[600];
+    task_file(env, config->root);
     int rc = manifest_open(config, on_cache, &opening, ret, err);
+    task_file(env, NULL);
     if (rc)
         return rc;
     if (manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
@@ -179,7 +168,10 @@ int task_open_detector(const struct task_env *env, const char *ref, int batch, s
     int rc = task_model_find(env, ref, &model, err);
     if (rc)
         return rc;
-    if ((rc = detector_open(env->device, model.path, batch, env->memory_limit_bytes, &detector, err)))
+    task_file(env, model.path);
+    rc = detector_open(env->device, model.path, batch, env->memory_limit_bytes, &detector, err);
+    task_file(env, NULL);
+    if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
     task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
     *ret = detector;

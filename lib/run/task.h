@@ -71,6 +71,8 @@ struct task_env {
     void (*log)(void *ctx, enum task_level level, const char *text);
     /* A checkpoint was written, verified and recorded. */
     void (*checkpoint)(void *ctx, const struct task_checkpoint *c);
+    /* task_file; may be NULL. */
+    void (*file)(void *ctx, const char *path);
     /* task_point. NULL: the task is never stopped, and nothing is saved but what `run` saves by itself. */
     int (*point)(void *ctx, struct err *err);
     /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. NULL: there are no
@@ -78,7 +80,6 @@ struct task_env {
     int (*model)(void *ctx, const char *url, struct task_model *ret, struct err *err);
 };
 
-enum task_status { TASK_MORE, TASK_DONE };
 enum { TASK_STOP = 1 }; /* what task_point and `run` return when the owner ends the task; no error, and nothing is in *err */
 
 /* The functions of a kind: one row per kind beside its struct task_kind (kind.h). All but estimate belong to the task's thread. */
@@ -86,12 +87,9 @@ struct task_work {
     /* Prepare: data, model, newest valid checkpoint of env->directory if there is one (resume). On failure nothing is left.
      * job->config is the kind's configuration; job outlives the task. */
     int (*open)(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err);
-    /* The work, to its end: 0, TASK_STOP from a task_point, or an error. NULL: `step` does it. */
+    /* The work, to its end: 0, TASK_STOP from a task_point, or an error. */
     int (*run)(void *task, struct err *err);
-    /* One slice of work. */
-    int (*step)(void *task, enum task_status *ret, struct err *err);
-    /* Make the present state durable (model and state file). Also called just before the time limit and on SIGTERM;
-     * validate: run a validation that is due first. NULL: each step leaves what it did durable. */
+    /* Make the present state durable (model and state file); called from a task_point. NULL: what is finished is durable. */
     int (*checkpoint)(void *task, struct err *err);
     /* The result object of a finished task, one JSON object. */
     void (*result)(void *task, struct json_writer *w, const char *key);
@@ -104,14 +102,18 @@ struct task_work {
 /* All rows, beside those of task_kinds. */
 extern const struct task_work *const task_works[];
 const struct task_work *task_work_of(const struct task_kind *kind);
-/* Runs an opened task: 0, TASK_STOP or an error. */
-int task_run(const struct task_work *work, const struct task_env *env, void *task, struct err *err);
 
 /* ---- for tasks: reports to their owner, and the files they open ---- */
 
 /* A place where the task is whole. Its owner saves it when a checkpoint is due, or before it ends. 0: go on. TASK_STOP: end; return
  * it as an error would be returned. An error: the checkpoint could not be written. */
 static inline int task_point(const struct task_env *env, struct err *err) { return env->point ? env->point(env->ctx, err) : 0; }
+/* Names the file or folder that the task is about to read, write or wait for; NULL: none any more. People are shown the path when
+ * the volume does not answer. */
+static inline void task_file(const struct task_env *env, const char *path) {
+    if (env->file)
+        env->file(env->ctx, path);
+}
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static inline void task_report(const struct task_env *env, const struct task_progress *p) {

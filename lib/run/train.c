@@ -466,10 +466,12 @@ static int await_batch(struct train *t, struct err *err) {
         struct err why = {0};
         int rc;
         while (!feed_poll(t->feed, POLL_MS)) {
+            task_file(&t->env, t->env.data_root);
             tell_waiting(t);
             if ((rc = task_point(&t->env, err)))
                 return rc;
         }
+        task_file(&t->env, NULL);
         if (!feed_next(t->feed, &t->batch, &why))
             return 0;
         if ((rc = leave_out(t, &why, err)) || (rc = start_feed(t, err)))

@@ -63,7 +63,7 @@ static int run(const struct jobfile *job, struct task_env *env, int64_t stop_aft
     if (!rc)
         rc = driver.work->open(job, env, &driver.task, err);
     if (!rc)
-        rc = task_run(driver.work, env, driver.task, err);
+        rc = driver.work->run(driver.task, err);
     if (rc == TASK_STOP)
         rc = 0;
     if (!rc) {

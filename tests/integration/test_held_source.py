@@ -69,7 +69,8 @@ def a_held_job(d, tmp):
     held = submit(c, f"file://{tmp}/held-eeg")
     d.hold()
     d.ctl("cancel", first)
-    d.wait(held, lambda job: job["state"] == "preparing")
+    shown = d.wait(held, lambda job: job["state"] == "preparing" and job["reason"].startswith("waits for "))
+    assert shown["reason"].startswith(f"waits for {tmp}/held-eeg since 20"), shown
     assert d.stop() == 0, d.read_log()
     assert "did not stop within jobs.stop_wait" in d.read_log()
     d.release()

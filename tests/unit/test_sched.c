@@ -386,6 +386,30 @@ static void a_job_that_was_to_stop_is_not_charged_and_does_not_clear_another(voi
     assert_true(one->restarts == 0 && two->restarts == 1 && two->crashes == 1);
 }
 
+static void a_wait_is_shown_and_what_it_covered_comes_back(void **state) {
+    struct rig *rig = *state;
+    const struct job *job = started(rig);
+    struct worker_report notice = {.message.kind = WORKER_NOTICE, .text = "a notice"};
+    str_copy(notice.job_id, sizeof notice.job_id, job->id);
+    sched_report(rig->sched, &notice);
+    int told = rig->told;
+    sched_waits(rig->sched, "");
+    assert_int_equal(rig->told, told);
+    sched_waits(rig->sched, "waits for /a since T");
+    sched_waits(rig->sched, "waits for /a since T"); /* told once */
+    assert_string_equal(job->reason, "waits for /a since T");
+    sched_waits(rig->sched, "waits for /b since U");
+    assert_string_equal(job->reason, "waits for /b since U");
+    sched_waits(rig->sched, "");
+    assert_string_equal(job->reason, "a notice");
+    assert_int_equal(rig->told, told + 3);
+    sched_waits(rig->sched, "waits for /a since T");
+    report_end(rig, 0, WORKER_STOP_NONE, "{}");
+    assert_string_equal(job->reason, "");
+    sched_waits(rig->sched, ""); /* no job runs */
+    assert_string_equal(job->reason, "");
+}
+
 static void a_checkpoint_between_crashes_shortens_the_wait_again(void **state) {
     struct rig *rig = *state;
     char id[JOB_ID_SIZE];
@@ -779,6 +803,7 @@ int main(void) {
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
         rigged(a_job_that_was_to_stop_is_not_charged_and_does_not_clear_another),
+        rigged(a_wait_is_shown_and_what_it_covered_comes_back),
         rigged(a_checkpoint_between_crashes_shortens_the_wait_again),
         rigged(an_announced_checkpoint_is_no_progress),
         rigged(a_clock_that_was_set_back_holds_no_job),
