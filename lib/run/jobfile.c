@@ -15,7 +15,8 @@ static const struct option job_rows[] = {
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
      "time limit of an attempt; the job writes a checkpoint and stops before it"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
-     "restarts after device faults and after crashes of the daemon while the job ran"},
+     "restarts after device faults, after crashes of the daemon while the job ran, and when a checkpoint or a result could not be "
+     "written for want of room or of file descriptors"},
 };
 static const struct option checkpoint_rows[] = {
     {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue the job again after the time limit"},
