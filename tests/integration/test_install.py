@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from daemon import SOURCE, temporary
+from daemon import SOURCE, sanitizers, temporary
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 
@@ -37,6 +37,21 @@ def check_prefix():
         check_paths(root + config)
 
 
+def check_hardened(program):
+    """All addresses are bound at the start and read-only then; functions with buffers have a guard, calls with known sizes a check."""
+    read = lambda *options: subprocess.run(["readelf", "--wide", *options, program], capture_output=True, text=True, check=True).stdout
+    assert "GNU_RELRO" in read("--segments") and "NOW" in read("--dynamic"), program
+    symbols = read("--dyn-syms")
+    assert "__stack_chk_fail" in symbols and "_chk@" in symbols, program
+
+
+def check_images():
+    """A daemon with TLS is as healthy as one without: its images ask over the unix socket."""
+    with open(f"{SOURCE}/Dockerfile", encoding="utf-8") as f:
+        checks = re.findall(r"^HEALTHCHECK .*", f.read(), re.M)
+    assert checks and all("unix:" in c and "http:" not in c for c in checks), checks
+
+
 def main():
     with open(f"{SOURCE}/systemd/brrd.service", encoding="utf-8") as f:
         unit = f.read()
@@ -58,7 +73,10 @@ def main():
         install(root)
         with open(root + config, encoding="utf-8") as f:
             assert f.read().endswith("# edited\n")
+        for path in () if sanitizers() else (program, "/usr/bin/brrctl"):  # these have checks of their own
+            check_hardened(root + path)
     check_prefix()
+    check_images()
     return 0
 
 
