@@ -1,10 +1,10 @@
 /* live: the streams of one device and whose turn it is. The owner of the streams (the loop) sends orders, the host
- * (hosts/host.h) carries them out between batches of windows and answers with reports (live/live_message.h). A detector is loaded on first use and
- * shared by all streams of the same checkpoint; its file is read by a loader (live/model_loader.h), and only the streams of this
- * model wait for that. Every order of a stream (live/live_stream.h) after OPEN names it; CLOSE is the last one and is answered by
- * CLOSED, the last report. Live streams run before replays: the one that has waited longest is next; replays run in turn, and live
- * streams whose samples run ahead of real time are among them. It does not know what a stream's samples mean, and never waits for
- * its owner, but for room in the mailbox of the reports. Thread: all functions belong to the host.
+ * (hosts/host.h) carries them out between batches of windows and answers with reports (live/live_message.h). A detector is loaded
+ * on first use and shared by all streams of the same checkpoint; its file is read by a loader (live/model_loader.h), and only the
+ * streams of this model wait for that. Every order of a stream (live/live_stream.h) after OPEN names it; CLOSE is the last one and
+ * is answered by CLOSED, the last report. Live streams run before replays: the one that has waited longest is next; replays run in
+ * turn, and live streams whose samples run ahead of real time are among them. It does not know what a stream's samples mean, and
+ * never waits for its owner, but for room in the mailbox of the reports. Thread: all functions belong to the host.
  */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
 #define BRR_DAEMON_LIVE_LIVE_H
