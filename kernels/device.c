@@ -240,9 +240,13 @@ static void park(struct stream *s) {
 
 double stream_parked_s(const struct stream *s) { return s->parked_s; }
 
-void stream_enter(struct stream *s) {
+void stream_give_way(struct stream *s) {
     if (s->priority == STREAM_NORMAL && live_runs(s->device))
         park(s);
+}
+
+void stream_enter(struct stream *s) {
+    stream_give_way(s);
     __atomic_store_n(&s->busy_since_ms, clock_ms(), __ATOMIC_RELAXED);
 }
 

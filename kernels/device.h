@@ -122,6 +122,8 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
  * thread. */
 void device_live_begin(struct device *dev);
 void device_live_end(struct device *dev);
+/* Sleeps while live windows run, as an op of this stream would; for work that runs elsewhere in its place. */
+void stream_give_way(struct stream *s);
 /* How long the oldest call at work on the device (an op, a copy, a wait for the stream) has taken, in milliseconds; 0 when there is
  * none. Any thread. */
 int64_t device_busy_ms(struct device *dev);

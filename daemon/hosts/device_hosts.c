@@ -3,44 +3,50 @@
 #include <stdlib.h>
 
 #include "daemon/hosts/host.h"
+#include "daemon/live/live_stream.h"
 
 enum { REPORTS_MAX = 4096 };
 enum { NICE_LIVE = 5, NICE_OTHER = 10 }; /* sockets come first, then live windows; jobs/worker.h is like replays and networks */
 
 /* Steps of hosts take milliseconds to seconds. A single op of a large training may take long on a slow CPU. */
-enum { HOST_STALLED_MS = 60 * 1000, CALL_STALLED_MS = 15 * 60 * 1000 };
+/* Replays sleep nine tenths of the time while live windows run. */
+enum { HOST_STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * HOST_STALLED_MS, CALL_STALLED_MS = 15 * 60 * 1000 };
 
 struct device_hosts {
     struct device_hosts_config config;
     struct device *device;
     struct device_info info;
     struct mailbox *reports, *answers; /* of streams, of networks */
-    struct host *live, *networks;
+    struct host *live, *replays, *networks;
     struct model_loader *loader; /* of model files, for the hosts */
     struct message *unanswered;  /* orders of networks that their host could not send back */
 };
 
 /* ---- the work of each host; ctx is the struct device_hosts ---- */
 
-static bool post_prepared(void *ctx, struct live_order *o) {
-    return host_post_wait(((struct device_hosts *)ctx)->live, &o->message);
-}
+/* To another host; ctx is where its pointer is. */
+static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(*(struct host **)ctx, &o->message); }
 
-static int open_live(void *ctx, void **ret, struct err *err) {
-    struct device_hosts *h = ctx;
+static int open_streams(struct device_hosts *h, bool replays, void **ret, struct err *err) {
     const struct live_config config = {.device = h->device,
                                        .reports = h->reports,
                                        .metrics = h->config.metrics,
                                        .memory_limit_bytes = h->config.memory_limit_bytes,
                                        .loader = h->loader,
-                                       .post = post_prepared,
-                                       .post_ctx = h};
+                                       .post = pass_order,
+                                       .post_ctx = replays ? &h->replays : &h->live,
+                                       .priority = replays ? STREAM_NORMAL : STREAM_HIGH,
+                                       .serve = replays ? NULL : pass_order,
+                                       .serve_ctx = &h->replays};
     struct live *live = live_new(&config);
     if (!live)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", h->info.name);
     *ret = live;
     return 0;
 }
+
+static int open_live(void *ctx, void **ret, struct err *err) { return open_streams(ctx, false, ret, err); }
+static int open_replays(void *ctx, void **ret, struct err *err) { return open_streams(ctx, true, ret, err); }
 
 static int open_networks(void *ctx, void **ret, struct err *err) {
     struct device_hosts *h = ctx;
@@ -74,6 +80,12 @@ static void close_networks(void *state, void *ctx) { networks_free(state, &((str
 
 static const struct host_work live_work = {
     .name = "live", .nice = NICE_LIVE, .open = open_live, .order = order_stream, .step = step_streams, .close = close_streams};
+static const struct host_work replay_work = {.name = "replays",
+                                             .nice = NICE_OTHER,
+                                             .open = open_replays,
+                                             .order = order_stream,
+                                             .step = step_streams,
+                                             .close = close_streams};
 static const struct host_work network_work = {.name = "networks",
                                               .nice = NICE_OTHER,
                                               .open = open_networks,
@@ -95,6 +107,8 @@ static int start(struct device_hosts *h, struct err *err) {
     h->loader = model_loader_new(h->config.memory_limit_bytes);
     if (!h->reports || !h->answers || !h->loader)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the threads of %s", h->info.name);
+    if ((rc = host_start(&replay_work, h, &h->replays, err)))
+        return rc;
     if ((rc = host_start(&live_work, h, &h->live, err)))
         return rc;
     return host_start(&network_work, h, &h->networks, err);
@@ -140,6 +154,7 @@ void device_hosts_stop(struct device_hosts *h) {
     if (h->loader)
         model_loader_stop(h->loader);
     host_stop(h->live);
+    host_stop(h->replays); /* to which the host of live windows posts */
     host_stop(h->networks);
     model_loader_free(h->loader);
     send_back(h);
@@ -161,7 +176,7 @@ void device_hosts_health(const struct device_hosts *h, struct device_health *ret
 
 bool device_hosts_stalled(const struct device_hosts *h) {
     return device_busy_ms(h->device) > CALL_STALLED_MS || host_busy_ms(h->live) > HOST_STALLED_MS ||
-           host_busy_ms(h->networks) > HOST_STALLED_MS;
+           host_busy_ms(h->replays) > REPLAYS_STALLED_MS || host_busy_ms(h->networks) > HOST_STALLED_MS;
 }
 
 bool device_hosts_waits(const struct device_hosts *h, char ret_text[MODEL_LOADER_TEXT]) {
@@ -170,7 +185,10 @@ bool device_hosts_waits(const struct device_hosts *h, char ret_text[MODEL_LOADER
 
 /* ---- orders ---- */
 
-bool device_hosts_post_stream(struct device_hosts *h, struct live_order *o) { return host_post(h->live, &o->message); }
+bool device_hosts_post_stream(struct device_hosts *h, struct live_order *o) {
+    bool replay = o->stream && !live_stream_open(o->stream)->realtime;
+    return host_post(replay ? h->replays : h->live, &o->message);
+}
 
 struct live_report *device_hosts_take_stream(struct device_hosts *h) {
     return (struct live_report *)mailbox_take(h->reports);

@@ -1,7 +1,7 @@
-/* device_hosts: a device of the daemon and the threads that serve it: one for streams (live windows, then replays) and one for
- * spiking networks, each with its own mailbox and working memory. On a CPU live windows come first (device_live_begin,
- * kernels/device.h), and the threads differ in niceness; a GPU runs the stream of live windows first. Jobs use the same device from
- * a thread of their own (jobs/worker.h). Loop thread only, except where noted. */
+/* device_hosts: a device of the daemon and the threads that serve it: one for live windows, one for replays
+ * (streams that are not realtime) and one for spiking networks, each with its own mailbox and working memory. On a CPU live windows
+ * come first (device_live_begin, kernels/device.h), and the threads differ in niceness; a GPU runs the stream of live windows
+ * first. Jobs use the same device from a thread of their own (jobs/worker.h). Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_HOSTS_DEVICE_HOSTS_H
 #define BRR_DAEMON_HOSTS_DEVICE_HOSTS_H
 #include "daemon/burst/networks.h"
@@ -31,8 +31,8 @@ int64_t device_hosts_memory_limit(const struct device_hosts *h); /* bytes that o
 bool device_hosts_lost(const struct device_hosts *h);
 /* The state that the device reports (device_health). Any thread. */
 void device_hosts_health(const struct device_hosts *h, struct device_health *ret);
-/* True while an order or step of a host takes longer than a minute, or a device call longer than 15 minutes (a job's too): the
- * device or its driver hangs. Any thread. */
+/* True while an order or step of a host takes longer than a minute (ten for replays), or a device call longer than 15 minutes (a
+ * job's too): the device or its driver hangs. Any thread. */
 bool device_hosts_stalled(const struct device_hosts *h);
 
 /* "waits for PATH since TIME" if a model file does not answer (model_loader_waits). This is no stall: other streams go on. Any

@@ -17,6 +17,8 @@ struct live {
     struct mailbox *reports;
     struct live_models models;
     struct live_loads loads;
+    live_post_fn *serve; /* to the host of replays, or NULL */
+    void *serve_ctx;
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
     struct live_stream *streams; /* the line */
     int64_t turns, looks;        /* looks: for streams of a batch */
@@ -79,7 +81,7 @@ static void answer(struct live *l, struct live_order *o, struct live_model *m, c
     live_order_free(o);
 }
 
-/* LOAD wants a detector of its own file. */
+/* LOAD wants the contents of its own file, for this host and the host of replays. */
 static bool all_share(const struct message *orders) {
     while (orders && orders->kind == LIVE_OPEN)
         orders = orders->next;
@@ -87,9 +89,10 @@ static bool all_share(const struct message *orders) {
 }
 
 static void read_file(struct live *l, struct live_load *load) {
-    int64_t bytes, mtime_ns;
+    int64_t bytes = -1, mtime_ns = -1;
     struct err err;
-    live_models_known(&l->models, load->path, all_share(load->asked), &bytes, &mtime_ns);
+    if (all_share(load->asked))
+        live_models_known(&l->models, load->path, &bytes, &mtime_ns);
     if (!live_loads_ask(&l->loads, load, bytes, mtime_ns, &err))
         return;
     for (struct message *m = live_loads_remove(&l->loads, load), *next; m; m = next) {
@@ -101,9 +104,14 @@ static void read_file(struct live *l, struct live_load *load) {
 /* An order that needs a model. The volume of a pinned one need not answer. */
 static void find_model(struct live *l, struct live_order *o) {
     struct live_model *m = live_models_pinned(&l->models, live_load_path(o));
+    struct live_prepared *served = live_models_served(&l->models, live_load_path(o));
     struct live_load *load = NULL;
     struct err err = {0};
-    if (m || live_loads_add(&l->loads, o, &load, &err))
+    if (served && !(m = live_models_find(&l->models, served, true))) {
+        served->asked_s = clock_s();
+        live_models_load(&l->models, served, live_stream_open(o->stream)->model, &m, &err);
+    }
+    if (m || served || live_loads_add(&l->loads, o, &load, &err))
         answer(l, o, m, &err);
     else if (load)
         read_file(l, load);
@@ -121,6 +129,15 @@ static bool use_file(struct live *l, struct live_order *o, struct live_prepared 
         live_models_load(&l->models, p, name, &m, &p->err);
     answer(l, o, m, &p->err);
     return true;
+}
+
+/* The contents of a model that serves go to the host of replays, which uploads them when a replay asks for the model; true if they
+ * went. */
+static bool pass_on(struct live *l, struct live_order *o) {
+    if (!l->serve || !o->prepared->image || !live_models_pinned(&l->models, o->prepared->path))
+        return false;
+    o->message.kind = LIVE_SERVED;
+    return l->serve(l->serve_ctx, o);
 }
 
 static void on_prepared(struct live *l, struct live_order *o) {
@@ -147,8 +164,11 @@ static void on_prepared(struct live *l, struct live_order *o) {
 static void on_unload(struct live *l, struct live_order *o) {
     struct live_report *r = live_order_answer(o);
     str_copy(r->model, sizeof r->model, o->model);
-    live_models_unpin(&l->models, o->checkpoint);
+    bool last = live_models_unpin(&l->models, o->checkpoint);
     live_report_post(r, l->reports);
+    o->message.kind = LIVE_UNSERVED;
+    if (!last || !l->serve || !l->serve(l->serve_ctx, o))
+        live_order_free(o);
 }
 
 static void on_close(struct live *l, struct live_order *o) {
@@ -173,10 +193,18 @@ void live_order(struct live *l, struct live_order *o) {
         return;
     case LIVE_PREPARED:
         on_prepared(l, o);
+        if (pass_on(l, o))
+            return;
+        break;
+    case LIVE_SERVED:
+        live_models_serve(&l->models, o);
+        return;
+    case LIVE_UNSERVED:
+        live_models_unserve(&l->models, o->checkpoint);
         break;
     case LIVE_UNLOAD:
         on_unload(l, o);
-        break;
+        return;
     case LIVE_CLOSE:
         on_close(l, o);
         break;
@@ -246,6 +274,8 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
     double start_s = clock_s();
     if (realtime)
         device_live_begin(l->models.device);
+    else
+        stream_give_way(l->stream); /* windows side by side have streams of their own */
     int rc = detector_run(m->detector, l->stream, timelines, n, LIVE_MAX_BATCH, &windows, &err);
     if (realtime)
         device_live_end(l->models.device);
@@ -301,7 +331,9 @@ struct live *live_new(const struct live_config *config) {
     l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
     l->models = (struct live_models){
         .device = config->device, .metrics = config->metrics, .memory_limit_bytes = config->memory_limit_bytes};
-    if (stream_open(config->device, STREAM_HIGH, &l->stream, NULL)) {
+    l->serve = config->serve;
+    l->serve_ctx = config->serve_ctx;
+    if (stream_open(config->device, config->priority, &l->stream, NULL)) {
         free(l);
         return NULL;
     }

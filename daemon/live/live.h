@@ -4,12 +4,14 @@
  * streams of this model wait for that. Every order of a stream (live/live_stream.h) after OPEN names it; CLOSE is the last one and
  * is answered by CLOSED, the last report. Live streams run before replays: the one that has waited longest is next; replays run in
  * turn, and live streams whose samples run ahead of real time are among them. It does not know what a stream's samples mean, and
- * never waits for its owner, but for room in the mailbox of the reports. Thread: all functions belong to the host.
+ * never waits for its owner, but for room in the mailbox of the reports. Thread: all functions belong to the host. A device has two
+ * of these: one for realtime streams, and one for replays, which gets the contents of served models from the first (SERVED).
  */
 #ifndef BRR_DAEMON_LIVE_LIVE_H
 #define BRR_DAEMON_LIVE_LIVE_H
 #include "base/metrics.h"
 #include "daemon/live/model_loader.h"
+#include "kernels/device.h"
 
 struct live;
 
@@ -21,6 +23,9 @@ struct live_config {
     struct model_loader *loader; /* reads the files of models */
     live_post_fn *post; /* gives the loader's orders to live_order, on the host's thread; called on a thread of the loader */
     void *post_ctx;
+    enum stream_priority priority; /* NORMAL: windows give way to live ones of other hosts of the device */
+    live_post_fn *serve;           /* passes SERVED and UNSERVED to the host of replays; NULL: there is none */
+    void *serve_ctx;
 };
 struct live *live_new(const struct live_config *config); /* NULL when out of memory */
 void live_free(struct live *l); /* NULL is fine; streams that were not closed are let go without a report */

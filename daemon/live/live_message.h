@@ -29,7 +29,9 @@ enum live_order_kind {
     LIVE_LOAD,
     LIVE_UNLOAD,
     LIVE_WAKE,
-    LIVE_PREPARED /* from the loader (live/model_loader.h): a model file has been read */
+    LIVE_PREPARED, /* from the loader (live/model_loader.h): a model file has been read */
+    LIVE_SERVED,   /* from the host of live windows to that of replays: the contents of a model that serves (prepared) */
+    LIVE_UNSERVED  /* the same: the model of this file (checkpoint) no longer serves */
 };
 /* A model file that a host has asked for, and what the loader found. */
 struct live_prepared {

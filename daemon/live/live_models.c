@@ -16,7 +16,7 @@ static struct metric *series(struct live_models *s, const char *family, const ch
 
 static void unload(struct live_models *s, struct live_model *m) {
     detector_close(m->detector);
-    if (s->metrics)
+    if (s->metrics && !live_models_served(s, m->path))
         metrics_drop(s->metrics, "brrd_model_loaded", m->name);
     *m = (struct live_model){0};
 }
@@ -46,11 +46,11 @@ struct live_model *live_models_pinned(struct live_models *s, const char *path) {
 static bool is_file(const struct live_model *m, const char *path) { return m->detector && !strcmp(m->path, path); }
 static bool is_alias(const struct live_model *m, const char *path) { return m->detector && !strcmp(m->alias, path); }
 
-void live_models_known(const struct live_models *s, const char *path, bool shared, int64_t *ret_bytes, int64_t *ret_mtime_ns) {
+void live_models_known(const struct live_models *s, const char *path, int64_t *ret_bytes, int64_t *ret_mtime_ns) {
     *ret_bytes = *ret_mtime_ns = -1;
     for (int i = 0; i < LIVE_MAX_MODELS; i++) {
         const struct live_model *m = &s->items[i];
-        if (shared && is_alias(m, path)) {
+        if (is_alias(m, path)) {
             *ret_bytes = m->alias_bytes;
             *ret_mtime_ns = m->alias_mtime_ns;
         }
@@ -96,7 +96,8 @@ static void name_metrics(struct live_models *s, struct live_model *m, const char
     m->lag = series(s, "brrd_stream_result_lag_seconds", name, NULL);
     m->suppressed = series(s, "brrd_stream_suppressed_seconds_total", name, NULL);
     m->bursts = series(s, "brrd_stream_bursts_total", name, NULL);
-    metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
+    if (!live_models_served(s, m->path)) /* the gauge is that of the host of live windows */
+        metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
 }
 
 int live_models_load(struct live_models *s, const struct live_prepared *p, const char *name, struct live_model **ret,
@@ -122,21 +123,52 @@ int live_models_load(struct live_models *s, const struct live_prepared *p, const
     return 0;
 }
 
-void live_models_unpin(struct live_models *s, const char *path) {
-    for (int i = 0; i < LIVE_MAX_MODELS; i++) {
-        struct live_model *m = &s->items[i];
-        if (!m->detector || strcmp(m->path, path) || !m->pins)
-            continue;
-        if (!--m->pins && !m->streams)
-            unload(s, m);
+static int served_at(const struct live_models *s, const char *path) {
+    int i = 0;
+    while (i < LIVE_MAX_MODELS && !(s->served[i] && !strcmp(s->served[i]->prepared->path, path)))
+        i++;
+    return i;
+}
+
+void live_models_unserve(struct live_models *s, const char *path) {
+    int i = served_at(s, path);
+    if (i == LIVE_MAX_MODELS)
         return;
-    }
+    live_order_free(s->served[i]);
+    s->served[i] = NULL;
+}
+
+void live_models_serve(struct live_models *s, struct live_order *served) {
+    int i = 0;
+    live_models_unserve(s, served->prepared->path);
+    while (i < LIVE_MAX_MODELS && s->served[i])
+        i++;
+    if (i < LIVE_MAX_MODELS)
+        s->served[i] = served;
+    else
+        live_order_free(served);
+}
+
+struct live_prepared *live_models_served(const struct live_models *s, const char *path) {
+    int i = served_at(s, path);
+    return i < LIVE_MAX_MODELS ? s->served[i]->prepared : NULL;
+}
+
+bool live_models_unpin(struct live_models *s, const char *path) {
+    struct live_model *m = live_models_pinned(s, path);
+    if (!m || --m->pins)
+        return false;
+    if (!m->streams)
+        unload(s, m);
+    return true;
 }
 
 void live_models_done(struct live_models *s) {
     for (int i = 0; i < LIVE_MAX_MODELS; i++)
         if (s->items[i].detector)
             unload(s, &s->items[i]);
+    for (int i = 0; i < LIVE_MAX_MODELS; i++)
+        live_order_free(s->served[i]);
 }
 
 struct live_opened *live_model_describe(const struct live_model *m) {

@@ -27,7 +27,7 @@ struct bench {
     char folder[256], path[512];
     struct device *device;
     struct stream *queue;
-    struct mailbox *reports, *prepared;
+    struct mailbox *reports, *prepared, *passed; /* passed: to the host of replays */
     struct model_loader *loader;
     struct live *live;
     float x[CHANNELS * SAMPLES]; /* channel-major */
@@ -37,12 +37,16 @@ static inline bool post_prepared(void *box, struct live_order *o) { return mailb
 
 static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) {
     b->loader = model_loader_new(memory_limit_bytes);
+    b->passed = b->passed ? b->passed : mailbox_new(BOX, NULL, NULL);
     return live_new(&(struct live_config){.device = b->device,
                                           .reports = b->reports,
                                           .memory_limit_bytes = memory_limit_bytes,
                                           .loader = b->loader,
                                           .post = post_prepared,
-                                          .post_ctx = b->prepared});
+                                          .post_ctx = b->prepared,
+                                          .priority = STREAM_HIGH,
+                                          .serve = post_prepared,
+                                          .serve_ctx = b->passed});
 }
 
 static inline void close_live(struct bench *b) {
@@ -78,7 +82,10 @@ static inline int tear_down(void **state) {
     for (struct message *m; (m = mailbox_take(b->prepared));)
         live_order_free((struct live_order *)m);
     mailbox_free(b->reports);
+    for (struct message *m; (m = mailbox_take(b->passed));)
+        live_order_free((struct live_order *)m);
     mailbox_free(b->prepared);
+    mailbox_free(b->passed);
     stream_close(b->queue);
     device_close(b->device);
     fixture_remove(b->folder);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "daemon/live/live_stream.h"
 #include "unit/temp_dir.h"
 
 /* Time passes as the test says (the linker's --wrap). */
@@ -29,6 +30,7 @@ int __wrap_model_image_open(const char *path, int max_batch, int64_t limit, stru
     while (strstr(path, "/held") && atomic_load(&held))
         rest();
     *ret = calloc(1, sizeof **ret);
+    str_copy((*ret)->path, sizeof(*ret)->path, path);
     atomic_fetch_sub(&reading, 1);
     return 0;
 }
@@ -36,9 +38,10 @@ int __wrap_model_image_open(const char *path, int max_batch, int64_t limit, stru
 typedef int upload_fn(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
 upload_fn __wrap_detector_upload;
 int __wrap_detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
-    (void)dev, (void)image, (void)ret;
+    (void)dev, (void)ret;
+    bool slow = strstr(image->path, "/replayed") != NULL;
     atomic_fetch_add(&uploading, 1);
-    while (atomic_load(&hangs))
+    while (atomic_load(&hangs) || (slow && atomic_load(&held)))
         rest();
     atomic_fetch_sub(&uploading, 1);
     return err_set(err, ERR_INTERNAL, "the device has no room");
@@ -128,9 +131,33 @@ static void a_device_that_hangs_is_noticed_without_a_job(void **state) {
     device_hosts_stop(h);
 }
 
+/* The device takes long for a replay: live windows have a thread of their own. */
+static void replays_do_not_hold_up_live_windows(void **state) {
+    static const char *const labels[] = {"C3"};
+    struct device_hosts *h = start();
+    const char *path = in_dir(state, "replayed");
+    struct live_open open = {.checkpoint = path, .model = "m", .labels = labels, .n_labels = 1, .rate_hz = 256};
+    struct live_stream *replay = live_stream_new(&open, NULL);
+    put_file(path, "model", 5);
+    atomic_store(&held, true);
+    assert_true(device_hosts_post_stream(h, live_order_new(LIVE_OPEN, replay)));
+    while (!atomic_load(&uploading))
+        rest();
+    load(h, in_dir(state, "other"));
+    expect_answer(h, "other");
+    atomic_fetch_add(&ahead_ms, 2 * ALLOWED_MS);
+    assert_false(device_hosts_stalled(h)); /* a replay gives way to live windows, and may take ten times as long */
+    atomic_fetch_add(&ahead_ms, 10 * ALLOWED_MS);
+    assert_true(device_hosts_stalled(h));
+    atomic_store(&held, false);
+    device_hosts_stop(h);
+    live_stream_free(replay);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {in_temp_dir(a_model_file_that_hangs_holds_up_its_own_orders_alone),
                                        in_temp_dir(a_model_file_that_hangs_does_not_hold_up_the_end),
+                                       in_temp_dir(replays_do_not_hold_up_live_windows),
                                        in_temp_dir(a_device_that_hangs_is_noticed_without_a_job)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

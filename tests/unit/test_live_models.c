@@ -128,6 +128,30 @@ static void no_more_files_are_read_at_a_time_than_there_are_places(void **state)
         close_stream(b, &many[i]);
 }
 
+/* The host of replays gets the contents of a model that serves, and needs no file for it. */
+static void replays_of_a_model_that_serves_need_no_file(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    load_as(b, LIVE_LOAD, b->path);
+    struct live_order *served = (struct live_order *)mailbox_take(b->passed);
+    assert_non_null(served);
+    assert_int_equal(served->message.kind, LIVE_SERVED);
+    load_as(b, LIVE_UNLOAD, b->path);
+    struct live_order *unserved = (struct live_order *)mailbox_take(b->passed);
+    assert_non_null(unserved);
+    assert_int_equal(unserved->message.kind, LIVE_UNSERVED);
+    live_order(b->live, served); /* stands in for the host of replays now */
+    unlink(b->path);
+    whole(b, &h);
+    assert_int_equal(mailbox_count(b->prepared), 0);
+    close_stream(b, &h);
+    live_order(b->live, unserved);
+    open_stream(b, &h, NULL);
+    listen(b, &one, 1);
+    assert_int_equal(h.err.code, ERR_NOT_FOUND);
+    close_stream(b, &h);
+}
+
 static void a_model_beyond_the_memory_limit_fails_its_stream(void **state) {
     struct bench *b = *state;
     struct heard h, *one = &h;
@@ -167,6 +191,7 @@ int main(void) {
         LIVE_TEST(files_of_the_same_contents_share_a_detector),
         LIVE_TEST(no_more_files_are_read_at_a_time_than_there_are_places),
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
+        LIVE_TEST(replays_of_a_model_that_serves_need_no_file),
         LIVE_TEST(a_model_beyond_the_memory_limit_fails_its_stream),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
     };
