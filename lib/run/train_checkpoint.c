@@ -42,6 +42,12 @@ static void counters_to_json(const struct train *t, struct str *out) {
     json_put_i64(&w, "best_step", t->at.best.step);
     json_put_f64(&w, "best_metric", t->at.best.metric);
     json_put_f64(&w, "highest_rank", t->at.best.highest);
+    json_begin_array(&w, "scored");
+    for (int i = 0; i < t->at.best.n_scored; i++) {
+        json_put_i64(&w, NULL, t->at.best.scored[i].step);
+        json_put_f64(&w, NULL, t->at.best.scored[i].rank);
+    }
+    json_end(&w, ']');
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "metric", t->newest.value.metric);
     json_put_f64(&w, "event_f1", t->newest.event_f1);
@@ -62,6 +68,10 @@ static void counters_from_json(struct train *t, const struct json *j) {
     t->at.best.step = json_i64(json_get(j, "best_step"), 0);
     t->at.best.metric = json_f64(json_get(j, "best_metric"), NAN);
     t->at.best.highest = json_f64(json_get(j, "highest_rank"), NAN);
+    const struct json *scored = json_get(j, "scored");
+    t->at.best.n_scored = 0;
+    for (size_t n = json_count(scored) / 2; n > 0; n--) /* the last first, so that equal ranks keep their order */
+        best_score(&t->at.best, json_i64(json_at(scored, 2 * n - 2), 0), json_f64(json_at(scored, 2 * n - 1), NAN));
     t->at.loss_average = json_f64(json_get(j, "loss_average"), NAN);
     t->newest.value.metric = json_f64(json_get(j, "metric"), NAN);
     t->newest.event_f1 = json_f64(json_get(j, "event_f1"), NAN);
@@ -136,9 +146,9 @@ static int list_steps(const struct train *t, struct steps *ret, struct err *err)
     return rc;
 }
 
-/* Removes what nobody will read again: pairs older than the newest `keep`, models that were the best once, and files that a kill
- * left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be removed
- * is tried again after the next save. */
+/* Removes what nobody will read again: pairs older than the newest `keep`, models that are no longer among the best, and files that
+ * a kill left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be
+ * removed is tried again after the next save. */
 static void sweep(const struct train *t) {
     struct steps steps;
     struct err err;
@@ -155,7 +165,9 @@ static void sweep(const struct train *t) {
         if (!parse_name(e->d_name, &step, &end))
             continue;
         bool kept = step >= oldest && bsearch(&step, steps.items, steps.count, sizeof step, newest_first);
-        bool wanted = !strcmp(end, STATE_END) ? kept : !strcmp(end, MODEL_END) && (kept || step == t->at.best.step);
+        bool wanted = !strcmp(end, STATE_END)
+                          ? kept
+                          : !strcmp(end, MODEL_END) && (kept || best_keeps(&t->at.best, step, t->job->training.keep_best));
         if (!wanted)
             unlinkat(dirfd(d), e->d_name, 0);
     }

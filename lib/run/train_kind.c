@@ -1,5 +1,7 @@
 #include "run/train_kind.h"
 
+#include "run/best.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,8 @@ static const struct option training_rows[] = {
     {"training.loss.pos_weight", OPTION_STRING, W(pos_weight), "auto", 0, 0, NULL, "auto = sqrt((1-r)/r), none, or a number"},
     {"training.early_stopping.metric", OPTION_ENUM, W(stop_metric), "event_f1", 0, 0, METRICS,
      "metric that selects the best checkpoint"},
+    {"checkpoint.keep_best", OPTION_I64, C(training.keep_best), "1", 1, BEST_MAX, NULL,
+     "checkpoints to keep by their score at validation, the best included"},
     {"training.early_stopping.patience", OPTION_I64, C(training.patience), "5", 0, 100000, NULL,
      "stop after this many validations without improvement; 0 = never"},
 };

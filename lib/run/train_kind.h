@@ -22,6 +22,7 @@ struct train_config {
         double alpha, gamma, pos_weight; /* pos_weight: 0 = auto, 1 = none */
         const char *stop_metric;
         int64_t patience;       /* validations without a better metric; 0 = never */
+        int64_t keep_best;      /* 1 to BEST_MAX (best.h) */
         int64_t validate_every; /* steps; 0 = each epoch */
     } training;
     struct events_config events;

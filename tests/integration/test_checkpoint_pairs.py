@@ -107,6 +107,22 @@ def a_restored_training_announces_best_and_last_again(tmp, whole):
     assert run.weights() == whole.weights()
 
 
+def the_best_by_score_are_kept(tmp, whole):
+    sets = ("checkpoint.keep=1", "checkpoint.keep_best=2", "training.early_stopping.metric=loss", "training.validate_every=1")
+    straight = Run(tmp, "straight", *sets).go()
+    losses = {}
+    for line in straight.log.splitlines():
+        if line.startswith("validation at step "):
+            losses[int(line.split()[3].rstrip(":"))] = float(line.split("loss ")[1].split(",")[0])
+    models = [name for name in straight.files() if name.endswith(".safetensors") and ".state." not in name and "step-" in name]
+    kept = {int(name.split("step-")[1][:8]) for name in models}
+    best = max(int(path.split("step-")[1][:8]) for path, _, *rest in straight.announced if rest == ["best"])
+    others = sorted((loss, -step) for step, loss in losses.items() if step != best)
+    assert len(losses) == STEPS and kept == {best, -others[0][1], STEPS}, (losses, best, kept)
+    halves = Run(tmp, "halves", *sets).go("stop_after=3").go()
+    assert resumed_at(halves) == 3 and halves.files() == straight.files(), (halves.files(), straight.files())
+
+
 def nothing_stays_behind(tmp, whole):
     run = Run(tmp, "left", "checkpoint.keep=1").go("stop_after=3")
     for name in ("step-00000001.safetensors", "step-00000002.safetensors.new", "step-00000002.state.safetensors.new",
@@ -139,6 +155,7 @@ def main():
         a_broken_newer_pair_is_no_obstacle(tmp, whole)
         a_restored_training_announces_best_and_last_again(tmp, whole)
         nothing_stays_behind(tmp, whole)
+        the_best_by_score_are_kept(tmp, whole)
         lost_lines_of_progress_are_named_once(tmp, whole)
     return 0
 

@@ -1,4 +1,6 @@
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "unit/cmocka_all.h"
 
@@ -65,12 +67,44 @@ static void what_is_no_number_is_never_kept(void **state) {
     assert_int_equal(b.step, 3);
 }
 
+/* The steps kept out of 1, 2, 3, …, with the ranks r. */
+static void assert_keeps(const double *r, int n, int64_t keep, const char *expected) {
+    struct best b;
+    bool gain;
+    char text[128] = "";
+    best_init(&b);
+    for (int i = 0; i < n; i++)
+        offer(&b, i + 1, r[i], 0.1, &gain);
+    for (int i = 0; i < n; i++)
+        if (best_keeps(&b, i + 1, keep))
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", i + 1);
+    assert_string_equal(text, expected);
+}
+
+static void the_best_and_the_highest_others_are_kept(void **state) {
+    (void)state;
+    const double ranks[] = {0.2, 0.9, 0.4, 0.9, 0.85, NAN, 0.1}; /* the best is 5: within chance the newest */
+    assert_keeps(ranks, 7, 1, "5 ");
+    assert_keeps(ranks, 7, 2, "4 5 ");
+    assert_keeps(ranks, 7, 3, "2 4 5 ");
+    assert_keeps(ranks, 7, 4, "2 3 4 5 ");
+    assert_keeps(ranks, 7, BEST_MAX, "1 2 3 4 5 7 ");
+    double many[40];
+    for (int i = 0; i < 40; i++)
+        many[i] = i;
+    assert_keeps(many, 40, 3, "38 39 40 ");
+    for (int i = 0; i < 40; i++)
+        many[i] = -i;
+    assert_keeps(many, 40, 3, "1 2 3 ");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_highest_is_kept_and_of_equal_ones_the_newest),
         cmocka_unit_test(within_chance_the_newest_is_kept),
         cmocka_unit_test(what_is_kept_does_not_creep_down),
         cmocka_unit_test(a_gain_is_a_new_height),
+        cmocka_unit_test(the_best_and_the_highest_others_are_kept),
         cmocka_unit_test(what_is_no_number_is_never_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
