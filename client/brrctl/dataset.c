@@ -216,12 +216,9 @@ static void check_span(struct survey *s, const char *file, int line, double onse
 static int check_events(struct survey *s, const char *path, const char *relative, double recording_s, struct err *err) {
     char events_path[8192], name[4096];
     struct events_file file;
-    int rc = labels_events_path(path, events_path, sizeof events_path, err);
-    if (!rc)
-        rc = labels_events_path(relative, name, sizeof name, err);
-    if (!rc)
-        rc = events_read_tsv(events_path, &file, err);
-    if (rc)
+    int rc;
+    if ((rc = labels_events_path(path, events_path, sizeof events_path, err)) ||
+        (rc = labels_events_path(relative, name, sizeof name, err)) || (rc = events_read_tsv(events_path, &file, err)))
         return rc;
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];

@@ -52,10 +52,9 @@ struct batch {
 
 static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
     char name[4096], output[8192];
-    int rc = labels_events_path(relative, name, sizeof name, err);
-    if (!rc)
-        rc = fsio_join(output, sizeof output, detect_options_of(b->o)->output, name, err);
-    if (rc)
+    int rc;
+    if ((rc = labels_events_path(relative, name, sizeof name, err)) ||
+        (rc = fsio_join(output, sizeof output, detect_options_of(b->o)->output, name, err)))
         return rc;
     if (b->n == MAX_RECORDINGS)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; process them in several runs", MAX_RECORDINGS);

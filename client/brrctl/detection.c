@@ -287,10 +287,10 @@ static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct er
     static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, NPY_HEADER - 10, 0};
     char text[NPY_HEADER];
     str_format(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%19lld,), }%*s", (long long)n, 43, "\n");
-    int rc = fsio_writer_write(w, magic, sizeof magic, err);
-    if (!rc)
-        rc = fsio_writer_write(w, text, NPY_HEADER - sizeof magic, err);
-    return rc ? rc : fsio_writer_write(w, p, (size_t)n * sizeof *p, err);
+    int rc;
+    if ((rc = fsio_writer_write(w, magic, sizeof magic, err)) || (rc = fsio_writer_write(w, text, NPY_HEADER - sizeof magic, err)))
+        return rc;
+    return fsio_writer_write(w, p, (size_t)n * sizeof *p, err);
 }
 
 static int write_tsv(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {

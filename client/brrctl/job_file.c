@@ -111,10 +111,8 @@ static int check_text(const char *text, size_t len, const char *file, struct err
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err) {
     size_t len = 0;
     *f = (struct brrctl_job_file){.message = BRR__V1__JOB_FILE__INIT};
-    int rc = fsio_read(o->args[0], JOB_FILE_MAX, &f->text, &len, err);
-    if (!rc)
-        rc = check_text(f->text, len, o->args[0], err);
-    if (rc) {
+    int rc;
+    if ((rc = fsio_read(o->args[0], JOB_FILE_MAX, &f->text, &len, err)) || (rc = check_text(f->text, len, o->args[0], err))) {
         brrctl_job_file_done(f);
         return rc;
     }

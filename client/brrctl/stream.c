@@ -319,14 +319,13 @@ static int output_path(const struct arguments *o, char *buf, size_t size, struct
 }
 
 static int write_files(const struct arguments *o, const struct detection *d, const char *events_path, struct err *err) {
-    int rc = own(o)->output ? detection_write_events(d, events_path, err) : 0;
-    if (!rc && own(o)->probabilities)
-        rc = detection_write_probabilities(d, own(o)->probabilities, err);
-    if (!rc && own(o)->suppression)
-        rc = suppression_table_write(&d->suppression, own(o)->suppression, err);
-    if (!rc && own(o)->plot)
-        rc = detection_write_plot(d, own(o)->plot, err);
-    return rc;
+    int rc;
+    if ((rc = own(o)->output ? detection_write_events(d, events_path, err) : 0) ||
+        (own(o)->probabilities && (rc = detection_write_probabilities(d, own(o)->probabilities, err))) ||
+        (own(o)->suppression && (rc = suppression_table_write(&d->suppression, own(o)->suppression, err))) ||
+        (own(o)->plot && (rc = detection_write_plot(d, own(o)->plot, err))))
+        return rc;
+    return 0;
 }
 
 /* The folders of what will be written, before an hour of EEG is sent for nothing. */

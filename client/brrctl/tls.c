@@ -72,10 +72,7 @@ static int put_pair(const char *dir, const char *name, const struct certificate_
 /* The CA of the directory, for certificates that it is to issue. */
 static int get_authority(const char *dir, struct certificate_pair *ret, struct err *err) {
     struct certificate_pair ca = {0};
-    int rc = get(dir, "ca.crt", &ca.certificate, err);
-    if (!rc)
-        rc = get(dir, "ca.key", &ca.key, err);
-    if (rc) {
+    if (get(dir, "ca.crt", &ca.certificate, err) || get(dir, "ca.key", &ca.key, err)) {
         certificate_pair_done(&ca);
         return err_wrap(err, "%s has no certificate authority; `brrctl tls init %s` makes one", dir, dir);
     }
@@ -285,10 +282,8 @@ static int run_renew(const struct arguments *o, struct err *err) {
 static int run_token(const struct arguments *o, struct err *err) {
     const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until, .all = own(o)->all};
     char token[TOKEN_SIZE], line[LINE_SIZE];
-    int rc = make_token(&request, token, line, err);
-    if (!rc)
-        rc = append_line(o->args[1], line, err);
-    if (rc)
+    int rc;
+    if ((rc = make_token(&request, token, line, err)) || (rc = append_line(o->args[1], line, err)))
         return rc;
     if (o->json) {
         struct output out;
@@ -308,14 +303,16 @@ static int run_token(const struct arguments *o, struct err *err) {
 static int replace_tokens(const char *dir, const char *text, struct err *err) {
     char path[PATH_SIZE];
     struct stat st;
-    int rc = fsio_join(path, sizeof path, dir, "tokens", err);
-    if (!rc && stat(path, &st) < 0)
-        rc = err_errno(err, errno, "cannot open %s", path);
-    if (!rc)
-        rc = put(dir, "tokens", text, st.st_mode & 0777, err);
-    if (!rc && chown(path, st.st_uid, st.st_gid) < 0)
-        rc = err_errno(err, errno, "%s was changed, but its owner and group could not be kept; run this as root", path);
-    return rc;
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, dir, "tokens", err)))
+        return rc;
+    if (stat(path, &st) < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if ((rc = put(dir, "tokens", text, st.st_mode & 0777, err)))
+        return rc;
+    if (chown(path, st.st_uid, st.st_gid) < 0)
+        return err_errno(err, errno, "%s was changed, but its owner and group could not be kept; run this as root", path);
+    return 0;
 }
 
 static int run_revoke(const struct arguments *o, struct err *err) {
@@ -384,14 +381,13 @@ static int check_none(const struct arguments *o, struct err *err) {
 static int check_token(const struct arguments *o, struct err *err) {
     const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until};
     int64_t end_ms = 0;
-    int rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err);
-    if (!rc)
-        rc = need(own(o)->name, "token", "--name NAME", err);
-    if (!rc)
-        rc = token_check_request(&request, &end_ms, err);
-    if (!rc && end_ms && end_ms <= clock_wall_ms())
-        rc = err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", own(o)->until);
-    return rc;
+    int rc;
+    if ((rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err)) ||
+        (rc = need(own(o)->name, "token", "--name NAME", err)) || (rc = token_check_request(&request, &end_ms, err)))
+        return rc;
+    if (end_ms && end_ms <= clock_wall_ms())
+        return err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", own(o)->until);
+    return 0;
 }
 
 static int check_revoke(const struct arguments *o, struct err *err) { return need(own(o)->name, "revoke", "--name NAME", err); }

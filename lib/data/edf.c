@@ -414,10 +414,8 @@ static int read_front(struct edf *edf, const uint8_t **ret, struct err *err) {
 static int open_records(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
     const uint8_t *front;
-    int rc = read_front(edf, &front, err);
-    if (!rc)
-        rc = edf_header_parse(h, front, edf->bytes.len, err);
-    if (rc)
+    int rc;
+    if ((rc = read_front(edf, &front, err)) || (rc = edf_header_parse(h, front, edf->bytes.len, err)))
         return rc;
     edf->decode = edf_decoder(h->sample_bytes);
     edf->base = (size_t)h->header_bytes;

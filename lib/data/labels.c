@@ -134,12 +134,9 @@ static int read_csv_row(struct request *q, const struct table *t, const int colu
                        t->line);
     if (!labels_is_seizure(code))
         return 0;
-    int rc = table_number(t, column[0], false, &start, err);
-    if (!rc)
-        rc = table_number(t, column[1], false, &stop, err);
-    if (!rc && column[3] >= 0)
-        rc = table_number(t, column[3], true, &confidence, err);
-    if (rc)
+    int rc;
+    if ((rc = table_number(t, column[0], false, &start, err)) || (rc = table_number(t, column[1], false, &stop, err)) ||
+        (column[3] >= 0 && (rc = table_number(t, column[3], true, &confidence, err))))
         return rc;
     if (!(start < stop) || fabs(start) > MAX_SECONDS || fabs(stop) > MAX_SECONDS)
         return err_set(err, ERR_INVALID, "%s:%d: start %s is not before stop %s", t->path, t->line, table_field(t, column[0]),

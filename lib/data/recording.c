@@ -90,10 +90,10 @@ int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, 
         return 0;
     if (first < end || (!segment_start && (!w->segments.count || first != end)))
         return err_set(err, ERR_INVALID, "rows from sample %lld on do not follow sample %lld", (long long)first, (long long)end);
-    int rc = extend(&w->segments, first, n, segment_start, err);
-    if (!rc && held)
-        rc = extend(&w->held, first, n, false, err);
-    return rc ? rc : fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
+    int rc;
+    if ((rc = extend(&w->segments, first, n, segment_start, err)) || (held && (rc = extend(&w->held, first, n, false, err))))
+        return rc;
+    return fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
 }
 
 static void put_spans(struct json_writer *json, const char *key, const struct window_span *spans, int n) {

@@ -173,10 +173,8 @@ int spectra_read(const char *path, struct spectra *ret, struct err *err) {
     struct rows rows = {0};
     struct spectra s = {0};
     char sha256[DIGEST_HEX_SIZE];
-    int rc = digest_file(path, sha256, err);
-    if (!rc)
-        rc = table_open(&t, path, ',', NULL, NULL, err);
-    if (rc)
+    int rc;
+    if ((rc = digest_file(path, sha256, err)) || (rc = table_open(&t, path, ',', NULL, NULL, err)))
         return rc;
     rc = read_header(&t, columns, err);
     rows.n = t.n_names - 1;

@@ -284,10 +284,10 @@ static void close_edf(struct builder *b) {
 /* Header and timeline of the whole file; annotations too, if wanted. */
 static int open_whole(struct builder *b, bool annotations, struct err *err) {
     close_edf(b);
-    int rc = take_whole(b, err);
-    if (!rc)
-        rc = annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
-    return rc;
+    int rc;
+    if ((rc = take_whole(b, err)))
+        return rc;
+    return annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
 }
 
 /* The head of a mirror's recording where that is enough for header and timeline, else the whole file. */
@@ -394,10 +394,12 @@ static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
 static int cache_path(const char *cache_dir, const char *key, char *ret_path, unsigned long size, struct err *err) {
     if (!str_format(ret_path, size, "%s/windows/%.2s", cache_dir, key))
         return err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
-    int rc = fsio_mkdirs(ret_path, err);
-    if (!rc && !str_format(ret_path, size, "%s/windows/%.2s/%s.win", cache_dir, key, key))
-        rc = err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
-    return rc;
+    int rc;
+    if ((rc = fsio_mkdirs(ret_path, err)))
+        return rc;
+    if (!str_format(ret_path, size, "%s/windows/%.2s/%s.win", cache_dir, key, key))
+        return err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
+    return 0;
 }
 
 /* True if a usable cache file of this key stands at path. */

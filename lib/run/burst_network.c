@@ -34,12 +34,10 @@ static int generate(const struct burst_config *c, int64_t max_bytes, struct conn
 /* Everything that decides which neurons fire, as one digest. */
 static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], struct err *err) {
     char network[DIGEST_HEX_SIZE] = "", injections[DIGEST_HEX_SIZE] = "", recording[DIGEST_HEX_SIZE] = "";
-    int rc = c->file ? digest_file(c->file, network, err) : 0;
-    if (!rc && c->injections)
-        rc = digest_file(c->injections, injections, err);
-    if (!rc && c->recording)
-        rc = digest_file(c->recording, recording, err);
-    if (rc)
+    int rc;
+    if ((rc = c->file ? digest_file(c->file, network, err) : 0) ||
+        (c->injections && (rc = digest_file(c->injections, injections, err))) ||
+        (c->recording && (rc = digest_file(c->recording, recording, err))))
         return rc;
     struct str text;
     str_init(&text, 4096);

@@ -94,12 +94,14 @@ static void npy_header(char header[NPY_BYTES], const char *descr, int64_t rows, 
 static int finish_growing(struct burst_growing *g, const char *header, struct err *err) {
     if (!is_open(g))
         return 0;
-    int rc = flush(g, err);
-    if (!rc && header && pwrite(g->fd, header, NPY_BYTES, 0) != NPY_BYTES)
-        rc = err_errno(err, errno, "cannot write the header of %s", g->part);
-    if (!rc && fsync(g->fd))
-        rc = err_errno(err, errno, "cannot make %s durable", g->part);
-    return rc ? rc : fsio_rename(g->part, g->path, err);
+    int rc;
+    if ((rc = flush(g, err)))
+        return rc;
+    if (header && pwrite(g->fd, header, NPY_BYTES, 0) != NPY_BYTES)
+        return err_errno(err, errno, "cannot write the header of %s", g->part);
+    if (fsync(g->fd))
+        return err_errno(err, errno, "cannot make %s durable", g->part);
+    return fsio_rename(g->part, g->path, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */

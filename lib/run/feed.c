@@ -75,12 +75,12 @@ static int open_resident(struct feed *f, struct stream *s, struct err *err) {
     f->own.valid = calloc(n, sizeof *f->own.valid);
     f->epoch = c->epoch;
     f->index = c->index;
-    int rc = f->first && f->own.valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a batch");
-    if (!rc)
-        rc = device_alloc(c->recordings.device, n * sizeof *f->first, &f->device_first, err);
-    if (!rc)
-        rc = device_alloc(c->recordings.device, n * sizeof *f->own.valid, &f->device_valid, err);
-    return rc ? rc : resident_open(&c->recordings, s, &f->resident, err);
+    int rc;
+    if ((rc = f->first && f->own.valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a batch")) ||
+        (rc = device_alloc(c->recordings.device, n * sizeof *f->first, &f->device_first, err)) ||
+        (rc = device_alloc(c->recordings.device, n * sizeof *f->own.valid, &f->device_valid, err)))
+        return rc;
+    return resident_open(&c->recordings, s, &f->resident, err);
 }
 
 /* Decides if recordings are to be resident; logs the reason. */

@@ -27,10 +27,10 @@ static int open_trial(const struct estimate_config *c, const struct geodesic_fit
     int groups = geodesic_phase_groups(c->job->config, s->n, last);
     for (int g = 0; g < groups; g++)
         members[g] = geodesic_phase_members(s->n, last, g);
-    int rc = device_open(c->device, c->threads, &t->device, err);
-    if (!rc)
-        rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err);
-    return rc ? rc : geodesic_fit_new(fit, s, members, groups, t->stream, &t->fit, err);
+    int rc;
+    if ((rc = device_open(c->device, c->threads, &t->device, err)) || (rc = stream_open(t->device, STREAM_NORMAL, &t->stream, err)))
+        return rc;
+    return geodesic_fit_new(fit, s, members, groups, t->stream, &t->fit, err);
 }
 
 /* The fastest of n steps after a first one, which sets memory up. */

@@ -20,10 +20,11 @@ struct question {
 };
 
 static int put(struct stream *s, void *ret, const void *host, size_t bytes, struct err *err) {
-    int rc = device_alloc(stream_device(s), bytes, (void **)ret, err);
-    if (!rc && host)
-        rc = stream_to_device(s, *(void **)ret, host, bytes, err);
-    return rc ? rc : stream_sync(s, err);
+    int rc;
+    if ((rc = device_alloc(stream_device(s), bytes, (void **)ret, err)) ||
+        (host && (rc = stream_to_device(s, *(void **)ret, host, bytes, err))))
+        return rc;
+    return stream_sync(s, err);
 }
 
 static void done(struct question *q) {

@@ -175,14 +175,9 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->env = *env;
     t->begun_s = clock_s();
     task_progress_init(&t->progress);
-    int rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err);
-    if (!rc)
-        rc = open_spectra(t, err);
-    if (!rc)
-        rc = geodesic_task_restore(t, &found, err);
-    if (!rc && !found)
-        rc = geodesic_task_begin_phase(t, err);
-    if (rc) {
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err)) || (rc = open_spectra(t, err)) ||
+        (rc = geodesic_task_restore(t, &found, err)) || (!found && (rc = geodesic_task_begin_phase(t, err)))) {
         task_close(t);
         return rc;
     }

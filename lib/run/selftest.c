@@ -118,16 +118,10 @@ static int run(struct stream *s, const struct scan_case *k, struct arrays *m, co
     b.dCm = place(m, NULL, B, L, N);
     b.dDskip = place(m, NULL, H, 0, 0);
     f.y = place(m, NULL, B, L, D);
-    int rc = stream_to_device(s, m->device, m->host, m->used * sizeof(float), err);
-    if (!rc)
-        rc = op_ssd(s, &f, err);
-    if (!rc)
-        rc = op_ssd_backward(s, &b, err);
-    if (!rc)
-        rc = stream_to_host(s, m->host, m->device, m->used * sizeof(float), err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    if (rc)
+    int rc;
+    if ((rc = stream_to_device(s, m->device, m->host, m->used * sizeof(float), err)) || (rc = op_ssd(s, &f, err)) ||
+        (rc = op_ssd_backward(s, &b, err)) || (rc = stream_to_host(s, m->host, m->device, m->used * sizeof(float), err)) ||
+        (rc = stream_sync(s, err)))
         return rc;
     ret->forward_error = compare(want->y, read_back(m, &f.y), B * L * D);
     ret->backward_error =

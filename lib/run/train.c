@@ -148,10 +148,11 @@ static int load_origin(struct train *t, struct err *err) {
 }
 
 static int first_weights(struct train *t, struct err *err) {
-    int rc = seizure_init(t->net, t->stream, (uint64_t)t->job->training.seed, t->prior, err);
-    if (!rc)
-        rc = t->job->init_from ? load_origin(t, err) : train_roles_record(t, NULL, err);
-    return rc ? rc : optim_start_ema(&t->optim, t->stream, err);
+    int rc;
+    if ((rc = seizure_init(t->net, t->stream, (uint64_t)t->job->training.seed, t->prior, err)) ||
+        (rc = t->job->init_from ? load_origin(t, err) : train_roles_record(t, NULL, err)))
+        return rc;
+    return optim_start_ema(&t->optim, t->stream, err);
 }
 
 /* A training that goes on does not need model.init_from any more; whoever replaced it should know. */
@@ -436,14 +437,10 @@ static int micro_batch(struct train *t, struct err *err) {
                                .loss_scale = 1.0f / (float)(valid ? valid : 1),
                                .first = t->micro == 0,
                                .last = (t->micro + 1) * b >= t->job->training.batch_size};
-    int rc = feed_micro(t->feed, t->stream, t->micro, &input.x, &input.labels, err);
-    if (!rc)
-        rc = step_queue(t->work, t->stream, &input, err);
-    if (!rc)
-        rc = feed_ahead(t->feed, err);
-    if (!rc)
-        rc = step_wait(t->work, t->stream, &t->newest_work, err);
-    if (rc)
+    int rc;
+    if ((rc = feed_micro(t->feed, t->stream, t->micro, &input.x, &input.labels, err)) ||
+        (rc = step_queue(t->work, t->stream, &input, err)) || (rc = feed_ahead(t->feed, err)) ||
+        (rc = step_wait(t->work, t->stream, &t->newest_work, err)))
         return rc;
     t->batch_loss += t->newest_work.loss_sum;
     t->batch_count += t->newest_work.count;
