@@ -360,6 +360,22 @@ int64_t manifest_count(const struct manifest *m) { return m->count; }
 
 const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index) { return &m->entries[index]; }
 
+/* Entries are in order of their paths. */
+int64_t manifest_find(const struct manifest *m, const char *relative_path) {
+    int64_t low = 0, high = manifest_count(m);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(manifest_entry(m, middle)->relative_path, relative_path);
+        if (!order)
+            return middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
 const char *manifest_hash(const struct manifest *m) { return m->hash; }
 
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop) {

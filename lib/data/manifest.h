@@ -56,6 +56,8 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
 void manifest_close(struct manifest *m);
 int64_t manifest_count(const struct manifest *m);
 const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t index);
+/* The entry with this relative path, or −1. */
+int64_t manifest_find(const struct manifest *m, const char *relative_path);
 /* SHA-256 over the sorted cache keys, hex. */
 const char *manifest_hash(const struct manifest *m);
 /* Window and hop in samples. */

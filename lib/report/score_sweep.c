@@ -18,14 +18,43 @@ struct histogram {
     uint64_t all[BINS], inside[BINS], n_all, n_inside;
 };
 
+int64_t score_trace_length(const struct score_span *segments, int n_segments) {
+    int64_t n = n_segments ? n_segments - 1 : 0;
+    for (int s = 0; s < n_segments; s++)
+        n += segments[s].end - segments[s].first;
+    return n;
+}
+
+void score_trace_to_time(const struct score_trace *t, struct event *events, int64_t n) {
+    int64_t begin = 0; /* of segment s in p */
+    for (int64_t i = 0, s = 0; t->segments && i < n; i++) {
+        int64_t after;
+        while (events[i].first >= (after = begin + t->segments[s].end - t->segments[s].first + 1)) {
+            begin = after;
+            s++;
+        }
+        events[i].first += t->segments[s].first - begin;
+        events[i].end += t->segments[s].first - begin;
+    }
+}
+
+/* Marks the samples of p that lie in [first, end) of file time. */
+static void mark(const struct score_trace *t, int64_t first, int64_t end, uint8_t *inside) {
+    const struct score_span whole = {0, t->n}, *segments = t->segments ? t->segments : &whole;
+    int n = t->segments ? t->n_segments : 1;
+    int64_t begin = 0;
+    for (int s = 0; s < n && segments[s].first < end; s++) {
+        int64_t from = first > segments[s].first ? first : segments[s].first, to = end < segments[s].end ? end : segments[s].end;
+        if (from < to)
+            memset(inside + begin + from - segments[s].first, 1, (size_t)(to - from));
+        begin += segments[s].end - segments[s].first + 1;
+    }
+}
+
 static void add_trace(struct histogram *h, const struct score_trace *t, uint8_t *inside) {
     memset(inside, 0, (size_t)t->n);
-    for (int i = 0; i < t->n_ref; i++) {
-        int64_t first = llround(fmax(t->ref[i].onset_s, 0) * RATE_HZ), end = llround(fmax(t->ref[i].end_s, 0) * RATE_HZ);
-        end = end < t->n ? end : t->n;
-        if (first < end)
-            memset(inside + first, 1, (size_t)(end - first));
-    }
+    for (int i = 0; i < t->n_ref; i++)
+        mark(t, llround(fmax(t->ref[i].onset_s, 0) * RATE_HZ), llround(fmax(t->ref[i].end_s, 0) * RATE_HZ), inside);
     for (int64_t i = 0; i < t->n; i++) {
         if (isnan(t->p[i]))
             continue;
@@ -78,7 +107,15 @@ static int spread(const struct histogram *h, int count, double *ret_on) {
     return distinct;
 }
 
-int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err) {
+/* The trace with its p. */
+static int load(const struct score_trace *traces, int i, score_load_fn *fn, void *ctx, struct score_trace *ret, struct err *err) {
+    *ret = traces[i];
+    return fn ? fn(ctx, i, &ret->p, err) : 0;
+}
+
+static int choose_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
+                             struct err *err) {
+    int count = search->candidates;
     if (count < 2 || count > SCORE_MAX_CANDIDATES)
         return err_set(err, ERR_INVALID, "%d threshold candidates; expected 2 to %d", count, SCORE_MAX_CANDIDATES);
     int64_t longest = 1;
@@ -87,14 +124,21 @@ int score_candidates(const struct score_trace *traces, int n, int count, double 
     struct histogram *h = calloc(1, sizeof *h);
     uint8_t *inside = malloc((size_t)longest);
     int rc = h && inside ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory choosing thresholds");
-    if (!rc) {
-        for (int i = 0; i < n; i++)
-            add_trace(h, &traces[i], inside);
-        *ret_n = spread(h, count, ret_on);
+    for (int i = 0; i < n && !rc; i++) {
+        struct score_trace t;
+        if (!(rc = load(traces, i, search->load, search->ctx, &t, err)))
+            add_trace(h, &t, inside);
     }
+    if (!rc)
+        *ret_n = spread(h, count, ret_on);
     free(h);
     free(inside);
     return rc;
+}
+
+int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err) {
+    const struct score_search search = {.candidates = count};
+    return choose_candidates(traces, n, &search, ret_on, ret_n, err);
 }
 
 int score_apply(const struct score_trace *t, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
@@ -129,6 +173,8 @@ struct sweep_progress {
     const struct score_trace *traces;
     int n_traces, trace, point; /* the next to try */
     struct events_config base;
+    score_load_fn *load;
+    void *ctx;
     struct finder *finder;
     struct finder_pair *pairs;
     struct score_counts (*sums)[SCORE_KINDS]; /* of each point */
@@ -156,14 +202,15 @@ int score_sweep_begin(const struct score_trace *traces, int n, const struct scor
     int n_on = 0;
     if (search->n_off_ratios < 1 || search->n_off_ratios > SCORE_MAX_RATIOS)
         return err_set(err, ERR_INVALID, "%d off ratios; expected 1 to %d", search->n_off_ratios, SCORE_MAX_RATIOS);
-    int rc = score_candidates(traces, n, search->candidates, on, &n_on, err);
+    int rc = choose_candidates(traces, n, search, on, &n_on, err);
     if (rc)
         return rc;
     struct score_sweep s = {.n = n_on * search->n_off_ratios};
     struct sweep_progress *p = s.progress = calloc(1, sizeof *p);
     s.points = calloc((size_t)s.n + 1, sizeof *s.points);
     if (p) {
-        *p = (struct sweep_progress){.traces = traces, .n_traces = n, .base = *search->base};
+        *p = (struct sweep_progress){
+            .traces = traces, .n_traces = n, .base = *search->base, .load = search->load, .ctx = search->ctx};
         p->pairs = calloc((size_t)s.n + 1, sizeof *p->pairs);
         p->sums = calloc((size_t)s.n + 1, sizeof *p->sums);
     }
@@ -188,7 +235,11 @@ int score_sweep_begin(const struct score_trace *traces, int n, const struct scor
 static int try_pairs(struct score_sweep *s, struct err *err) {
     struct sweep_progress *p = s->progress;
     const struct score_trace *t = &p->traces[p->trace];
-    int rc = p->point ? 0 : finder_load(p->finder, t->p, t->n, err), n = finder_most(p->finder);
+    struct score_trace loaded;
+    int rc = p->point ? 0 : load(p->traces, p->trace, p->load, p->ctx, &loaded, err);
+    if (!rc && !p->point)
+        rc = finder_load(p->finder, loaded.p, t->n, err);
+    int n = finder_most(p->finder);
     n = s->n - p->point < n ? s->n - p->point : n;
     if (!rc)
         rc = finder_try(p->finder, &p->base, p->pairs + p->point, n, err);
@@ -197,6 +248,7 @@ static int try_pairs(struct score_sweep *s, struct err *err) {
         int64_t count = 0;
         if ((rc = finder_events(p->finder, i, &events, &count, err)))
             break;
+        score_trace_to_time(t, events, count);
         rc = score_apply(t, events, count, p->sums[p->point + i], err);
         free(events);
     }

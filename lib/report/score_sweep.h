@@ -15,19 +15,31 @@ enum {
     SCORE_MAX_POINTS = SCORE_MAX_CANDIDATES * SCORE_MAX_RATIOS
 };
 
+/* [first, end) in samples at 256 Hz from time 0. */
+struct score_span {
+    int64_t first, end;
+};
 /* A recording: its record trace and its reference. */
 struct score_trace {
     const char *name, *subject;
-    const float *p; /* n probabilities at 256 Hz from time 0, NaN in gaps */
-    int64_t n;
+    const float *p; /* n probabilities at 256 Hz from time 0, NaN in gaps; or, with segments, theirs one after the other, one NaN */
+    int64_t n;      /* between two */
     double duration_s;
     const struct score_event *ref;
     int n_ref;
+    const struct score_span *segments; /* in file time, ascending; NULL: p begins at time 0 */
+    int n_segments;
 };
+/* The n of a trace with these segments. */
+int64_t score_trace_length(const struct score_span *segments, int n_segments);
+/* Moves events found in p to file time; they are ascending and within a segment each. */
+void score_trace_to_time(const struct score_trace *trace, struct event *events, int64_t n);
+/* Gives p of trace i, valid until the next call. */
+typedef int score_load_fn(void *ctx, int i, const float **ret_p, struct err *err);
 
-/* Candidates for `on`, ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): a third each quantiles of all
- * probabilities (the upper half, denser towards the top), even steps between the lowest and the highest of these, and quantiles of
- * the probabilities inside references. *ret_n is 0 when every probability is missing. */
+/* Candidates for `on` from traces that hold their p: ascending and distinct, at most count (2 to SCORE_MAX_CANDIDATES): a third
+ * each quantiles of all probabilities (the upper half, denser towards the top), even steps between the lowest and the highest of
+ * these, and quantiles of the probabilities inside references. *ret_n is 0 when every probability is missing. */
 int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err);
 
 /* One pair of thresholds and its scores, pooled over the recordings. */
@@ -35,7 +47,7 @@ struct score_point {
     double on, off;
     struct score scores[SCORE_KINDS];
 };
-/* Scores the events found in a trace and adds the counts to the sums. */
+/* Scores the events of a trace, in file time, and adds the counts to the sums. */
 int score_apply(const struct score_trace *trace, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
                 struct err *err);
 
@@ -43,7 +55,9 @@ struct score_search {
     const struct events_config *base; /* all settings except on and off */
     int candidates;                   /* on thresholds to evaluate */
     double off_ratios[SCORE_MAX_RATIOS];
-    int n_off_ratios; /* each off = ratio·on */
+    int n_off_ratios;    /* each off = ratio·on */
+    score_load_fn *load; /* NULL: each trace holds its p */
+    void *ctx;
 };
 void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75 */
 

@@ -108,22 +108,6 @@ static int check_outputs(const struct detect *d, struct err *err) {
     return rc;
 }
 
-/* Entries stand in order of their paths. */
-static int64_t find_entry(const struct detect *d, const char *recording) {
-    int64_t low = 0, high = manifest_count(d->manifest);
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = strcmp(manifest_entry(d->manifest, middle)->relative_path, recording);
-        if (!order)
-            return middle;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
-}
-
 static void count(struct detect *d, const struct outcome *o) {
     d->done++;
     d->events += o->events;
@@ -136,7 +120,7 @@ static void count(struct detect *d, const struct outcome *o) {
 static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
     struct detect *d = ctx;
     char path[DETECT_LIST_PATH];
-    int64_t i = find_entry(d, row->recording);
+    int64_t i = manifest_find(d->manifest, row->recording);
     struct outcome *o = i < 0 ? NULL : &d->outcomes[i];
     (void)err;
     if (!o || o->done || *row->error || !manifest_entry(d->manifest, i)->recording ||

@@ -78,7 +78,7 @@ int detect_events_path(const char *directory, const char *recording, char *ret, 
     return rc;
 }
 
-int detect_list_read(const char *path, detect_row_fn *visit, void *ctx, struct err *err) {
+int detect_list_lines(const char *path, detect_list_line_fn *visit, void *ctx, struct err *err) {
     FILE *f = fopen(path, "re");
     char *line = NULL;
     size_t room = 0;
@@ -86,15 +86,29 @@ int detect_list_read(const char *path, detect_row_fn *visit, void *ctx, struct e
     int rc = 0;
     if (!f)
         return errno == ENOENT ? 0 : err_errno(err, errno, "cannot open %s", path);
-    struct detect_row *row = malloc(sizeof *row);
-    if (!row)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     while (!rc && (n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n')
-        if (!detect_row_read(line, (size_t)n - 1, row, NULL))
-            rc = visit(ctx, row, err);
-    free(row);
+        rc = visit(ctx, line, (size_t)n - 1, err);
     free(line);
     fclose(f);
+    return rc;
+}
+
+struct row_visit {
+    detect_row_fn *visit;
+    void *ctx;
+    struct detect_row *row;
+};
+
+/* A damaged line is passed over. */
+static int visit_row(void *ctx, const char *line, size_t len, struct err *err) {
+    const struct row_visit *v = ctx;
+    return detect_row_read(line, len, v->row, NULL) ? 0 : v->visit(v->ctx, v->row, err);
+}
+
+int detect_list_read(const char *path, detect_row_fn *visit, void *ctx, struct err *err) {
+    struct row_visit v = {visit, ctx, malloc(sizeof *v.row)};
+    int rc = v.row ? detect_list_lines(path, visit_row, &v, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    free(v.row);
     return rc;
 }
 
@@ -128,18 +142,20 @@ int detect_list_begin(const char *path, struct detect_list **ret, struct err *er
     return 0;
 }
 
+int detect_list_add_line(struct detect_list *list, const struct str *line, struct err *err) {
+    if (!str_ok(line) || line->len > DETECT_LIST_LINE)
+        return err_set(err, ERR_RANGE, "a line of %s would be longer than %d bytes", list->path, DETECT_LIST_LINE);
+    ssize_t n = write(list->fd, str_cstr(line), line->len);
+    if (n != (ssize_t)line->len || fdatasync(list->fd))
+        return err_errno(err, n < 0 || n == (ssize_t)line->len ? errno : ENOSPC, "cannot write %s", list->path);
+    return 0;
+}
+
 int detect_list_add(struct detect_list *list, const struct detect_row *row, struct err *err) {
     struct str text;
-    int rc = 0;
     str_init(&text, DETECT_LIST_LINE);
     put_row(row, &text);
-    if (!str_ok(&text)) {
-        rc = err_set(err, ERR_RANGE, "a line of %s would be longer than %d bytes", list->path, DETECT_LIST_LINE);
-    } else {
-        ssize_t n = write(list->fd, str_cstr(&text), text.len);
-        if (n != (ssize_t)text.len || fdatasync(list->fd))
-            rc = err_errno(err, n < 0 || n == (ssize_t)text.len ? errno : ENOSPC, "cannot write %s", list->path);
-    }
+    int rc = detect_list_add_line(list, &text, err);
     str_done(&text);
     return rc;
 }

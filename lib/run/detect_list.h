@@ -34,10 +34,17 @@ int detect_events_path(const char *directory, const char *recording, char *ret, 
 typedef int detect_row_fn(void *ctx, const struct detect_row *row, struct err *err);
 int detect_list_read(const char *path, detect_row_fn *visit, void *ctx, struct err *err);
 
+/* The same line by line, for lists with other members: `line` is without its end. */
+typedef int detect_list_line_fn(void *ctx, const char *line, size_t len, struct err *err);
+int detect_list_lines(const char *path, detect_list_line_fn *visit, void *ctx, struct err *err);
+
 /* A list being written. Begin keeps the file and drops a truncated last line; add appends one line durably. */
 struct detect_list;
 int detect_list_begin(const char *path, struct detect_list **ret, struct err *err);
 int detect_list_add(struct detect_list *list, const struct detect_row *row, struct err *err);
+/* The same with a line that is given with its end. */
+struct str;
+int detect_list_add_line(struct detect_list *list, const struct str *line, struct err *err);
 void detect_list_end(struct detect_list *list); /* takes NULL */
 
 /* Replaces the whole list atomically: `row` returns row i. */

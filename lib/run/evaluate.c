@@ -1,14 +1,17 @@
 /* The evaluate task: a checkpoint against labelled recordings. Montage, filters, window and hop are the checkpoint's; thresholds
- * too unless the job names its own. Begins anew when it is interrupted: the window cache is what took long. */
+ * too unless the job names its own. After a stop it goes on with the recordings whose traces are not there yet. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/fsio.h"
 #include "base/str.h"
 #include "base/yaml.h"
+#include "data/recording.h"
 #include "run/estimate.h"
 #include "run/evaluate_report.h"
+#include "run/traces.h"
 #include "store/mirror.h"
 
 enum { BATCH = 8 };
@@ -99,6 +102,83 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
     return 0;
 }
 
+/* A line of recordings.jsonl; what the trace was computed from. */
+static int list_recording(struct evaluate *e, const struct manifest_entry *entry, struct err *err) {
+    struct str text;
+    struct json_writer w;
+    str_init(&text, DETECT_LIST_LINE);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "recording", entry->relative_path);
+    json_put_str(&w, "key", recording_key(entry->recording));
+    json_put_str(&w, "model", detector_info(e->detector)->sha256);
+    json_put_str(&w, "mislabelled", recording_mislabelled(entry->recording));
+    json_end(&w, '}');
+    str_puts(&text, "\n");
+    int rc = detect_list_add_line(e->list, &text, err);
+    str_done(&text);
+    return rc;
+}
+
+static int finished(void *ctx, int64_t i, struct err *err) {
+    struct evaluate *e = ctx;
+    const struct manifest_entry *entry = manifest_entry(e->manifest, i);
+    int rc = task_check_recording(&e->env, e->job, entry, err);
+    if (rc)
+        return rc;
+    recording_unload(entry->recording); /* thousands of them would stay mapped */
+    return list_recording(e, entry, err);
+}
+
+struct keeping {
+    struct evaluate *e;
+    const struct evaluation_config *config;
+};
+
+/* A line of an earlier attempt counts if recording and model are still the same and the trace is there. */
+static int keep_line(void *ctx, const char *line, size_t len, struct err *err) {
+    const struct keeping *k = ctx;
+    struct evaluate *e = k->e;
+    struct json *json = NULL;
+    char path[TRACES_PATH];
+    int64_t n;
+    if (json_parse(line, len, DETECT_LIST_NAME, &json, NULL))
+        return 0;
+    int64_t i = manifest_find(e->manifest, json_str(json_get(json, "recording"), ""));
+    const char *text = json_str(json_get(json, "mislabelled"), "");
+    int rc = 0;
+    if (i >= 0 && e->role[i] && !e->kept[i] &&
+        !strcmp(json_str(json_get(json, "key"), ""), recording_key(manifest_entry(e->manifest, i)->recording)) &&
+        !strcmp(json_str(json_get(json, "model"), ""), detector_info(e->detector)->sha256) &&
+        !evaluation_trace_path(k->config, i, path, sizeof path, &n, NULL) && !trace_check(path, n, NULL)) {
+        e->kept[i] = 1;
+        if (!(e->mislabelled[i] = strdup(text)))
+            rc = err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    }
+    json_free(json);
+    return rc;
+}
+
+/* Finds the traces of an earlier attempt. */
+static int open_list(struct evaluate *e, const struct evaluation_config *config, struct err *err) {
+    size_t n = (size_t)manifest_count(e->manifest) + 1;
+    struct keeping keeping = {e, config};
+    char path[DETECT_LIST_PATH];
+    int64_t before = 0;
+    e->kept = calloc(n, sizeof *e->kept);
+    e->mislabelled = calloc(n, sizeof *e->mislabelled);
+    if (!e->kept || !e->mislabelled)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    int rc = fsio_join(path, sizeof path, e->env.directory, DETECT_LIST_NAME, err);
+    if (rc || (rc = detect_list_lines(path, keep_line, &keeping, err)))
+        return rc;
+    for (size_t i = 0; i < n; i++)
+        before += e->kept[i];
+    if (before)
+        task_log(&e->env, TASK_INFO, "%s evaluated before", counted(before, "recording").text);
+    return detect_list_begin(path, &e->list, err);
+}
+
 static int begin(struct evaluate *e, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
     int64_t file_hop = modelfile_hop(file);
@@ -123,10 +203,16 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop,
                                        .bad = leave_out,
+                                       .directory = e->env.directory,
+                                       .keep = true,
+                                       .memory_bytes = e->env.memory_limit_bytes,
+                                       .finished = finished,
                                        .ctx = e};
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    return evaluation_start(&config, &e->evaluation, err);
+    int rc = open_list(e, &config, err);
+    config.kept = e->kept;
+    return rc ? rc : evaluation_start(&config, &e->evaluation, err);
 }
 
 static void evaluate_close(void *task) {
@@ -140,7 +226,12 @@ static void evaluate_close(void *task) {
     seen_patients_done(&e->seen);
     for (int64_t i = 0; e->errors && i < manifest_count(e->manifest); i++)
         free(e->errors[i]);
+    for (int64_t i = 0; e->mislabelled && i < manifest_count(e->manifest); i++)
+        free(e->mislabelled[i]);
     free(e->errors);
+    free(e->mislabelled);
+    free(e->kept);
+    detect_list_end(e->list);
     detector_close(e->detector);
     manifest_close(e->manifest);
     stream_close(e->stream);
@@ -174,11 +265,6 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
 /* A batch of windows, or a part of the search for thresholds. */
 static int score_next(struct evaluate *e, bool *ret_done, struct err *err) {
     int rc = evaluation_step(e->evaluation, ret_done, &e->found, err), current = evaluation_current(e->evaluation);
-    for (; !rc && e->checked < current; e->checked++) {
-        struct evaluation_recording r;
-        evaluation_recording(e->evaluation, e->checked, &r);
-        rc = task_check_recording(&e->env, e->job, r.entry, err);
-    }
     task_phase(&e->env, &e->progress, "evaluate", current, evaluation_count(e->evaluation));
     return rc;
 }
@@ -194,14 +280,22 @@ static int write_files(struct evaluate *e, struct err *err) {
     return evaluate_report_write(e, err);
 }
 
+/* The traces are of no use once the report is there. */
+static int drop_traces(struct evaluate *e, struct err *err) {
+    char path[TRACES_PATH];
+    int rc = fsio_join(path, sizeof path, e->env.directory, TRACES_FOLDER, err);
+    return rc ? rc : fsio_remove_tree(path, err);
+}
+
 static int evaluate_run(void *task, struct err *err) {
     struct evaluate *e = task;
     int rc;
     for (bool done = false; !done;)
         if ((rc = task_point(&e->env, err)) || (rc = score_next(e, &done, err)))
             return rc;
-    rc = evaluate_report_score(e, err);
-    return rc ? rc : write_files(e, err);
+    if ((rc = evaluate_report_score(e, err)) || (rc = write_files(e, err)))
+        return rc;
+    return drop_traces(e, err);
 }
 
 static void put_score(struct json_writer *w, const struct score *s) {

@@ -97,8 +97,16 @@ static void trace_channels(const struct evaluation_recording *r, struct plot_tra
     free(column);
 }
 
-static int draw(const char *path, const struct evaluate *e, const struct evaluation_recording *r, struct plot_trace *traces,
-                struct err *err) {
+static void trace_probability(const struct evaluation_recording *r, const float *p, struct plot_trace *trace) {
+    for (int s = 0; s < r->trace.n_segments; s++) {
+        int64_t n = r->trace.segments[s].end - r->trace.segments[s].first;
+        plot_trace_add(trace, r->trace.segments[s].first, p, n);
+        p += n + 1;
+    }
+}
+
+static int draw(const char *path, const struct evaluate *e, const float *p, const struct evaluation_recording *r,
+                struct plot_trace *traces, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
     const struct plot_trace *channels[PLOT_MAX_CHANNELS];
     const char *const *names = NULL;
@@ -121,7 +129,7 @@ static int draw(const char *path, const struct evaluate *e, const struct evaluat
     if (!rc) {
         trace_channels(r, traces + 1, n);
         plot_trace_init(&traces[0], "probability", r->trace.duration_s, FRONTEND_RATE_HZ);
-        plot_trace_add(&traces[0], 0, r->trace.p, r->trace.n);
+        trace_probability(r, p, &traces[0]);
         for (int i = 0; i < r->trace.n_ref; i++)
             ref[i] = (struct plot_span){r->trace.ref[i].onset_s, r->trace.ref[i].end_s};
         for (int64_t i = 0; i < r->n_events; i++)
@@ -151,7 +159,8 @@ static int draw(const char *path, const struct evaluate *e, const struct evaluat
     return rc;
 }
 
-static int write_plot(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
+static int write_plot(struct evaluate *e, int index, const struct evaluation_recording *r, struct err *err) {
+    const float *p = NULL;
     char relative[PATH_SIZE], path[PATH_SIZE];
     struct plot_trace *traces = calloc(PLOT_MAX_CHANNELS + 1, sizeof *traces);
     if (!traces)
@@ -162,7 +171,12 @@ static int write_plot(struct evaluate *e, const struct evaluation_recording *r, 
     if (!rc)
         rc = output_path(e, "plots", relative, path, err);
     if (!rc)
-        rc = draw(path, e, r, traces, err);
+        rc = evaluation_trace(e->evaluation, index, &p, err);
+    if (!rc)
+        rc = recording_load(r->entry->recording, err);
+    if (!rc)
+        rc = draw(path, e, p, r, traces, err);
+    recording_unload(r->entry->recording);
     free(traces);
     return rc;
 }
@@ -172,11 +186,12 @@ int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {
     evaluation_recording(e->evaluation, index, &r);
     int rc = write_events(e, &r, err);
     if (!rc && index < e->config->plots)
-        rc = write_plot(e, &r, err);
+        rc = write_plot(e, index, &r, err);
     return rc;
 }
 
-static void put_recording(struct json_writer *w, struct str *table, const struct evaluation_recording *r) {
+static void put_recording(const struct evaluate *e, struct json_writer *w, struct str *table,
+                          const struct evaluation_recording *r) {
     struct score_counts counts[SCORE_KINDS] = {{0}};
     struct score_event *hyp = in_seconds(r);
     struct score_recording rec = as_scored(r, hyp);
@@ -203,8 +218,9 @@ static void put_recording(struct json_writer *w, struct str *table, const struct
     recording_info(r->entry->recording, &info);
     if (*info.note)
         json_put_str(w, "note", info.note);
-    if (*recording_mislabelled(r->entry->recording))
-        json_put_str(w, "mislabelled", recording_mislabelled(r->entry->recording));
+    const char *mislabelled = e->kept[r->index] ? e->mislabelled[r->index] : recording_mislabelled(r->entry->recording);
+    if (*mislabelled)
+        json_put_str(w, "mislabelled", mislabelled);
     json_end(w, '}');
     str_printf(table, "%s\t%s\t%.2f\t%d\t%lld\t%g\t%g\t%g\t%g\n", r->entry->relative_path, r->entry->patient,
                r->trace.duration_s / 3600, r->trace.n_ref, (long long)r->n_events, event->tp, event->fp, overlap->tp, overlap->fp);
@@ -270,7 +286,7 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     for (int i = 0; i < evaluation_count(e->evaluation); i++) {
         struct evaluation_recording r;
         evaluation_recording(e->evaluation, i, &r);
-        put_recording(&w, &table, &r);
+        put_recording(e, &w, &table, &r);
     }
     json_end(&w, ']');
     json_end(&w, '}');

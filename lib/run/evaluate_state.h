@@ -2,6 +2,7 @@
  * to lib/run. */
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
+#include "run/detect_list.h"
 #include "run/evaluate_kind.h"
 #include "run/evaluate_patients.h"
 #include "run/evaluation.h"
@@ -20,8 +21,10 @@ struct evaluate {
     struct seen_patients seen;
     struct score_report scores;
     struct task_progress progress;
-    char **errors; /* per entry: why a recording was left out once its samples were wanted, or NULL */
-    int checked;   /* recordings whose labelling was looked at */
+    struct detect_list *list; /* recordings whose trace is complete */
+    uint8_t *kept;            /* per entry: 1 = an earlier attempt computed its trace */
+    char **mislabelled;       /* per entry that was kept: what its samples said (recording_mislabelled), or NULL */
+    char **errors;            /* per entry: why a recording was left out once its samples were wanted, or NULL */
 };
 
 #endif

@@ -4,22 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fsio.h"
 #include "data/loader.h"
 #include "infer/detector.h"
 #include "infer/timeline.h"
 #include "run/task.h"
+#include "run/traces.h"
 
-enum { WAIT_MS = 20 };
+enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };
+static const int64_t most_room = 256 << 20; /* bytes of traces that stay in memory */
 
 /* One recording's trace, reference and what was found. */
 struct trace {
     const struct manifest_entry *entry;
     int64_t index; /* of the entry in the manifest */
-    int loaded;    /* its number for the loader */
+    int loaded;    /* its number for the loader; −1: its trace was kept */
     struct recording_info info;
-    float *p;
+    struct score_span *segments;
+    int64_t n; /* samples of p */
+    float *p;  /* as in struct score_trace; NULL: not computed yet, or in its file */
     struct score_event *ref;
-    struct event *events;
+    struct event *events; /* in file time */
     int64_t n_events;
     double *alarms_s;
     int n_alarms;
@@ -27,11 +32,18 @@ struct trace {
 
 struct evaluation {
     struct evaluation_config config;
+    char folder[TRACES_PATH];
     struct loader *loader; /* readies the recordings in the order of the traces */
     struct timeline *timeline;
     struct trace *traces;
     struct score_trace *views; /* the same for report/score_sweep.h */
     int n_traces, current;
+    int segment; /* of the present recording, and where it begins in p */
+    int64_t segment_begin;
+    int64_t room, held;        /* bytes of traces that may stay in memory, and that do */
+    bool spooled;              /* the folder was made */
+    struct trace_values shown; /* of the trace that was read last, shown_index; −1 = none */
+    int shown_index;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
     struct auroc auroc;
@@ -39,12 +51,29 @@ struct evaluation {
     int64_t loss_count;
 };
 
+/* Samples outside of the segments have no value and no place. */
 static int keep_trace(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct evaluation *e = ctx;
     struct trace *t = &e->traces[e->current];
-    if (first + n > t->info.samples)
-        return err_set(err, ERR_INTERNAL, "%s: trace longer than the recording", t->entry->relative_path);
-    memcpy(t->p + first, p, (size_t)n * sizeof *p);
+    const struct window_span *segments = t->info.segments;
+    for (int64_t part; n > 0; first += part, p += part, n -= part) {
+        for (; e->segment < t->info.n_segments && first >= segments[e->segment].end; e->segment++)
+            e->segment_begin += segments[e->segment].end - segments[e->segment].first + 1;
+        if (e->segment == t->info.n_segments)
+            return first + n > t->info.samples
+                       ? err_set(err, ERR_INTERNAL, "%s: trace longer than the recording", t->entry->relative_path)
+                       : 0;
+        const struct window_span *s = &segments[e->segment];
+        part = (first < s->first ? s->first : s->end) - first;
+        part = part < n ? part : n;
+        if (first >= s->first)
+            memcpy(t->p + e->segment_begin + (first - s->first), p, (size_t)part * sizeof *p);
+    }
+    return 0;
+}
+
+static int pass_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
+    (void)ctx, (void)first, (void)n, (void)err;
     return 0;
 }
 
@@ -61,31 +90,38 @@ static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err 
     return 0;
 }
 
+static struct score_span *segments_of(const struct recording_info *info) {
+    struct score_span *spans = malloc(((size_t)info->n_segments + 1) * sizeof *spans);
+    for (int s = 0; spans && s < info->n_segments; s++)
+        spans[s] = (struct score_span){info->segments[s].first, info->segments[s].end};
+    return spans;
+}
+
 static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
     const struct manifest_entry *entry = manifest_entry(e->config.manifest, index);
     struct trace *t = &e->traces[e->n_traces];
     struct score_trace *view = &e->views[e->n_traces];
     t->entry = entry;
     t->index = index;
-    t->loaded = e->n_traces;
+    t->loaded = -1;
     recording_info(entry->recording, &t->info);
-    t->p = malloc(((size_t)t->info.samples + 1) * sizeof *t->p);
+    t->segments = segments_of(&t->info);
     t->ref = calloc((size_t)t->info.n_seizures + 1, sizeof *t->ref);
     e->n_traces++;
-    if (!t->p || !t->ref)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", entry->relative_path);
-    for (int64_t i = 0; i < t->info.samples; i++)
-        t->p[i] = NAN;
+    if (!t->ref || !t->segments)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the reference of %s", entry->relative_path);
+    t->n = score_trace_length(t->segments, t->info.n_segments);
     for (int i = 0; i < t->info.n_seizures; i++)
         t->ref[i] = (struct score_event){(double)t->info.seizures[i].first / FRONTEND_RATE_HZ,
                                          (double)t->info.seizures[i].end / FRONTEND_RATE_HZ};
     *view = (struct score_trace){.name = entry->relative_path,
                                  .subject = entry->patient,
-                                 .p = t->p,
-                                 .n = t->info.samples,
+                                 .n = t->n,
                                  .duration_s = (double)t->info.samples / FRONTEND_RATE_HZ,
                                  .ref = t->ref,
-                                 .n_ref = t->info.n_seizures};
+                                 .n_ref = t->info.n_seizures,
+                                 .segments = t->segments,
+                                 .n_segments = t->info.n_segments};
     return 0;
 }
 
@@ -94,6 +130,7 @@ static void trace_done(struct trace *t) {
     free(t->ref);
     free(t->events);
     free(t->alarms_s);
+    free(t->segments);
 }
 
 /* The present recording cannot be loaded. */
@@ -119,9 +156,14 @@ static int start_loader(struct evaluation *e, struct err *err) {
     struct recording **recordings = calloc((size_t)e->n_traces + 1, sizeof *recordings);
     if (!recordings)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    for (int i = 0; i < e->n_traces; i++)
-        recordings[i] = e->traces[i].entry->recording;
-    int rc = loader_start(recordings, e->n_traces, e->config.workers, &e->loader, err);
+    int n = 0;
+    for (int i = 0; i < e->n_traces; i++) {
+        struct trace *t = &e->traces[i];
+        if (e->config.kept && e->config.kept[t->index])
+            continue;
+        recordings[t->loaded = n++] = t->entry->recording;
+    }
+    int rc = loader_start(recordings, n, e->config.workers, &e->loader, err);
     free(recordings);
     return rc;
 }
@@ -135,8 +177,14 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
     if (!e || !(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) ||
         !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    if (!rc)
+    if (!rc) {
         e->config = *config;
+        e->shown_index = -1;
+        int64_t share = config->memory_bytes / ROOM_SHARE;
+        e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
+    }
+    if (!rc && (rc = fsio_join(e->folder, sizeof e->folder, config->directory, TRACES_FOLDER, err)) == 0 && !config->keep)
+        rc = fsio_remove_tree(e->folder, err); /* what a killed process left there */
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
             rc = add_trace(e, i, err);
@@ -160,6 +208,9 @@ void evaluation_free(struct evaluation *e) {
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
+    trace_drop(&e->shown);
+    if (e->spooled && !e->config.keep)
+        fsio_remove_tree(e->folder, NULL);
     free(e);
 }
 
@@ -169,43 +220,148 @@ const struct score_sweep *evaluation_sweep(const struct evaluation *e) { return 
 
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret) {
     const struct trace *t = &e->traces[index];
-    *ret = (struct evaluation_recording){t->entry, e->views[index], t->events, t->n_events, t->alarms_s, t->n_alarms};
+    *ret = (struct evaluation_recording){t->entry, t->index, e->views[index], t->events, t->n_events, t->alarms_s, t->n_alarms};
 }
 
-/* Sample-wise loss and ROC of a finished trace; held samples were not measured. */
-static void add_samples(struct evaluation *e, const struct trace *t) {
-    int seizure = 0, held = 0;
-    for (int64_t i = 0; i < t->info.samples; i++) {
-        while (seizure < t->info.n_seizures && i >= t->info.seizures[seizure].end)
-            seizure++;
-        while (held < t->info.n_held && i >= t->info.held[held].end)
-            held++;
-        if (isnan(t->p[i]) || (held < t->info.n_held && i >= t->info.held[held].first))
-            continue;
-        uint8_t label = seizure < t->info.n_seizures && i >= t->info.seizures[seizure].first;
-        double p = fmin(fmax((double)t->p[i], 1e-7), 1 - 1e-7);
-        e->loss -= label ? log(p) : log1p(-p);
-        e->loss_count++;
-        auroc_add(&e->auroc, &t->p[i], &label, 1);
+int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
+                          struct err *err) {
+    const struct recording *rec = manifest_entry(config->manifest, entry)->recording;
+    const struct trace_origin origin = {recording_key(rec), detector_info(config->detector)->sha256, config->alarm_hop};
+    struct recording_info info;
+    recording_info(rec, &info);
+    *ret_n = info.n_segments ? info.n_segments - 1 : 0; /* as score_trace_length */
+    for (int s = 0; s < info.n_segments; s++)
+        *ret_n += info.segments[s].end - info.segments[s].first;
+    return trace_path(config->directory, &origin, ret_path, size, err);
+}
+
+int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
+    const struct trace *t = &e->traces[i];
+    char path[TRACES_PATH];
+    int64_t n;
+    int rc;
+    if (!t->p && e->shown_index != i) {
+        trace_drop(&e->shown);
+        e->shown_index = -1;
+        if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) ||
+            (rc = trace_read(path, t->n, &e->shown, err)))
+            return rc;
+        e->shown_index = i;
     }
+    *ret_p = t->p ? t->p : e->shown.p;
+    return 0;
+}
+
+static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }
+
+/* Sample-wise loss and ROC of a finished trace; held samples were not measured. */
+static void add_samples(struct evaluation *e, const struct trace *t, const float *p) {
+    int seizure = 0, held = 0;
+    for (int s = 0; s < t->info.n_segments; s++, p++) {
+        for (int64_t i = t->info.segments[s].first; i < t->info.segments[s].end; i++, p++) {
+            while (seizure < t->info.n_seizures && i >= t->info.seizures[seizure].end)
+                seizure++;
+            while (held < t->info.n_held && i >= t->info.held[held].end)
+                held++;
+            if (isnan(*p) || (held < t->info.n_held && i >= t->info.held[held].first))
+                continue;
+            uint8_t label = seizure < t->info.n_seizures && i >= t->info.seizures[seizure].first;
+            double q = fmin(fmax((double)*p, 1e-7), 1 - 1e-7);
+            e->loss -= label ? log(q) : log1p(-q);
+            e->loss_count++;
+            auroc_add(&e->auroc, p, &label, 1);
+        }
+    }
+}
+
+/* The trace of an earlier attempt. */
+static int take_kept(struct evaluation *e, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    const float *p = NULL;
+    int rc = evaluation_trace(e, e->current, &p, err);
+    if (rc)
+        return rc;
+    size_t bytes = (size_t)e->shown.n_alarms * sizeof *t->alarms_s;
+    if (!(t->alarms_s = malloc(bytes + 1)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for alarms", t->entry->relative_path);
+    if (bytes)
+        memcpy(t->alarms_s, e->shown.alarms_s, bytes);
+    t->n_alarms = (int)e->shown.n_alarms;
+    add_samples(e, t, p);
+    e->current++;
+    return 0;
+}
+
+static int spool(struct evaluation *e, struct trace *t, struct err *err) {
+    const struct trace_values values = {.p = t->p, .n = t->n, .alarms_s = t->alarms_s, .n_alarms = t->n_alarms};
+    char path[TRACES_PATH];
+    int64_t n;
+    int rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err);
+    if (!rc)
+        rc = fsio_mkdirs(e->folder, err);
+    e->spooled = true;
+    if (rc || (rc = trace_write(path, &values, err)))
+        return rc;
+    free(t->p);
+    t->p = NULL;
+    return e->config.finished ? e->config.finished(e->config.ctx, t->index, err) : 0;
+}
+
+static int finish_trace(struct evaluation *e, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    int64_t bytes = t->n * (int64_t)sizeof *t->p;
+    add_samples(e, t, t->p);
+    bool stays = e->held + bytes <= e->room;
+    e->held += stays ? bytes : 0;
+    int rc = stays ? 0 : spool(e, t, err);
+    e->current += !rc;
+    return rc;
+}
+
+/* Gaps take none, and the manifest bounds the duration. */
+static int check_length(const struct evaluation *e, const struct trace *t, struct err *err) {
+    int64_t bytes = t->n * (int64_t)sizeof *t->p, most = e->config.memory_bytes / TRACE_SHARE;
+    if (most && bytes > most)
+        return err_set(err, ERR_RANGE,
+                       "its trace takes %lld MiB, more than a quarter of the %lld MiB that may be used (limits.memory); split it",
+                       (long long)(bytes >> 20), (long long)(e->config.memory_bytes >> 20));
+    return 0;
+}
+
+static int begin_trace(struct evaluation *e, struct err *err) {
+    struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
+    struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
+    struct trace *t = &e->traces[e->current];
+    if (!(t->p = malloc(((size_t)t->n + 1) * sizeof *t->p)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", t->entry->relative_path);
+    for (int64_t i = 0; i < t->n; i++)
+        t->p[i] = NAN;
+    e->segment = 0;
+    e->segment_begin = 0;
+    return timeline_new_cached(&detector_info(e->config.detector)->file, t->entry->recording, &options, &sink, &e->timeline, err);
+}
+
+/* Begins the present recording once its samples are there; e->timeline stays NULL while they are not, and if it is left out. */
+static int next_recording(struct evaluation *e, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    struct recording *rec = t->entry->recording;
+    struct err why = {0};
+    if (check_length(e, t, &why))
+        return leave_out(e, &why, err);
+    if (t->loaded < 0)
+        return take_kept(e, err);
+    if (!recording_ready(rec) && !loader_wait(e->loader, t->loaded, WAIT_MS))
+        return 0; /* still being fetched or decoded */
+    if (!recording_ready(rec) && loader_result(e->loader, t->loaded, &why))
+        return leave_out(e, &why, err);
+    return begin_trace(e, err);
 }
 
 static int run_windows(struct evaluation *e, struct err *err) {
-    int rc;
-    if (!e->timeline) {
-        struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
-        struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .alarm = keep_alarm};
-        struct recording *rec = e->traces[e->current].entry->recording;
-        int number = e->traces[e->current].loaded;
-        struct err why = {0};
-        if (!recording_ready(rec) && !loader_wait(e->loader, number, WAIT_MS))
-            return 0; /* still being fetched or decoded */
-        if (!recording_ready(rec) && loader_result(e->loader, number, &why))
-            return leave_out(e, &why, err);
-        if ((rc = timeline_new_cached(&detector_info(e->config.detector)->file, rec, &options, &sink, &e->timeline, err)))
-            return rc;
-    }
     int64_t windows = 0;
+    int rc = e->timeline ? 0 : next_recording(e, err);
+    if (rc || !e->timeline)
+        return rc;
     rc = detector_run(e->config.detector, e->config.stream, &e->timeline, 1, e->config.windows_per_step, &windows, err);
     if (!rc)
         rc = timeline_status(e->timeline, err);
@@ -213,9 +369,7 @@ static int run_windows(struct evaluation *e, struct err *err) {
         return rc;
     timeline_free(e->timeline);
     e->timeline = NULL;
-    add_samples(e, &e->traces[e->current]);
-    e->current++;
-    return 0;
+    return finish_trace(e, err);
 }
 
 /* Which pairs will be tried: none when the thresholds are given and no sweep is wanted. */
@@ -226,6 +380,8 @@ static int begin_search(struct evaluation *e, struct err *err) {
     if (e->swept)
         return 0;
     score_search_default(&search, &e->config.events);
+    search.load = load_trace;
+    search.ctx = e;
     return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
 }
 
@@ -237,9 +393,11 @@ static int find_events(struct evaluation *e, const struct events_config *config,
         struct trace *t = &e->traces[i];
         free(t->events);
         t->events = NULL;
-        rc = events_find(config, t->p, t->info.samples, &t->events, &t->n_events, err);
-        if (!rc)
-            rc = score_apply(&e->views[i], t->events, t->n_events, sums, err);
+        const float *p = NULL;
+        if ((rc = evaluation_trace(e, i, &p, err)) || (rc = events_find(config, p, t->n, &t->events, &t->n_events, err)))
+            break;
+        score_trace_to_time(&e->views[i], t->events, t->n_events);
+        rc = score_apply(&e->views[i], t->events, t->n_events, sums, err);
     }
     ret->on = config->on;
     ret->off = config->off;

@@ -1,7 +1,8 @@
 /* evaluation: runs whole recordings of a manifest under a detector through the same path as detection (infer/timeline.h): first the
  * traces, then the evaluation of thresholds (report/score_sweep.h), then the scores in absolute time. Used by validation inside
- * training and by evaluate jobs. Steps are short: a batch of windows, or some pairs of thresholds on one recording. Keeps 4 bytes
- * per sample of every recording. The device's thread. */
+ * training and by evaluate jobs. Steps are short: a batch of windows, or some pairs of thresholds on one recording; the choice of
+ * the pairs and the scores under the chosen one read every trace once. A trace takes 4 bytes per sample of signal; those that do
+ * not stay in memory are in files (run/traces.h). The device's thread. */
 #ifndef BRR_RUN_EVALUATION_H
 #define BRR_RUN_EVALUATION_H
 #include "data/manifest.h"
@@ -24,6 +25,14 @@ struct evaluation_config {
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
+    const char *directory; /* of the job; traces are in its folder TRACES_FOLDER, which is made when it is needed */
+    /* Every trace goes to a file, and the folder outlives the evaluation. False: only traces beyond a bound of memory go to files,
+     * and the folder is removed at the end. */
+    bool keep;
+    int64_t memory_bytes; /* that the process may use; 0 = no limit. A trace larger than a quarter of it is the recording's fault */
+    const uint8_t *kept;  /* per manifest entry, may be NULL: 1 = its trace is in the folder already (evaluation_trace_path) */
+    /* The trace of a recording is in its file. May be NULL. */
+    int (*finished)(void *ctx, int64_t entry, struct err *err);
     void *ctx;
 };
 
@@ -38,7 +47,8 @@ struct evaluation_result {
 /* One recording after the evaluation: pointers are valid as long as it. */
 struct evaluation_recording {
     const struct manifest_entry *entry;
-    struct score_trace trace;
+    int64_t index;              /* of the entry in the manifest */
+    struct score_trace trace;   /* without its p */
     const struct event *events; /* under the thresholds in force */
     int64_t n_events;
     const double *alarms_s;
@@ -54,6 +64,11 @@ int evaluation_count(const struct evaluation *e);   /* recordings, without those
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);
+/* The trace of a recording that is complete; valid until the next call that takes e. */
+int evaluation_trace(struct evaluation *e, int index, const float **ret_p, struct err *err);
+/* The file of an entry's trace under this configuration, and the number of samples in it. */
+int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
+                          struct err *err);
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret);
 
 #endif

@@ -41,6 +41,8 @@ static int evaluate(struct train *t, struct detector *detector, struct evaluatio
                                              .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
                                              .target_fa_per_24h = t->job->target_fa_per_24h,
                                              .bad = leave_out,
+                                             .directory = t->env.directory,
+                                             .memory_bytes = t->env.memory_limit_bytes,
                                              .ctx = t,
                                              .workers = (int)t->job->data.loader_workers,
                                              .windows_per_step = (int)t->job->training.micro_batch_size};

@@ -14,8 +14,8 @@ from stream_fixture import RATE, streaming_daemon, trace
 SHIFT_AT, SHIFT_S = 50, 12
 
 
-def discontinuous(source, target):
-    """The recording as EDF+D, its records from SHIFT_AT on SHIFT_S seconds later."""
+def discontinuous(source, target, shift_s=SHIFT_S):
+    """The recording as EDF+D, its records from SHIFT_AT on shift_s seconds later."""
     with open(source, "rb") as f:
         data = bytearray(f.read())
     n, records = int(data[252:256]), int(data[236:244])
@@ -24,7 +24,7 @@ def discontinuous(source, target):
     labels = [data[256 + 16 * i:256 + 16 * i + 16].decode().strip() for i in range(n)]
     at = 256 * (n + 1) + sum(sizes[:labels.index("EDF Annotations")])
     for r in range(records):
-        tal = b"+%d\x14\x14" % (r + (SHIFT_S if r >= SHIFT_AT else 0))
+        tal = b"+%d\x14\x14" % (r + (shift_s if r >= SHIFT_AT else 0))
         room = sizes[labels.index("EDF Annotations")]
         data[at + r * sum(sizes):at + r * sum(sizes) + room] = tal.ljust(room, b"\0")
     with open(target, "wb") as f:

@@ -250,7 +250,7 @@ static void sweep_all(const struct score_trace *traces, int n, const struct scor
 static void sweep_applies_every_threshold(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -283,13 +283,63 @@ static void sweep_applies_every_threshold(void **state) {
     free(p);
 }
 
+static const float *segments_p;
+static int loads;
+
+static int give_segments(void *ctx, int i, const float **ret_p, struct err *err) {
+    (void)ctx, (void)err;
+    assert_int_equal(i, 0);
+    loads++;
+    *ret_p = segments_p;
+    return 0;
+}
+
+/* The segments alone, one NaN between two, give what the whole of file time gives. */
+static void gaps_take_no_samples(void **state) {
+    (void)state;
+    static const struct score_span segments[] = {{256, 1000 * 256}, {1100 * 256, 2000 * 256}, {2500 * 256, 3500 * 256}};
+    float *p = malloc(HOUR * sizeof *p), *whole = make_trace();
+    int64_t n = 0;
+    for (int s = 0; s < 3; n += segments[s].end - segments[s].first, s++) {
+        if (s)
+            p[n++] = NAN;
+        memcpy(p + n, whole + segments[s].first, (size_t)(segments[s].end - segments[s].first) * sizeof *p);
+        for (int64_t i = s ? segments[s - 1].end : 0; i < segments[s].first; i++)
+            whole[i] = NAN;
+    }
+    for (int64_t i = segments[2].end; i < HOUR; i++)
+        whole[i] = NAN;
+    assert_int_equal(score_trace_length(segments, 3), n);
+    struct score_trace spread = {"r", "s", whole, HOUR, 3600, two_seizures, 2, NULL, 0};
+    struct score_trace dense = {"r", "s", NULL, n, 3600, two_seizures, 2, segments, 3};
+    struct events_config base;
+    struct score_search search;
+    struct score_sweep want, got;
+    events_config_default(&base);
+    score_search_default(&search, &base);
+    sweep_all(&spread, 1, &search, &want);
+    segments_p = p;
+    search.load = give_segments;
+    sweep_all(&dense, 1, &search, &got);
+    assert_true(loads >= 2 && want.n == got.n && want.n > 3);
+    assert_memory_equal(want.points, got.points, (size_t)want.n * sizeof *want.points);
+    struct event events[] = {
+        {0, 1, 0}, {segments[0].end - 257, segments[0].end - 256, 0}, {segments[0].end - 255, segments[0].end, 0}};
+    score_trace_to_time(&dense, events, 3);
+    assert_true(events[0].first == 256 && events[1].end == segments[0].end && events[2].first == segments[1].first);
+    score_sweep_done(&want);
+    score_sweep_done(&got);
+    free(p);
+    free(whole);
+}
+
 static void the_best_point_is_found_even_from_compressed_probabilities(void **state) {
     (void)state;
     float *p = make_trace();
     plateau(p, 1200, 1210, 0.30f);
     for (int64_t i = 0; i < HOUR; i++)
         p[i] = 0.2f + (p[i] - 0.3f) * 0.05f; /* everything between 0.200 and 0.207 */
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -312,9 +362,9 @@ static void the_best_point_is_found_even_from_compressed_probabilities(void **st
 static void points_sum_over_the_recordings(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace traces[] = {{"a", "s", p, HOUR, 3600, two_seizures, 2},
-                                   {"b", "s", p, 1, 1.0 / 256, NULL, 0},
-                                   {"c", "t", p, HOUR / 4, 900, two_seizures, 1}};
+    struct score_trace traces[] = {{"a", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0},
+                                   {"b", "s", p, 1, 1.0 / 256, NULL, 0, NULL, 0},
+                                   {"c", "t", p, HOUR / 4, 900, two_seizures, 1, NULL, 0}};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -368,7 +418,7 @@ static void gaps_are_no_candidates_and_no_events(void **state) {
     (void)state;
     float *p = make_trace();
     plateau(p, 600, 660, NAN);
-    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2};
+    struct score_trace trace = {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0};
     struct events_config base;
     double on[16];
     int n = 0;
@@ -441,7 +491,8 @@ static void a_report_says_definition_hours_and_every_score(void **state) {
 static void a_sweep_is_written_with_all_its_points(void **state) {
     (void)state;
     float *p = make_trace();
-    struct score_trace traces[] = {{"empty", "s", NULL, 0, 10, NULL, 0}, {"r", "s", p, HOUR, 3600, two_seizures, 2}};
+    struct score_trace traces[] = {{"empty", "s", NULL, 0, 10, NULL, 0, NULL, 0},
+                                   {"r", "s", p, HOUR, 3600, two_seizures, 2, NULL, 0}};
     struct events_config base;
     struct score_search search;
     struct score_sweep s;
@@ -543,6 +594,7 @@ int main(void) {
         cmocka_unit_test(subjects_are_averaged_and_recordings_pooled),
         cmocka_unit_test(auroc_equals_counting_pairs),
         cmocka_unit_test(sweep_applies_every_threshold),
+        cmocka_unit_test(gaps_take_no_samples),
         cmocka_unit_test(the_best_point_is_found_even_from_compressed_probabilities),
         cmocka_unit_test(points_sum_over_the_recordings),
         cmocka_unit_test(of_thresholds_that_are_as_good_but_for_chance_the_most_careful_is_taken),
