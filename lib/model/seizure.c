@@ -21,10 +21,6 @@ const struct model_ops *model_ops_of(const struct seizure_config *config) {
     return rows[config->type];
 }
 
-const char *seizure_type_name(enum seizure_type type) { return model_ops_of(&(struct seizure_config){.type = type})->name; }
-
-int64_t seizure_step(const struct seizure_config *config) { return model_ops_of(config)->step; }
-
 int64_t seizure_state_count(const struct seizure_config *config) {
     const struct model_ops *ops = model_ops_of(config);
     return ops->state_count ? ops->state_count(config) : 0;
@@ -83,14 +79,14 @@ static int measure(struct seizure_net *net, struct err *err) {
     struct tensor x = tensor_3d((void *)(uintptr_t)64, DTYPE_F32, b, t, net->config.in_channels),
                   logits = tensor_2d(x.data, DTYPE_F32, b, t);
     struct tensor state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config)), none = {0};
-    if (!net->ops->step || p.training)
+    if (!seizure_step(&net->config) || p.training)
         state = none;
     int rc = forward(net, &p, &x, &state, &logits);
     if (!rc && net->options.training) {
         rc = net->ops->backward(net, &p, &logits);
         net->plan.used = 0;
         p.training = false; /* validation runs the inference pass in the same memory */
-        if (net->ops->step)
+        if (seizure_step(&net->config))
             state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config));
         if (!rc)
             rc = forward(net, &p, &x, &state, &logits);
@@ -255,9 +251,9 @@ int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor
 
 int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
                        struct tensor *logits, struct err *err) {
-    if (!net->ops->step)
-        return err_set(err, ERR_PRECONDITION, "a network of type %s carries no state", net->ops->name);
-    int rc = check_input(net, x, net->ops->step, logits, err);
+    if (!seizure_step(&net->config))
+        return err_set(err, ERR_PRECONDITION, "a network of type %s carries no state", seizure_type_name(net->config.type));
+    int rc = check_input(net, x, seizure_step(&net->config), logits, err);
     if (!rc && (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config)))
         rc = err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],
                      (long long)seizure_state_count(&net->config));

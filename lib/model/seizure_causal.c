@@ -21,18 +21,6 @@ static int64_t state_count(const struct seizure_config *c) {
     return n;
 }
 
-static int check(const struct seizure_config *c, struct err *err) {
-    if (c->mixer != SEIZURE_MIXER_MAMBA2)
-        return err_set(err, ERR_INVALID, "a causal network needs the mixer mamba2: that of conv looks ahead");
-    if (c->rescnn_blocks)
-        return err_set(err, ERR_INVALID, "a causal network has no ResCNN blocks, as they look ahead; rescnn_blocks is %d",
-                       c->rescnn_blocks);
-    if (c->window % SEIZURE_STEP)
-        return err_set(err, ERR_INVALID, "the window of a causal network has %lld samples; expected a multiple of %d",
-                       (long long)c->window, SEIZURE_STEP);
-    return 0;
-}
-
 static int params(struct seizure_net *net, struct err *err) {
     const struct seizure_config *c = &net->config;
     struct mamba_shape shape = seizure_net_mixer(c);
@@ -215,9 +203,6 @@ static int backward(struct seizure_net *net, const struct pass *p, const struct 
 }
 
 const struct model_ops model_causal = {
-    .name = "causal",
-    .step = SEIZURE_STEP,
-    .check = check,
     .params = params,
     .bind = bind,
     .each_block = each_block,

@@ -1,6 +1,33 @@
 #include <string.h>
 
-#include "model/seizure_net.h"
+#include "model/seizure.h"
+
+static int check_causal(const struct seizure_config *c, struct err *err) {
+    if (c->mixer != SEIZURE_MIXER_MAMBA2)
+        return err_set(err, ERR_INVALID, "a causal network needs the mixer mamba2: that of conv looks ahead");
+    if (c->rescnn_blocks)
+        return err_set(err, ERR_INVALID, "a causal network has no ResCNN blocks, as they look ahead; rescnn_blocks is %d",
+                       c->rescnn_blocks);
+    if (c->window % SEIZURE_STEP)
+        return err_set(err, ERR_INVALID, "the window of a causal network has %lld samples; expected a multiple of %d",
+                       (long long)c->window, SEIZURE_STEP);
+    return 0;
+}
+
+/* What a type of network is, without the kernels that compute it (struct model_ops). */
+static const struct type {
+    const char *name;
+    int64_t step; /* samples of a pass whose state is carried; 0: none */
+    /* INVALID for a configuration that passes the checks of all types and is none of this one. Optional. */
+    int (*check)(const struct seizure_config *config, struct err *err);
+} types[] = {
+    [SEIZURE_TYPE_UNET] = {.name = "seizure"},
+    [SEIZURE_TYPE_CAUSAL] = {.name = "causal", .step = SEIZURE_STEP, .check = check_causal},
+};
+
+const char *seizure_type_name(enum seizure_type type) { return types[type].name; }
+
+int64_t seizure_step(const struct seizure_config *config) { return types[config->type].step; }
 
 static const struct preset {
     enum seizure_type type;
@@ -71,8 +98,7 @@ int seizure_config_check(const struct seizure_config *c, struct err *err) {
                        c->headdim, inner, c->ngroups);
     if (!(c->dropout >= 0 && c->dropout < 1))
         return err_set(err, ERR_INVALID, "dropout is %g; expected 0 to below 1", (double)c->dropout);
-    const struct model_ops *ops = model_ops_of(c);
-    return ops->check ? ops->check(c, err) : 0;
+    return types[c->type].check ? types[c->type].check(c, err) : 0;
 }
 
 /* The table of integer fields, for writing and reading JSON. */
@@ -104,8 +130,9 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
     CONFIG_FIELDS(GET)
 #undef GET
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
-    const char *mixer = json_str(json_get(j, "mixer"), ""), *type = json_str(json_get(j, "type"), model_unet.name);
-    c.type = strcmp(type, model_causal.name) ? SEIZURE_TYPE_UNET : SEIZURE_TYPE_CAUSAL;
+    const char *mixer = json_str(json_get(j, "mixer"), ""),
+               *type = json_str(json_get(j, "type"), seizure_type_name(SEIZURE_TYPE_UNET));
+    c.type = strcmp(type, seizure_type_name(SEIZURE_TYPE_CAUSAL)) ? SEIZURE_TYPE_UNET : SEIZURE_TYPE_CAUSAL;
     if (strcmp(type, seizure_type_name(c.type)) != 0)
         return err_set(err, ERR_INVALID, "model type '%.40s' is unknown; expected seizure or causal", type);
     if (strcmp(mixer, "conv") && strcmp(mixer, "mamba2"))

@@ -11,12 +11,9 @@
 enum { STAGES = 4, STEM_TAPS = 7, HEAD_CHANNELS = 19, CAUSAL_TAPS = 5, TOKEN = 16 };
 
 struct seizure_net;
-/* A type of network. */
+/* How a type of network computes; what it is called and which configurations it has, seizure_config.c says, which needs no kernels.
+ */
 struct model_ops {
-    const char *name;
-    int64_t step; /* samples of a pass whose state is carried; 0: none */
-    /* INVALID for a configuration that passes the checks of all types and is none of this one. Optional. */
-    int (*check)(const struct seizure_config *config, struct err *err);
     /* Table rows of the network; pointers of its layers to their rows. The Mamba layers are bound already. */
     int (*params)(struct seizure_net *net, struct err *err);
     void (*bind)(struct seizure_net *net);

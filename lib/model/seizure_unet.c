@@ -170,7 +170,6 @@ static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_
 }
 
 const struct model_ops model_unet = {
-    .name = "seizure",
     .params = params,
     .bind = bind,
     .each_block = each_block,
