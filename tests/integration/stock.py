@@ -23,7 +23,8 @@ class Stock:
     def __init__(self, endpoint, directory):
         os.makedirs(directory, exist_ok=True)
         compile_protos(directory)
-        self.channel = grpc.insecure_channel(endpoint) if isinstance(endpoint, str) else endpoint
+        # A pool of its own: a channel to a daemon that was restarted must not begin with the dead connection of an earlier channel.
+        self.channel = grpc.insecure_channel(endpoint, [("grpc.use_local_subchannel_pool", 1)]) if isinstance(endpoint, str) else endpoint
         for module, services in (("jobs", ["Jobs"]), ("stream", ["Stream"]), ("checkpoints", ["Checkpoints", "Models"]), ("admin", ["Admin", "Metrics"]), ("burst", ["Burst"])):
             setattr(self, module, importlib.import_module(f"brr.v1.{module}_pb2"))
             stubs = importlib.import_module(f"brr.v1.{module}_pb2_grpc")

@@ -85,7 +85,10 @@ def check_shown(daemon):
     assert "brrd_gpu_errors_total{" not in page, page  # this driver does not tell
     lint = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True, check=False)
     assert lint.returncode == 0 and not lint.stdout + lint.stderr, lint.stdout + lint.stderr
-    assert fetch(daemon, "/readyz") == (200, "ready\n")
+    deadline = time.time() + PATIENCE
+    while (answer := fetch(daemon, "/readyz")) != (200, "ready\n"):  # it serves calls before it has looked at everything
+        assert time.time() < deadline, answer
+        time.sleep(0.05)
 
 
 def serves(daemon):

@@ -12,6 +12,7 @@ from stream_fixture import streaming_daemon, trace
 
 PATIENTS = 9
 SETS = MINI + ["training.max_steps=24", "training.validate_every=12", "checkpoint.every=1s", "limits.restarts=0", "model.dropout=0.1"]
+ROOMY = "cache.max_size=64MiB"  # objects and windows of one corpus
 
 
 def upload(s3, folder, prefix):
@@ -126,7 +127,10 @@ def check_kill(s3, d, want):
 
 
 def check_small_cache(s3, d, want):
-    """A cache that holds a part of the corpus only."""
+    """A cache that holds a part of the corpus only, and whose windows in use exceed it."""
+    assert d.stop() == 0
+    d.extra[d.extra.index(ROOMY)] = "cache.max_size=5MiB"
+    d.start()
     code, end, err = d.submit(*SETS, "data.source=store://bucket/evicted")
     assert code == 0 and tensors(end["checkpoint"]) == want, (end, err)
     used = sum(os.path.getsize(os.path.join(root, f)) for root, _, files in os.walk(f"{d.dir}/cache/objects/entries") for f in files)
@@ -153,7 +157,7 @@ def main():
             upload(s3, f"{tmp}/eeg", prefix)
         os.environ.update(s3.environment())
         store = f"stores={{bucket: {{url: 's3://eeg', endpoint: '{s3.endpoint}', stall: 60s}}}}"
-        with streaming_daemon(extra=[store, "cache.max_size=5MiB"]) as (d, recording, model):
+        with streaming_daemon(extra=[store, ROOMY]) as (d, recording, model):
             quiet = trace(d, recording, model)
             want = check_same_weights(s3, d, f"{tmp}/eeg")
             check_failed_fetch(s3, d, recording, model, quiet)
