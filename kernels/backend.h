@@ -23,6 +23,8 @@ struct backend {
     int (*zero)(struct stream *s, void *dst, size_t bytes, struct err *err);
     int (*sync)(struct stream *s, struct err *err);
     int (*wait)(struct stream *s, struct stream *earlier, struct err *err);
+    /* INTERNAL when the calling thread cannot compute on the stream; NULL where every thread can. */
+    int (*check)(struct stream *s, struct err *err);
     /* NULL in a backend without graphs. record_end with keep false drops the recording. */
     int (*record)(struct stream *s, struct err *err);
     int (*record_end)(struct stream *s, bool keep, void **ret, struct err *err);

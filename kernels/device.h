@@ -114,7 +114,9 @@ void device_alloc_stats(const struct device *dev, int64_t *ret_live_bytes, int64
 
 /* The work of a STREAM_HIGH stream runs before that of normal streams; on the CPU device_live_begin makes normal streams wait. */
 enum stream_priority { STREAM_NORMAL, STREAM_HIGH };
-/* Open a stream on the thread that will use it. On the CPU that thread and its pool then flush subnormal floats. */
+/* Open a stream on the thread that will use it. On the CPU that thread and its pool then flush subnormal
+ * floats, and its parallel regions have the device's threads: ops on a thread with another number of threads are refused
+ * (INTERNAL). */
 int stream_open(struct device *dev, enum stream_priority priority, struct stream **ret, struct err *err);
 /* Between device_live_begin and device_live_end the normal streams of a CPU park: each sleeps before its next op, so that live
  * windows share the processors with one op at most. A stream sleeps at most nine tenths of each second, so that a job goes on

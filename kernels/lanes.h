@@ -12,7 +12,7 @@ struct lanes_work {
     int (*run)(const void *ctx, int64_t unit, int lane, struct err *err);
     const void *ctx;
     int64_t first, n; /* units */
-    int lanes;        /* 1: in order on the calling thread, whose regions keep their threads */
+    int lanes;        /* 1: in order on the calling thread */
 };
 /* The error of one of the units that failed; with several lanes the others have run all the same. */
 int lanes_run(const struct lanes_work *work, struct err *err);

@@ -70,6 +70,8 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
     do {                                                                                                                           \
         if (c.rc)                                                                                                                  \
             return c.rc;                                                                                                           \
+        if (s->device->backend->check && (c.rc = s->device->backend->check(s, err)))                                               \
+            return c.rc;                                                                                                           \
         stream_enter(s);                                                                                                           \
         int rc = s->device->backend->ops->name(s, a, err);                                                                         \
         stream_leave(s);                                                                                                           \

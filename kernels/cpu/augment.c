@@ -15,9 +15,9 @@ static void change(float *row, int64_t channels, const int32_t *partner, bool mi
 }
 
 int cpu_augment(struct stream *s, const struct augment_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < b; i++) {
         float *x = mf(&a->x) + i * t * c;
         int64_t pad = a->pad[i];

@@ -26,11 +26,18 @@ int cpu_column_sums(struct stream *s, const struct tensor *dy, float *dbias, str
     if (!partial)
         return ERR_EXHAUSTED;
     memset(partial, 0, (size_t)(blocks * cols) * sizeof *partial);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         add_rows(dy, i * BLOCK, i + 1 < blocks ? BLOCK : rows - i * BLOCK, partial + i * cols);
     for (int64_t i = 0; i < blocks; i++)
         for (int64_t c = 0; c < cols; c++)
             dbias[c] += partial[i * cols + c];
     return 0;
+}
+
+void cpu_fill_rows(struct stream *s, const struct tensor *y, const float *row) {
+    int64_t rows = tensor_rows(y), cols = y->dim[y->rank - 1];
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(mf(y) + r * y->ld, row, (size_t)cols * sizeof *row);
 }

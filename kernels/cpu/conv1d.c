@@ -13,12 +13,6 @@ static void pack_stride2(const float *w, float *wp, int64_t co, int64_t ci) {
                 wp[(o * 2 + k) * ci + i] = w[(o * ci + i) * 2 + k];
 }
 
-static void add_bias_rows(float *y, int64_t ld, const float *bias, int64_t rows, int64_t cols) {
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(y + r * ld, bias, (size_t)cols * sizeof *y);
-}
-
 static int conv_stride2(struct stream *s, const struct conv1d_args *a, struct err *err) {
     int64_t b = a->x.dim[0], to = a->y.dim[1], ci = a->x.dim[2], co = a->y.dim[2];
     if (a->x.ld != ci || a->relu)
@@ -29,24 +23,20 @@ static int conv_stride2(struct stream *s, const struct conv1d_args *a, struct er
     pack_stride2(cf(&a->w), wp, co, ci);
     bool bias = tensor_present(&a->bias);
     if (bias)
-        add_bias_rows(mf(&a->y), a->y.ld, cf(&a->bias), b * to, co);
-    for (int64_t i = 0; i < b; i++) {
-        struct gemm g = {.trans_b = true,
-                         .m = to,
-                         .n = co,
-                         .k = 2 * ci,
-                         .a = cf(&a->x) + i * 2 * to * ci,
-                         .lda = 2 * ci,
-                         .b = wp,
-                         .ldb = 2 * ci,
-                         .c = mf(&a->y) + i * to * a->y.ld,
-                         .ldc = a->y.ld,
-                         .beta = bias ? 1.0f : 0.0f};
-        int rc = cpu_gemm(&g, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
+        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    const struct gemm g = {.trans_b = true,
+                           .m = b * to,
+                           .n = co,
+                           .k = 2 * ci,
+                           .span = to,
+                           .a = cf(&a->x),
+                           .lda = 2 * ci,
+                           .b = wp,
+                           .ldb = 2 * ci,
+                           .c = mf(&a->y),
+                           .ldc = a->y.ld,
+                           .beta = bias ? 1.0f : 0.0f};
+    return cpu_gemm(s, &g, err);
 }
 
 int cpu_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
@@ -85,7 +75,7 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
                          .ldb = 2 * ci,
                          .c = mf(&a->dx),
                          .ldc = 2 * ci};
-        rc = cpu_gemm(&g, err);
+        rc = cpu_gemm(s, &g, err);
     }
     if (!rc && tensor_present(&a->dw)) {
         struct gemm g = {.trans_a = true,
@@ -98,7 +88,7 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
                          .ldb = 2 * ci,
                          .c = dwp,
                          .ldc = 2 * ci};
-        rc = cpu_gemm(&g, err);
+        rc = cpu_gemm(s, &g, err);
         for (int64_t o = 0; !rc && o < co; o++)
             for (int64_t i = 0; i < ci; i++)
                 for (int64_t k = 0; k < 2; k++)
@@ -108,10 +98,10 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
 }
 
 /* w (Co,Ci,K) → (Ci,Co,K) with the taps reversed; ci and co of the key are those of the flipped convolution. */
-static void flip_weights(const struct dnn_forward *call, float *out) {
+static void flip_weights(const struct dnn_forward *call, int threads, float *out) {
     int64_t co = call->key.ci, ci = call->key.co, k = call->key.k;
     const float *w = call->source;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < ci; i++)
         for (int64_t o = 0; o < co; o++)
             for (int64_t j = 0; j < k; j++)
@@ -133,8 +123,8 @@ static int backward_data(struct stream *s, const struct conv1d_backward_args *a,
 }
 
 /* dw[o][i][k] += plain[k][o][i] */
-static void add_taps(float *dw, const float *plain, int64_t pairs, int64_t taps) {
-#pragma omp parallel for schedule(static)
+static void add_taps(float *dw, const float *plain, int64_t pairs, int64_t taps, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t j = 0; j < pairs; j++)
         for (int64_t k = 0; k < taps; k++)
             dw[j * taps + k] += plain[k * pairs + j];
@@ -161,11 +151,11 @@ static int backward_weights_wide(struct stream *s, const struct conv1d_backward_
                              .c = plain + k * co * ci,
                              .ldc = ci,
                              .beta = 1};
-            int rc = g.k > 0 ? cpu_gemm(&g, err) : 0;
+            int rc = g.k > 0 ? cpu_gemm(s, &g, err) : 0;
             if (rc)
                 return rc;
         }
-    add_taps(mf(&a->dw), plain, co * ci, taps);
+    add_taps(mf(&a->dw), plain, co * ci, taps, cpu_threads(s));
     return 0;
 }
 

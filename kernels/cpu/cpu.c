@@ -149,21 +149,37 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
 static void cpu_stream_close(struct stream *s) {
     struct cpu_stream *cs = s->state;
     dnn_cache_free(cs->dnn);
-    device_free(s->device, cs->scratch);
+    device_free(s->device, cs->scratch.data);
+    device_free(s->device, cs->sums.data);
     free(cs);
 }
 
-void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) {
-    struct cpu_stream *cs = s->state;
-    if (bytes <= cs->scratch_bytes)
-        return cs->scratch;
-    device_free(s->device, cs->scratch);
-    cs->scratch = NULL;
-    cs->scratch_bytes = 0;
-    if (device_alloc(s->device, bytes, &cs->scratch, err))
+static void *grown(struct stream *s, struct scratch *scratch, size_t bytes, struct err *err) {
+    if (bytes <= scratch->bytes)
+        return scratch->data;
+    device_free(s->device, scratch->data);
+    *scratch = (struct scratch){0};
+    if (device_alloc(s->device, bytes, &scratch->data, err))
         return NULL;
-    cs->scratch_bytes = bytes;
-    return cs->scratch;
+    scratch->bytes = bytes;
+    return scratch->data;
+}
+
+void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) { return grown(s, &cpu_stream(s)->scratch, bytes, err); }
+
+void *cpu_sums(struct stream *s, size_t bytes, struct err *err) { return grown(s, &cpu_stream(s)->sums, bytes, err); }
+
+/* The team of the calling thread's parallel regions is that of the stream it opened last. oneDNN takes it, and a thread that opened
+ * no stream of this size computes with subnormal floats. */
+static int cpu_check(struct stream *s, struct err *err) {
+    int team = omp_get_active_level() < omp_get_max_active_levels() ? omp_get_max_threads() : 1;
+    if (team == cpu_threads(s))
+        return 0;
+    return err_set(
+        err, ERR_INTERNAL,
+        "cpu: an op of a stream with %d threads on a thread that computes with %d; use a stream on the thread that opened "
+        "it, and streams of one device there",
+        cpu_threads(s), team);
 }
 
 static int cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
@@ -205,6 +221,7 @@ const struct backend *cpu_backend(void) {
         .zero = cpu_zero,
         .sync = cpu_sync,
         .wait = cpu_wait,
+        .check = cpu_check,
     };
     return &backend;
 }

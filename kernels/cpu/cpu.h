@@ -17,31 +17,40 @@
 OP_MAP(CPU_OP)
 #undef CPU_OP
 
+struct scratch {
+    void *data;
+    size_t bytes;
+};
 struct cpu_stream {
-    void *scratch;
-    size_t scratch_bytes;
+    struct scratch scratch, sums;
     struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
-    int threads;
+    int threads;           /* the device's */
 };
 static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
+/* The team of each parallel region of an op: scratch is cut by it. */
+static inline int cpu_threads(struct stream *s) { return cpu_stream(s)->threads; }
 
 /* Scratch of at least `bytes`, 64-byte aligned, valid until the next op; grows and then stays, so that steady-state steps
  * allocate nothing. NULL (with *err) when memory is short. */
 void *cpu_scratch(struct stream *s, size_t bytes, struct err *err);
+/* The same beside it, for the partial sums of cpu_gemm. */
+void *cpu_sums(struct stream *s, size_t bytes, struct err *err);
 
 struct dnn_cache *dnn_cache_new(int threads);
 void dnn_cache_free(struct dnn_cache *cache);
 
-/* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. */
+/* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. span: rows of C that belong
+ * together, a batch row (0 = all); how one is computed does not depend on how many there are. The same bits on any number of
+ * threads. */
 struct gemm {
     bool trans_a, trans_b;
-    int64_t m, n, k;
+    int64_t m, n, k, span;
     const float *a, *b;
     int64_t lda, ldb, ldc;
     float beta;
     float *c;
 };
-int cpu_gemm(const struct gemm *g, struct err *err);
+int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err);
 
 static inline const float *cf(const struct tensor *t) { return t->data; }
 static inline float *mf(const struct tensor *t) { return t->data; }

@@ -48,7 +48,7 @@ int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a
     j.lengths = a->lengths;
     j.resets = a->resets.data;
     int64_t items = j.batch * ((j.length + ROWS - 1) / ROWS);
-#pragma omp parallel for num_threads(cpu_stream(s)->threads) schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < items; i++)
         kernels->depthwise(&j, i, NULL);
     return 0;
@@ -72,7 +72,7 @@ static void add_weights(const struct depthwise_job *j, const struct tensor *dw, 
 
 int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise_backward_args *a, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
-    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
+    int threads = cpu_threads(s);
     struct depthwise_job j = job_of(&a->x, &a->w, a->pad_left, a->reverse);
     j.slices = j.batch < SCAN_SLICES ? j.batch : SCAN_SLICES;
     size_t weights = padded((size_t)(j.taps * j.channels) * sizeof(float)), each = padded(kernels->depthwise_bytes(&j));

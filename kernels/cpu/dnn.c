@@ -29,13 +29,11 @@ static char *span_at(const struct dnn_rows *r, const struct span *s, int64_t tok
 
 /* Gaps between rows: out of the tensor into dense memory, and back. */
 static void gather(const struct span *s, char *to, const char *from, int64_t ld) {
-#pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < s->rows; r++)
         memcpy(to + (size_t)(r * s->cols) * s->each, from + (size_t)(r * ld) * s->each, (size_t)s->cols * s->each);
 }
 
 static void scatter(const struct span *s, char *to, const char *from, int64_t ld) {
-#pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < s->rows; r++)
         memcpy(to + (size_t)(r * ld) * s->each, from + (size_t)(r * s->cols) * s->each, (size_t)s->cols * s->each);
 }
@@ -47,14 +45,15 @@ CPU_CLONES static void add_row(uint16_t *to, const uint16_t *from, int64_t n) {
 }
 
 static void add_rows_bf16(const struct span *s, char *to, const char *from, int64_t ld) {
-#pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < s->rows; r++)
         add_row((uint16_t *)(void *)to + r * ld, (const uint16_t *)(const void *)from + r * s->cols, s->cols);
 }
 
 /* ---- pieces and lanes ---- */
 
-enum { PIECE = 480, MAX_KINDS = 4 }; /* PIECE: the most outputs of one */
+/* Rows are cut by their shape alone, whatever the batch and the number of threads, and a piece is computed by one thread: the same
+ * bits. Pieces of wide layers are shorter, so that a few rows keep several threads busy. */
+enum { MAX_KINDS = 4, PIECE_WORK = 1 << 25 }; /* PIECE_WORK: multiplications aimed at */
 
 /* Outputs [first, first + n) of a row, made of the inputs from `input` on by the convolution of `key`. */
 struct piece {
@@ -62,30 +61,71 @@ struct piece {
     struct conv_key key;
 };
 
-static struct piece piece_of(const struct conv_key *whole, int64_t pieces, int64_t i) {
-    int64_t outs = conv_key_outputs(whole), each = outs / pieces, longer = outs % pieces;
-    struct piece p = {.first = i * each + (i < longer ? i : longer), .n = each + (i < longer), .key = *whole};
-    int64_t from = p.first - whole->pad, end = from + p.n + whole->k - 1;
+/* The pieces of a row are of a few kinds (at the ends of a row and between them; two lengths), a primitive each. */
+struct cut {
+    struct conv_key whole, keys[MAX_KINDS];
+    struct conv_prim *prims[MAX_KINDS];
+    int64_t pieces;
+    int n_kinds;
+};
+
+static struct piece piece_of(const struct cut *c, int64_t i) {
+    int64_t outs = conv_key_outputs(&c->whole), each = outs / c->pieces, longer = outs % c->pieces;
+    struct piece p = {.first = i * each + (i < longer ? i : longer), .n = each + (i < longer), .key = c->whole};
+    int64_t from = p.first - c->whole.pad, end = from + p.n + c->whole.k - 1;
     p.input = from < 0 ? 0 : from;
     p.key.pad = p.input - from;
-    p.key.pad_right = end > whole->t ? end - whole->t : 0;
-    p.key.t = p.n + whole->k - 1 - p.key.pad - p.key.pad_right;
+    p.key.pad_right = end > c->whole.t ? end - c->whole.t : 0;
+    p.key.t = p.n + c->whole.k - 1 - p.key.pad - p.key.pad_right;
     return p;
 }
 
-/* One forward call: its pieces are of a few kinds (at the ends of a row and between them; two lengths), a primitive each. */
+static int kind_of(const struct cut *c, const struct conv_key *key) {
+    int k = 0;
+    while (k < c->n_kinds && !conv_key_equal(&c->keys[k], key))
+        k++;
+    return k;
+}
+
+/* Outputs of a long piece: `most` of narrow layers, `least` of wide ones. */
+struct piece_limits {
+    int64_t least, most;
+};
+static const struct piece_limits forward_limits = {240, 480}, gradient_limits = {480, 3840};
+
+static int cut_rows(struct cut *c, struct dnn_cache *cache, struct piece_limits limits, struct err *err) {
+    int64_t outs = conv_key_outputs(&c->whole), longest = PIECE_WORK / (c->whole.ci * c->whole.co * c->whole.k);
+    longest = longest > limits.most ? limits.most : longest < limits.least ? limits.least : longest;
+    c->pieces = (outs + longest - 1) / longest;
+    for (int64_t i = 0; i < c->pieces; i++) {
+        struct piece p = piece_of(c, i);
+        if (kind_of(c, &p.key) < c->n_kinds)
+            continue;
+        int rc = conv_prim_find(cache, &p.key, &c->prims[c->n_kinds], err);
+        if (rc)
+            return rc;
+        c->keys[c->n_kinds++] = p.key;
+    }
+    return 0;
+}
+
+static int lanes_for(const struct dnn_cache *cache, int64_t units) {
+    int threads = dnn_cache_lanes(cache);
+    return units < threads ? (int)units : threads;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* One forward call. */
 struct walk {
     const struct dnn_forward *call;
     struct dnn_cache *cache;
-    struct conv_key whole;
+    struct cut cut;
     struct {
-        struct conv_key key;
-        struct conv_prim *prim;
         struct packed *packed;
         bool fresh;
     } kinds[MAX_KINDS];
-    int n_kinds, lanes;
-    int64_t pieces;
+    int lanes;
     const void *bias;
     bool copy_y;
     /* scratch of a lane: scratchpad, x and y without gaps */
@@ -95,50 +135,38 @@ struct walk {
 
 static size_t lane_bytes(const struct walk *w) { return w->pad_bytes + w->x_bytes + w->y_bytes; }
 
-static int kind_of(const struct walk *w, const struct conv_key *key) {
-    int k = 0;
-    while (k < w->n_kinds && !conv_key_equal(&w->kinds[k].key, key))
-        k++;
-    return k;
+static struct span x_span(const struct walk *w, int64_t tokens) {
+    return span_of(&w->call->x, tokens, w->cut.whole.ci, &w->cut.whole);
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-static struct span x_span(const struct walk *w, const struct piece *p) {
-    return span_of(&w->call->x, p->key.t, w->whole.ci, &w->whole);
-}
-
-static struct span y_span(const struct walk *w, const struct piece *p) {
-    struct span s = span_of(&w->call->y, p->n, w->whole.co, &w->whole);
+static struct span y_span(const struct walk *w, int64_t tokens) {
+    struct span s = span_of(&w->call->y, tokens, w->cut.whole.co, &w->cut.whole);
     s.dense = !w->copy_y;
     return s;
 }
 
-/* Rows are cut where that is faster, whatever the batch and the number of threads: the same bits. */
-static int plan(struct walk *w, struct err *err) {
-    bool cut = !w->whole.bf16 && dnn_cuts();
-    int threads = dnn_cache_lanes(w->cache), rc = 0;
+/* The packed weights of a kind: those of an earlier kind where the primitives agree on their order. */
+static int find_packed(struct walk *w, int k, struct err *err) {
     const struct packed weights = {.source = w->call->source, .lay = w->call->lay, .version = w->call->version};
-    w->pieces = cut ? (conv_key_outputs(&w->whole) + PIECE - 1) / PIECE : 1;
-    w->lanes = cut && w->call->batch * w->pieces >= threads ? threads : 1;
-    w->whole.alone = w->lanes > 1;
-    for (int64_t i = 0; i < w->pieces && !rc; i++) {
-        struct piece p = piece_of(&w->whole, w->pieces, i);
-        struct span x = x_span(w, &p), y = y_span(w, &p);
-        int k = kind_of(w, &p.key);
-        if (k < w->n_kinds)
-            continue;
-        w->kinds[k].key = p.key;
-        w->n_kinds++;
-        rc = conv_prim_find(w->cache, &p.key, &w->kinds[k].prim, err);
-        if (!rc)
-            rc = packed_find(w->cache, w->kinds[k].prim, &weights, &w->kinds[k].packed, &w->kinds[k].fresh, err);
-        if (rc)
-            return rc;
-        w->pad_bytes = larger(w->pad_bytes, round_up(conv_prim_scratchpad_bytes(w->kinds[k].prim)));
+    for (int i = 0; i < k; i++)
+        if (conv_prim_same_packing(w->cut.prims[i], w->cut.prims[k])) {
+            w->kinds[k].packed = w->kinds[i].packed;
+            w->kinds[k].fresh = true;
+            return 0;
+        }
+    return packed_find(w->cache, w->cut.prims[k], &weights, &w->kinds[k].packed, &w->kinds[k].fresh, err);
+}
+
+static int plan(struct walk *w, struct err *err) {
+    int rc = cut_rows(&w->cut, w->cache, forward_limits, err);
+    for (int k = 0; k < w->cut.n_kinds && !rc; k++) {
+        struct span x = x_span(w, w->cut.keys[k].t), y = y_span(w, conv_key_outputs(&w->cut.keys[k]));
+        w->pad_bytes = larger(w->pad_bytes, round_up(conv_prim_scratchpad_bytes(w->cut.prims[k])));
         w->x_bytes = larger(w->x_bytes, span_bytes(&x));
         w->y_bytes = larger(w->y_bytes, span_bytes(&y));
+        rc = find_packed(w, k, err);
     }
+    w->lanes = lanes_for(w->cache, w->call->batch * w->cut.pieces);
     return rc;
 }
 
@@ -147,13 +175,13 @@ static int pack(struct walk *w, float *plain, struct err *err) {
     const void *from = w->call->lay ? plain : w->call->source;
     bool laid = !w->call->lay;
     int rc = 0;
-    for (int k = 0; k < w->n_kinds && !rc; k++) {
+    for (int k = 0; k < w->cut.n_kinds && !rc; k++) {
         if (w->kinds[k].fresh)
             continue;
         if (!laid)
-            w->call->lay(w->call, plain);
+            w->call->lay(w->call, dnn_cache_lanes(w->cache), plain);
         laid = true;
-        rc = conv_prim_reorder(w->cache, w->kinds[k].prim, from, w->kinds[k].packed->data, err);
+        rc = conv_prim_reorder(w->cache, w->cut.prims[k], 0, from, w->kinds[k].packed->data, err);
     }
     return rc;
 }
@@ -161,17 +189,18 @@ static int pack(struct walk *w, float *plain, struct err *err) {
 static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {
     const struct walk *w = ctx;
     const struct dnn_forward *call = w->call;
-    int64_t row = unit / w->pieces;
-    struct piece p = piece_of(&w->whole, w->pieces, unit % w->pieces);
-    struct span x = x_span(w, &p), y = y_span(w, &p);
-    int k = kind_of(w, &p.key);
-    char *from = span_at(&call->x, &x, row * w->whole.t + p.input);
-    char *to = span_at(&call->y, &y, row * conv_key_outputs(&w->whole) + p.first);
+    const struct conv_key *whole = &w->cut.whole;
+    int64_t row = unit / w->cut.pieces;
+    struct piece p = piece_of(&w->cut, unit % w->cut.pieces);
+    struct span x = x_span(w, p.key.t), y = y_span(w, p.n);
+    int k = kind_of(&w->cut, &p.key);
+    char *from = span_at(&call->x, &x, row * whole->t + p.input);
+    char *to = span_at(&call->y, &y, row * conv_key_outputs(whole) + p.first);
     char *pad = w->scratch + (size_t)lane * lane_bytes(w), *dense_x = pad + w->pad_bytes, *dense_y = dense_x + w->x_bytes;
     if (!x.dense)
         gather(&x, dense_x, from, call->x.ld);
     const void *operands[5] = {x.dense ? from : dense_x, w->kinds[k].packed->data, y.dense ? to : dense_y, pad, w->bias};
-    int rc = conv_prim_run(w->cache, w->kinds[k].prim, lane, operands, err);
+    int rc = conv_prim_run(w->cache, w->cut.prims[k], lane, operands, err);
     if (!rc && call->accumulate)
         add_rows_bf16(&y, to, dense_y, call->y.ld);
     else if (!rc && !y.dense)
@@ -181,9 +210,9 @@ static int run_piece(const void *ctx, int64_t unit, int lane, struct err *err) {
 
 int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *err) {
     int64_t repeat = call->bias_repeat > 1 ? call->bias_repeat : 1, co = call->key.co;
-    struct walk w = {.call = call, .cache = cpu_stream(s)->dnn, .whole = call->key, .bias = call->bias};
+    struct walk w = {.call = call, .cache = cpu_stream(s)->dnn, .cut.whole = call->key, .bias = call->bias};
     w.copy_y = call->accumulate || call->y.ld != co / call->y.split;
-    w.whole.bias = call->bias != NULL;
+    w.cut.whole.bias = call->bias != NULL;
     int rc = plan(&w, err);
     if (rc)
         return rc;
@@ -196,88 +225,108 @@ int dnn_forward(struct stream *s, const struct dnn_forward *call, struct err *er
         memcpy(scratch + plain + (size_t)(i * co / repeat) * 4, call->bias, (size_t)(co / repeat) * 4);
     w.bias = biases ? (const void *)(scratch + plain) : call->bias;
     w.scratch = scratch + plain + biases;
-    const struct lanes_work units = {run_piece, &w, 0, call->batch * w.pieces, w.lanes};
+    const struct lanes_work units = {run_piece, &w, 0, call->batch * w.cut.pieces, w.lanes};
     rc = pack(&w, (float *)(void *)scratch, err);
     return rc ? rc : lanes_run(&units, err);
 }
 
 /* ---- gradients of weights ---- */
 
-/* The rows of a batch, a gradient each, which are added up in their order. */
+/* The pieces of a batch, a gradient each, which are added up in their order. */
 struct gradient_walk {
     const struct dnn_gradient *call;
     struct dnn_cache *cache;
-    struct conv_prim *prim;
-    int64_t outs;
-    int slots;                                         /* rows at a time */
-    size_t pad_bytes, packed_bytes, x_bytes, dy_bytes; /* scratch of a slot */
+    struct cut cut;
+    int lanes, slots;                                               /* slots: pieces at a time */
+    size_t plain_bytes, pad_bytes, packed_bytes, x_bytes, dy_bytes; /* scratch of a slot */
     char *scratch;
 };
 
-static size_t slot_bytes(const struct gradient_walk *w) { return w->pad_bytes + w->packed_bytes + w->x_bytes + w->dy_bytes; }
+static size_t slot_bytes(const struct gradient_walk *w) {
+    return w->plain_bytes + w->pad_bytes + w->packed_bytes + w->x_bytes + w->dy_bytes;
+}
 
-static char *slot_of(const struct gradient_walk *w, int64_t row) { return w->scratch + (size_t)(row % w->slots) * slot_bytes(w); }
+static char *slot_of(const struct gradient_walk *w, int64_t unit) { return w->scratch + (size_t)(unit % w->slots) * slot_bytes(w); }
 
-static int run_gradient(const void *ctx, int64_t row, int lane, struct err *err) {
+static int run_gradient(const void *ctx, int64_t unit, int lane, struct err *err) {
     const struct gradient_walk *w = ctx;
     const struct dnn_gradient *call = w->call;
-    const struct conv_key *key = &call->key;
-    struct span x = span_of(&call->x, key->t, key->ci, key), dy = span_of(&call->dy, w->outs, key->co, key);
-    char *packed = slot_of(w, row), *pad = packed + w->packed_bytes, *dense_x = pad + w->pad_bytes;
-    char *dense_dy = dense_x + w->x_bytes;
-    char *from = span_at(&call->x, &x, row * key->t), *grad = span_at(&call->dy, &dy, row * w->outs);
+    const struct conv_key *whole = &w->cut.whole;
+    int64_t row = unit / w->cut.pieces;
+    struct piece p = piece_of(&w->cut, unit % w->cut.pieces);
+    struct conv_prim *prim = w->cut.prims[kind_of(&w->cut, &p.key)];
+    struct span x = span_of(&call->x, p.key.t, whole->ci, whole), dy = span_of(&call->dy, p.n, whole->co, whole);
+    char *plain = slot_of(w, unit), *packed = plain + w->plain_bytes, *pad = packed + w->packed_bytes;
+    char *dense_x = pad + w->pad_bytes, *dense_dy = dense_x + w->x_bytes;
+    char *from = span_at(&call->x, &x, row * whole->t + p.input);
+    char *grad = span_at(&call->dy, &dy, row * conv_key_outputs(whole) + p.first);
     if (!x.dense)
         gather(&x, dense_x, from, call->x.ld);
     if (!dy.dense)
         gather(&dy, dense_dy, grad, call->dy.ld);
     const void *operands[5] = {x.dense ? from : dense_x, packed, dy.dense ? grad : dense_dy, pad, NULL};
-    return conv_prim_run(w->cache, w->prim, lane, operands, err);
+    int rc = conv_prim_run(w->cache, prim, lane, operands, err);
+    return rc ? rc : conv_prim_reorder(w->cache, prim, lane, packed, plain, err);
 }
 
-/* dw += the gradient of a row. */
-static int add_gradient(const struct gradient_walk *w, int64_t row, float *plain, struct err *err) {
+static const float *plain_of(const struct gradient_walk *w, int64_t unit) { return (const float *)(const void *)slot_of(w, unit); }
+
+/* dw += the gradients of n pieces. */
+static void add_gradients(const struct gradient_walk *w, int64_t first, int64_t n) {
+    enum { BLOCK = 4096 };
     const struct dnn_gradient *call = w->call;
-    int64_t n = call->key.co * call->key.ci * call->key.k;
-    float *out = call->dw;
-    int rc = conv_prim_reorder(w->cache, w->prim, slot_of(w, row), plain, err);
-    if (rc)
-        return rc;
-    if (call->add) {
-        call->add(call, plain);
-        return 0;
+    int64_t count = call->key.co * call->key.ci * call->key.k;
+    for (int64_t unit = first; call->add && unit < first + n; unit++)
+        call->add(call, plain_of(w, unit));
+    if (call->add)
+        return;
+#pragma omp parallel for num_threads(dnn_cache_lanes(w->cache)) schedule(static)
+    for (int64_t at = 0; at < count; at += BLOCK)
+        for (int64_t unit = first; unit < first + n; unit++) {
+            const float *plain = plain_of(w, unit);
+            int64_t end = at + BLOCK < count ? at + BLOCK : count;
+#pragma omp simd
+            for (int64_t j = at; j < end; j++)
+                call->dw[j] += plain[j];
+        }
+}
+
+static int plan_gradient(struct gradient_walk *w, struct err *err) {
+    enum { SMALL_SLOT = 1 << 18 };
+    const struct dnn_gradient *call = w->call;
+    const struct conv_key *key = &w->cut.whole;
+    int rc = cut_rows(&w->cut, w->cache, gradient_limits, err);
+    w->plain_bytes = round_up((size_t)(key->co * key->ci * key->k) * 4);
+    for (int k = 0; k < w->cut.n_kinds && !rc; k++) {
+        struct span x = span_of(&call->x, w->cut.keys[k].t, key->ci, key);
+        struct span dy = span_of(&call->dy, conv_key_outputs(&w->cut.keys[k]), key->co, key);
+        w->pad_bytes = larger(w->pad_bytes, round_up(conv_prim_scratchpad_bytes(w->cut.prims[k])));
+        w->packed_bytes = larger(w->packed_bytes, round_up(conv_prim_packed_bytes(w->cut.prims[k])));
+        w->x_bytes = larger(w->x_bytes, span_bytes(&x));
+        w->dy_bytes = larger(w->dy_bytes, span_bytes(&dy));
     }
-#pragma omp parallel for simd schedule(static)
-    for (int64_t j = 0; j < n; j++)
-        out[j] += plain[j];
-    return 0;
+    int64_t units = call->batch * w->cut.pieces;
+    w->lanes = lanes_for(w->cache, units);
+    w->slots = w->lanes * (slot_bytes(w) < SMALL_SLOT ? 4 : 1);
+    return rc;
 }
 
 int dnn_weight_gradient(struct stream *s, const struct dnn_gradient *call, struct err *err) {
-    struct gradient_walk w = {.call = call, .cache = cpu_stream(s)->dnn, .outs = conv_key_outputs(&call->key)};
-    struct conv_key key = call->key;
-    int threads = dnn_cache_lanes(w.cache);
-    w.slots = !key.bf16 && dnn_cuts() && call->batch >= threads ? threads : 1;
-    key.backward_weights = true;
-    key.alone = w.slots > 1;
-    int rc = conv_prim_find(w.cache, &key, &w.prim, err);
+    struct gradient_walk w = {.call = call, .cache = cpu_stream(s)->dnn, .cut.whole = call->key};
+    w.cut.whole.backward_weights = true;
+    int rc = plan_gradient(&w, err);
     if (rc)
         return rc;
-    struct span x = span_of(&call->x, key.t, key.ci, &key), dy = span_of(&call->dy, w.outs, key.co, &key);
-    size_t plain = round_up((size_t)(key.co * key.ci * key.k) * 4);
-    w.pad_bytes = round_up(conv_prim_scratchpad_bytes(w.prim));
-    w.packed_bytes = round_up(conv_prim_packed_bytes(w.prim));
-    w.x_bytes = span_bytes(&x);
-    w.dy_bytes = span_bytes(&dy);
-    char *scratch = cpu_scratch(s, plain + (size_t)w.slots * slot_bytes(&w) + 64, err);
-    if (!scratch)
+    w.scratch = cpu_scratch(s, (size_t)w.slots * slot_bytes(&w) + 64, err);
+    if (!w.scratch)
         return ERR_EXHAUSTED;
-    w.scratch = scratch + plain;
-    for (int64_t first = 0; first < call->batch && !rc; first += w.slots) {
-        int64_t n = call->batch - first < w.slots ? call->batch - first : w.slots;
-        const struct lanes_work units = {run_gradient, &w, first, n, w.slots};
+    int64_t all = call->batch * w.cut.pieces;
+    for (int64_t first = 0; first < all && !rc; first += w.slots) {
+        int64_t n = all - first < w.slots ? all - first : w.slots;
+        const struct lanes_work units = {run_gradient, &w, first, n, w.lanes};
         rc = lanes_run(&units, err);
-        for (int64_t row = first; row < first + n && !rc; row++)
-            rc = add_gradient(&w, row, (float *)(void *)scratch, err);
+        if (!rc)
+            add_gradients(&w, first, n);
     }
     return rc;
 }

@@ -1,6 +1,6 @@
-/* dnn: convolutions of batch rows on oneDNN, channel-last, in F32 or bf16 (accumulated in F32). A row, or a piece of one, is a call
- * of oneDNN's own, so that a row's result never depends on the others; where oneDNN would leave threads idle, pieces run side by
- * side. A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
+/* dnn: convolutions of batch rows on oneDNN, channel-last, in F32 or bf16 (accumulated in F32). A piece of a
+ * row is a call of oneDNN's own on one thread, and pieces run side by side, so that a row's result depends neither on the other
+ * rows nor on the number of threads. A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
 #ifndef BRR_KERNELS_CPU_DNN_H
 #define BRR_KERNELS_CPU_DNN_H
 #include "kernels/cpu/dnn_cache.h"

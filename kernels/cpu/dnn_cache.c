@@ -11,24 +11,23 @@ struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_
 
 bool conv_key_equal(const struct conv_key *a, const struct conv_key *b) {
     return a->backward_weights == b->backward_weights && a->relu == b->relu && a->bias == b->bias && a->bf16 == b->bf16 &&
-           a->alone == b->alone && a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad &&
-           a->pad_right == b->pad_right;
+           a->t == b->t && a->ci == b->ci && a->co == b->co && a->k == b->k && a->pad == b->pad && a->pad_right == b->pad_right;
 }
 
 int64_t conv_key_outputs(const struct conv_key *key) { return key->t + key->pad + key->pad_right - key->k + 1; }
 
 enum { CACHE_MAX = 512 };
 
-enum { OPERANDS = 5 };
+enum { OPERANDS = 5, WEIGHTS = 1, PLAIN = OPERANDS, MEMORIES };
 
 /* One oneDNN primitive with the memory objects it runs on; handles are set per call. */
 struct conv_prim {
     struct conv_key key;
     dnnl_primitive_t prim;
-    dnnl_memory_t (*lanes)[OPERANDS]; /* in the order of conv_prim_run */
-    dnnl_memory_t weights, plain;     /* of the reorder; plain: weights in (O,I,K) order */
+    dnnl_memory_t (*lanes)[MEMORIES]; /* in the order of conv_prim_run, then PLAIN: weights in (O,I,K) order */
     dnnl_primitive_t reorder;         /* plain → packed (forward) or packed → plain (weights) */
     int n_lanes;
+    dnnl_memory_desc_t packed; /* of its weights, or of their gradient */
     size_t packed_bytes, scratchpad_bytes;
     uint64_t last_use;
 };
@@ -43,8 +42,6 @@ struct dnn_cache {
 };
 
 int dnn_cache_lanes(const struct dnn_cache *c) { return c->lanes; }
-
-bool dnn_cuts(void) { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core; }
 
 size_t conv_prim_packed_bytes(const struct conv_prim *p) { return p->packed_bytes; }
 size_t conv_prim_scratchpad_bytes(const struct conv_prim *p) { return p->scratchpad_bytes; }
@@ -71,14 +68,10 @@ struct dnn_cache *dnn_cache_new(int threads) {
 static void prim_free(struct conv_prim *p) {
     if (!p)
         return;
-    for (int i = 0; i < p->n_lanes * OPERANDS; i++)
-        if (p->lanes[i / OPERANDS][i % OPERANDS])
-            dnnl_memory_destroy(p->lanes[i / OPERANDS][i % OPERANDS]);
+    for (int i = 0; p->lanes && i < p->n_lanes * MEMORIES; i++)
+        if (p->lanes[i / MEMORIES][i % MEMORIES])
+            dnnl_memory_destroy(p->lanes[i / MEMORIES][i % MEMORIES]);
     free(p->lanes);
-    if (p->weights)
-        dnnl_memory_destroy(p->weights);
-    if (p->plain)
-        dnnl_memory_destroy(p->plain);
     if (p->prim)
         dnnl_primitive_destroy(p->prim);
     if (p->reorder)
@@ -178,45 +171,59 @@ static dnnl_status_t make_pd(struct dnn_cache *c, const struct conv_key *k, cons
     return st;
 }
 
-static dnnl_status_t build_all(struct dnn_cache *c, struct conv_prim *p) {
-    struct conv_descs d;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = make_descs(&p->key, &d);
-    if (st == dnnl_success)
-        st = make_pd(c, &p->key, &d, &pd);
-    if (st != dnnl_success)
-        return st;
+static dnnl_status_t make_memories(struct dnn_cache *c, struct conv_prim *p, const dnnl_memory_desc_t *const mds[MEMORIES]) {
+    dnnl_status_t st = dnnl_success;
+    p->n_lanes = c->lanes;
+    p->lanes = calloc((size_t)p->n_lanes, sizeof *p->lanes);
+    if (!p->lanes)
+        return dnnl_out_of_memory;
+    for (int i = 0; i < p->n_lanes * MEMORIES && st == dnnl_success; i++)
+        if (mds[i % MEMORIES])
+            st = make_memory(c, mds[i % MEMORIES], &p->lanes[i / MEMORIES][i % MEMORIES]);
+    return st;
+}
+
+static dnnl_status_t build_on(struct dnn_cache *c, struct conv_prim *p, const struct conv_descs *d, dnnl_primitive_desc_t pd,
+                              int threads) {
     bool forward = !p->key.backward_weights;
     const dnnl_memory_desc_t *packed =
         dnnl_primitive_desc_query_md(pd, forward ? dnnl_query_weights_md : dnnl_query_diff_weights_md, 0);
     const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    const dnnl_memory_desc_t *operands[OPERANDS] = {&d.src, packed, &d.dst, pad, &d.bias};
+    const dnnl_memory_desc_t *mds[MEMORIES] = {&d->src, packed, &d->dst, pad, p->key.bias ? &d->bias : NULL, &d->plain};
+    p->packed = *packed;
     p->packed_bytes = dnnl_memory_desc_get_size(packed);
     p->scratchpad_bytes = dnnl_memory_desc_get_size(pad);
-    int n = p->key.bias ? OPERANDS : OPERANDS - 1;
-    p->n_lanes = p->key.alone ? c->lanes : 1;
-    p->lanes = calloc((size_t)p->n_lanes, sizeof *p->lanes);
-    st = p->lanes ? dnnl_primitive_create(&p->prim, pd) : dnnl_out_of_memory;
-    for (int i = 0; i < p->n_lanes * n && st == dnnl_success; i++)
-        st = make_memory(c, operands[i % n], &p->lanes[i / n][i % n]);
+    dnnl_status_t st = dnnl_primitive_create(&p->prim, pd);
     if (st == dnnl_success)
-        st = make_memory(c, packed, &p->weights);
+        st = make_memories(c, p, mds);
+    if (st != dnnl_success)
+        return st;
+    if (!forward)
+        return make_reorder(c, p, packed, &d->plain);
+    omp_set_num_threads(threads); /* a copy of weights has the same bits on any number of threads */
+    return make_reorder(c, p, &d->plain, packed);
+}
+
+/* oneDNN divides the work of a primitive between the threads there are when it is made, and sums are divided with it: one thread.
+ */
+static dnnl_status_t build(struct dnn_cache *c, struct conv_prim *p) {
+    struct conv_descs d;
+    dnnl_primitive_desc_t pd = NULL;
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    dnnl_status_t st = make_descs(&p->key, &d);
     if (st == dnnl_success)
-        st = make_memory(c, &d.plain, &p->plain);
+        st = make_pd(c, &p->key, &d, &pd);
     if (st == dnnl_success)
-        st = forward ? make_reorder(c, p, &d.plain, packed) : make_reorder(c, p, packed, &d.plain);
-    dnnl_primitive_desc_destroy(pd);
+        st = build_on(c, p, &d, pd, threads);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    omp_set_num_threads(threads);
     return st;
 }
 
-/* oneDNN divides the work of a primitive between the threads there are when it is made. */
-static dnnl_status_t build(struct dnn_cache *c, struct conv_prim *p) {
-    int threads = omp_get_max_threads();
-    if (p->key.alone)
-        omp_set_num_threads(1);
-    dnnl_status_t st = build_all(c, p);
-    omp_set_num_threads(threads);
-    return st;
+bool conv_prim_same_packing(const struct conv_prim *a, const struct conv_prim *b) {
+    return dnnl_memory_desc_equal(&a->packed, &b->packed);
 }
 
 int conv_prim_find(struct dnn_cache *c, const struct conv_key *key, struct conv_prim **ret, struct err *err) {
@@ -254,9 +261,10 @@ int conv_prim_find(struct dnn_cache *c, const struct conv_key *key, struct conv_
     return 0;
 }
 
-int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, const void *from, void *to, struct err *err) {
+int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, int lane, const void *from, void *to, struct err *err) {
     bool forward = !p->key.backward_weights;
-    dnnl_memory_t src = forward ? p->plain : p->weights, dst = forward ? p->weights : p->plain;
+    dnnl_memory_t plain = p->lanes[lane][PLAIN], packed = p->lanes[lane][WEIGHTS];
+    dnnl_memory_t src = forward ? plain : packed, dst = forward ? packed : plain;
     dnnl_status_t st = dnnl_memory_set_data_handle(src, (void *)(uintptr_t)from);
     if (st == dnnl_success)
         st = dnnl_memory_set_data_handle(dst, to);

@@ -1,6 +1,7 @@
 /* dnn_cache: oneDNN's convolutions for the walks of kernels/cpu/dnn.h: primitives and packed copies of weights, both bounded in
- * number; the one unused for longest is replaced. A primitive runs on one lane at a time or, made with `alone`, on several lanes at
- * once, each on its own thread. Internal to kernels/cpu. One stream, one thread, except where noted. */
+ * number; the one unused for longest is replaced. A primitive computes on one thread, so that its sums do not depend on the number
+ * of threads, and runs on several lanes at once, each on its own thread. Internal to kernels/cpu. One stream, one thread, except
+ * where noted. */
 #ifndef BRR_KERNELS_CPU_DNN_CACHE_H
 #define BRR_KERNELS_CPU_DNN_CACHE_H
 #include "kernels/cpu/cpu.h"
@@ -8,7 +9,6 @@
 /* A convolution of stride 1. */
 struct conv_key {
     int backward_weights, relu, bias, bf16;
-    int alone; /* it runs on one thread, and others beside it */
     int64_t t, ci, co, k, pad, pad_right;
 };
 struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad); /* padded alike on both sides */
@@ -18,7 +18,7 @@ int64_t conv_key_outputs(const struct conv_key *key);
 struct conv_prim;
 struct dnn_forward;
 /* Writes co·ci·k weights in (O,I,K) order from the source of the call. */
-typedef void dnn_lay(const struct dnn_forward *call, float *plain);
+typedef void dnn_lay(const struct dnn_forward *call, int threads, float *plain);
 /* A packed copy of somebody's weights. */
 struct packed {
     const void *source;
@@ -30,9 +30,6 @@ struct packed {
 };
 
 int dnn_cache_lanes(const struct dnn_cache *c); /* threads of the device when the cache was made */
-/* True if F32 convolutions of this processor gain from being cut into pieces that run side by side: oneDNN's AVX2 code gives narrow
- * layers one thread only, and refuses long rows, which then run in SSE4.1. */
-bool dnn_cuts(void);
 
 /* The primitive of a key, from the cache or made now. */
 int conv_prim_find(struct dnn_cache *c, const struct conv_key *key, struct conv_prim **ret, struct err *err);
@@ -40,8 +37,11 @@ size_t conv_prim_packed_bytes(const struct conv_prim *p);     /* of its weights,
 size_t conv_prim_scratchpad_bytes(const struct conv_prim *p); /* of one lane */
 /* Operands: src, weights (packed; the gradient), dst, scratchpad, bias (may be NULL). Thread of the lane. */
 int conv_prim_run(struct dnn_cache *c, struct conv_prim *p, int lane, const void *const operands[5], struct err *err);
-/* plain → packed for a forward primitive, packed → plain for one of a gradient; plain: (O,I,K). */
-int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, const void *from, void *to, struct err *err);
+/* plain → packed for a forward primitive, with the threads of the calling thread; packed → plain for one of a gradient, on the
+ * thread of the lane. plain: (O,I,K). */
+int conv_prim_reorder(struct dnn_cache *c, struct conv_prim *p, int lane, const void *from, void *to, struct err *err);
+/* True if weights packed for one can be used by the other. */
+bool conv_prim_same_packing(const struct conv_prim *a, const struct conv_prim *b);
 
 /* The slot of packed weights for the primitive and the source and lay of `weights`, with room for them; *ret_fresh if they are
  * those of its version, which is not 0. */

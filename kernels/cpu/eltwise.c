@@ -76,10 +76,10 @@ CPU_CLONES static void eltwise_row_mixed(const struct eltwise_args *args, int64_
 static bool is_bf16(const struct tensor *t) { return tensor_present(t) && t->dtype == DTYPE_BF16; }
 
 int cpu_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t cols = a->y.dim[a->y.rank - 1], rows = tensor_count(&a->y) / cols;
     bool mixed = is_bf16(&a->y) || is_bf16(&a->a);
-#pragma omp parallel for schedule(static) if (rows * cols > 16384)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static) if (rows * cols > 16384)
     for (int64_t r = 0; r < rows; r++) {
         if (mixed) {
             eltwise_row_mixed(a, r, cols);
@@ -115,14 +115,14 @@ static void dropout_piece(const struct dropout_args *a, uint64_t base, const flo
 }
 
 int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     enum { PIECE = 256 };
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2], row0 = a->place ? a->place->row0 : a->row0;
     if (a->p == 0) {
         memmove(a->y.data, a->x.data, (size_t)(b * t * c) * dtype_bytes(a->x.dtype));
         return 0;
     }
-#pragma omp parallel for collapse(2) schedule(static)
+#pragma omp parallel for collapse(2) num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < b; i++)
         for (int64_t r = 0; r < t; r++) {
             int64_t first = (i * t + r) * c;

@@ -1,25 +1,8 @@
-/* Projections and the transposed convolution as matrix products (oneDNN sgemm). Forward products run one batch row at a time,
- * so that a row's result never depends on the others. */
-#include <dnnl.h>
+/* Projections and the transposed convolution as matrix products (kernels/cpu/products.c). */
 #include <string.h>
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dnn.h"
-
-int cpu_gemm(const struct gemm *g, struct err *err) {
-    dnnl_status_t st = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a, g->lda, g->b,
-                                  g->ldb, g->beta, g->c, g->ldc);
-    if (st == dnnl_success)
-        return 0;
-    return err_set(err, ERR_INTERNAL, "oneDNN: a %lld×%lld×%lld matrix product failed with status %d", (long long)g->m,
-                   (long long)g->n, (long long)g->k, (int)st);
-}
-
-static void fill_rows(float *y, int64_t ld, const float *bias, int64_t rows, int64_t cols) {
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(y + r * ld, bias, (size_t)cols * sizeof *y);
-}
 
 int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (a->x.dtype == DTYPE_BF16)
@@ -29,24 +12,20 @@ int cpu_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     if (bias && a->accumulate)
         return err_set(err, ERR_UNSUPPORTED, "op linear: a bias together with accumulate is unsupported");
     if (bias)
-        fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), b * l, co);
-    for (int64_t i = 0; i < b; i++) {
-        struct gemm g = {.trans_b = true,
-                         .m = l,
-                         .n = co,
-                         .k = ci,
-                         .a = cf(&a->x) + i * l * a->x.ld,
-                         .lda = a->x.ld,
-                         .b = cf(&a->w),
-                         .ldb = ci,
-                         .c = mf(&a->y) + i * l * a->y.ld,
-                         .ldc = a->y.ld,
-                         .beta = bias || a->accumulate ? 1.0f : 0.0f};
-        int rc = cpu_gemm(&g, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
+        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    const struct gemm g = {.trans_b = true,
+                           .m = b * l,
+                           .n = co,
+                           .k = ci,
+                           .span = l,
+                           .a = cf(&a->x),
+                           .lda = a->x.ld,
+                           .b = cf(&a->w),
+                           .ldb = ci,
+                           .c = mf(&a->y),
+                           .ldc = a->y.ld,
+                           .beta = bias || a->accumulate ? 1.0f : 0.0f};
+    return cpu_gemm(s, &g, err);
 }
 
 int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
@@ -65,7 +44,7 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
                          .c = mf(&a->dx),
                          .ldc = a->dx.ld,
                          .beta = a->accumulate_dx ? 1.0f : 0.0f};
-        rc = cpu_gemm(&g, err);
+        rc = cpu_gemm(s, &g, err);
     }
     if (!rc && tensor_present(&a->dw)) {
         struct gemm g = {.trans_a = true,
@@ -79,7 +58,7 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
                          .c = mf(&a->dw),
                          .ldc = ci,
                          .beta = 1.0f};
-        rc = cpu_gemm(&g, err);
+        rc = cpu_gemm(s, &g, err);
     }
     if (!rc && tensor_present(&a->dbias))
         rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
@@ -104,25 +83,24 @@ int cpu_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
     pack_convt(cf(&a->w), wp, ci, co);
     bool bias = tensor_present(&a->bias);
     if (bias)
-        fill_rows(mf(&a->y), a->y.ld, cf(&a->bias), 2 * b * t, co);
-    for (int64_t i = 0; i < b; i++)
-        for (int64_t k = 0; k < 2; k++) { /* even rows, then odd rows */
-            struct gemm g = {.trans_b = true,
-                             .m = t,
-                             .n = co,
-                             .k = ci,
-                             .a = cf(&a->x) + i * t * a->x.ld,
-                             .lda = a->x.ld,
-                             .b = wp + k * co * ci,
-                             .ldb = ci,
-                             .c = mf(&a->y) + (2 * i * t + k) * a->y.ld,
-                             .ldc = 2 * a->y.ld,
-                             .beta = bias ? 1.0f : 0.0f};
-            int rc = cpu_gemm(&g, err);
-            if (rc)
-                return rc;
-        }
-    return 0;
+        cpu_fill_rows(s, &a->y, cf(&a->bias));
+    int rc = 0;
+    for (int64_t k = 0; k < 2 && !rc; k++) { /* even rows, then odd rows */
+        const struct gemm g = {.trans_b = true,
+                               .m = b * t,
+                               .n = co,
+                               .k = ci,
+                               .span = t,
+                               .a = cf(&a->x),
+                               .lda = a->x.ld,
+                               .b = wp + k * co * ci,
+                               .ldb = ci,
+                               .c = mf(&a->y) + k * a->y.ld,
+                               .ldc = 2 * a->y.ld,
+                               .beta = bias ? 1.0f : 0.0f};
+        rc = cpu_gemm(s, &g, err);
+    }
+    return rc;
 }
 
 int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
@@ -148,7 +126,7 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
                              .c = mf(&a->dx),
                              .ldc = a->dx.ld,
                              .beta = k ? 1.0f : 0.0f};
-            rc = cpu_gemm(&g, err);
+            rc = cpu_gemm(s, &g, err);
         }
         if (!rc && tensor_present(&a->dw)) {
             struct gemm g = {.trans_a = true,
@@ -161,7 +139,7 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
                              .ldb = 2 * a->dy.ld,
                              .c = dwp,
                              .ldc = co};
-            rc = cpu_gemm(&g, err);
+            rc = cpu_gemm(s, &g, err);
             for (int64_t j = 0; !rc && j < ci * co; j++)
                 mf(&a->dw)[2 * j + k] += dwp[j];
         }

@@ -131,7 +131,7 @@ static void mlp_rows_backward(const struct mlp_job *j, struct mlp_tile *t, const
 
 /* Scratch for the job, and its groups' parameters packed. */
 static int mlp_prepare(struct stream *s, struct mlp_job *j, struct err *err) {
-    int threads = cpu_stream(s)->threads;
+    int threads = cpu_threads(s);
     struct area area = {0};
     for (int pass = 0; pass < 2; pass++) {
         area.used = 0;
@@ -151,7 +151,7 @@ static int mlp_prepare(struct stream *s, struct mlp_job *j, struct err *err) {
         if (!pass && !(area.base = cpu_scratch(s, (size_t)area.used * sizeof(float), err)))
             return ERR_EXHAUSTED;
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t g = 0; g < j->groups; g++)
         j->k->pack(j->shape, row_of(&j->params, g), &j->packed[g]);
     return 0;
@@ -170,7 +170,7 @@ int cpu_mlp(struct stream *s, const struct mlp_args *a, struct err *err) {
     int64_t tiles = (j.rows + MLP_ROWS - 1) / MLP_ROWS;
     if (rc)
         return rc;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
     for (int64_t u = 0; u < j.groups * tiles; u++) {
         int64_t first = u % tiles * MLP_ROWS, count = j.rows - first < MLP_ROWS ? j.rows - first : MLP_ROWS;
         mlp_rows(&j, j.tiles[omp_get_thread_num()], u / tiles, first, count);
@@ -188,7 +188,7 @@ int cpu_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct
     int rc = mlp_prepare(s, &j, err);
     if (rc)
         return rc;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
     for (int64_t u = 0; u < j.groups * j.blocks; u++) {
         int64_t b = u % j.blocks, end = (b + 1) * j.rows / j.blocks;
         float *base = j.sums + u * j.sums_count;
@@ -198,7 +198,7 @@ int cpu_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct
             mlp_rows_backward(&j, j.tiles[omp_get_thread_num()], &sums, u / j.blocks, first,
                               end - first < MLP_ROWS ? end - first : MLP_ROWS);
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t g = 0; g < j.groups; g++)
         add_units(j.k, j.shape, j.sums + g * j.blocks * j.sums_count, j.sums_count, j.blocks, row_of(&a->dparams, g));
     return 0;
@@ -360,7 +360,7 @@ static void run_unit(const struct geodesic_job *j, struct worker *w, int64_t ind
 }
 
 static int geodesic_prepare(struct stream *s, struct geodesic_job *j, struct err *err) {
-    int threads = cpu_stream(s)->threads;
+    int threads = cpu_threads(s);
     bool training = tensor_present(&j->a->grads);
     struct area area = {0};
     for (int pass = 0; pass < 2; pass++) {
@@ -425,7 +425,7 @@ int cpu_geodesic(struct stream *s, const struct geodesic_args *a, struct err *er
     int rc = geodesic_prepare(s, &j, err);
     if (rc)
         return rc;
-#pragma omp parallel
+#pragma omp parallel num_threads(cpu_threads(s))
     {
 #pragma omp for schedule(static)
         for (int64_t g = 0; g < j.groups; g++)

@@ -2,13 +2,20 @@
 
 #include <omp.h>
 
+/* In order on the calling thread. */
+static int run_alone(const struct lanes_work *work, struct err *err) {
+    int rc = 0, threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    for (int64_t i = 0; i < work->n && !rc; i++)
+        rc = work->run(work->ctx, work->first + i, 0, err);
+    omp_set_num_threads(threads);
+    return rc;
+}
+
 int lanes_run(const struct lanes_work *work, struct err *err) {
     int rc = 0;
-    if (work->lanes == 1) {
-        for (int64_t i = 0; i < work->n && !rc; i++)
-            rc = work->run(work->ctx, work->first + i, 0, err);
-        return rc;
-    }
+    if (work->lanes == 1)
+        return run_alone(work, err);
 #pragma omp parallel num_threads(work->lanes)
     {
         omp_set_num_threads(1); /* for regions inside a unit; oneDNN reads this number too */

@@ -33,9 +33,9 @@ static void latch_row(const struct latch *l, const float *p, uint8_t *mask, int6
 }
 
 int cpu_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t n = a->mask.dim[1], step = a->p.dim[0] == 1 ? 0 : n;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
     for (int64_t r = 0; r < a->mask.dim[0]; r++) {
         struct latch l = {a->on[r], a->off[r], a->min_onset, a->min_offset};
         latch_row(&l, cf(&a->p) + r * step, (uint8_t *)a->mask.data + r * n, n);
@@ -63,9 +63,9 @@ static void flip_runs(uint8_t *mask, int64_t n, uint8_t value, int64_t kernel) {
 }
 
 int cpu_morphology(struct stream *s, const struct morphology_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t n = a->mask.dim[1];
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(dynamic)
     for (int64_t r = 0; r < a->mask.dim[0]; r++) {
         uint8_t *mask = (uint8_t *)a->mask.data + r * n;
         flip_runs(mask, n, MASK_ON, a->opening);

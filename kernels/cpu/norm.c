@@ -18,8 +18,7 @@ struct rows {
 };
 
 static size_t row_buffer_floats(struct stream *s, const struct tensor *x, int64_t c) {
-    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
-    return x->dtype == DTYPE_BF16 ? (size_t)(threads * ROW_BUFFERS) * (size_t)c : 0;
+    return x->dtype == DTYPE_BF16 ? (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)c : 0;
 }
 
 static float *row_buffer(const struct rows *b, int which) {
@@ -69,9 +68,9 @@ CPU_CLONES static void affine_rows(const struct batchnorm_args *a, struct part p
     }
 }
 
-static void apply_affine(const struct batchnorm_args *a, const float *scale_shift, const struct rows *buffers) {
+static void apply_affine(struct stream *s, const struct batchnorm_args *a, const float *scale_shift, const struct rows *buffers) {
     int64_t rows = tensor_rows(&a->x), blocks = (rows + BLOCK - 1) / BLOCK;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         affine_rows(a, part_of(i, rows), scale_shift, buffers);
 }
@@ -86,7 +85,7 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
     struct rows buffers = {partial + floats, c};
     memmove(pilot, act_in(&a->x, 0, c, pilot),
             (size_t)c * sizeof *pilot); /* the first row is near enough to the mean to keep the squares small */
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         block_moments(&a->x, part_of(i, rows), pilot, partial + i * 2 * c, &buffers);
     for (int64_t j = 0; j < c; j++) {
@@ -110,7 +109,7 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);
     }
-    apply_affine(a, scale_shift, &buffers);
+    apply_affine(s, a, scale_shift, &buffers);
     return 0;
 }
 
@@ -125,7 +124,7 @@ int cpu_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, st
         scale_shift[j] = (float)scale;
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - (double)cf(&a->running_mean)[j] * scale);
     }
-    apply_affine(a, scale_shift, &buffers);
+    apply_affine(s, a, scale_shift, &buffers);
     return 0;
 }
 
@@ -186,7 +185,7 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
         return ERR_EXHAUSTED;
     float *k = partial + blocks * 2 * c;
     struct rows buffers = {partial + floats, c};
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         block_gradient_sums(a, part_of(i, rows), partial + i * 2 * c, &buffers);
     for (int64_t j = 0; j < c; j++) {
@@ -201,7 +200,7 @@ int cpu_batchnorm_backward(struct stream *s, const struct batchnorm_backward_arg
         k[c + j] = (float)(sum / (double)rows);
         k[2 * c + j] = (float)(dot / (double)rows);
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         block_dx(a, part_of(i, rows), k, &buffers);
     return 0;
@@ -263,11 +262,10 @@ CPU_CLONES static void layernorm_block(const struct layernorm_args *a, struct pa
 
 int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), d = a->x.dim[2], blocks = (rows + SMALL_BLOCK - 1) / SMALL_BLOCK;
-    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
-    struct rows buffers = {cpu_scratch(s, (size_t)(threads * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d};
+    struct rows buffers = {cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d};
     if (!buffers.buffers)
         return ERR_EXHAUSTED;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t first = i * SMALL_BLOCK, left = rows - first;
         layernorm_block(a, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
@@ -323,7 +321,7 @@ int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_arg
     if (!partial)
         return ERR_EXHAUSTED;
     struct rows buffers = {partial + floats, d};
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         layernorm_gradient_block(a, part_of(i, rows), partial + i * 2 * d, &buffers);
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);

@@ -10,7 +10,7 @@ static struct scan_view view_of(const struct tensor *t) { return (struct scan_vi
 
 int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
-    int threads = cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1;
+    int threads = cpu_threads(s);
     struct rmsnorm_job j = {
         .rows = tensor_rows(&a->y),
         .channels = a->y.dim[a->y.rank - 1],
@@ -51,7 +51,7 @@ int cpu_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_back
     j.part_w = cpu_scratch(s, (size_t)(j.slices * j.channels) * sizeof(float), err);
     if (!j.part_w)
         return ERR_EXHAUSTED;
-#pragma omp parallel for num_threads(cpu_stream(s)->threads) schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t slice = 0; slice < j.slices; slice++)
         kernels->rmsnorm_backward(&j, slice);
     for (int64_t c = 0; c < j.channels && tensor_present(&a->dweight); c++) {

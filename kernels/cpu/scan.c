@@ -115,11 +115,9 @@ static void pack(struct scan_job *j, const struct scan_kernels *kernels, float *
     j->packed_a = packed;
 }
 
-static int pool_threads(struct stream *s) { return cpu_stream(s)->threads > 0 ? cpu_stream(s)->threads : 1; }
-
 static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
-    int threads = pool_threads(s);
+    int threads = cpu_threads(s);
     size_t each = (kernels->forward_bytes(j) + 4095) / 4096 * 4096, shared = packed_a_bytes(j, kernels->lanes);
     char *scratch = cpu_scratch(s, each * (size_t)threads + shared, err);
     if (!scratch)
@@ -144,7 +142,7 @@ int cpu_scan1(struct stream *s, const struct scan1_args *a, struct err *err) {
 
 static int run_chunked(struct stream *s, const struct scan_job *j, int64_t chunk, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
-    int threads = pool_threads(s);
+    int threads = cpu_threads(s);
     size_t each = (kernels->chunked_bytes(j, chunk) + 4095) / 4096 * 4096;
     char *scratch = cpu_scratch(s, each * (size_t)threads, err);
     if (!scratch)
@@ -235,7 +233,7 @@ static void reduce_a(const struct scan_job *j, const struct scan_kernels *kernel
 
 static int run_backward(struct stream *s, struct scan_job *j, const struct sums *to, struct err *err) {
     const struct scan_kernels *kernels = scan_kernels();
-    int threads = pool_threads(s);
+    int threads = cpu_threads(s);
     float *packed = NULL;
     size_t each = (kernels->backward_bytes(j) + 4095) / 4096 * 4096, shared = lay_out(j, kernels, NULL, &packed);
     char *scratch = cpu_scratch(s, shared + each * (size_t)threads, err);

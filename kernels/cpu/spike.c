@@ -34,7 +34,7 @@ static void join(const struct spike_tick_args *a, const struct spike_part *parts
 
 static int team_for(const struct spike_tick_args *a, int threads) {
     bool alone = a->net.n < ALONE_NEURONS || (a->before.counts->fired < ALONE_FIRED && a->net.n < 4 * ALONE_NEURONS);
-    return alone || threads < 1 ? 1 : threads;
+    return alone ? 1 : threads;
 }
 
 int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
@@ -45,7 +45,7 @@ int cpu_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err
         return err_set(err, ERR_INVALID, "op spike_tick: %d ranges of targets; at most %d", n, MOST_PARTS);
     if (!a->net.span)
         return err_set(err, ERR_INVALID, "op spike_tick: span is missing");
-#pragma omp parallel for num_threads(team_for(a, cpu_stream(s)->threads)) schedule(dynamic)
+#pragma omp parallel for num_threads(team_for(a, cpu_threads(s))) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         unsigned was = subnormals_keep(); /* a leak gives the same bits on every device */
         kernels->part(a, i, &parts[i]);

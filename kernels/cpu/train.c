@@ -37,7 +37,7 @@ int cpu_loss(struct stream *s, const struct loss_args *a, struct err *err) {
     const uint8_t *labels = a->labels.data, *mask = a->mask.data;
     float *grad = tensor_present(&a->dlogits) ? mf(&a->dlogits) : NULL;
     double scale = (double)(a->place ? a->place->loss_scale : a->scale);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < b; i++) {
         double sum = 0, count = 0;
         for (int64_t j = 0; j < t; j++) {
@@ -80,7 +80,7 @@ int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     double *sums = cpu_scratch(s, (size_t)blocks * sizeof *sums, err);
     if (!sums)
         return ERR_EXHAUSTED;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
         sums[i] = block_squares(cf(&a->x) + i * BLOCK, i + 1 < blocks ? BLOCK : n - i * BLOCK);
     double total = 0;
@@ -115,7 +115,7 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
 }
 
 int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t n = a->param.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
     struct train_place place;
     float scale = a->grad_scale;
@@ -136,7 +136,7 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
                           .decay_rate = place.decay_rate,
                           .scale = scale,
                           .correct2 = place.correct2};
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
         adam_block(&h, a, at, count);

@@ -52,9 +52,9 @@ static void cut(const uint16_t *rows, int64_t n, float *x) {
 }
 
 int cpu_windows(struct stream *s, const struct windows_args *a, struct err *err) {
-    (void)s, (void)err;
+    (void)err;
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < b; i++) {
         int64_t valid = a->valid[i];
         float *x = mf(&a->x) + i * t * c;
