@@ -1,5 +1,5 @@
-/* A training does not depend on the number of threads: parameters, moments, running statistics and logits after two optimizer steps
- * of two micro-batches each are the same bits on 1, 2, 3 and 4 threads. */
+/* A training does not depend on the number of threads: parameters, moments, running statistics and logits after an optimizer step
+ * of two micro-batches are the same bits on 1, 2, 3 and 4 threads. */
 #include "base/rng.h"
 #include "run/step.h"
 #include "seed.h"
