@@ -21,13 +21,19 @@ struct options {
     double hours, suppressed; /* suppressed: share of the time, 0 = no burst suppression */
     uint64_t seed;
     bool bipolar, csv_bi;
+    enum style style;
 };
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--montage referential|bipolar] [--labels csv_bi] [--burst-suppression RATIO]\n"
+    "              [--style simple|rich] [--montage referential|bipolar] [--labels csv_bi] [--burst-suppression RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
     "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
+    "--style simple (the default) makes corpora that a small network learns within minutes; rich ones are nearer to a ward: "
+    "seizures\n"
+    "build up in amplitude and fall in frequency, patients differ in reference and mains, and artefacts of eyes, muscle, "
+    "electrodes and\n"
+    "movement, interictal spikes and changes of sleep have as much band power as seizures.\n"
     "With --burst-suppression the recordings are in burst suppression throughout, RATIO (0.5 to 0.95) of the time suppressed; the\n"
     "suppressions are rows of _events.tsv with the eventType 'suppression'. It needs --seizures-per-patient 0.\n";
 
@@ -132,7 +138,7 @@ static int make_patient(const struct options *o, int index, struct err *err) {
     int64_t seconds = llround(o->hours * HOUR_S);
     int n = (int)((seconds + HOUR_S - 1) / HOUR_S);
     struct patient patient;
-    plan_patient(&patient, o->seed, (uint32_t)index);
+    plan_patient(&patient, o->seed, (uint32_t)index, o->style);
     struct job job = {.options = o, .patient = &patient};
     str_format(job.subject, sizeof job.subject, "sub-%02d", index + 1);
     char dir[PATH_SIZE];
@@ -178,6 +184,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
                                           {"montage", required_argument, NULL, 'm'},
                                           {"labels", required_argument, NULL, 'l'},
                                           {"burst-suppression", required_argument, NULL, 'b'},
+                                          {"style", required_argument, NULL, 'y'},
                                           {"help", no_argument, NULL, 'H'},
                                           {NULL, 0, NULL, 0}};
     unsigned given = 0;
@@ -214,6 +221,10 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'l':
             o->csv_bi = !strcmp(optarg, "csv_bi");
             wrong = o->csv_bi ? NULL : "--labels takes csv_bi (the events TSV is always written)";
+            break;
+        case 'y':
+            o->style = !strcmp(optarg, "rich") ? STYLE_RICH : STYLE_SIMPLE;
+            wrong = o->style == STYLE_RICH || !strcmp(optarg, "simple") ? NULL : "--style takes simple or rich";
             break;
         case 'b':
             wrong = str_to_f64(optarg, &o->suppressed) && o->suppressed >= BURSTS_LEAST_RATIO && o->suppressed <= BURSTS_MOST_RATIO

@@ -172,11 +172,51 @@ class Edfgen(unittest.TestCase):
         self.assertLess(np.median(inside), np.quantile(outside, 0.97))
         self.assertGreater(np.median(inside), np.quantile(outside, 0.3))
 
+    def test_rich_patients_differ_in_reference_and_mains(self):
+        for name in "ab":
+            self.assertEqual(generate(self.out(name), 8, "0.05", 0, 3, "--style", "rich").returncode, 0)
+        self.assertEqual(hashes(self.out("a")), hashes(self.out("b")))
+        self.assertEqual(generate(self.out("simple"), 8, "0.05", 0, 3, "--style", "simple").returncode, 0)
+        rich, simple = ({h for k, h in hashes(self.out(name)).items() if k.endswith("edf")} for name in ("a", "simple"))
+        self.assertFalse(rich & simple)
+        mains, averages = [], []
+        for p in range(1, 9):
+            signals, rate = baseline.read_edf(self.out(f"a/sub-{p:02}/sub-{p:02}_run-01_eeg.edf"))
+            spectrum = (np.abs(np.fft.rfft(signals, axis=1)) ** 2).sum(axis=0)
+            hz = np.fft.rfftfreq(signals.shape[1], 1 / rate)
+            at = [spectrum[np.abs(hz - f) < 0.1].max() for f in (50, 60)]
+            mains.append(at[0] > at[1])
+            averages.append(np.abs(signals.mean(axis=0)).max() < 0.1)
+        self.assertEqual(set(mains), {True, False})
+        self.assertEqual(set(averages), {True, False}, "some are referred to the common average")
+
+    def test_rich_seizures_grow_and_slow_down(self):
+        self.assertEqual(generate(self.out("r"), 3, 1, 10, 21, "--style", "rich").returncode, 0)
+        grown = slowed = total = 0
+        for p in (1, 2, 3):
+            stem = self.out(f"r/sub-0{p}/sub-0{p}_run-01_")
+            signals, rate = baseline.read_edf(stem + "eeg.edf")
+            hz = np.fft.rfftfreq(int(5 * rate), 1 / rate)
+            band = (hz >= 1.5) & (hz < 12)
+            for start, end in baseline.read_events(stem + "events.tsv"):
+                # the channel in which the seizure is strongest, its first and its last but one five seconds
+                whole = signals[:, int(start * rate):int(end * rate)]
+                channel = whole[np.argmax(whole.std(axis=1))]
+                ends = [np.abs(np.fft.rfft(channel[a:a + int(5 * rate)])) ** 2 for a in (0, len(channel) - int(7 * rate))]
+                power = [e[band].sum() for e in ends]
+                centre = [(e[band] * hz[band]).sum() / e[band].sum() for e in ends]
+                total += 1
+                grown += power[1] > power[0]
+                slowed += centre[1] < centre[0]
+        self.assertEqual(total, 30)
+        self.assertGreater(grown, 20)
+        self.assertGreater(slowed, 20)
+
     def test_what_does_not_fit_or_make_sense_is_refused(self):
         crowded = generate(self.out("x"), 1, "0.1", 50, 1)
         self.assertEqual(crowded.returncode, 1)
         self.assertIn("do not fit", crowded.stderr)
-        for arguments in (["--patients", "0"], ["--montage", "circular"], ["--labels", "xml"], ["--seed", "-1"], ["--unknown"], ["extra"],
+        for arguments in (["--patients", "0"], ["--montage", "circular"], ["--labels", "xml"], ["--style", "poor"], ["--seed", "-1"], ["--unknown"], ["extra"],
                           ["--burst-suppression", "0.4"], ["--burst-suppression", "1"], ["--burst-suppression", "0.8", "--seizures-per-patient", "1"]):
             wrong = generate(self.out("y"), 1, "0.1", 0, 1, *arguments)
             self.assertEqual(wrong.returncode, 2, arguments)

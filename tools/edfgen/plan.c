@@ -1,4 +1,4 @@
-#include "tools/edfgen/plan.h"
+#include "tools/edfgen/plan_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,19 +13,15 @@ enum {
     BURSTS_STEP = 1 << 20, /* of the patient's streams, beyond those of plan_recordings */
 };
 
-static float between(struct rng *rng, float low, float high) { return low + (high - low) * (float)rng_uniform(rng); }
-
-static float log_between(struct rng *rng, float low, float high) { return low * powf(high / low, (float)rng_uniform(rng)); }
-
 /* Streams of one patient: step 0 holds the traits, 1 the placing of seizures, 2 + r what happens in recording r, BURSTS_STEP + r
  * the bursts of recording r. */
 static void patient_rng(struct rng *rng, const struct patient *p, uint32_t step) {
     rng_init(rng, p->seed, RNG_SYNTH + 1 + p->index, step);
 }
 
-void plan_patient(struct patient *p, uint64_t seed, uint32_t index) {
+void plan_patient(struct patient *p, uint64_t seed, uint32_t index, enum style style) {
     struct rng rng;
-    *p = (struct patient){.seed = seed, .index = index};
+    *p = (struct patient){.seed = seed, .index = index, .style = style, .mains_hz = 60};
     patient_rng(&rng, p, 0);
     p->rms_uv = log_between(&rng, 11, 32);
     p->slope = between(&rng, 0.35f, 0.75f);
@@ -42,9 +38,11 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index) {
     p->seizure_hz[1] = between(&rng, 2.5f, 3.3f);
     p->distractors_per_hour = between(&rng, 20, 36);
     p->spikes_per_hour = log_between(&rng, 5, 60);
+    if (style == STYLE_RICH)
+        plan_rich_patient(&rng, p);
 }
 
-static struct event *add_event(struct recording_plan *plan, enum event_kind kind, int64_t first, int64_t length) {
+struct event *plan_add_event(struct recording_plan *plan, enum event_kind kind, int64_t first, int64_t length) {
     if (plan->n_events == plan->event_capacity) {
         size_t grown = plan->event_capacity ? plan->event_capacity * 2 : 256;
         struct event *moved = realloc(plan->events, grown * sizeof *moved);
@@ -54,11 +52,11 @@ static struct event *add_event(struct recording_plan *plan, enum event_kind kind
         plan->event_capacity = grown;
     }
     struct event *e = &plan->events[plan->n_events++];
-    *e = (struct event){.kind = kind, .first = first, .length = length, .growth = 1};
+    *e = (struct event){.kind = kind, .first = first, .length = length, .growth = 1, .build = 0.5f};
     return e;
 }
 
-static bool add_vigil(struct recording_plan *plan, struct vigil vigil) {
+bool plan_add_vigil(struct recording_plan *plan, struct vigil vigil) {
     if (plan->n_vigils == plan->vigil_capacity) {
         size_t grown = plan->vigil_capacity ? plan->vigil_capacity * 2 : 32;
         struct vigil *moved = realloc(plan->vigils, grown * sizeof *moved);
@@ -95,6 +93,8 @@ static void draw_seizure(struct rng *rng, const struct patient *p, struct event 
     e->hz[0] = p->seizure_hz[0] * between(rng, 0.88f, 1.12f);
     e->hz[1] = p->seizure_hz[1] * between(rng, 0.88f, 1.12f);
     e->growth = between(rng, 0.4f, 0.7f);
+    if (p->style == STYLE_RICH)
+        plan_rich_seizure(rng, p, e);
     spike_wave(rng, e);
     scalp_weights(x, y, between(rng, 0.35f, 0.55f), e->weight[0]);
     scalp_weights(x, y, between(rng, 1, 1.8f), e->weight[1]);
@@ -164,7 +164,7 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
         if (placed[i].recording != recording)
             continue;
         int64_t first = (int64_t)((used + cuts[k++] * slack) * RATE_HZ);
-        struct event *e = add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
+        struct event *e = plan_add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
         if (e)
             draw_seizure(rng, p, e);
         else
@@ -177,7 +177,7 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
 
 /* ---- everything else ---- */
 
-static bool near_seizure(const struct recording_plan *plan, int64_t first, int64_t end) {
+bool plan_near_seizure(const struct recording_plan *plan, int64_t first, int64_t end) {
     const int64_t margin = QUIET_AROUND_SEIZURE_S * RATE_HZ;
     for (size_t i = 0; i < plan->n_events && plan->events[i].kind == EVENT_SEIZURE; i++)
         if (first < plan->events[i].first + plan->events[i].length + margin && end > plan->events[i].first - margin)
@@ -201,7 +201,7 @@ static void draw_run(struct rng *rng, const struct patient *p, struct event *e) 
         e->lag[c] = 0.12f * scalp_distance(c, x, y);
 }
 
-static void draw_chewing(struct rng *rng, const struct patient *p, struct event *e) {
+void plan_draw_chewing(struct rng *rng, const struct patient *p, struct event *e) {
     e->hz[0] = e->hz[1] = between(rng, 1, 1.9f);
     e->amplitude_uv = p->rms_uv * log_between(rng, 0.8f, 2.5f);
     for (int c = 0; c < ELECTRODES; c++) {
@@ -210,7 +210,7 @@ static void draw_chewing(struct rng *rng, const struct patient *p, struct event 
     }
 }
 
-static void draw_rocking(struct rng *rng, const struct patient *p, struct event *e) {
+void plan_draw_rocking(struct rng *rng, const struct patient *p, struct event *e) {
     e->hz[0] = e->hz[1] = between(rng, 0.6f, 2.4f);
     e->amplitude_uv = p->rms_uv * log_between(rng, 0.8f, 3);
     for (int h = 0; h < HARMONICS; h++) {
@@ -232,16 +232,20 @@ static int add_distractors(struct rng *rng, const struct patient *p, struct reco
         if (at + length > plan->samples)
             return 0;
         double kind = rng_uniform(rng);
-        if (!near_seizure(plan, at, at + length)) {
-            struct event *e = add_event(plan, kind < 0.64 ? EVENT_RUN : kind < 0.82 ? EVENT_CHEWING : EVENT_ROCKING, at, length);
+        if (!plan_near_seizure(plan, at, at + length)) {
+            struct event *e = plan_add_event(plan,
+                                             kind < 0.64   ? EVENT_RUN
+                                             : kind < 0.82 ? EVENT_CHEWING
+                                                           : EVENT_ROCKING,
+                                             at, length);
             if (!e)
                 return ERR_EXHAUSTED;
             if (e->kind == EVENT_RUN)
                 draw_run(rng, p, e);
             else if (e->kind == EVENT_CHEWING)
-                draw_chewing(rng, p, e);
+                plan_draw_chewing(rng, p, e);
             else
-                draw_rocking(rng, p, e);
+                plan_draw_rocking(rng, p, e);
             e->noise = rng_u32(rng);
             at += length;
         }
@@ -263,7 +267,7 @@ static int add_short_events(struct rng *rng, const struct patient *p, struct rec
                                                 : 0.4f;
         if (first + (int64_t)(length_s * RATE_HZ) > plan->samples)
             return 0;
-        struct event *e = add_event(plan, kind, first, (int64_t)(length_s * RATE_HZ));
+        struct event *e = plan_add_event(plan, kind, first, (int64_t)(length_s * RATE_HZ));
         if (!e)
             return ERR_EXHAUSTED;
         float x, y;
@@ -296,12 +300,12 @@ static int add_vigils(struct rng *rng, struct recording_plan *plan) {
     for (int64_t at = 0; at < plan->samples;) {
         int64_t end = at + (int64_t)(between(rng, 240, 1200) * RATE_HZ);
         if (asleep) {
-            if (!add_vigil(plan, (struct vigil){at, between(rng, 0.4f, 1), true}))
+            if (!plan_add_vigil(plan, (struct vigil){at, between(rng, 0.4f, 1), true}))
                 return ERR_EXHAUSTED;
         } else {
             /* Awake: eyes open and closed in turn. */
             for (int64_t part = at; part < end;) {
-                if (!add_vigil(plan, (struct vigil){part, between(rng, 0, 0.15f), rng_uniform(rng) < 0.5}))
+                if (!plan_add_vigil(plan, (struct vigil){part, between(rng, 0, 0.15f), rng_uniform(rng) < 0.5}))
                     return ERR_EXHAUSTED;
                 part += (int64_t)(log_between(rng, 6, 90) * RATE_HZ);
             }
@@ -329,13 +333,13 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
     plan->noise = rng_u32(&rng);
     int rc = place_seizures(&rng, p, placed, seizures, recording, plan);
     if (!rc)
-        rc = add_distractors(&rng, p, plan);
+        rc = p->style == STYLE_RICH ? plan_rich_scenes(&rng, p, plan) : add_distractors(&rng, p, plan);
     for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts && !rc; i++)
         rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour);
     if (!rc)
         rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour);
     if (!rc)
-        rc = add_vigils(&rng, plan);
+        rc = p->style == STYLE_RICH ? plan_rich_vigils(&rng, plan) : add_vigils(&rng, plan);
     if (!rc)
         qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
     return rc;
@@ -392,7 +396,7 @@ int plan_burst_suppression(const struct patient *p, const int64_t *samples, int 
         plans[r].samples = samples[r];
         plans[r].noise = rng_u32(&rng);
         /* Coma: slow waves as in the deepest sleep, no alpha rhythm. */
-        if (!add_vigil(&plans[r], (struct vigil){0, 1, true}) || place_bursts(&rng, ratio, &plans[r]))
+        if (!plan_add_vigil(&plans[r], (struct vigil){0, 1, true}) || place_bursts(&rng, ratio, &plans[r]))
             return err_set(err, ERR_EXHAUSTED, "out of memory");
     }
     return 0;

@@ -12,15 +12,24 @@
 
 enum { HARMONICS = 4 };
 
+/* STYLE_SIMPLE: seizures among rhythms of fixed frequency; learned within minutes. STYLE_RICH: nearer to a ward: seizures that
+ * build up, and artefacts, rhythms and sleep whose band power is as high as theirs. */
+enum style { STYLE_SIMPLE, STYLE_RICH };
+/* What is subtracted from all electrodes: nothing (a remote electrode), their mean, linked ears. */
+enum reference { REFERENCE_REMOTE, REFERENCE_AVERAGE, REFERENCE_EARS };
+
 /* Traits that stay over a patient's recordings. */
 struct patient {
     uint64_t seed;
     uint32_t index;
+    enum style style;
+    enum reference reference;
+    float mains_hz;
     float rms_uv;           /* background amplitude */
     float slope;            /* steepness of the 1/f spectrum */
     float alpha_hz, alpha;  /* posterior rhythm; amplitude relative to rms_uv */
     float delta;            /* slow waves of sleep, relative */
-    float line;             /* 60 Hz, relative */
+    float line;             /* mains, relative */
     float muscle;           /* tonic muscle noise, relative */
     float focus_x, focus_y; /* where spikes and the typical seizure begin */
     float elsewhere;        /* share of seizures that begin at another place */
@@ -47,6 +56,7 @@ struct event {
     float hz[2];           /* at the start and at the end */
     float harmonic[HARMONICS], shift[HARMONICS]; /* waveform: amplitudes and phases of its harmonics */
     float growth;                                /* amplitude at the start over that of the plateau */
+    float build;                                 /* share of the length that passes until the plateau */
     float weight[2][ELECTRODES];                 /* spatial pattern at the start and at the end */
     float lag[ELECTRODES];                       /* fraction of a cycle */
     uint32_t noise;                              /* seed of its jitter */
@@ -75,7 +85,7 @@ struct recording_plan {
     uint32_t noise;
 };
 
-void plan_patient(struct patient *patient, uint64_t seed, uint32_t index);
+void plan_patient(struct patient *patient, uint64_t seed, uint32_t index, enum style style);
 /* Plans of a patient's n recordings of samples[i] each, with `seizures` in all. RANGE when they do not fit: at least 120 s apart,
  * 30 s from both ends, 15 to 90 s long. */
 int plan_recordings(const struct patient *patient, const int64_t *samples, int n, int seizures, struct recording_plan *plans,

@@ -128,7 +128,7 @@ static void render_background(struct renderer *r, float uv[ELECTRODES][RATE_HZ])
         for (int k = 0; k < SLOW_SOURCES; k++)
             slow_now[k] = rhythm_next(&r->slow[k]) * slow;
         float burst = rhythm_next(&r->spindle), spindle = fabsf(burst) > 0.8f ? burst * spindles : 0.2f * burst * spindles;
-        r->line_phase += 60.0f / RATE_HZ;
+        r->line_phase += p->mains_hz / RATE_HZ;
         r->line_phase -= floorf(r->line_phase);
         float line = sinf(2 * (float)M_PI * r->line_phase);
         for (int c = 0; c < ELECTRODES; c++) {
@@ -213,7 +213,8 @@ static void play_rhythm(struct playing *play, int64_t t, float *column) {
     play->jitter = play->jitter * 0.995f + 0.0045f * noise_unit(&play->random);
     play->swell = play->swell * 0.998f + 0.009f * noise_unit(&play->random);
     play->phase += hz * (1 + play->jitter) / RATE_HZ;
-    float amplitude = play->scale * edge(t, e->length) * (e->growth + (1 - e->growth) * smooth(progress * 2)) * (1 + play->swell);
+    float amplitude =
+        play->scale * edge(t, e->length) * (e->growth + (1 - e->growth) * smooth(progress / e->build)) * (1 + play->swell);
     for (int c = 0; c < ELECTRODES; c++) {
         float weight = e->weight[0][c] + spread * (e->weight[1][c] - e->weight[0][c]);
         column[c * RATE_HZ] += weight * amplitude * lookup(play, play->phase - e->lag[c]);
@@ -284,6 +285,24 @@ static void start_events(struct renderer *r) {
     }
 }
 
+/* Linked ears lie near the temporal electrodes and pick up much of them. */
+static void refer(enum reference reference, float uv[ELECTRODES][RATE_HZ]) {
+    float ears[ELECTRODES], zero = 0;
+    if (reference == REFERENCE_REMOTE)
+        return;
+    for (int c = 0; c < ELECTRODES; c++) {
+        ears[c] = expf(-3 * fmaxf(0, 1.1f - fabsf(SCALP[c].x)) - SCALP[c].y * SCALP[c].y);
+        zero += ears[c];
+    }
+    for (int i = 0; i < RATE_HZ; i++) {
+        float sum = 0;
+        for (int c = 0; c < ELECTRODES; c++)
+            sum += reference == REFERENCE_AVERAGE ? uv[c][i] / ELECTRODES : 0.6f * uv[c][i] * ears[c] / zero;
+        for (int c = 0; c < ELECTRODES; c++)
+            uv[c][i] -= sum;
+    }
+}
+
 void render_second(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
     follow_plan(r);
     render_background(r, uv);
@@ -302,5 +321,6 @@ void render_second(struct renderer *r, float uv[ELECTRODES][RATE_HZ]) {
         if (i < --r->n_playing)
             r->playing[i] = r->playing[r->n_playing];
     }
+    refer(r->patient->reference, uv);
     r->at += RATE_HZ;
 }
