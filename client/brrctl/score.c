@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -137,6 +138,9 @@ static void print_report(const struct score_report *r) {
                share(s->sensitivity, sensitivity), share(s->precision, precision), share(s->f1, f1), s->false_alarms_per_24h,
                s->counts.tp, s->counts.fp, s->counts.ref);
     }
+    if (r->onsets.n)
+        printf("onset error of the events of %s: median %.1f s, 90 %% within %.1f s\n", counted(r->onsets.n, "found seizure").text,
+               r->onsets.p50_s, r->onsets.p90_s);
 }
 
 /* Index of the first event that shares time with e, -1 = none. */

@@ -292,6 +292,47 @@ static struct score_subject *subject_named(struct score_report *r, const char *n
     return s;
 }
 
+double score_percentile(const double *sorted, int64_t n, double q) {
+    if (!n)
+        return NAN;
+    double at = q * (double)(n - 1);
+    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The earliest onset among the events that share time with ref, NaN = none does. */
+static double first_onset(const struct score_recording *rec, const struct score_event *ref) {
+    double first = NAN;
+    for (int i = 0; i < rec->n_hyp; i++)
+        if (rec->hyp[i].onset_s < ref->end_s && rec->hyp[i].end_s > ref->onset_s)
+            first = fmin(first, rec->hyp[i].onset_s);
+    return first;
+}
+
+static int score_onsets(const struct score_recording *recs, int n, struct score_onsets *ret, struct err *err) {
+    int64_t references = 0, found = 0;
+    for (int i = 0; i < n; i++)
+        references += recs[i].n_ref;
+    double *errors = malloc(((size_t)references + 1) * sizeof *errors);
+    if (!errors)
+        return err_set(err, ERR_EXHAUSTED, "out of memory scoring %d recordings", n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < recs[i].n_ref; k++) {
+            double onset = first_onset(&recs[i], &recs[i].ref[k]);
+            if (!isnan(onset))
+                errors[found++] = fabs(onset - recs[i].ref[k].onset_s);
+        }
+    qsort(errors, (size_t)found, sizeof *errors, by_value);
+    *ret = (struct score_onsets){found, score_percentile(errors, found, 0.5), score_percentile(errors, found, 0.9)};
+    free(errors);
+    return 0;
+}
+
 int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err) {
     struct score_report r = {.subjects = calloc((size_t)n + 1, sizeof *r.subjects)};
     struct score_counts pooled[SCORE_KINDS] = {{0}};
@@ -305,6 +346,8 @@ int score_all(const struct score_recording *recs, int n, struct score_report *re
             score_counts_add(&pooled[k], &counts[k]);
         }
     }
+    if (!rc)
+        rc = score_onsets(recs, n, &r.onsets, err);
     if (rc) {
         free(r.subjects);
         return rc;
@@ -353,6 +396,11 @@ void score_report_json(const struct score_report *r, struct json_writer *w) {
     json_begin_object(w, NULL);
     json_put_str(w, "definition", SCORE_DEFINITION);
     json_put_f64(w, "hours", r->pooled[0].counts.duration_s / 3600);
+    json_begin_object(w, "onset_error");
+    json_put_i64(w, "seizures", r->onsets.n);
+    json_put_f64(w, "p50_s", r->onsets.p50_s);
+    json_put_f64(w, "p90_s", r->onsets.p90_s);
+    json_end(w, '}');
     put_scores(w, "pooled", r->pooled);
     put_scores(w, "subject_mean", r->subject_mean);
     json_begin_object(w, "per_subject");

@@ -42,11 +42,20 @@ struct score_subject {
     const char *subject;
     struct score scores[SCORE_KINDS];
 };
+/* How far the events begin from the seizures they find: |onset of the first event that shares time with a reference − its onset|.
+ */
+struct score_onsets {
+    int64_t n;           /* references found so */
+    double p50_s, p90_s; /* NaN without one */
+};
 struct score_report {
+    struct score_onsets onsets;
     struct score pooled[SCORE_KINDS], subject_mean[SCORE_KINDS];
     struct score_subject *subjects; /* malloc'd */
     int n_subjects;
 };
+/* Linear between the order statistics of n ascending values; NaN without any. q from 0 to 1. */
+double score_percentile(const double *sorted, int64_t n, double q);
 int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err);
 void score_report_done(struct score_report *r);
 void score_report_json(const struct score_report *r, struct json_writer *w);

@@ -361,21 +361,28 @@ static bool is_false(const struct score_alarms *rec, double at_s) {
     return true;
 }
 
-/* Linear between order statistics. */
-static double percentile(const double *sorted, int64_t n, double q) {
-    if (!n)
-        return NAN;
-    double at = q * (double)(n - 1);
-    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
-    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+/* What the alarms of a recording say about one seizure: whether there is one near it; the delay of the first at or after its onset
+ * is added to the report. */
+static bool add_seizure(const struct score_alarms *rec, const struct score_event *ref, struct score_alarm_report *r) {
+    bool alarmed = false;
+    for (int k = 0; k < rec->n_alarms; k++) {
+        if (!near(ref, rec->at_s[k]))
+            continue;
+        alarmed = true;
+        if (rec->at_s[k] < ref->onset_s)
+            continue;
+        r->delays_s[r->n_delays++] = rec->at_s[k] - ref->onset_s;
+        break;
+    }
+    return alarmed;
 }
 
 int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_report *ret, struct err *err) {
     struct score_alarm_report r = {0};
     for (int i = 0; i < n; i++)
         r.references += recs[i].n_ref;
-    double *delays = malloc(((size_t)r.references + 1) * sizeof *delays), seconds = 0;
-    if (!delays)
+    double seconds = 0;
+    if (!(r.delays_s = malloc(((size_t)r.references + 1) * sizeof *r.delays_s)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for alarm delays");
     for (int i = 0; i < n; i++) {
         const struct score_alarms *rec = &recs[i];
@@ -383,23 +390,22 @@ int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_repo
         r.alarms += rec->n_alarms;
         for (int k = 0; k < rec->n_alarms; k++)
             r.false_alarms += is_false(rec, rec->at_s[k]);
-        for (int j = 0; j < rec->n_ref; j++) {
-            int k = 0;
-            while (k < rec->n_alarms && !near(&rec->ref[j], rec->at_s[k]))
-                k++;
-            if (k < rec->n_alarms)
-                delays[r.alarmed++] = rec->at_s[k] - rec->ref[j].onset_s;
-        }
+        for (int j = 0; j < rec->n_ref; j++)
+            r.alarmed += add_seizure(rec, &rec->ref[j], &r);
     }
-    qsort(delays, (size_t)r.alarmed, sizeof *delays, ascending);
+    qsort(r.delays_s, (size_t)r.n_delays, sizeof *r.delays_s, ascending);
     r.hours = seconds / 3600;
     r.sensitivity = r.references ? (double)r.alarmed / (double)r.references : NAN;
     r.false_alarms_per_24h = seconds > 0 ? (double)r.false_alarms / (seconds / 86400) : NAN;
-    r.delay_p50_s = percentile(delays, r.alarmed, 0.5);
-    r.delay_p95_s = percentile(delays, r.alarmed, 0.95);
-    free(delays);
+    r.delay_p50_s = score_percentile(r.delays_s, r.n_delays, 0.5);
+    r.delay_p95_s = score_percentile(r.delays_s, r.n_delays, 0.95);
     *ret = r;
     return 0;
+}
+
+void score_alarm_report_done(struct score_alarm_report *r) {
+    free(r->delays_s);
+    *r = (struct score_alarm_report){0};
 }
 
 void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key) {

@@ -329,6 +329,8 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
         json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
     else
         json_put_null(w, "seen_patients");
+    json_put_f64(w, "onset_error_p50_s", e->scores.onsets.p50_s);
+    json_put_f64(w, "onset_error_p90_s", e->scores.onsets.p90_s);
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
     json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
     json_put_str(w, "definition", SCORE_DEFINITION);

@@ -49,6 +49,7 @@ struct evaluation {
     struct auroc auroc;
     double loss;
     int64_t loss_count;
+    struct score_alarm_report alarms;
 };
 
 /* Samples outside of the segments have no value and no place. */
@@ -208,9 +209,13 @@ void evaluation_free(struct evaluation *e) {
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
+<<<<<<< HEAD
     trace_drop(&e->shown);
     if (e->spooled && !e->config.keep)
         fsio_remove_tree(e->folder, NULL);
+=======
+    score_alarm_report_done(&e->alarms);
+>>>>>>> e68faa1 (report: onset errors, delays from the onset on, a picture of operating points)
     free(e);
 }
 
@@ -406,7 +411,7 @@ static int find_events(struct evaluation *e, const struct events_config *config,
     return rc;
 }
 
-static int score_all_alarms(struct evaluation *e, struct score_alarm_report *ret, struct err *err) {
+static int score_all_alarms(struct evaluation *e, struct err *err) {
     struct score_alarms *recs = calloc((size_t)e->n_traces + 1, sizeof *recs);
     if (!recs)
         return err_set(err, ERR_EXHAUSTED, "out of memory scoring alarms");
@@ -417,7 +422,8 @@ static int score_all_alarms(struct evaluation *e, struct score_alarm_report *ret
                                         .n_ref = e->views[i].n_ref,
                                         .at_s = e->traces[i].alarms_s,
                                         .n_alarms = e->traces[i].n_alarms};
-    int rc = score_alarms(recs, e->n_traces, ret, err);
+    score_alarm_report_done(&e->alarms);
+    int rc = score_alarms(recs, e->n_traces, &e->alarms, err);
     free(recs);
     return rc;
 }
@@ -434,7 +440,8 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
     int rc = find_events(e, &r->events, &r->point, err);
     if (!rc && e->config.alarm_hop)
-        rc = score_all_alarms(e, &r->alarms, err);
+        rc = score_all_alarms(e, err);
+    r->alarms = e->alarms;
     return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "report/plot.h"
+#include "report/plot_operating.h"
 #include "unit/eeg_fixture.h"
 
 enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };
@@ -319,6 +320,29 @@ static void a_training_shows_loss_and_scores(void **state) {
     free(text);
 }
 
+static void operating_points_show_sensitivity_and_delay(void **state) {
+    struct folder *f = *state;
+    const struct plot_point points[] = {{4, 0.9}, {1, 0.5}, {NAN, 0.7}, {60, 1}};
+    const struct plot_mark chosen[] = {{"5 <FA>", 4, 0.9}, {"none", NAN, NAN}};
+    const double delays[] = {2, 7.5, 40};
+    struct plot_operating p = {"Title & more", "sub", points, 4, chosen, 2, delays, 3, 4};
+    snprintf(f->file, sizeof f->file, "%s/operating.svg", f->path);
+    assert_int_equal(plot_operating(f->file, &p, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_non_null(strstr(text, "sensitivity 0.900 at 4.00 false alarms"));
+    assert_non_null(strstr(text, "share of the seizures with an alarm"));
+    assert_null(strstr(text, "nan"));
+    free(text);
+    p.n_delays = p.n_points = p.n_chosen = 0;
+    p.seizures = 0;
+    assert_int_equal(plot_operating(f->file, &p, NULL), 0);
+    text = read_text(f->file);
+    check_xml(text);
+    assert_non_null(strstr(text, "no alarm at or after an onset"));
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_recording_is_drawn_with_everything_it_has, setup, teardown),
@@ -327,6 +351,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(texts_cannot_break_the_picture, setup, teardown),
         cmocka_unit_test_setup_teardown(envelopes_keep_extremes_and_leave_gaps_open, setup, teardown),
         cmocka_unit_test_setup_teardown(impossible_recordings_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(operating_points_show_sensitivity_and_delay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -442,10 +442,33 @@ static void alarms_have_a_delay_and_their_own_false_alarms(void **state) {
     assert_int_equal(score_alarms(recs, 2, &r, NULL), 0);
     assert_true(r.references == 4 && r.alarmed == 3 && r.alarms == 8 && r.false_alarms == 3);
     assert_true(r.hours == 24 && r.false_alarms_per_24h == 3 && r.sensitivity == 0.75);
-    assert_true(r.delay_p50_s == 10); /* delays −25, 10, 90 */
+    assert_int_equal(r.n_delays, 3);
+    assert_true(r.delay_p50_s == 10); /* 10, 10, 90: the alarm 25 s before the first onset is not counted */
     assert_true(fabs(r.delay_p95_s - (10 + 0.9 * 80)) < 1e-9);
+    score_alarm_report_done(&r);
     assert_int_equal(score_alarms(recs + 1, 1, &r, NULL), 0);
     assert_true(isnan(r.delay_p50_s) && isnan(r.sensitivity));
+    score_alarm_report_done(&r);
+    const struct score_alarms early = {"c", 3600, ref, at, 1, 1};
+    assert_int_equal(score_alarms(&early, 1, &r, NULL), 0);
+    assert_true(r.alarmed == 1 && r.n_delays == 0 && isnan(r.delay_p50_s));
+    score_alarm_report_done(&r);
+}
+
+static void events_have_an_onset_error(void **state) {
+    (void)state;
+    const struct score_event ref[] = {{100, 160}, {1000, 1060}, {2000, 2030}}, late = {110, 120};
+    /* 4 s late and 6 s early (the first of two events counts); an event that only touches the third seizure finds nothing */
+    const struct score_event hyp[] = {{104, 130}, {1020, 1030}, {994, 1010}, {1990, 2000}};
+    const struct score_recording recs[] = {{"a1", "a", 3600, ref, hyp, 3, 4}, {"b1", "b", 3600, ref, &late, 1, 1}};
+    struct score_report r;
+    assert_int_equal(score_all(recs, 2, &r, NULL), 0);
+    assert_int_equal(r.onsets.n, 3);
+    assert_true(r.onsets.p50_s == 6 && fabs(r.onsets.p90_s - (6 + 0.8 * 4)) < 1e-9);
+    score_report_done(&r);
+    assert_int_equal(score_all(&(struct score_recording){"d", "d", 60, NULL, NULL, 0, 0}, 1, &r, NULL), 0);
+    assert_true(r.onsets.n == 0 && isnan(r.onsets.p50_s));
+    score_report_done(&r);
 }
 
 static struct json *parsed(struct str *text) {
@@ -475,6 +498,8 @@ static void a_report_says_definition_hours_and_every_score(void **state) {
     struct json *j = parsed(&text);
     assert_string_equal(json_str(json_get(j, "definition"), ""), SCORE_DEFINITION);
     assert_true(json_f64(json_get(j, "hours"), 0) == 3);
+    assert_true(json_i64(json_get(json_get(j, "onset_error"), "seizures"), 0) == 1);
+    assert_true(json_f64(json_get(json_get(j, "onset_error"), "p90_s"), -1) == 0);
     static const char *const kinds[] = {"event", "sample", "any_overlap", "taes"};
     for (int k = 0; k < SCORE_KINDS; k++) {
         assert_string_equal(score_kind_name((enum score_kind)k), kinds[k]);
@@ -578,6 +603,7 @@ static void alarms_are_written_with_their_delays(void **state) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         assert_true(json_f64(json_get(json_get(root, "alarms"), values[i].key), -1) == values[i].want);
     json_free(root);
+    score_alarm_report_done(&r);
 }
 
 int main(void) {
@@ -600,6 +626,7 @@ int main(void) {
         cmocka_unit_test(of_thresholds_that_are_as_good_but_for_chance_the_most_careful_is_taken),
         cmocka_unit_test(gaps_are_no_candidates_and_no_events),
         cmocka_unit_test(alarms_have_a_delay_and_their_own_false_alarms),
+        cmocka_unit_test(events_have_an_onset_error),
         cmocka_unit_test(a_report_says_definition_hours_and_every_score),
         cmocka_unit_test(a_sweep_is_written_with_all_its_points),
         cmocka_unit_test(sweeps_out_of_their_limits_are_errors),

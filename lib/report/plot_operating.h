@@ -1,0 +1,23 @@
+/* plot_operating: one picture of how a detector may be used: sensitivity over false alarms per 24 h for all thresholds that were
+ * tried, with the chosen ones, and beside it the distribution of the alarms' delay. One thread per picture. */
+#ifndef BRR_REPORT_PLOT_OPERATING_H
+#define BRR_REPORT_PLOT_OPERATING_H
+#include "report/plot.h"
+
+struct plot_mark {
+    const char *name;
+    double false_alarms_per_24h, sensitivity; /* not finite: not drawn */
+};
+struct plot_operating {
+    const char *title, *subtitle;
+    const struct plot_point *points; /* x: false alarms per 24 h, y: sensitivity, in any order; not finite: left out */
+    int n_points;
+    const struct plot_mark *chosen;
+    int n_chosen;
+    const double *delays_s; /* ascending */
+    int64_t n_delays, seizures;
+};
+/* Atomic. */
+int plot_operating(const char *path, const struct plot_operating *p, struct err *err);
+
+#endif
