@@ -59,7 +59,7 @@ class Baseline(unittest.TestCase):
 
     def test_rich_seizures_do_not_stand_out_in_any_of_five_draws(self):
         for seed in range(41, 46):
-            self.check_power("--style", "rich", "--patients", "2", "--hours-per-patient", "3", "--seizures-per-patient", "3", "--seed", str(seed))
+            self.check_power("--style", "rich", "--patients", "2", "--hours-per-patient", "4", "--seizures-per-patient", "5", "--seed", str(seed))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* plan_parts: the pieces of a plan that both styles of corpus are made of. Private to plan.c and plan_rich.c. */
+/* plan_parts: the pieces of a plan that both styles of corpus are made of. Private to plan and plan_rich. */
 #ifndef BRR_TOOLS_EDFGEN_PLAN_PARTS_H
 #define BRR_TOOLS_EDFGEN_PLAN_PARTS_H
 #include <math.h>
@@ -15,12 +15,5 @@ bool plan_add_vigil(struct recording_plan *plan, struct vigil vigil);
 bool plan_near_seizure(const struct recording_plan *plan, int64_t first, int64_t end);
 void plan_draw_chewing(struct rng *rng, const struct patient *p, struct event *e);
 void plan_draw_rocking(struct rng *rng, const struct patient *p, struct event *e);
-
-/* STYLE_RICH: further traits; a seizure's amplitude, frequencies and build-up; everything else that happens; sleep. The functions
- * that return int return ERR_EXHAUSTED without memory. */
-void plan_rich_patient(struct rng *rng, struct patient *p);
-void plan_rich_seizure(struct rng *rng, const struct patient *p, struct event *e);
-int plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
-int plan_rich_vigils(struct rng *rng, struct recording_plan *plan);
 
 #endif

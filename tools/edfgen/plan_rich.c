@@ -1,9 +1,11 @@
-/* The rich style: what a ward records. Each scene is as strong, as long and as wide on the scalp as a seizure in some band, so that
- * no threshold of band power tells them apart. A seizure differs by its evolution: sharp waves in phase whose amplitude builds up
- * and whose frequency falls. */
+#include "tools/edfgen/plan_rich.h"
+
 #include <string.h>
 
 #include "tools/edfgen/plan_parts.h"
+
+/* Each scene is as strong, as long and as wide on the scalp as a seizure in some band, so that no threshold of band power tells
+ * them apart. A seizure differs by its evolution: sharp waves in phase whose amplitude builds up and whose frequency falls. */
 
 enum { LONGEST_SCENE_S = 90 };
 
@@ -14,13 +16,13 @@ void plan_rich_patient(struct rng *rng, struct patient *p) {
     p->muscle = log_between(rng, 0.05f, 0.35f);
     p->seizure_hz[0] = between(rng, 6, 9.5f);
     p->seizure_hz[1] = between(rng, 2.2f, 3.4f);
-    p->distractors_per_hour = between(rng, 22, 34);
+    p->distractors_per_hour = between(rng, 26, 40);
     p->spikes_per_hour = log_between(rng, 10, 200);
 }
 
 void plan_rich_seizure(struct rng *rng, const struct patient *p, struct event *e) {
-    e->amplitude_uv = p->rms_uv * log_between(rng, 0.9f, 2.4f);
-    e->growth = between(rng, 0.25f, 0.5f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.9f, 2.2f);
+    e->growth = between(rng, 0.2f, 0.45f);
     e->build = between(rng, 0.25f, 0.7f);
 }
 
@@ -33,10 +35,10 @@ static void anywhere(struct rng *rng, float *x, float *y) {
 
 /* A rhythm that may grow and spread like a seizure, but keeps its frequency; its harmonics have random phases. */
 static void draw_rhythm(struct rng *rng, const struct patient *p, struct event *e) {
-    float x, y, content = between(rng, 0, 0.4f);
+    float x, y, content = between(rng, 0, 0.5f);
     anywhere(rng, &x, &y);
     e->hz[0] = e->hz[1] = rng_uniform(rng) < 0.8 ? log_between(rng, 2.2f, 8) : between(rng, 8, 12);
-    e->amplitude_uv = p->rms_uv * log_between(rng, 0.7f, 3.2f);
+    e->amplitude_uv = p->rms_uv * log_between(rng, 0.7f, 4);
     e->growth = rng_uniform(rng) < 0.6 ? between(rng, 0.2f, 0.6f) : 1;
     e->build = between(rng, 0.2f, 0.9f);
     for (int h = 0; h < HARMONICS; h++) {
