@@ -209,13 +209,10 @@ void evaluation_free(struct evaluation *e) {
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
-<<<<<<< HEAD
     trace_drop(&e->shown);
     if (e->spooled && !e->config.keep)
         fsio_remove_tree(e->folder, NULL);
-=======
     score_alarm_report_done(&e->alarms);
->>>>>>> e68faa1 (report: onset errors, delays from the onset on, a picture of operating points)
     free(e);
 }
 
