@@ -458,9 +458,9 @@ static void alarms_have_a_delay_and_their_own_false_alarms(void **state) {
 static void events_have_an_onset_error(void **state) {
     (void)state;
     const struct score_event ref[] = {{100, 160}, {1000, 1060}, {2000, 2030}}, late = {110, 120};
-    /* 4 s late and 6 s early (the first of two events counts); an event that only touches the third seizure finds nothing */
-    const struct score_event hyp[] = {{104, 130}, {1020, 1030}, {994, 1010}, {1990, 2000}};
-    const struct score_recording recs[] = {{"a1", "a", 3600, ref, hyp, 3, 4}, {"b1", "b", 3600, ref, &late, 1, 1}};
+    /* 4 s late and 6 s early (the earliest of three events counts); an event that only touches the third seizure finds nothing */
+    const struct score_event hyp[] = {{104, 130}, {1020, 1030}, {994, 1010}, {1040, 1050}, {1990, 2000}};
+    const struct score_recording recs[] = {{"a1", "a", 3600, ref, hyp, 3, 5}, {"b1", "b", 3600, ref, &late, 1, 1}};
     struct score_report r;
     assert_int_equal(score_all(recs, 2, &r, NULL), 0);
     assert_int_equal(r.onsets.n, 3);
