@@ -343,6 +343,7 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .zero = cuda_zero,
         .sync = cuda_sync,
         .wait = cuda_wait,
+        .check = nullptr, // any thread may enqueue
         .record = cuda_record,
         .record_end = cuda_record_end,
         .replay = cuda_replay,
