@@ -52,7 +52,7 @@ def check_folder(d, model):
     code, text, err = d.ctl("score", eeg, out, "--json")
     assert code == 0 and json.loads(text)["pooled"]["event"]["ref"] == 2, (text, err)
     code, text, err = d.ctl("score", eeg, out, "--events")
-    assert code == 0 and text.count("found ") + text.count("missed ") == 2, text
+    assert code == 0 and sum(line.startswith(("found ", "missed ")) for line in text.splitlines()) == 2, text
     code, text, err = d.ctl("detect", recordings[0], recordings[0], "--model", model, "--out", out)
     assert code == 1 and "both" in err, "two recordings that write one file are refused"
 
