@@ -32,8 +32,8 @@ enum err_code {
 #undef ERR_ENUM
 };
 
-/* What a failed call lacked for a while: room on a full volume, or a free file descriptor. The same call may succeed later. A job
- * that cannot write to a full cache may wait until other jobs free room. */
+/* The resource that ran out when a call failed: room on a volume, or file descriptors. The same call may succeed later. A job that
+ * cannot write to a full cache may wait until other jobs free room. */
 enum err_room { ERR_ROOM_ENOUGH, ERR_ROOM_NONE, ERR_ROOM_NONE_IN_CACHE, ERR_ROOM_NO_DESCRIPTOR };
 
 struct err {

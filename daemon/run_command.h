@@ -1,5 +1,6 @@
-/* run_command: `brrd run`: one job from its file to its end in this process, without sockets, clients or a database. It is what
- * batch systems start: it saves and ends when it is told to, and goes on where it ended when it is started again. */
+/* run_command: `brrd run`: one job from its file to its end in this process, without sockets, clients or a database. Batch
+ * systems start it. At SIGTERM or SIGUSR1 the job saves a checkpoint and the process ends; started again, the job goes on from
+ * there. */
 #ifndef BRR_DAEMON_RUN_COMMAND_H
 #define BRR_DAEMON_RUN_COMMAND_H
 

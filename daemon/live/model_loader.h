@@ -20,7 +20,7 @@ bool model_loader_waits(struct model_loader *l, char ret_text[MODEL_LOADER_TEXT]
 /* Nothing is posted once it has returned; files that were to be read are dropped. A thread whose volume does not answer is left
  * behind: it uses only memory of the loader. */
 void model_loader_stop(struct model_loader *l);
-void model_loader_free(
-    struct model_loader *l); /* after model_loader_stop; the last thread left behind frees the memory. Takes NULL. */
+/* After model_loader_stop. The last thread that was left behind frees the memory. Takes NULL. */
+void model_loader_free(struct model_loader *l);
 
 #endif

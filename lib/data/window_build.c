@@ -137,7 +137,7 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
         uv[c] = samples + (int64_t)c * piece;
     for (int64_t at = 0, n; at < length && !rc; at += n) {
         struct edf_range range = {segment->first_record + at / spr, 1, at % spr, 0};
-        int64_t end = records ? length : at - at % spr + spr; /* of what may be read at once */
+        int64_t end = records ? length : at - at % spr + spr; /* one read goes no further than this */
         n = end - at < piece ? end - at : piece;
         if (records)
             range.n_records = n / spr;

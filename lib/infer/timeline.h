@@ -71,9 +71,9 @@ int timeline_finish(struct timeline *t, struct err *err);
 bool timeline_ready(struct timeline *t, struct err *err);
 /* Copies the next waiting window into x (T,C); false when there is none. */
 bool timeline_take(struct timeline *t, float *x);
-/* Of a model that carries its state (seizure_step), windows are its steps: the next can be taken only once the one before is
- * completed, and the state (seizure_state_count floats) is the timeline's: read it after timeline_take, replace it before
- * timeline_complete. */
+/* The state of a model that carries one (seizure_step): seizure_state_count floats, owned by the timeline. The windows of such a
+ * model are its steps, and each can be taken only when the one before is completed. Read the state after timeline_take; replace it
+ * before timeline_complete. */
 float *timeline_state(struct timeline *t);
 int64_t timeline_waiting(const struct timeline *t); /* windows that were queued and not taken */
 /* Probabilities (T) of the oldest taken window. */

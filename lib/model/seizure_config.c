@@ -14,7 +14,7 @@ static int check_causal(const struct seizure_config *c, struct err *err) {
     return 0;
 }
 
-/* What a type of network is, without the kernels that compute it (struct model_ops). */
+/* The name and the rules of each type of network. How a type computes is in struct model_ops, which needs the kernels. */
 static const struct type {
     const char *name;
     int64_t step; /* samples of a pass whose state is carried; 0: none */

@@ -94,7 +94,7 @@ static void draw_delays(const struct panel *panel, const struct plot_operating *
     svg_path_close(&path);
 }
 
-/* Of the x axis on the left: a ward's range, or twice the farthest chosen point. */
+/* The end of the left picture's x axis, in false alarms per 24 h: 20, or twice the farthest chosen point. */
 static double farthest(const struct plot_operating *p) {
     double far = 20;
     for (int i = 0; i < p->n_chosen; i++)

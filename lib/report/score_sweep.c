@@ -361,8 +361,7 @@ static bool is_false(const struct score_alarms *rec, double at_s) {
     return true;
 }
 
-/* What the alarms of a recording say about one seizure: whether there is one near it; the delay of the first at or after its onset
- * is added to the report. */
+/* True if an alarm of the recording is near the seizure. Adds the delay of the first alarm at or after its onset to the report. */
 static bool add_seizure(const struct score_alarms *rec, const struct score_event *ref, struct score_alarm_report *r) {
     bool alarmed = false;
     for (int k = 0; k < rec->n_alarms; k++) {

@@ -4,30 +4,33 @@
 
 enum { QUIET_AROUND_SEIZURE_S = 4 };
 
+/* Room for one item more: NULL when memory is short, and then nothing has changed. */
+static void *grown(void *items, size_t n, size_t *capacity, size_t bytes_each) {
+    if (n < *capacity)
+        return items;
+    size_t more = *capacity ? *capacity * 2 : 256;
+    void *moved = realloc(items, more * bytes_each);
+    if (moved)
+        *capacity = more;
+    return moved;
+}
+
 struct event *plan_add_event(struct recording_plan *plan, enum event_kind kind, int64_t first, int64_t length) {
-    if (plan->n_events == plan->event_capacity) {
-        size_t grown = plan->event_capacity ? plan->event_capacity * 2 : 256;
-        struct event *moved = realloc(plan->events, grown * sizeof *moved);
-        if (!moved)
-            return NULL;
-        plan->events = moved;
-        plan->event_capacity = grown;
-    }
-    struct event *e = &plan->events[plan->n_events++];
+    struct event *events = grown(plan->events, plan->n_events, &plan->event_capacity, sizeof *events);
+    if (!events)
+        return NULL;
+    plan->events = events;
+    struct event *e = &events[plan->n_events++];
     *e = (struct event){.kind = kind, .first = first, .length = length, .growth = 1, .build = 0.5f};
     return e;
 }
 
 bool plan_add_vigil(struct recording_plan *plan, struct vigil vigil) {
-    if (plan->n_vigils == plan->vigil_capacity) {
-        size_t grown = plan->vigil_capacity ? plan->vigil_capacity * 2 : 32;
-        struct vigil *moved = realloc(plan->vigils, grown * sizeof *moved);
-        if (!moved)
-            return false;
-        plan->vigils = moved;
-        plan->vigil_capacity = grown;
-    }
-    plan->vigils[plan->n_vigils++] = vigil;
+    struct vigil *vigils = grown(plan->vigils, plan->n_vigils, &plan->vigil_capacity, sizeof *vigils);
+    if (!vigils)
+        return false;
+    plan->vigils = vigils;
+    vigils[plan->n_vigils++] = vigil;
     return true;
 }
 
