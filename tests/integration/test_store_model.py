@@ -72,8 +72,8 @@ def check_jobs(s3, d, model):
 
 def check_replaced(s3, d, other):
     """kill -9 in mid-training, and the object is another one, or gone, when the job goes on."""
-    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=40", "training.validate_every=40", "checkpoint.every=1s", "model.dropout=0.1",
-                   "limits.restarts=1"]  # a daemon that dies is charged to the job it ran
+    sets = SETS + [f"data.source=file://{d.dir}/eeg", "training.max_steps=240", "training.validate_every=240", "checkpoint.every=1s", "model.dropout=0.1",
+                   "limits.restarts=1"]  # many seconds of steps, so that the first checkpoint is not the last; a daemon that dies is charged to its job
     key, url = "models/first.safetensors", "store://bucket/models/first.safetensors"
     original = s3.objects["open/" + key] = s3.objects["open/" + KEY]
     code, whole, err = d.submit(*sets, f"model.init_from={url}")
@@ -81,7 +81,7 @@ def check_replaced(s3, d, other):
     for change, text in ((lambda: s3.objects.update({"open/" + key: other}), "was replaced after this training began with it"),
                          (lambda: s3.objects.pop("open/" + key), "is not needed any more and cannot be looked at")):
         s3.objects["open/" + key] = original
-        job = d.submit(*sets, f"model.init_from={url}", "training.max_steps=40", watch=False)[1]["job"]
+        job = d.submit(*sets, f"model.init_from={url}", watch=False)[1]["job"]
         folder = f"{d.dir}/results/jobs/{job}/checkpoints"
         deadline = time.time() + PATIENCE
         while not (os.path.isdir(folder) and any(n.endswith(".state.safetensors") for n in os.listdir(folder))):
