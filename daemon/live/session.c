@@ -210,8 +210,8 @@ static int add_gap(struct session *s, int64_t end, const char *cause, struct err
 }
 
 int session_gap(struct session *s, int64_t first, int64_t end, const char *cause, struct err *err) {
-    if (first > end)
-        return err_set(err, ERR_INVALID, "a gap of samples [%lld, %lld); expected an end that is not below the first",
+    if (first < 0 || first > end)
+        return err_set(err, ERR_INVALID, "a gap of samples [%lld, %lld); expected a first from 0 and an end that is not below it",
                        (long long)first, (long long)end);
     int rc = check_index(s, first, end - first, err);
     if (!rc)

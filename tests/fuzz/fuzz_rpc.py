@@ -228,13 +228,14 @@ def fuzz(o, tmp):
     f = Fuzzer(d, cases, words, o.seed)
     files, memory = descriptors(d), rss(d)
     threads = [threading.Thread(target=f.run, args=(k,), daemon=True) for k in range(o.threads)]
+    began = time.monotonic()
     for t in threads:
         t.start()
     f.watch(o.seconds)
     f.over.set()
     for t in threads:
         t.join(STALLED_S)
-    print(f"seed {o.seed}: {sum(f.calls.values())} calls in {o.seconds} s")
+    print(f"seed {o.seed}: {sum(f.calls.values())} calls in {time.monotonic() - began:.0f} s")
     if not f.problem:
         report(f)
         check_rest(f, files, memory)

@@ -35,6 +35,8 @@ static void a_hole_is_a_gap_and_is_counted(void **state) {
     assert_int_equal(session_gap(s, 50, 100, "client", NULL), 0); /* after a hole that nobody spoke of */
     assert_int_equal(last(b)->samples, 50);
     assert_int_equal(session_gap(s, 110, 100, "client", NULL), ERR_INVALID);
+    assert_int_equal(session_gap(s, INT64_MIN, 0, "client", NULL), ERR_INVALID); /* its length is more than an int64_t holds */
+    assert_int_equal(session_gap(s, INT64_MIN, INT64_MAX, "client", NULL), ERR_INVALID);
     assert_int_equal(session_gap(s, 40, 50, "client", NULL), 0); /* known: nothing */
     struct session_counts counts;
     session_counts(s, &counts);
