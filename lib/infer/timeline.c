@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "data/recording.h"
+#include "infer/contact.h"
 
 /* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
 enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64, SLACK = 8 };
@@ -15,6 +16,7 @@ enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
 struct item {
     enum item_kind kind;
     bool record, alarm, taken; /* window: which traces it serves */
+    bool deaf;                 /* alarm window: too many channels have no usable signal */
     int64_t start;             /* window: first sample (may lie before the segment when left-padded); marks: the sample */
     int64_t valid, row;        /* window: samples of the segment in it, and where they begin among all rows ever received */
 };
@@ -30,7 +32,8 @@ struct timeline {
     struct timeline_sink sink;
     struct events *events;
     struct suppression *suppression; /* NULL: the sink has no use for it */
-    struct alarm_rule alarm, alarm_start;
+    struct alarm_rule alarm;
+    struct contact *contact; /* NULL: no alarm trace */
     int status;
     struct err error;
 
@@ -124,7 +127,7 @@ static int start_segment(struct timeline *t, int64_t first, struct err *err) {
 
 static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     bool active = t->alarm.active;
-    t->alarm = t->alarm_start;
+    t->alarm = (struct alarm_rule){.config = t->alarm.config};
     const struct timeline_alarm off = {ALARM_OFF, sample, sample, NAN};
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
 }
@@ -184,6 +187,7 @@ static int queue_windows(struct timeline *t, int limit, struct err *err) {
         struct item item = {.kind = ITEM_WINDOW, .record = record_end == end, .alarm = alarm_end == end, .start = end - t->window};
         item.valid = item.start < t->segment ? end - t->segment : t->window;
         item.row = row_of(t, end - item.valid);
+        item.deaf = item.alarm && contact_bad(t->contact, end);
         if ((rc = add_item(t, item, err)))
             return rc;
         if (item.record)
@@ -276,12 +280,16 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
         t->segment_row = t->rows_now;
         t->next_alarm = first + t->alarm_hop;
         t->in_segment = true;
+        if (t->contact)
+            contact_start(t->contact, first);
     }
     if ((rc = reserve_rows(t, n, err)))
         return rc;
     keep_rows(t, rows, n);
     if (t->suppression)
         rc = push_suppression(t, rows, n, first, held, err);
+    if (!rc && t->contact)
+        rc = contact_push(t->contact, rows, t->columns, n, err);
     return rc ? rc : queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
@@ -300,18 +308,20 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     t->n_state = seizure_state_count(&file->model);
     t->window = modelfile_window(file);
     t->hop = modelfile_hop(file);
-    t->alarm_signal = file->model.window < TIMELINE_ALARM_SIGNAL ? file->model.window : TIMELINE_ALARM_SIGNAL;
+    t->alarm_signal = t->n_state || file->model.window > TIMELINE_ALARM_SIGNAL ? TIMELINE_ALARM_SIGNAL : file->model.window;
     t->alarm_hop = options->alarm_hop;
     t->sink = *sink;
-    t->alarm_start =
-        (struct alarm_rule){.on = events->on, .off = events->off, .min_onset = events->min_onset, .min_offset = events->min_offset};
-    t->alarm = t->alarm_start;
+    alarm_config_of_events(events, &t->alarm.config);
+    if (options->alarms)
+        t->alarm.config = *options->alarms;
     t->events = events_new(events, on_event, t);
     t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
     if (t->n_state)
         t->state = calloc((size_t)t->n_state, sizeof *t->state);
-    if (!t->events || !t->sum || !t->count || (t->n_state && !t->state))
+    if (t->alarm_hop > 0)
+        t->contact = contact_new(t->channels);
+    if (!t->events || !t->sum || !t->count || (t->n_state && !t->state) || (t->alarm_hop > 0 && !t->contact))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     else if (t->alarm_hop < 0 ||
              (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window || (t->n_state && t->alarm_hop != t->hop))))
@@ -365,6 +375,7 @@ void timeline_free(struct timeline *t) {
     frontend_free(t->frontend);
     events_free(t->events);
     suppression_free(t->suppression);
+    contact_free(t->contact);
     free(t->rows);
     free(t->state);
     free(t->sum);
@@ -485,19 +496,27 @@ float *timeline_state(struct timeline *t) { return t->state; }
 
 int64_t timeline_waiting(const struct timeline *t) { return t->n_waiting; }
 
+/* The rule takes n samples of the alarm trace that ends at `known`; NULL: zeros. */
+static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, struct err *err) {
+    int64_t first = known - n;
+    int rc = t->sink.judged ? t->sink.judged(t->sink.ctx, first, p, n, err) : 0;
+    for (int64_t i = 0; !rc && i < n; i++) {
+        float taken = p ? p[i] : 0;
+        int change = alarm_rule_push(&t->alarm, taken);
+        const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, first + i, known, taken};
+        if (change && t->sink.alarm)
+            rc = t->sink.alarm(t->sink.ctx, &alarm, err);
+    }
+    return rc;
+}
+
 static int complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
     int64_t end = item->start + t->window, first = end - t->alarm_hop;
     const float *newest = p + t->window - t->alarm_hop;
     int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
-    if (end - t->segment_out < t->alarm_signal)
+    if (rc || end - t->segment_out < t->alarm_signal)
         return rc;
-    for (int64_t i = 0; !rc && i < t->alarm_hop; i++) {
-        int change = alarm_rule_push(&t->alarm, newest[i]);
-        if (change && t->sink.alarm)
-            rc = t->sink.alarm(t->sink.ctx, &(struct timeline_alarm){change > 0 ? ALARM_ON : ALARM_OFF, first + i, end, newest[i]},
-                               err);
-    }
-    return rc;
+    return judge(t, end, item->deaf ? NULL : newest, t->alarm_hop, err);
 }
 
 static int complete_record(struct timeline *t, const struct item *item, const float *p, struct err *err) {
@@ -574,6 +593,15 @@ static void save_items(const struct timeline *t, struct str *out) {
     }
 }
 
+/* The last part, which snapshots of earlier versions do not have. */
+static void save_alarms(const struct timeline *t, struct str *out) {
+    pack_i64(out, t->alarm.age);
+    for (int i = 0; i < t->n_items; i++)
+        pack_i64(out, t->items[i].deaf);
+    if (t->contact)
+        contact_save(t->contact, out);
+}
+
 int timeline_save(struct timeline *t, struct str *out, struct err *err) {
     if (t->status)
         return timeline_status(t, err);
@@ -605,7 +633,8 @@ int timeline_save(struct timeline *t, struct str *out, struct err *err) {
     pack_i64(out, t->suppression != NULL);
     if (t->suppression)
         suppression_save(t->suppression, out);
-    rc = frontend_save(t->frontend, out, err);
+    if (!(rc = frontend_save(t->frontend, out, err)))
+        save_alarms(t, out);
     return !rc && !str_ok(out) ? err_set(err, ERR_EXHAUSTED, "out of memory for the snapshot of a timeline") : rc;
 }
 
@@ -677,6 +706,20 @@ static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
     return rc;
 }
 
+static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
+    bool older = !in->left;
+    if (older && t->contact && t->in_segment) {
+        contact_start(t->contact, t->segment);
+        contact_skip(t->contact, t->now);
+    }
+    if (older)
+        return 0;
+    t->alarm.age = unpack_i64(in, 0, t->alarm.active ? t->alarm.config.latch : 0);
+    for (int i = 0; i < t->n_items; i++)
+        t->items[i].deaf = unpack_bool(in);
+    return t->contact ? contact_load(t->contact, in, err) : 0;
+}
+
 int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
     struct err own;
     err = err ? err : &own;
@@ -688,6 +731,8 @@ int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
         rc = suppression_load(t->suppression, in, err);
     if (!rc)
         rc = frontend_load(t->frontend, in, err);
+    if (!rc && !in->failed)
+        rc = load_alarms(t, in, err);
     if (!rc && in->failed)
         rc = err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another model, source or options");
     return keep_status(t, rc, err);

@@ -5,8 +5,8 @@
  * its state answers each of its steps once, for both traces. Alarm trace: every alarm_hop the newest window ends there and its
  * newest alarm_hop samples are emitted at once; where it is a window of the grid, one pass serves both. The first alarm windows of
  * a segment are padded on the left; no alarm begins before one of them has TIMELINE_ALARM_SIGNAL samples of signal (a whole window,
- * where that is shorter). In memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread
- * at a time. */
+ * where that is shorter), and while channels without a usable signal (infer/contact.h) make a decision void, the alarm rule takes
+ * 0. In memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
 #ifndef BRR_INFER_TIMELINE_H
 #define BRR_INFER_TIMELINE_H
 #include <stdbool.h>
@@ -18,6 +18,7 @@
 #include "data/window.h"
 #include "infer/modelfile.h"
 #include "infer/suppression.h"
+#include "model/alarms.h"
 #include "model/events.h"
 
 enum { TIMELINE_MAX_PENDING = 512, TIMELINE_ALARM_SIGNAL = 30 * FRONTEND_RATE_HZ };
@@ -25,6 +26,7 @@ enum { TIMELINE_MAX_PENDING = 512, TIMELINE_ALARM_SIGNAL = 30 * FRONTEND_RATE_HZ
 struct timeline_options {
     int64_t alarm_hop;                  /* samples; 0 = no alarm trace; else a divisor of the model's hop */
     const struct events_config *events; /* NULL = the checkpoint's */
+    const struct alarm_config *alarms;  /* NULL = those of the events */
 };
 
 enum alarm_kind { ALARM_OFF, ALARM_ON };
@@ -43,6 +45,9 @@ struct timeline_sink {
     int (*event)(void *ctx, const struct event *event, struct err *err);                      /* final */
     int (*alarm)(void *ctx, const struct timeline_alarm *alarm, struct err *err);             /* the moment the rule holds */
     int (*provisional)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err); /* alarm trace */
+    /* What the alarm rule takes of these samples, before the alarms that they raise: the alarm trace, or NULL for zeros. Samples
+     * that it does not take (the first of a segment, the last ones that make no alarm window) are left out. */
+    int (*judged)(void *ctx, int64_t first, const float *p, int64_t n, struct err *err);
     /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
      * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */
     int (*suppression)(void *ctx, const struct suppression_report *report, struct err *err);

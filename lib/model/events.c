@@ -6,7 +6,7 @@
 
 #include "kernels/op.h"
 
-enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, FIND_CHUNK = 65536 };
+enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, MAX_LATCH_S = 3600, FIND_CHUNK = 65536 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
  * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
@@ -63,6 +63,8 @@ int events_config_check(const struct events_config *c, struct err *err) {
                        "min_duration_s %g, max_duration_s %g, merge_gap_s %g: expected 0 <= minimum <= maximum, maximum 1 to %d, "
                        "gap 0 to %d",
                        c->min_duration_s, c->max_duration_s, c->merge_gap_s, MAX_RULE_S, MAX_RULE_S);
+    if (!(c->alarm_latch_s >= 0 && c->alarm_latch_s <= MAX_LATCH_S))
+        return err_set(err, ERR_INVALID, "alarm_latch_s %g: expected 0 to %d", c->alarm_latch_s, MAX_LATCH_S);
     if (!(c->percentile >= 0 && c->percentile <= 1))
         return err_set(err, ERR_INVALID, "percentile %g: expected 0 to 1", c->percentile);
     return 0;
@@ -81,7 +83,7 @@ int events_config_with(const struct events_config *base, double on, double off, 
 
 static const char *const confidence_names[] = {"mean", "peak", "percentile"};
 
-#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile)
+#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(alarm_latch_s)
 #define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
 
 void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key) {
@@ -456,14 +458,4 @@ int events_of_mask(const struct events_config *config, const struct events_trace
     }
     finish_event(&e);
     return deliver(&c, 0, ret, ret_count, err);
-}
-
-int alarm_rule_push(struct alarm_rule *rule, float p) {
-    bool counts = rule->active ? (double)p < rule->off : (double)p >= rule->on;
-    rule->run = counts ? rule->run + 1 : 0;
-    if (rule->run < (rule->active ? rule->min_offset : rule->min_onset))
-        return 0;
-    rule->active = !rule->active;
-    rule->run = 0;
-    return rule->active ? 1 : -1;
 }

@@ -18,9 +18,10 @@ struct events_config {
     int64_t opening, closing;      /* odd kernels, samples */
     double min_duration_s, max_duration_s, merge_gap_s;
     enum event_confidence confidence;
-    double percentile; /* 0.75 */
+    double percentile;    /* 0.75 */
+    double alarm_latch_s; /* an alarm stays on for at least this long (model/alarms.h); 0 in files that do not say it */
 };
-void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean */
+void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean, no latch */
 int events_config_check(const struct events_config *c, struct err *err);
 /* The configuration with other thresholds: 0 = that of `base`, and off then at most `on`. INVALID: they are none. */
 int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err);
@@ -57,14 +58,5 @@ struct events_trace {
 };
 int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
                    struct err *err);
-
-/* Only the alarm rule: hysteresis without morphology, closing or merging. */
-struct alarm_rule {
-    double on, off;
-    int64_t min_onset, min_offset, run;
-    bool active;
-};
-/* Takes one probability; returns +1 when the alarm turns on at this sample, −1 when it turns off, else 0. */
-int alarm_rule_push(struct alarm_rule *rule, float p);
 
 #endif

@@ -83,6 +83,8 @@ static const struct option events_rows[] = {
     {"events.max_duration_s", OPTION_F64, C(events.max_duration_s), "600", 1, 86400, NULL, "longer events are split"},
     {"events.merge_gap_s", OPTION_F64, C(events.merge_gap_s), "2", 0, 600, NULL,
      "events with a smaller gap between them are merged"},
+    {"events.alarm_latch_s", OPTION_F64, C(events.alarm_latch_s), "60", 0, 3600, NULL,
+     "an alarm stays on for at least this long; 0 = it ends as soon as the rule for its end holds"},
 };
 static const struct option_table model_keys = TABLE(model_rows), training_keys = TABLE(training_rows),
                                  events_keys = TABLE(events_rows);

@@ -367,15 +367,6 @@ static void settings_travel_through_json_and_bad_ones_are_refused(void **state) 
     }
 }
 
-static void alarm_switches_the_moment_the_rule_holds(void **state) {
-    (void)state;
-    struct alarm_rule rule = {.on = 0.8, .off = 0.5, .min_onset = 3, .min_offset = 2};
-    static const float p[] = {0.9f, 0.9f, 0.7f, 0.9f, 0.9f, 0.9f, 0.4f, 0.6f, 0.4f, 0.4f, 0.9f};
-    static const int want[] = {0, 0, 0, 0, 0, 1, 0, 0, 0, -1, 0};
-    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
-        assert_int_equal(alarm_rule_push(&rule, p[i]), want[i]);
-}
-
 static void thresholds_may_be_others_than_the_models(void **state) {
     struct events_config base, c;
     (void)state;
@@ -406,7 +397,6 @@ int main(void) {
         cmocka_unit_test(events_are_given_out_as_soon_as_they_are_final),
         cmocka_unit_test(a_probability_that_is_no_number_is_refused),
         cmocka_unit_test(settings_travel_through_json_and_bad_ones_are_refused),
-        cmocka_unit_test(alarm_switches_the_moment_the_rule_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

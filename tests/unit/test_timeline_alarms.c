@@ -1,0 +1,124 @@
+/* When a timeline raises no alarm, and the state of its alarms in snapshots. */
+#include "unit/timeline_fixture.h"
+
+/* Windows of a minute whose every sample is a seizure; a gap in the middle. */
+static void no_alarm_comes_from_less_than_half_a_minute_of_signal(void **state) {
+    (void)state;
+    enum { MINUTE = 60 * 256, HOP = 5 * 256, PART = 40 * 256 };
+    struct device *dev = NULL;
+    static float x[MINUTE * C], ones[MINUTE];
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = HOP};
+    struct timeline_sink sink = {.ctx = &got, .alarm = on_alarm, .provisional = on_provisional};
+    struct frontend_source source = source_of(&at_256);
+    const float *uv[C];
+    file.model.window = MINUTE;
+    file.hop = 10 * 256;
+    struct detector *d = make_detector(&dev);
+    for (int i = 0; i < MINUTE; i++)
+        ones[i] = 1;
+    clear(&got);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+    for (int part = 0; part < 2; part++) {
+        make_chunk(part * PART, PART, 256, chunk_buffer, uv);
+        assert_int_equal(timeline_push(t, uv, PART, NULL), 0);
+        assert_int_equal(timeline_gap(t, 700, NULL), 0);
+    }
+    assert_int_equal(timeline_finish(t, NULL), 0);
+    while (timeline_take(t, x))
+        assert_int_equal(timeline_complete(t, ones, NULL), 0);
+    assert_int_equal(got.n_alarms, 4);
+    for (int part = 0; part < 2; part++) {
+        int64_t start = part * (PART + 700);
+        const struct alarm *on = &got.alarms[2 * part], *off = on + 1;
+        assert_int_equal(on->kind, ALARM_ON);
+        assert_int_equal(on->known, start + 30 * 256); /* at the end of its window, wherever the segment began */
+        assert_true(on->sample >= on->known - HOP && on->sample < on->known);
+        assert_true(got.provisional[start] == 1); /* the trace begins at once */
+        assert_true(off->kind == ALARM_OFF && off->known == start + PART);
+    }
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+/* A network that takes every beginning of a segment for a seizure: filters and history settle there. */
+static void a_dropout_every_90_s_raises_no_alarm(void **state) {
+    (void)state;
+    enum { WINDOW = 60 * 256, HOP = 5 * 256, PART = 87 * 256, GAP = 3 * 256, PARTS = 10 };
+    struct device *dev = NULL;
+    static float x[WINDOW * C], p[WINDOW];
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = HOP};
+    struct timeline_sink sink = {.ctx = &got, .alarm = on_alarm};
+    struct frontend_source source = source_of(&at_256);
+    static float tone[PART];
+    const float *uv[C] = {tone, tone, tone};
+    file.model.window = WINDOW;
+    file.hop = 10 * 256;
+    struct detector *d = make_detector(&dev);
+    clear(&got);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+    for (int i = 0; i < PART; i++)
+        tone[i] = (float)fixture_sample(0, i, 256);
+    int alarm_windows = 0;
+    for (int part = 0; part < PARTS; part++) {
+        assert_int_equal(timeline_push(t, uv, PART, NULL), 0);
+        assert_int_equal(timeline_gap(t, GAP, NULL), 0);
+        for (int window = 0; timeline_take(t, x); window++) {
+            bool young = window < 5; /* it ends 5 to 25 s after the dropout */
+            for (int i = 0; i < WINDOW; i++)
+                p[i] = young ? 1 : 0.1f;
+            assert_int_equal(timeline_complete(t, p, NULL), 0);
+            alarm_windows += young;
+        }
+    }
+    assert_int_equal(timeline_finish(t, NULL), 0);
+    assert_int_equal(alarm_windows, 5 * PARTS);
+    assert_int_equal(got.n_alarms, 0);
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+/* As earlier versions wrote it: it ends before the last part. */
+static void a_snapshot_without_alarm_state_is_still_read(void **state) {
+    (void)state;
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline_options options = {.alarm_hop = 64};
+    struct timeline_sink sink = sink_of(&got);
+    struct frontend_source source = source_of(&at_200);
+    struct timeline *t = NULL;
+    struct str bytes;
+    timeline_free(half_way(d, &bytes));
+    int read = 0;
+    for (size_t cut = 0; cut < bytes.len && !read; cut++) { /* whatever the length of that part is */
+        struct unpack in = unpack_of(bytes.data, bytes.len - cut);
+        assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+        read = cut && !timeline_load(t, &in, NULL) && unpack_done(&in);
+        if (read) {
+            const float *uv[C];
+            make_chunk(1800, 900, 200, chunk_buffer, uv);
+            push(t, uv, 900, 5);
+            drain(t, 5);
+            assert_int_equal(timeline_finish(t, NULL), 0);
+            drain(t, 5);
+            assert_true(timeline_done(t));
+        }
+        timeline_free(t);
+    }
+    assert_true(read);
+    str_done(&bytes);
+    detector_close(d);
+    device_close(dev);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(no_alarm_comes_from_less_than_half_a_minute_of_signal, setup),
+        cmocka_unit_test_setup(a_dropout_every_90_s_raises_no_alarm, setup),
+        cmocka_unit_test_setup(a_snapshot_without_alarm_state_is_still_read, setup_dead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
