@@ -9,13 +9,14 @@
 
 /* Streams: who draws. Part of the numeric contract, never renumber. */
 enum rng_stream {
-    RNG_INIT = 1,      /* parameter initialisation: step = parameter index, index = element / 4 */
-    RNG_SAMPLER = 2,   /* epoch draws: step = epoch */
-    RNG_DROPOUT = 3,   /* + layer number: step = training step */
-    RNG_WIRING = 900,  /* generated networks of neurons: step = source neuron */
-    RNG_DRIVE = 901,   /* random injections: step = tick */
-    RNG_AUGMENT = 902, /* training windows: step = epoch, index = 2¹² · place in the epoch */
-    RNG_SYNTH = 1000,  /* edfgen */
+    RNG_INIT = 1,        /* parameter initialisation: step = parameter index, index = element / 4 */
+    RNG_SAMPLER = 2,     /* epoch draws: step = epoch */
+    RNG_DROPOUT = 3,     /* + layer number: step = training step */
+    RNG_WIRING = 900,    /* generated networks of neurons: step = source neuron */
+    RNG_DRIVE = 901,     /* random injections: step = tick */
+    RNG_AUGMENT = 902,   /* training windows: step = epoch, index = 2¹² · place in the epoch */
+    RNG_BOOTSTRAP = 903, /* patients drawn with replacement, for intervals (report/alarm_sweep.h) */
+    RNG_SYNTH = 1000,    /* edfgen */
 };
 
 struct rng_block {

@@ -59,6 +59,9 @@ struct score_search {
     score_load_fn *load; /* NULL: each trace holds its p */
     void *ctx;
 };
+/* score_candidates of traces whose p are loaded; only candidates, load and ctx of the search count. */
+int score_search_candidates(const struct score_trace *traces, int n, const struct score_search *search, double *ret_on, int *ret_n,
+                            struct err *err);
 void score_search_default(struct score_search *s, const struct events_config *base); /* 32; 1, 0.907 and 0.75 */
 
 struct sweep_progress;
