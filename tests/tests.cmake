@@ -56,7 +56,7 @@ endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
 target_link_options(test_auth PRIVATE -Wl,--wrap=clock_wall_ms)
 target_link_options(test_device_hosts PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=model_image_open -Wl,--wrap=detector_upload) # time and volumes as the test says
-target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath -Wl,--wrap=uv_now) # a volume does not answer where the test says
+target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath -Wl,--wrap=uv_now -Wl,--wrap=getsockopt) # a volume does not answer where the test says
 foreach(name test_live test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
 endforeach()

@@ -27,8 +27,9 @@ struct doors {
     grpc_completion_queue *queue;
     grpc_server_credentials *plain;
     struct unix_door *unix_door;
-    struct door *all[DOORS_MAX];
+    struct door *all[2 * DOORS_MAX]; /* those that are closing included */
     int count, port;
+    uint64_t uses;
     bool shut;
     struct accept_watch watch; /* of the TCP port */
 };
@@ -69,12 +70,51 @@ static grpc_server *make_server(int max_message) {
     return grpc_server_create(&all, NULL);
 }
 
+void door_take(struct door *door) { door->references++; }
+
+void door_drop(struct door *door) {
+    if (--door->references == 0)
+        free(door);
+}
+
+void doors_count_call(struct doors *d, struct door *door, int change) {
+    door->calls += change;
+    if (d)
+        door->used = ++d->uses;
+}
+
+static bool is_unix(const struct door *door) { return !strcmp(door->who.listener, "unix"); }
+
+static void shut(struct doors *d, struct door *door, void *tag) {
+    door->closing = true;
+    grpc_server_shutdown_and_notify(door->server, d->queue, tag);
+}
+
+/* True if one more door may be opened, for which an idle one may have to close. */
+static bool make_place(struct doors *d) {
+    struct door *idle = NULL;
+    int open = 0;
+    for (int i = 0; i < d->count; i++) {
+        struct door *door = d->all[i];
+        open += !door->closing;
+        if (is_unix(door) && !door->closing && !door->calls && (!idle || door->used < idle->used))
+            idle = door;
+    }
+    if (open < DOORS_MAX || d->count == 2 * DOORS_MAX)
+        return d->count < 2 * DOORS_MAX;
+    void *tag = idle ? d->config.shut_tag(d->config.ctx, idle) : NULL;
+    if (tag)
+        shut(d, idle, tag);
+    return tag != NULL;
+}
+
 /* Not started yet. NULL when there is no room. */
 static struct door *add_door(struct doors *d, const struct auth_door *who) {
-    struct door *door = d->count < DOORS_MAX ? calloc(1, sizeof *door) : NULL;
+    struct door *door = make_place(d) ? calloc(1, sizeof *door) : NULL;
     if (!door)
         return NULL;
     door->who = *who;
+    door_take(door);
     door->server = make_server(d->config.max_message);
     grpc_server_register_completion_queue(door->server, d->queue, NULL);
     return d->all[d->count++] = door;
@@ -87,14 +127,18 @@ static void begin(struct doors *d, struct door *door) {
 
 static struct door *door_of(struct doors *d, const struct unix_peer *peer) {
     for (int i = 0; i < d->count; i++) {
-        const struct auth_door *who = &d->all[i]->who;
-        if (!strcmp(who->listener, "unix") && who->uid == peer->uid && who->role == peer->role)
-            return d->all[i];
+        struct door *known = d->all[i];
+        if (is_unix(known) && !known->closing && known->who.uid == peer->uid && known->who.role == peer->role) {
+            known->used = ++d->uses;
+            return known;
+        }
     }
     struct door *door =
         add_door(d, &(struct auth_door){.listener = "unix", .uid = peer->uid, .role = peer->role, .own = peer->own});
-    if (door)
-        begin(d, door);
+    if (!door)
+        return NULL;
+    door->used = ++d->uses;
+    begin(d, door);
     return door;
 }
 
@@ -106,7 +150,7 @@ static void on_connected(void *ctx, int fd, const struct unix_peer *peer) {
         return;
     }
     if (!d->shut)
-        log_error("connection refused: more users than the daemon can serve on the unix socket", "listener=unix uid=%u max=%d",
+        log_error("connection refused: calls of too many users are open on the unix socket", "listener=unix uid=%u max=%d",
                   peer->uid, DOORS_MAX);
     close(fd);
 }
@@ -167,14 +211,27 @@ int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors
 
 bool doors_deaf(struct doors *d) { return !d->shut && accept_watch_deaf(&d->watch, clock_ms()); }
 
-int doors_shut(struct doors *d, void *(*tag)(void *ctx, struct door *door), void *ctx) {
+void doors_shut(struct doors *d) {
     d->shut = true;
     unix_door_close(d->unix_door);
     d->unix_door = NULL;
     for (int i = 0; i < d->count; i++) {
-        grpc_server_shutdown_and_notify(d->all[i]->server, d->queue, tag(ctx, d->all[i]));
+        if (!d->all[i]->closing)
+            shut(d, d->all[i], d->config.shut_tag(d->config.ctx, d->all[i]));
         grpc_server_cancel_all_calls(d->all[i]->server);
     }
+}
+
+int doors_count(const struct doors *d) { return d->count; }
+
+int doors_remove(struct doors *d, struct door *door) {
+    for (int i = 0; i < d->count; i++)
+        if (d->all[i] == door) {
+            d->all[i] = d->all[--d->count];
+            grpc_server_destroy(door->server);
+            door_drop(door);
+            break;
+        }
     return d->count;
 }
 
@@ -184,7 +241,7 @@ void doors_free(struct doors *d) {
     unix_door_close(d->unix_door);
     for (int i = 0; i < d->count; i++) {
         grpc_server_destroy(d->all[i]->server);
-        free(d->all[i]);
+        door_drop(d->all[i]);
     }
     grpc_server_credentials_release(d->plain);
     free(d);

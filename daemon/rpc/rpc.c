@@ -28,6 +28,7 @@ struct tag {
     enum tag_kind kind;
     bool ok;
     struct rpc_call *call;
+    struct door *door; /* of TAG_SHUTDOWN */
     struct rpc_server *server;
     struct tag *next; /* on its way from the drain thread to the loop */
 };
@@ -62,6 +63,7 @@ struct rpc_call {
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
     bool heard;                             /* a message has come */
+    bool counted;                           /* among the calls of its door */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
@@ -74,7 +76,6 @@ struct rpc_call {
 
 struct rpc_server {
     struct doors *doors;
-    int shutting; /* doors that are not shut yet, after stop */
     grpc_completion_queue *queue;
     uv_loop_t *loop;
     uv_async_t wake;
@@ -152,16 +153,20 @@ static bool request_call(struct rpc_server *s, struct door *door) {
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
     struct tag *tag = tag_new(s, TAG_NEW, c);
-    if (tag && grpc_server_request_call(door->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK)
+    if (tag &&
+        grpc_server_request_call(door->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK) {
+        door_take(door);
         return true;
+    }
     free(tag);
     free(c);
     return false;
 }
 
 static void ask_for_call(struct rpc_server *s, struct door *door) {
-    if (request_call(s, door))
+    if (door->closing || request_call(s, door))
         return;
+    door_take(door);
     door->next = s->unasked;
     s->unasked = door;
 }
@@ -239,6 +244,9 @@ static void unref(struct rpc_call *c) {
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
     arena_done(&c->arena);
+    if (c->counted)
+        doors_count_call(c->server->doors, c->door, -1);
+    door_drop(c->door);
     free(c);
 }
 
@@ -383,6 +391,8 @@ static void on_new(struct rpc_call *c, bool ok) {
         ask_for_call(s, c->door);
     struct err err;
     list_call(c);
+    c->counted = true;
+    doors_count_call(s->doors, c->door, 1);
     c->start_ns = uv_hrtime();
     c->method = find_method(s, c->details.method);
     if (c->method && s->config.begun)
@@ -467,6 +477,10 @@ static void on_sent(struct rpc_call *c, bool ok) {
 
 /* Every door is shut: the drain thread ends once the queue is empty. */
 static void end_queue(struct rpc_server *s) {
+    for (struct door *next; s->unasked; s->unasked = next) {
+        next = s->unasked->next;
+        door_drop(s->unasked);
+    }
     doors_free(s->doors);
     s->doors = NULL;
     grpc_completion_queue_shutdown(s->queue);
@@ -492,7 +506,7 @@ static void on_tag(struct tag *tag) {
     case TAG_STATUS:
         break;
     case TAG_SHUTDOWN:
-        if (--tag->server->shutting == 0)
+        if (!doors_remove(tag->server->doors, tag->door) && tag->server->stopping)
             end_queue(tag->server);
         break;
     }
@@ -538,6 +552,13 @@ static void on_never_started(uv_handle_t *wake) { rpc_server_free(wake->data); }
 
 static void on_door_opened(void *ctx, struct door *door) { ask_for_call(ctx, door); }
 
+static void *shutdown_tag(void *ctx, struct door *door) {
+    struct tag *tag = tag_new(ctx, TAG_SHUTDOWN, NULL);
+    if (tag)
+        tag->door = door;
+    return tag;
+}
+
 int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rpc_server **ret, struct err *err) {
     struct rpc_server *s = calloc(1, sizeof *s);
     if (!s)
@@ -546,6 +567,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
     s->config = *config;
     s->config.doors.max_message = RPC_DATA_BYTES + 64 * 1024;
     s->config.doors.opened = on_door_opened;
+    s->config.doors.shut_tag = shutdown_tag;
     s->config.doors.ctx = s;
     s->loop = loop;
     s->queue = grpc_completion_queue_create_for_next(NULL);
@@ -565,19 +587,14 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
     return 0;
 }
 
-static void *shutdown_tag(void *ctx, struct door *door) {
-    (void)door;
-    return tag_new(ctx, TAG_SHUTDOWN, NULL);
-}
-
 void rpc_server_stop(struct rpc_server *s, void (*done)(void *ctx), void *ctx) {
     if (s->stopping)
         return;
     s->stopping = true;
     s->done = done;
     s->done_ctx = ctx;
-    s->shutting = doors_shut(s->doors, shutdown_tag, s);
-    if (!s->shutting)
+    doors_shut(s->doors);
+    if (!doors_count(s->doors))
         end_queue(s);
 }
 
@@ -626,9 +643,11 @@ static void look_at_call(struct rpc_call *c, uint64_t now) {
 void rpc_server_tick(struct rpc_server *s) {
     struct door *unasked = s->unasked;
     s->unasked = NULL;
-    for (struct door *next; unasked && !s->stopping; unasked = next) {
+    for (struct door *next; unasked; unasked = next) {
         next = unasked->next;
-        ask_for_call(s, unasked);
+        if (!s->stopping)
+            ask_for_call(s, unasked);
+        door_drop(unasked);
     }
     const uint64_t now = uv_now(s->loop);
     const bool check = now - s->checked_ms >= RPC_CHECK_MS;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <uv.h>
 
 #include "brr/v1/checkpoints.pb-c.h"
@@ -43,6 +44,17 @@ static atomic_uint_fast64_t ahead_ms;
 uint64_t __real_uv_now(const uv_loop_t *loop);
 uint64_t __wrap_uv_now(const uv_loop_t *loop);
 uint64_t __wrap_uv_now(const uv_loop_t *loop) { return __real_uv_now(loop) + atomic_load(&ahead_ms); }
+
+/* The user that the unix socket sees behind new connections; 0 = the real one. */
+static atomic_uint user;
+int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len) {
+    int rc = __real_getsockopt(fd, level, name, value, len);
+    if (name == SO_PEERCRED && atomic_load(&user))
+        ((struct ucred *)value)->uid = atomic_load(&user);
+    return rc;
+}
 
 enum { OWN = 2 /* methods beside those of the services */, ANSWERS = 3, MAX_CALLS = 600, TIMEOUT_MS = 60 * 1000 };
 
@@ -340,6 +352,41 @@ static void a_door_from_which_no_call_could_be_requested_is_tried_again(void **s
     assert_int_equal(atomic_load(&fails), 0);
 }
 
+/* One call of a new client, seen as this user. */
+static int call_as(struct bench *b, unsigned uid) {
+    struct bench other = *b;
+    int answers = 0;
+    atomic_store(&user, uid);
+    assert_int_equal(brr_connect(b->endpoint, &other.client, NULL), 0);
+    int rc = call(&other, &three, &answers);
+    brr_disconnect(other.client);
+    atomic_store(&user, 0);
+    return rc;
+}
+
+/* Sends a message and waits until the daemon has handled it. */
+static void send_counted(brr_rpc *rpc) {
+    struct brr_error err;
+    const int before = atomic_load(&counted);
+    assert_int_equal(brr_rpc_send(rpc, "hello", 5, -1, &err), 0);
+    while (atomic_load(&counted) == before)
+        uv_sleep(1);
+}
+
+static void more_users_than_doors_are_served_one_after_the_other(void **state) {
+    struct bench *b = *state;
+    struct brr_error err;
+    brr_rpc *open = NULL;
+    assert_int_equal(brr_rpc_open(b->client, "/test.Flood/Count", TIMEOUT_MS, &open, &err), 0);
+    send_counted(open); /* from now on the call keeps its door */
+    for (unsigned i = 1; i <= DOORS_MAX + 6; i++)
+        assert_int_equal(call_as(b, 100000 + i), BRR_UNAUTHENTICATED); /* heard, and without a role */
+    assert_int_equal(call_as(b, 100001), BRR_UNAUTHENTICATED);         /* again, through a new door */
+    send_counted(open);
+    brr_rpc_close(open);
+    assert_served(b, &three);
+}
+
 static void no_allocation_that_fails_loses_an_answer_or_a_client(void **state) { fail_each(*state, &three); }
 
 static void no_allocation_that_fails_hides_the_end_of_a_job(void **state) {
@@ -474,13 +521,14 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
     struct bench *b = *state;
     struct brr_error err = {0};
     brr_rpc *rpc[CALLS], *another = NULL;
+    const int before = atomic_load(&counted);
     const void *answer = NULL;
     size_t len = 0;
     for (int i = 0; i < CALLS; i++) {
         assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc[i], &err), 0);
         assert_int_equal(brr_rpc_send(rpc[i], "begin", 5, -1, &err), 0);
     }
-    while (atomic_load(&counted) < CALLS)
+    while (atomic_load(&counted) < before + CALLS)
         uv_sleep(1);
     assert_int_equal(brr_rpc_open(b->client, three.path, TIMEOUT_MS, &another, &err), 0);
     assert_int_equal(brr_rpc_next(another, -1, &answer, &len, &err), BRR_EXHAUSTED);
@@ -492,7 +540,7 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
         assert_int_equal(brr_rpc_send(rpc[i], "more", 4, -1, &err), 0);
     uv_sleep(300); /* until most of them have come */
     atomic_store(&loop_held, false);
-    while (atomic_load(&counted) < 2 * CALLS)
+    while (atomic_load(&counted) < before + 2 * CALLS)
         uv_sleep(1);
     for (int i = 0; i < CALLS; i++)
         brr_rpc_close(rpc[i]);
@@ -560,6 +608,7 @@ static void a_client_that_sends_nothing_more_does_not_keep_its_call(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_users_than_doors_are_served_one_after_the_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_sends_no_message_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_sends_nothing_more_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
