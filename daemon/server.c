@@ -49,9 +49,9 @@ struct daemon {
     struct access access;
     struct drain drain;
     struct keeper *keeper;
-    struct retention *retention; /* NULL: ended jobs keep their files */
-    struct volume *results;      /* of paths.results */
-    char snapshots[4096];        /* folder of the keeper */
+    struct retention *retention;
+    struct volume *results; /* of paths.results */
+    char snapshots[4096];   /* folder of the keeper */
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
@@ -312,12 +312,14 @@ static int open_retention(struct daemon *d, struct err *err) {
     int64_t age_ms = c->keep_finished_ms; /* the files of a job go with its record */
     if (c->keep_files_ms >= 0 && (age_ms < 0 || c->keep_files_ms < age_ms))
         age_ms = c->keep_files_ms;
+    if (keeps_files(c))
+        age_ms = -1;
     const struct retention_config config = {
         .loop = &d->loop,
         .removal = {.sched = d->services.sched, .db = d->services.db, .models = d->services.models},
         .age_ms = age_ms,
         .max_bytes = c->max_files_bytes};
-    return keeps_files(c) ? 0 : retention_new(&config, &d->retention, err);
+    return retention_new(&config, &d->retention, err);
 }
 
 /* Streams of a model wait while its file does not answer; all others go on. */

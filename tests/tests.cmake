@@ -54,6 +54,7 @@ foreach(name test_worker test_live test_models test_rpc test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
+target_link_options(test_removal PRIVATE -Wl,--wrap=fsio_remove_tree -Wl,--wrap=link) # so do volumes
 target_link_options(test_auth PRIVATE -Wl,--wrap=clock_wall_ms)
 target_link_options(test_device_hosts PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=model_image_open -Wl,--wrap=detector_upload) # time and volumes as the test says
 target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath -Wl,--wrap=uv_now -Wl,--wrap=getsockopt) # a volume does not answer where the test says

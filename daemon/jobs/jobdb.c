@@ -62,6 +62,7 @@ int jobdb_setup(struct db *db, struct err *err) {
         {"job_id", "TEXT"},   {"step", "INTEGER"}, {"epoch", "INTEGER"},    {"path", "TEXT"},    {"sha256", "TEXT"},
         {"bytes", "INTEGER"}, {"metric", "REAL"},  {"metric_name", "TEXT"}, {"best", "INTEGER"}, {"created_ms", "INTEGER"}};
     static const struct db_column pins[] = {{"job_id", "TEXT"}, {"step", "INTEGER"}, {"path", "TEXT"}};
+    static const struct db_column removals[] = {{"job_id", "TEXT"}, {"folder", "TEXT"}};
     static const struct db_column counters[] = {{"name", "TEXT"}, {"value", "INTEGER"}};
     struct db_column jobs[FIELDS];
     for (size_t i = 0; i < FIELDS; i++)
@@ -71,6 +72,8 @@ int jobdb_setup(struct db *db, struct err *err) {
         rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err);
     if (!rc)
         rc = db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err);
+    if (!rc)
+        rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err);
     return rc ? rc : db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err);
 }
 
@@ -237,6 +240,40 @@ int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
     if (!rc)
         rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err);
     return rc ? rc : remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
+}
+
+/* ---- removals ---- */
+
+int jobdb_add_removal(struct db *db, const char *job_id, const char *folder, struct err *err) {
+    struct db_query q;
+    int rc =
+        db_query(db, "INSERT OR REPLACE INTO removals(job_id, folder) VALUES(?,?)", "record the folder of a deleted job", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, job_id);
+    db_put_text(&q, folder);
+    return db_run(&q, err);
+}
+
+int jobdb_end_removal(struct db *db, const char *job_id, struct err *err) {
+    return remove_from(db, "DELETE FROM removals WHERE job_id=?", job_id, err);
+}
+
+int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_removal *r, struct err *err), void *ctx,
+                   struct err *err) {
+    struct db_query q;
+    bool row = true;
+    int rc = db_query(db, "SELECT job_id, folder FROM removals ORDER BY job_id", "read the folders of deleted jobs", &q, err);
+    if (rc)
+        return rc;
+    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+        struct jobdb_removal r;
+        str_copy(r.job_id, sizeof r.job_id, db_text(&q, 0));
+        str_copy(r.folder, sizeof r.folder, db_text(&q, 1));
+        rc = visit(ctx, &r, err);
+    }
+    db_done(&q);
+    return rc;
 }
 
 /* ---- checkpoints ---- */

@@ -19,6 +19,16 @@ int jobdb_save_sequence(struct db *db, int64_t next, struct err *err);
 /* Removes a job and its checkpoints from the database, in the caller's transaction; files stay. */
 int jobdb_remove_job(struct db *db, const char *job_id, struct err *err);
 
+/* The folder of a removed job, recorded until its files are gone too. */
+struct jobdb_removal {
+    char job_id[JOB_ID_SIZE], folder[2048];
+};
+int jobdb_add_removal(struct db *db, const char *job_id, const char *folder, struct err *err);
+int jobdb_end_removal(struct db *db, const char *job_id, struct err *err);
+/* Visits every recorded removal. Stops when visit returns non-zero and returns that value. */
+int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_removal *r, struct err *err), void *ctx,
+                   struct err *err);
+
 struct jobdb_checkpoint {
     char job_id[JOB_ID_SIZE];
     struct task_checkpoint c;

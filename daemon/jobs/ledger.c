@@ -74,6 +74,16 @@ int ledger_forget(struct ledger *l, struct job *const *jobs, int n, struct err *
     return db_end(l->db, rc, err);
 }
 
+int ledger_remove(struct ledger *l, const struct job *job, const char *folder, struct err *err) {
+    int rc = db_begin(l->db, err);
+    if (rc)
+        return rc;
+    rc = jobdb_remove_job(l->db, job->id, err);
+    if (!rc && *folder)
+        rc = jobdb_add_removal(l->db, job->id, folder, err);
+    return db_end(l->db, rc, err);
+}
+
 void ledger_record(struct ledger *l, struct job *job) {
     struct err err;
     job->unsaved = jobdb_save(l->db, job, &err) != 0;

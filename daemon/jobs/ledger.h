@@ -29,6 +29,8 @@ void ledger_record(struct ledger *l, struct job *job);
 void ledger_checkpoint(struct ledger *l, struct job *job, const struct task_checkpoint *c, int64_t now_ms);
 /* Removes jobs from the database, all or none, in one transaction. */
 int ledger_forget(struct ledger *l, struct job *const *jobs, int n, struct err *err);
+/* Removes a job from the database and records its folder, which is to be removed next; "" = it has none. */
+int ledger_remove(struct ledger *l, const struct job *job, const char *folder, struct err *err);
 /* Call every second. Sees whether the volume of the database answers; if the ledger is broken, writes everything that waits, and
  * clears `broken` on success. */
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count);

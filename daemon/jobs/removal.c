@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/log.h"
 #include "base/str.h"
 
 static int find_pin(void *ctx, const struct jobdb_checkpoint *c) {
@@ -55,7 +56,7 @@ int removal_record(const struct removal *r, const char *id, char ret_folder[2048
     str_copy(folder, sizeof folder, str_ends(job->directory, own) ? job->directory : "");
     int rc = removal_check(r, job, err);
     if (!rc)
-        rc = sched_remove(r->sched, id, err);
+        rc = sched_remove(r->sched, id, folder, err);
     if (!rc)
         str_copy(ret_folder, 2048, folder);
     return rc;
@@ -63,5 +64,15 @@ int removal_record(const struct removal *r, const char *id, char ret_folder[2048
 
 int removal_files(const char *folder, struct err *err) {
     int rc = *folder ? fsio_remove_tree(folder, err) : 0;
-    return rc ? err_wrap(err, "the job is no longer listed, but its folder %s cannot be removed; remove it", folder) : 0;
+    return rc ? err_wrap(err,
+                         "the job is no longer listed, but its folder %s cannot be removed; brrd tries again at its next start",
+                         folder)
+              : 0;
+}
+
+/* A record that cannot be removed does no harm: the next start finds no folder. */
+void removal_end(const struct removal *r, const char *id) {
+    struct err err;
+    if (jobdb_end_removal(r->db, id, &err))
+        log_warn("the folder of a deleted job is gone, but its record is not", "job=%s error=\"%s\"", id, err.message);
 }

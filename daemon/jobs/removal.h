@@ -1,4 +1,5 @@
-/* removal: deletes jobs that have ended: first the record, then the folder. Loop thread, except removal_files. */
+/* removal: deletes jobs that have ended: first the record of the job, then its folder. The folder is recorded until it is gone, so
+ * that a later process can finish the removal (jobs/retention.h). Loop thread, except removal_files. */
 #ifndef BRR_DAEMON_JOBS_REMOVAL_H
 #define BRR_DAEMON_JOBS_REMOVAL_H
 #include "daemon/jobs/jobdb.h"
@@ -20,5 +21,7 @@ int removal_check(const struct removal *r, const struct job *job, struct err *er
 int removal_record(const struct removal *r, const char *id, char ret_folder[2048], struct err *err);
 /* Removes the folder of a job without a record. Any thread; blocks. */
 int removal_files(const char *folder, struct err *err);
+/* Call after removal_files succeeded: nothing of the job is left. */
+void removal_end(const struct removal *r, const char *id);
 
 #endif

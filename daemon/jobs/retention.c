@@ -9,8 +9,15 @@
 
 enum { PASS_MS = 60 * 1000 }; /* between looks that found nothing to do */
 
+/* A folder whose removal an earlier process did not finish. */
+struct orphan {
+    struct orphan *next;
+    struct jobdb_removal removal;
+};
+
 struct retention {
     struct retention_config config;
+    struct orphan *orphans;
     uv_work_t work;
     bool working, measures; /* else it removes */
     int64_t next_ms;        /* monotonic */
@@ -44,7 +51,9 @@ static void done(uv_work_t *work, int status) {
     if (r->measures)
         sched_measured(r->config.removal.sched, r->id, r->bytes);
     else if (r->err.code)
-        log_warn("old job", "job=%s error=\"%s\"", r->id, err_text(&r->err, text, sizeof text));
+        log_warn("folder of a deleted job", "job=%s error=\"%s\"", r->id, err_text(&r->err, text, sizeof text));
+    else
+        removal_end(&r->config.removal, r->id);
     retention_tick(r);
 }
 
@@ -53,6 +62,20 @@ static void begin(struct retention *r, bool measures) {
     r->working = true;
     r->err.code = 0;
     uv_queue_work(r->config.loop, &r->work, run, done); /* fails only if the work function is NULL */
+}
+
+/* Tried once; what cannot be removed waits for the next start. */
+static bool remove_orphan(struct retention *r) {
+    struct orphan *first = r->orphans;
+    if (!first)
+        return false;
+    str_copy(r->id, sizeof r->id, first->removal.job_id);
+    str_copy(r->folder, sizeof r->folder, first->removal.folder);
+    r->orphans = first->next;
+    free(first);
+    log_info("finishing the removal of a deleted job", "job=%s folder=%s", r->id, r->folder);
+    begin(r, false);
+    return true;
 }
 
 static bool remove_job(struct retention *r, const struct job *job, const char *why) {
@@ -103,9 +126,19 @@ void retention_tick(struct retention *r) {
     int64_t total = 0;
     if (r->working || clock_ms() < r->next_ms || !sched_writable(r->config.removal.sched))
         return;
-    if ((r->config.max_bytes >= 0 && measure_next(r, &total)) || remove_next(r, total))
+    if (remove_orphan(r) || (r->config.max_bytes >= 0 && measure_next(r, &total)) || remove_next(r, total))
         return;
     r->next_ms = clock_ms() + PASS_MS;
+}
+
+static int add_orphan(void *ctx, const struct jobdb_removal *removal, struct err *err) {
+    struct retention *r = ctx;
+    struct orphan *orphan = malloc(sizeof *orphan);
+    if (!orphan)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the folders of deleted jobs");
+    *orphan = (struct orphan){r->orphans, *removal};
+    r->orphans = orphan;
+    return 0;
 }
 
 int retention_new(const struct retention_config *config, struct retention **ret, struct err *err) {
@@ -114,8 +147,19 @@ int retention_new(const struct retention_config *config, struct retention **ret,
         return err_set(err, ERR_EXHAUSTED, "out of memory for the retention of jobs");
     r->config = *config;
     r->work.data = r;
+    int rc = jobdb_removals(config->removal.db, add_orphan, r, err);
+    if (rc) {
+        retention_free(r);
+        return rc;
+    }
     *ret = r;
     return 0;
 }
 
-void retention_free(struct retention *r) { free(r); }
+void retention_free(struct retention *r) {
+    for (struct orphan *next; r && r->orphans; r->orphans = next) {
+        next = r->orphans->next;
+        free(r->orphans);
+    }
+    free(r);
+}

@@ -1,6 +1,6 @@
 /* retention: deletes the oldest jobs that have ended, with their folders, by age and by the size of all such folders. Jobs that are
- * in use stay (jobs/removal.h). Folders are measured and removed on libuv's thread pool, one piece of work at a time. Loop thread.
- */
+ * in use stay (jobs/removal.h). First it finishes the removals that an earlier process began. Folders are measured and removed on
+ * libuv's thread pool, one piece of work at a time. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_RETENTION_H
 #define BRR_DAEMON_JOBS_RETENTION_H
 #include <uv.h>
@@ -15,6 +15,7 @@ struct retention_config {
     int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
 };
 struct retention;
+/* Reads which removals an earlier process did not finish. Call before a job may be deleted. */
 int retention_new(const struct retention_config *config, struct retention **ret, struct err *err);
 /* Only when no work is under way, that is, after the loop has run out. NULL is allowed. */
 void retention_free(struct retention *r);

@@ -550,14 +550,14 @@ static void drop_jobs(struct sched *s, struct job *const *gone, int n) {
     s->count = kept;
 }
 
-int sched_remove(struct sched *s, const char *id, struct err *err) {
+int sched_remove(struct sched *s, const char *id, const char *folder, struct err *err) {
     struct job *job = NULL;
     int rc = find(s, id, &job, err);
     if (rc)
         return rc;
     if (!job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has the state %s and cannot be removed", id, job_state_name(job->state));
-    if ((rc = ledger_forget(&s->ledger, &job, 1, err)))
+    if ((rc = ledger_remove(&s->ledger, job, folder, err)))
         return rc;
     log_info("job removed", "job=%s", id);
     drop_jobs(s, &job, 1);

@@ -56,8 +56,9 @@ int sched_position(const struct sched *s, const struct job *job); /* from 1 in t
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
 /* overrides: additional "limits.…=value" assignments. */
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
-/* Removes an ended job and its checkpoints from the database and the list; its files stay (jobs/removal.h). */
-int sched_remove(struct sched *s, const char *id, struct err *err);
+/* Removes an ended job and its checkpoints from the database and the list, and records its folder as one to be removed ("" = none);
+ * its files stay (jobs/removal.h). */
+int sched_remove(struct sched *s, const char *id, const char *folder, struct err *err);
 /* Sets files_bytes of a job that has ended. */
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
 /* Handles a report of the worker; the caller keeps ownership. */

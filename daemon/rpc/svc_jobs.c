@@ -316,16 +316,25 @@ static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
 struct deleting {
     struct offload work;
     Brr__V1__Job *message; /* the job as it was, in the call's arena */
-    char folder[2048];
+    const struct services *services;
+    char id[JOB_ID_SIZE], folder[2048];
 };
+
+static struct removal removal_of(const struct services *s) {
+    return (struct removal){.sched = s->sched, .db = s->db, .models = s->models};
+}
 
 static void remove_folder(struct offload *work) { removal_files(((struct deleting *)work)->folder, &work->err); }
 
 static void folder_removed(struct offload *work) {
+    const struct deleting *d = (struct deleting *)work;
+    const struct removal removal = removal_of(d->services);
+    if (!work->err.code)
+        removal_end(&removal, d->id);
     if (work->call && work->err.code)
         rpc_finish(work->call, &work->err);
     else if (work->call)
-        convert_answer(work->call, &((struct deleting *)work)->message->base);
+        convert_answer(work->call, &d->message->base);
 }
 
 /* The message does not borrow from the job, which goes. */
@@ -341,11 +350,13 @@ static Brr__V1__Job *keep_message(struct arena *arena, const struct job *job) {
 static void delete_now(struct rpc_call *call, void *message) {
     const Brr__V1__DeleteJobRequest *in = message;
     const struct services *s = services_of(call);
-    const struct removal removal = {.sched = s->sched, .db = s->db, .models = s->models};
+    const struct removal removal = removal_of(s);
     struct deleting *d = may_change(call, in->id) ? offload_new(call, OFFLOAD_FILES, sizeof *d, NULL) : NULL;
     struct err err;
     if (!d)
         return;
+    d->services = s;
+    str_copy(d->id, sizeof d->id, in->id);
     if (!(d->message = keep_message(rpc_arena(call), sched_get(s->sched, in->id))))
         fail_memory(call);
     else if (removal_record(&removal, in->id, d->folder, &err))
