@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/burst.pb-c.h"
@@ -74,19 +75,22 @@ static int send_part(struct upload *u, brr_rpc *rpc, uint8_t *data, size_t len, 
 }
 
 static int send_all(struct upload *u, brr_rpc *rpc, struct brr_error *err) {
-    uint8_t *part = malloc(PART_BYTES);
-    int rc = part ? send_part(u, rpc, NULL, 0, err) : conn_error(err, BRR_EXHAUSTED, "out of memory for a part of %s", u->path);
-    for (int64_t at = 0; !rc && at < u->bytes;) {
+    OWNED_MEMORY uint8_t *part = malloc(PART_BYTES);
+    if (!part)
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for a part of %s", u->path);
+    int rc = send_part(u, rpc, NULL, 0, err);
+    if (rc)
+        return rc;
+    for (int64_t at = 0; at < u->bytes;) {
         size_t wanted = u->bytes - at < PART_BYTES ? (size_t)(u->bytes - at) : PART_BYTES;
         if (fread(part, 1, wanted, u->file) != wanted)
-            rc = conn_error(err, BRR_DATA_LOSS, "%s became shorter while it was read; it had %lld bytes", u->path,
-                            (long long)u->bytes);
-        else
-            rc = send_part(u, rpc, part, wanted, err);
+            return conn_error(err, BRR_DATA_LOSS, "%s became shorter while it was read; it had %lld bytes", u->path,
+                              (long long)u->bytes);
+        if ((rc = send_part(u, rpc, part, wanted, err)))
+            return rc;
         at += (int64_t)wanted;
     }
-    free(part);
-    return rc ? rc : brr_rpc_half_close(rpc, err);
+    return brr_rpc_half_close(rpc, err);
 }
 
 /* The answer is valid only after the call has ended without an error. */
@@ -118,19 +122,21 @@ static void name_file(const char *path, struct brr_error *err) {
     str_format(err->message, sizeof err->message, "%s%s", path, text);
 }
 
-static int upload(brr_client *client, struct upload *u, int64_t timeout_ms, struct brr_network *ret, struct brr_error *err) {
+static int transfer(brr_client *client, struct upload *u, int64_t timeout_ms, struct brr_network *ret, struct brr_error *err) {
     const char *method = u->restores ? "/brr.v1.Burst/Restore" : "/brr.v1.Burst/Create";
-    brr_rpc *rpc = NULL;
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
+    int rc = brr_rpc_open(client, method, timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err);
+    if (rc || (rc = send_all(u, rpc, err)))
+        return rc;
+    return receive_network(rpc, method, ret, err);
+}
+
+static int upload(brr_client *client, struct upload *u, int64_t timeout_ms, struct brr_network *ret, struct brr_error *err) {
     int rc = upload_open(u, err);
     if (rc)
         return rc;
     u->create.bytes = u->restore.bytes = u->bytes;
-    rc = brr_rpc_open(client, method, timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err);
-    if (!rc)
-        rc = send_all(u, rpc, err);
-    if (!rc)
-        rc = receive_network(rpc, method, ret, err);
-    brr_rpc_close(rpc);
+    rc = transfer(client, u, timeout_ms, ret, err);
     fclose(u->file);
     if (rc)
         name_file(u->path, err);
@@ -184,23 +190,24 @@ static int receive_parts(brr_rpc *rpc, struct fsio_writer *file, struct brr_erro
                                                          (long long)file->written_bytes, (long long)announced);
 }
 
+static int download(brr_client *client, const char *name, int64_t timeout_ms, struct fsio_writer *file, struct brr_error *err) {
+    Brr__V1__SnapshotRequest in = BRR__V1__SNAPSHOT_REQUEST__INIT;
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
+    int rc;
+    in.name = message_text(name);
+    if ((rc = brr_rpc_open(client, "/brr.v1.Burst/Snapshot", timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err)) ||
+        (rc = message_send(rpc, &in.base, err)) || (rc = brr_rpc_half_close(rpc, err)))
+        return rc;
+    return receive_parts(rpc, file, err);
+}
+
 int brr_network_snapshot(brr_client *client, const char *name, const char *path, int64_t timeout_ms, int64_t *ret_bytes,
                          struct brr_error *err) {
-    Brr__V1__SnapshotRequest in = BRR__V1__SNAPSHOT_REQUEST__INIT;
     struct fsio_writer file;
     struct err failed = {0};
-    brr_rpc *rpc = NULL;
-    in.name = message_text(name);
     if (fsio_writer_open(&file, path, &failed))
         return keep_error(err, &failed);
-    int rc = brr_rpc_open(client, "/brr.v1.Burst/Snapshot", timeout_ms > 0 ? timeout_ms : TRANSFER_TIMEOUT_MS, &rpc, err);
-    if (!rc)
-        rc = message_send(rpc, &in.base, err);
-    if (!rc)
-        rc = brr_rpc_half_close(rpc, err);
-    if (!rc)
-        rc = receive_parts(rpc, &file, err);
-    brr_rpc_close(rpc);
+    int rc = download(client, name, timeout_ms, &file, err);
     if (rc) {
         fsio_writer_abort(&file);
         return rc;
@@ -241,8 +248,7 @@ int brr_network_destroy(brr_client *client, const char *name, struct brr_error *
     ProtobufCMessage *out = NULL;
     in.name = message_text(name);
     int rc = message_ask(client, &call, &in.base, &out, err);
-    if (!rc)
-        protobuf_c_message_free_unpacked(out, NULL);
+    protobuf_c_message_free_unpacked(out, NULL);
     return rc;
 }
 
@@ -338,22 +344,19 @@ static void changes_done(struct changes *c) {
 int brr_network_patch(brr_client *client, const char *name, const struct brr_network_changes *changes, struct brr_error *err) {
     static const struct message_call call = {"/brr.v1.Burst/Patch", &brr__v1__patch_response__descriptor, 0};
     Brr__V1__PatchRequest in = BRR__V1__PATCH_REQUEST__INIT;
-    struct changes c = {0};
+    OWNED(changes_done) struct changes c = {0};
     ProtobufCMessage *out = NULL;
-    int rc = changes_make(changes, &c) ? 0 : conn_error(err, BRR_EXHAUSTED, "out of memory for changes of a network");
-    if (!rc) {
-        in.name = message_text(name);
-        in.n_neurons = changes->n_neurons;
-        in.neurons = c.neuron_list;
-        in.n_synapses = changes->n_synapses;
-        in.synapses = c.synapse_list;
-        in.n_areas = changes->n_areas;
-        in.areas = c.area_list;
-        rc = message_ask(client, &call, &in.base, &out, err);
-    }
-    changes_done(&c);
-    if (!rc)
-        protobuf_c_message_free_unpacked(out, NULL);
+    if (!changes_make(changes, &c))
+        return conn_error(err, BRR_EXHAUSTED, "out of memory for changes of a network");
+    in.name = message_text(name);
+    in.n_neurons = changes->n_neurons;
+    in.neurons = c.neuron_list;
+    in.n_synapses = changes->n_synapses;
+    in.synapses = c.synapse_list;
+    in.n_areas = changes->n_areas;
+    in.areas = c.area_list;
+    int rc = message_ask(client, &call, &in.base, &out, err);
+    protobuf_c_message_free_unpacked(out, NULL);
     return rc;
 }
 
@@ -390,9 +393,10 @@ int brr_network_step(brr_client *client, const struct brr_step_request *request,
     if (request->want_spikes)
         rc = collect_spikes(answer, &step, err);
     protobuf_c_message_free_unpacked(out, NULL);
-    if (!rc)
-        *ret = step;
-    return rc;
+    if (rc)
+        return rc;
+    *ret = step;
+    return 0;
 }
 
 /* ---- observing ------------------------------------------------------------------------------------------------- */
@@ -421,6 +425,17 @@ static int next_frames(brr_observer *o, int64_t timeout_ms, struct brr_error *er
     return 0;
 }
 
+/* The first message has no frames: it says that the observer is attached. */
+static int observer_attach(brr_observer *o, brr_client *client, const Brr__V1__ObserveNetworkRequest *in, struct brr_error *err) {
+    int rc;
+    if ((rc = message_follow(client, "/brr.v1.Burst/Observe", &in->base, &o->rpc, err)) ||
+        (rc = next_frames(o, OBSERVE_TIMEOUT_MS, err)) <= 0)
+        return rc;
+    if (rc == BRR_AGAIN)
+        return conn_error(err, BRR_DEADLINE, "no answer of the daemon in %d s", OBSERVE_TIMEOUT_MS / 1000);
+    return conn_error(err, BRR_NOT_FOUND, "network '%s' has ended", in->name);
+}
+
 int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err) {
     Brr__V1__ObserveNetworkRequest in = BRR__V1__OBSERVE_NETWORK_REQUEST__INIT;
     brr_observer *o = calloc(1, sizeof *o);
@@ -428,10 +443,7 @@ int brr_network_observe(brr_client *client, const char *name, int queue_frames, 
         return conn_error(err, BRR_EXHAUSTED, "out of memory for an observer");
     in.name = message_text(name);
     in.queue_frames = queue_frames;
-    int rc = message_follow(client, "/brr.v1.Burst/Observe", &in.base, &o->rpc, err);
-    if (!rc && (rc = next_frames(o, OBSERVE_TIMEOUT_MS, err)) > 0) /* the first message has no frames: the observer is attached */
-        rc = rc == BRR_AGAIN ? conn_error(err, BRR_DEADLINE, "no answer of the daemon in %d s", OBSERVE_TIMEOUT_MS / 1000)
-                             : conn_error(err, BRR_NOT_FOUND, "network '%s' has ended", message_text(name));
+    int rc = observer_attach(o, client, &in, err);
     if (rc) {
         brr_observer_close(o);
         return rc;
@@ -455,12 +467,11 @@ static int keep_ids(brr_observer *o, const Brr__V1__Frame *f, struct brr_error *
 }
 
 int brr_observer_next(brr_observer *o, int64_t timeout_ms, struct brr_frame *ret, struct brr_error *err) {
+    int rc;
     for (;;) {
-        int rc = 0;
-        while (!rc && (!o->frames || o->next == o->frames->n_frames))
-            rc = next_frames(o, timeout_ms, err);
-        if (rc)
-            return rc;
+        while (!o->frames || o->next == o->frames->n_frames)
+            if ((rc = next_frames(o, timeout_ms, err)))
+                return rc;
         const Brr__V1__Frame *f = o->frames->frames[o->next++];
         bool whole = !o->n_ids && !f->more;
         if (!whole && (rc = keep_ids(o, f, err)))

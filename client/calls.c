@@ -56,9 +56,10 @@ static int make_room(brr_rpc *r, size_t len, int64_t timeout_ms, struct brr_erro
 
 int brr_rpc_send(brr_rpc *r, const void *message, size_t len, int64_t timeout_ms, struct brr_error *err) {
     int rc = make_room(r, len, timeout_ms, err);
-    if (!rc)
-        conn_call_send(r->call, message, len, false);
-    return rc;
+    if (rc)
+        return rc;
+    conn_call_send(r->call, message, len, false);
+    return 0;
 }
 
 int brr_rpc_half_close(brr_rpc *r, struct brr_error *err) {
@@ -95,29 +96,37 @@ void brr_rpc_close(brr_rpc *r) {
     free(r);
 }
 
+/* Sends the request and keeps the first answer. The status decides: an answer before an error is discarded. */
+static int exchange(brr_rpc *r, const struct brr_request *request, uint8_t **ret, size_t *ret_len, struct brr_error *err) {
+    const void *answer;
+    size_t n = 0;
+    int rc = make_room(r, request->len, -1, err);
+    if (rc)
+        return rc;
+    conn_call_send(r->call, request->data, request->len, true);
+    rc = brr_rpc_next(r, -1, &answer, ret_len, err);
+    if (rc)
+        return rc == BRR_END ? conn_error(err, BRR_INTERNAL, "%s gave no answer", request->method) : rc;
+    *ret = r->message;
+    r->message = NULL;
+    do
+        rc = brr_rpc_next(r, -1, &answer, &n, err);
+    while (rc == 0);
+    return rc < 0 ? rc : 0;
+}
+
 int brr_call(brr_client *client, const struct brr_request *request, void **ret, size_t *ret_len, struct brr_error *err) {
     struct brr_rpc *r;
-    const void *answer;
-    size_t kept_len = 0, n = 0;
+    uint8_t *kept = NULL;
     int rc = brr_rpc_open(client, request->method, request->timeout_ms > 0 ? request->timeout_ms : CALL_TIMEOUT_MS, &r, err);
     if (rc)
         return rc;
-    if (!(rc = make_room(r, request->len, -1, err))) {
-        conn_call_send(r->call, request->data, request->len, true);
-        rc = brr_rpc_next(r, -1, &answer, &kept_len, err);
-    }
-    uint8_t *kept = r->message;
-    r->message = NULL;
-    if (rc == BRR_END)
-        rc = conn_error(err, BRR_INTERNAL, "%s gave no answer", request->method);
-    /* The status decides: an answer before an error is none. */
-    int end = 0;
-    while (!rc && !(end = brr_rpc_next(r, -1, &answer, &n, err))) {
-    }
+    size_t kept_len = 0;
+    rc = exchange(r, request, &kept, &kept_len, err);
     brr_rpc_close(r);
-    if (rc || end < 0) {
+    if (rc) {
         free(kept);
-        return rc ? rc : end;
+        return rc;
     }
     *ret = kept;
     *ret_len = kept_len;

@@ -67,33 +67,39 @@ static int check_pair(const char *cert, const char *key, const struct credential
     return rc ? (err->code = ERR_PRECONDITION) : 0; /* a fault of a file, not of the options */
 }
 
+/* Paths; NULL = not given. cert and key come together. */
+struct credential_files {
+    const char *ca, *cert, *key, *token;
+};
+
+/* Each file that the call needs; what was read stays in *c when a later one fails. */
+static int read_files(const struct credential_files *f, struct credentials *c, struct err *err) {
+    int rc;
+    if (f->ca && (rc = read_text(f->ca, 0, &c->ca, err)))
+        return rc;
+    if (f->ca && !strstr(c->ca, "-----BEGIN "))
+        return err_set(err, ERR_PRECONDITION, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", f->ca);
+    if (f->cert && ((rc = read_text(f->cert, 0, &c->certificate, err)) ||
+                    (rc = read_text(f->key, SECRET_FORBIDDEN, &c->key, err)) || (rc = check_pair(f->cert, f->key, c, err))))
+        return rc;
+    return f->token ? read_token(f->token, &c->bearer, err) : 0;
+}
+
 int credentials_read(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret, struct err *err) {
     const bool local = str_starts(endpoint, "unix:");
-    const char *ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")),
-               *token = choose(o->token_file, getenv("BRR_TOKEN_FILE"));
-    const char *cert = local ? NULL : choose(o->tls_cert, getenv("BRR_TLS_CERT")),
-               *key = local ? NULL : choose(o->tls_key, getenv("BRR_TLS_KEY"));
+    const struct credential_files f = {.ca = local ? NULL : choose(o->tls_ca, getenv("BRR_TLS_CA")),
+                                       .cert = local ? NULL : choose(o->tls_cert, getenv("BRR_TLS_CERT")),
+                                       .key = local ? NULL : choose(o->tls_key, getenv("BRR_TLS_KEY")),
+                                       .token = choose(o->token_file, getenv("BRR_TOKEN_FILE"))};
     struct credentials c = {0};
-    int rc = 0;
-    if (!cert != !key)
-        rc = err_set(err, ERR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
-    else if (cert && !ca)
-        rc = err_set(err, ERR_INVALID, "a client certificate needs TLS: pass the daemon's CA with --tls-ca (BRR_TLS_CA)");
-    else if (token && !ca && !this_machine(endpoint))
-        rc = err_set(err, ERR_INVALID, "the token would be sent to %s unencrypted; pass the daemon's CA with --tls-ca (BRR_TLS_CA)",
-                     endpoint);
-    if (!rc && ca)
-        rc = read_text(ca, 0, &c.ca, err);
-    if (!rc && !strstr(c.ca ? c.ca : "", "-----BEGIN ") && ca)
-        rc = err_set(err, ERR_PRECONDITION, "%s holds no certificate in PEM; expected the CA of the daemon (ca.crt)", ca);
-    if (!rc && cert)
-        rc = read_text(cert, 0, &c.certificate, err);
-    if (!rc && key)
-        rc = read_text(key, SECRET_FORBIDDEN, &c.key, err);
-    if (!rc && cert && key)
-        rc = check_pair(cert, key, &c, err);
-    if (!rc && token)
-        rc = read_token(token, &c.bearer, err);
+    if (!f.cert != !f.key)
+        return err_set(err, ERR_INVALID, "a client certificate needs both --tls-cert (BRR_TLS_CERT) and --tls-key (BRR_TLS_KEY)");
+    if (f.cert && !f.ca)
+        return err_set(err, ERR_INVALID, "a client certificate needs TLS: pass the daemon's CA with --tls-ca (BRR_TLS_CA)");
+    if (f.token && !f.ca && !this_machine(endpoint))
+        return err_set(err, ERR_INVALID,
+                       "the token would be sent to %s unencrypted; pass the daemon's CA with --tls-ca (BRR_TLS_CA)", endpoint);
+    int rc = read_files(&f, &c, err);
     if (rc) {
         credentials_done(&c);
         return rc;

@@ -25,9 +25,10 @@ static int connect_now(struct link *l, struct brr_error *err) {
     const struct conn_open open = {.method = "/brr.v1.Stream/Run", .deadline_ms = -1, .queue = l->queue, .owner = l->owner};
     l->open_sent = l->closed = l->draining = false;
     int rc = conn_call_open(l->client, &open, &l->call, err);
-    if (!rc)
-        l->state = LINK_OPENING;
-    return rc;
+    if (rc)
+        return rc;
+    l->state = LINK_OPENING;
+    return 0;
 }
 
 int link_start(struct link *l, const Brr__V1__Open *open, struct brr_error *err) {
@@ -75,20 +76,18 @@ static bool passing(const struct brr_error *e) { return !*e->reason || !strcmp(e
 
 static void on_end(struct link *l) {
     struct brr_error status = {0};
-    int rc = conn_call_status(l->call, &status);
-    if (l->in.summed) /* all that matters has come */
-        rc = 0;
-    else if (!rc && (l->state != LINK_RUNNING || !l->closed))
-        rc = conn_error(&status, BRR_INTERNAL, "the daemon ended the stream before its recording ended");
-    if (!rc) {
+    const bool fine = conn_call_status(l->call, &status) == 0;
+    if (l->in.summed || (fine && l->state == LINK_RUNNING && l->closed)) { /* with the summary all that matters has come */
         l->state = LINK_ENDED;
-    } else if (resumable(l) && passing(&status)) {
-        l->error = status;
-        go_away(l, strcmp(status.reason, "DRAINING") != 0 ? status.retry_after_ms : 0);
-    } else {
-        l->error = status;
-        l->state = LINK_FAILED;
+        return;
     }
+    if (fine)
+        conn_error(&status, BRR_INTERNAL, "the daemon ended the stream before its recording ended");
+    l->error = status;
+    if (resumable(l) && passing(&status))
+        go_away(l, strcmp(status.reason, "DRAINING") != 0 ? status.retry_after_ms : 0);
+    else
+        l->state = LINK_FAILED;
 }
 
 static void give_up(struct link *l) {

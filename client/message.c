@@ -1,4 +1,5 @@
 #include "client/message.h"
+#include "base/cleanup.h"
 
 #include <stdlib.h>
 
@@ -48,16 +49,12 @@ int message_send(brr_rpc *rpc, const ProtobufCMessage *in, struct brr_error *err
 }
 
 int message_follow(brr_client *client, const char *method, const ProtobufCMessage *in, brr_rpc **ret, struct brr_error *err) {
-    brr_rpc *rpc = NULL;
-    int rc = brr_rpc_open(client, method, 0, &rpc, err);
-    if (!rc)
-        rc = message_send(rpc, in, err);
-    if (!rc)
-        rc = brr_rpc_half_close(rpc, err);
-    if (rc) {
-        brr_rpc_close(rpc);
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
+    int rc;
+    if ((rc = brr_rpc_open(client, method, 0, &rpc, err)) || (rc = message_send(rpc, in, err)) ||
+        (rc = brr_rpc_half_close(rpc, err)))
         return rc;
-    }
     *ret = rpc;
+    rpc = NULL;
     return 0;
 }

@@ -4,7 +4,10 @@
 #define BRR_CLIENT_MESSAGE_H
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/cleanup.h"
 #include "client/conn.h"
+
+OWNABLE(brr_rpc, brr_rpc_close)
 
 /* Text fields of requests; NULL becomes "". */
 char *message_text(const char *text);

@@ -136,21 +136,24 @@ int64_t stream_open_timeout_ms(const struct brr_stream_config *config) {
     return config->open_timeout_ms > 0 ? config->open_timeout_ms : OPEN_TIMEOUT_MS;
 }
 
+/* Waits for the daemon's answer to Open. */
+static int await_answer(brr_stream *s, int64_t patience_ms, struct brr_error *err) {
+    if (work_until(s, answered, 0, patience_ms))
+        return 0;
+    int rc = end_of(s, err, BRR_AGAIN);
+    return rc != BRR_AGAIN
+               ? rc
+               : conn_error(err, BRR_DEADLINE, "no answer to Open within %lld s; the device is busy or the model slow to load",
+                            (long long)(patience_ms / 1000));
+}
+
 int brr_stream_open(brr_client *client, const struct brr_stream_config *config, brr_stream **ret, struct brr_error *err) {
     struct brr_stream *s;
     Brr__V1__Open open;
     int rc = stream_new(client, config, &s, &open, err);
     if (rc)
         return rc;
-    int64_t patience = stream_open_timeout_ms(config);
-    rc = link_start(&s->link, &open, err);
-    if (!rc && !work_until(s, answered, 0, patience)) {
-        rc = end_of(s, err, BRR_AGAIN);
-        if (rc == BRR_AGAIN)
-            rc = conn_error(err, BRR_DEADLINE, "no answer to Open within %lld s; the device is busy or the model slow to load",
-                            (long long)(patience / 1000));
-    }
-    if (rc) {
+    if ((rc = link_start(&s->link, &open, err)) || (rc = await_answer(s, stream_open_timeout_ms(config), err))) {
         stream_free(s);
         return rc;
     }

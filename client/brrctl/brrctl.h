@@ -5,10 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
+
+OWNABLE(brr_client, brr_disconnect)
+OWNABLE(brr_rpc, brr_rpc_close)
 
 /* Exit codes that scripts can use. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_FOUND = 3, EXIT_UNAVAILABLE = 4 };

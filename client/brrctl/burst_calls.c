@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
@@ -60,10 +61,9 @@ bool burst_open(const struct arguments *o, brr_client *client, const char *path,
         output_progress(stderr, "sending the network; the daemon checks and builds it");
     int rc = brr_network_create(client, path, &options, ret, &err);
     output_clear();
-    if (!rc)
-        return true;
-    *ret_exit = brrctl_fail_call(&err);
-    return false;
+    if (rc)
+        *ret_exit = brrctl_fail_call(&err);
+    return rc == 0;
 }
 
 int burst_create(const struct arguments *o) {
@@ -100,13 +100,16 @@ int burst_find(brr_client *client, const char *name, struct brr_network *ret, st
     size_t n = 0, i = 0;
     char text[160];
     int rc = brr_network_list(client, &list, &n, err);
+    if (rc)
+        return rc;
     while (i < n && strcmp(list[i].name, name) != 0)
         i++;
-    if (!rc && i < n)
+    bool found = i < n;
+    if (found)
         *ret = list[i];
     brr_free(list);
-    if (rc || i < n)
-        return rc;
+    if (found)
+        return 0;
     str_format(text, sizeof text, "there is no network '%.64s'; `brrctl burst list` shows them", name);
     return brrctl_set_error(err, BRR_NOT_FOUND, text);
 }
@@ -138,22 +141,23 @@ int burst_send_injections(brr_client *client, const struct brr_network *network,
     if (spikefile_check_injections(table->path, table->list, table->n, network->neurons, &bad))
         return brrctl_keep_error(err, &bad);
     int64_t most = table->n < BRR_NETWORK_MOST_INJECTIONS ? table->n : BRR_NETWORK_MOST_INJECTIONS;
-    struct brr_injection *part = calloc((size_t)most + 1, sizeof *part);
-    int rc = part ? 0 : brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for injections");
-    for (int64_t at = 0; !rc && at < table->n; at += most) {
+    OWNED_MEMORY struct brr_injection *part = calloc((size_t)most + 1, sizeof *part);
+    if (!part)
+        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for injections");
+    for (int64_t at = 0; at < table->n; at += most) {
         int64_t n = table->n - at < most ? table->n - at : most;
         for (int64_t i = 0; i < n; i++)
             part[i] =
                 (struct brr_injection){(int64_t)table->list[at + i].tick, table->list[at + i].id, table->list[at + i].potential};
-        rc = brr_network_inject(client, network->name, part, (size_t)n, ret_pending, err);
+        int rc = brr_network_inject(client, network->name, part, (size_t)n, ret_pending, err);
         if (rc) {
             char message[sizeof err->message];
             str_format(message, sizeof message, "%s, rows from %" PRId64 " on: %s", table->path, at + 1, err->message);
             str_copy(err->message, sizeof err->message, message);
+            return rc;
         }
     }
-    free(part);
-    return rc;
+    return 0;
 }
 
 int burst_inject(const struct arguments *o) {

@@ -31,33 +31,32 @@ static int read_weights(const char *text, struct wiring *w, struct err *err) {
 }
 
 static int wiring_of(const struct arguments *o, struct wiring *w, struct err *err) {
+    const struct burst_options *own = burst_options_of(o);
     const struct {
         double given;
         float *to;
-    } numbers[] = {{burst_options_of(o)->threshold, &w->threshold},
-                   {burst_options_of(o)->leak, &w->leak},
-                   {burst_options_of(o)->excitability, &w->excitability},
-                   {burst_options_of(o)->power, &w->power}};
+    } numbers[] = {
+        {own->threshold, &w->threshold}, {own->leak, &w->leak}, {own->excitability, &w->excitability}, {own->power, &w->power}};
     wiring_default(w);
     int rc = wiring_kind_of(o->args[1], &w->kind, err);
-    if (!rc && burst_options_of(o)->layers >= 0 && w->kind != WIRING_LAYERED)
-        rc = err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`",
-                     burst_options_of(o)->layers, o->args[1]);
-    if (!rc && burst_options_of(o)->weights)
-        rc = read_weights(burst_options_of(o)->weights, w, err);
+    if (rc)
+        return rc;
+    if (own->layers >= 0 && w->kind != WIRING_LAYERED)
+        return err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`",
+                       own->layers, o->args[1]);
+    if (own->weights && (rc = read_weights(own->weights, w, err)))
+        return rc;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isnan(numbers[i].given))
             *numbers[i].to = (float)numbers[i].given;
-    w->inhibitory = isnan(burst_options_of(o)->inhibitory) ? w->inhibitory : burst_options_of(o)->inhibitory;
-    w->neurons = burst_options_of(o)->neurons >= 0 ? burst_options_of(o)->neurons : w->neurons;
-    w->fan_out = burst_options_of(o)->synapses >= 0 ? burst_options_of(o)->synapses
-                 : w->fan_out < w->neurons          ? w->fan_out
-                                                    : w->neurons;
-    w->layers = burst_options_of(o)->layers >= 0 ? (int)burst_options_of(o)->layers : w->layers;
-    w->seed = burst_options_of(o)->seed >= 0 ? (uint64_t)burst_options_of(o)->seed : w->seed;
-    w->psp = burst_options_of(o)->psp >= 0 ? (int)burst_options_of(o)->psp : w->psp;
-    w->refractory = burst_options_of(o)->refractory >= 0 ? (int)burst_options_of(o)->refractory : w->refractory;
-    return rc;
+    w->inhibitory = isnan(own->inhibitory) ? w->inhibitory : own->inhibitory;
+    w->neurons = own->neurons >= 0 ? own->neurons : w->neurons;
+    w->fan_out = own->synapses >= 0 ? own->synapses : w->fan_out < w->neurons ? w->fan_out : w->neurons;
+    w->layers = own->layers >= 0 ? (int)own->layers : w->layers;
+    w->seed = own->seed >= 0 ? (uint64_t)own->seed : w->seed;
+    w->psp = own->psp >= 0 ? (int)own->psp : w->psp;
+    w->refractory = own->refractory >= 0 ? (int)own->refractory : w->refractory;
+    return 0;
 }
 
 static void report_generated(const struct arguments *o, const struct connectome *c, int64_t bytes, const char *sha256) {
@@ -77,28 +76,31 @@ static void report_generated(const struct arguments *o, const struct connectome 
     }
 }
 
+static int generate(const struct arguments *o, const struct wiring *w, struct connectome **c, struct err *err) {
+    const char *output = burst_options_of(o)->output;
+    char sha256[DIGEST_HEX_SIZE];
+    int64_t bytes = 0;
+    int rc;
+    if ((rc = wiring_make(w, 0, c, err)) || (rc = netfile_save(output, *c, NULL, sha256, err)) ||
+        (rc = fsio_size(output, &bytes, NULL, err)))
+        return rc;
+    report_generated(o, *c, bytes, sha256);
+    return 0;
+}
+
 int burst_generate(const struct arguments *o) {
     struct wiring w;
     struct connectome *c = NULL;
     struct err err = {0};
-    char sha256[DIGEST_HEX_SIZE];
-    int64_t bytes = 0;
     if (!burst_options_of(o)->output) {
         fputs("brrctl: burst generate needs --out FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
-    int rc = wiring_of(o, &w, &err);
-    if (rc) {
+    if (wiring_of(o, &w, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }
-    rc = wiring_make(&w, 0, &c, &err);
-    if (!rc)
-        rc = netfile_save(burst_options_of(o)->output, c, NULL, sha256, &err);
-    if (!rc)
-        rc = fsio_size(burst_options_of(o)->output, &bytes, NULL, &err);
-    if (!rc)
-        report_generated(o, c, bytes, sha256);
+    int rc = generate(o, &w, &c, &err);
     connectome_free(c);
     return rc ? brrctl_fail(&err) : 0;
 }
@@ -167,9 +169,9 @@ static int survey_make(const struct connectome *c, struct survey *s, struct err 
 struct subject {
     const char *path;
     int64_t bytes;
-    const struct connectome *c;
-    const struct burst_state *state;
-    const struct survey *s;
+    struct connectome *c;
+    struct burst_state *state;
+    struct survey *s;
 };
 
 static void put_degrees(struct json_writer *w, const char *key, const struct degrees *d, double mean) {
@@ -259,22 +261,23 @@ static void print_text(const struct subject *u) {
         printf("%-11s after tick %" PRIu64 ", %" PRId64 " injections waiting\n", "snapshot", u->state->tick, u->state->n_pending);
 }
 
+static int inspect(struct subject *u, bool json, struct err *err) {
+    int rc;
+    if ((rc = netfile_load(u->path, 0, &u->c, u->state, err)) || (rc = fsio_size(u->path, &u->bytes, NULL, err)) ||
+        (rc = survey_make(u->c, u->s, err)))
+        return rc;
+    (json ? print_json : print_text)(u);
+    return 0;
+}
+
 int burst_info(const struct arguments *o) {
-    struct connectome *c = NULL;
     struct burst_state state = {0};
     struct survey s = {0};
     struct err err = {0};
     struct subject u = {.path = o->args[1], .state = &state, .s = &s};
-    int rc = netfile_load(u.path, 0, &c, &state, &err);
-    u.c = c;
-    if (!rc)
-        rc = fsio_size(u.path, &u.bytes, NULL, &err);
-    if (!rc)
-        rc = survey_make(c, &s, &err);
-    if (!rc)
-        (o->json ? print_json : print_text)(&u);
+    int rc = inspect(&u, o->json, &err);
     free(s.members);
     burst_state_done(&state);
-    connectome_free(c);
+    connectome_free(u.c);
     return rc ? brrctl_fail(&err) : 0;
 }

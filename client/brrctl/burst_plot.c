@@ -27,6 +27,18 @@ static void on_tick(void *ctx, const struct burst_frame *f) {
 
 static void draw_tick(void *ctx, const struct burst_frame *f) { raster_add(ctx, (int64_t)f->tick, f->ids, f->fired); }
 
+static int draw_raster(const struct arguments *o, const struct netfile_areas *areas, const struct extent *e, struct raster *r,
+                       struct err *err) {
+    char subtitle[256];
+    int rc = spikefile_read_fired(o->args[2], draw_tick, r, err);
+    if (rc)
+        return rc;
+    str_format(subtitle, sizeof subtitle,
+               "%s: %" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64 " spikes",
+               fsio_basename(o->args[1]), areas->neurons, areas->synapses, e->first, e->last, e->spikes);
+    return raster_save(r, burst_options_of(o)->output, fsio_basename(o->args[2]), subtitle, err);
+}
+
 static int draw(const struct arguments *o, const struct netfile_areas *areas, const struct extent *e, struct err *err) {
     const struct raster_network n = {.neurons = areas->neurons,
                                      .area_of = areas->area_of,
@@ -35,20 +47,15 @@ static int draw(const struct arguments *o, const struct netfile_areas *areas, co
                                      .first_tick = e->first,
                                      .ticks = e->last - e->first + 1};
     struct raster *r = NULL;
-    char subtitle[256];
     if (!e->spikes)
         return err_set(err, ERR_INVALID, "%s has no spikes to plot", o->args[2]);
     if (e->highest >= areas->neurons)
         return err_set(err, ERR_INVALID, "%s has spikes of neuron %" PRId64 "; %s has %" PRId64 " neurons", o->args[2], e->highest,
                        o->args[1], areas->neurons);
     int rc = raster_new(&n, &r, err);
-    if (!rc)
-        rc = spikefile_read_fired(o->args[2], draw_tick, r, err);
-    str_format(subtitle, sizeof subtitle,
-               "%s: %" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64 " spikes",
-               fsio_basename(o->args[1]), areas->neurons, areas->synapses, e->first, e->last, e->spikes);
-    if (!rc)
-        rc = raster_save(r, burst_options_of(o)->output, fsio_basename(o->args[2]), subtitle, err);
+    if (rc)
+        return rc;
+    rc = draw_raster(o, areas, e, r, err);
     raster_free(r);
     return rc;
 }
@@ -68,21 +75,24 @@ static void report(const struct arguments *o, const struct extent *e) {
     }
 }
 
+static int plot(const struct arguments *o, struct netfile_areas *areas, struct err *err) {
+    struct extent extent = {0};
+    int rc;
+    if ((rc = netfile_read_areas(o->args[1], areas, err)) || (rc = spikefile_read_fired(o->args[2], on_tick, &extent, err)) ||
+        (rc = draw(o, areas, &extent, err)))
+        return rc;
+    report(o, &extent);
+    return 0;
+}
+
 int burst_plot(const struct arguments *o) {
     struct netfile_areas areas = {0};
-    struct extent extent = {0};
     struct err err = {0};
     if (!burst_options_of(o)->output || !str_ends(burst_options_of(o)->output, ".svg")) {
         fputs("brrctl: burst plot needs --out FILE.svg\n", stderr);
         return EXIT_USAGE;
     }
-    int rc = netfile_read_areas(o->args[1], &areas, &err);
-    if (!rc)
-        rc = spikefile_read_fired(o->args[2], on_tick, &extent, &err);
-    if (!rc)
-        rc = draw(o, &areas, &extent, &err);
-    if (!rc)
-        report(o, &extent);
+    int rc = plot(o, &areas, &err);
     netfile_areas_done(&areas);
     return rc ? brrctl_fail(&err) : 0;
 }

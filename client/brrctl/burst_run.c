@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -63,13 +64,14 @@ static int put_tick(struct run *r, const struct brr_spike *spikes, size_t n, str
 }
 
 static int put_spikes(struct run *r, const struct brr_step *step, struct brr_error *err) {
-    int rc = 0;
-    for (size_t at = 0, next; !rc && at < step->n_spikes; at = next) {
+    int rc;
+    for (size_t at = 0, next; at < step->n_spikes; at = next) {
         for (next = at + 1; next < step->n_spikes && step->spikes[next].tick == step->spikes[at].tick; next++) {
         }
-        rc = put_tick(r, &step->spikes[at], next - at, err);
+        if ((rc = put_tick(r, &step->spikes[at], next - at, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static void show_progress(const struct run *r) {
@@ -88,18 +90,18 @@ static void show_progress(const struct run *r) {
 static int put_frames(struct run *r, int64_t tick, struct brr_error *err) {
     struct brr_frame frame = {0};
     struct err bad = {0};
-    int rc = 0;
-    while (!rc && frame.tick < tick && !(rc = brr_observer_next(r->observer, STEP_TIMEOUT_MS, &frame, err))) {
+    int rc;
+    while (frame.tick < tick) {
+        if ((rc = brr_observer_next(r->observer, STEP_TIMEOUT_MS, &frame, err)))
+            return rc < 0 ? rc : brrctl_set_error(err, BRR_ABORTED, "the network was destroyed while it ran");
         if (r->raster)
             raster_add(r->raster, frame.tick, frame.ids, (int64_t)frame.n_ids);
         if (spikes_add(&r->spikes, frame.tick, frame.ids, frame.n_ids, &bad))
-            rc = brrctl_keep_error(err, &bad);
+            return brrctl_keep_error(err, &bad);
     }
-    if (rc > 0)
-        rc = brrctl_set_error(err, BRR_ABORTED, "the network was destroyed while it ran");
-    if (!rc && brr_observer_missed(r->observer))
-        rc = brrctl_set_error(err, BRR_EXHAUSTED, "the spikes of a tick were too many to be observed; run a job of kind burst");
-    return rc;
+    if (brr_observer_missed(r->observer))
+        return brrctl_set_error(err, BRR_EXHAUSTED, "the spikes of a tick were too many to be observed; run a job of kind burst");
+    return 0;
 }
 
 /* One Step call and its spikes. */
@@ -108,8 +110,9 @@ static int run_slice(struct run *r, int64_t ticks, struct brr_error *err) {
         .name = r->network, .ticks = ticks, .want_spikes = r->collects, .timeout_ms = STEP_TIMEOUT_MS};
     struct brr_step step = {0};
     int rc = brr_network_step(r->client, &request, &step, err);
-    if (!rc)
-        rc = r->observer ? put_frames(r, step.tick, err) : put_spikes(r, &step, err);
+    if (rc)
+        return rc;
+    rc = r->observer ? put_frames(r, step.tick, err) : put_spikes(r, &step, err);
     brr_free(step.spikes);
     if (rc)
         return rc;
@@ -126,9 +129,10 @@ static int run_ticks(struct run *r, struct brr_error *err) {
     int64_t slice = 1, most = r->observer ? OBSERVED_BYTES / 4 / r->neurons : INT64_MAX;
     int rc = 0;
     r->started_s = clock_s();
-    while (!rc && r->ticks < burst_options_of(r->o)->ticks && !interrupt_seen()) {
+    while (r->ticks < burst_options_of(r->o)->ticks && !interrupt_seen()) {
         int64_t start = clock_ms(), left = burst_options_of(r->o)->ticks - r->ticks, before = r->ticks;
-        rc = run_slice(r, slice < left ? slice : left, err);
+        if ((rc = run_slice(r, slice < left ? slice : left, err)))
+            break;
         int64_t wanted = (r->ticks - before) * SLICE_MS / (clock_ms() - start + 1);
         slice = wanted < most ? wanted : most;
         slice = slice < 1 ? 1 : slice < MOST_SLICE ? slice : MOST_SLICE;
@@ -140,19 +144,19 @@ static int run_ticks(struct run *r, struct brr_error *err) {
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
+static int open_raster(struct run *r, struct err *err) {
+    const struct raster_network n = {.neurons = r->areas.neurons,
+                                     .area_of = r->areas.area_of,
+                                     .areas = r->areas.areas,
+                                     .n_areas = r->areas.n_areas,
+                                     .first_tick = r->first_tick,
+                                     .ticks = burst_options_of(r->o)->ticks};
+    return raster_new(&n, &r->raster, err);
+}
+
 static int open_outputs(struct run *r, struct brr_error *err) {
     struct err bad = {0};
-    int rc = spikes_open(&r->spikes, burst_options_of(r->o)->fired, &bad);
-    if (!rc && burst_options_of(r->o)->plot) {
-        const struct raster_network n = {.neurons = r->areas.neurons,
-                                         .area_of = r->areas.area_of,
-                                         .areas = r->areas.areas,
-                                         .n_areas = r->areas.n_areas,
-                                         .first_tick = r->first_tick,
-                                         .ticks = burst_options_of(r->o)->ticks};
-        rc = raster_new(&n, &r->raster, &bad);
-    }
-    if (rc)
+    if (spikes_open(&r->spikes, burst_options_of(r->o)->fired, &bad) || (burst_options_of(r->o)->plot && open_raster(r, &bad)))
         return brrctl_keep_error(err, &bad);
     bool wanted = burst_options_of(r->o)->fired || burst_options_of(r->o)->plot;
     r->collects = wanted && r->neurons <= BRR_STEP_NEURONS;
@@ -166,16 +170,18 @@ static double share(const struct run *r) {
 static int close_outputs(struct run *r, struct brr_error *err) {
     struct err bad = {0};
     char subtitle[256];
-    int rc = spikes_close(&r->spikes, &bad);
-    if (!rc && r->raster) {
-        const char *slash = strrchr(r->o->args[1], '/');
-        str_format(subtitle, sizeof subtitle,
-                   "%" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64
-                   " spikes, %.3g %% of the neurons in a tick",
-                   r->areas.neurons, r->areas.synapses, r->first_tick, r->tick, r->fired, 100 * share(r));
-        rc = raster_save(r->raster, burst_options_of(r->o)->plot, slash ? slash + 1 : r->o->args[1], subtitle, &bad);
-    }
-    return rc ? brrctl_keep_error(err, &bad) : 0;
+    if (spikes_close(&r->spikes, &bad))
+        return brrctl_keep_error(err, &bad);
+    if (!r->raster)
+        return 0;
+    const char *slash = strrchr(r->o->args[1], '/');
+    str_format(subtitle, sizeof subtitle,
+               "%" PRId64 " neurons, %" PRId64 " synapses; ticks %" PRId64 " to %" PRId64 ": %" PRId64
+               " spikes, %.3g %% of the neurons in a tick",
+               r->areas.neurons, r->areas.synapses, r->first_tick, r->tick, r->fired, 100 * share(r));
+    if (raster_save(r->raster, burst_options_of(r->o)->plot, slash ? slash + 1 : r->o->args[1], subtitle, &bad))
+        return brrctl_keep_error(err, &bad);
+    return 0;
 }
 
 static void done(struct run *r) {
@@ -236,11 +242,12 @@ static int check_names(const struct arguments *o) {
 
 /* Reads and checks the local files before the network is created. */
 static int read_files(struct run *r, struct burst_table *table, struct err *err) {
-    const struct arguments *o = r->o;
-    int rc = burst_options_of(o)->plot ? netfile_read_areas(o->args[1], &r->areas, err) : 0;
-    table->path = burst_options_of(o)->inject;
-    return !rc && burst_options_of(o)->inject ? spikefile_read_injections(burst_options_of(o)->inject, &table->list, &table->n, err)
-                                              : rc;
+    const struct burst_options *own = burst_options_of(r->o);
+    int rc;
+    table->path = own->inject;
+    if (own->plot && (rc = netfile_read_areas(r->o->args[1], &r->areas, err)))
+        return rc;
+    return own->inject ? spikefile_read_injections(own->inject, &table->list, &table->n, err) : 0;
 }
 
 /* Injections that no tick receives. */
@@ -255,28 +262,49 @@ static void note_late(const struct run *r, const struct burst_table *table) {
 
 /* Everything between the network's creation and its end. */
 static int run_network(struct run *r, const struct brr_network *network, const struct burst_table *table, struct brr_error *err) {
-    int rc = table->n ? burst_send_injections(r->client, network, table, NULL, err) : 0;
-    if (!rc && !burst_options_of(r->o)->keep)
+    int rc;
+    if (table->n && (rc = burst_send_injections(r->client, network, table, NULL, err)))
+        return rc;
+    if (!burst_options_of(r->o)->keep)
         note_late(r, table);
-    if (!rc)
-        rc = open_outputs(r, err);
-    if (!rc)
-        rc = run_ticks(r, err);
-    if (!rc && r->ticks < burst_options_of(r->o)->ticks) {
+    if ((rc = open_outputs(r, err)) || (rc = run_ticks(r, err)))
+        return rc;
+    if (r->ticks < burst_options_of(r->o)->ticks) {
         char text[160];
         str_format(text, sizeof text,
                    "interrupted after %" PRId64 " of %" PRId64 " ticks; the network is gone and no file was written", r->ticks,
                    burst_options_of(r->o)->ticks);
-        rc = brrctl_set_error(err, BRR_CANCELLED, text);
+        return brrctl_set_error(err, BRR_CANCELLED, text);
     }
-    return rc ? rc : close_outputs(r, err);
+    return close_outputs(r, err);
+}
+
+/* From the network's creation to its end, on an open connection. Returns an exit code. */
+static int run_and_report(struct run *r, struct brr_network *network, const struct burst_table *table) {
+    struct brr_error err, late;
+    int code = 0;
+    if (!burst_open(r->o, r->client, r->o->args[1], burst_options_of(r->o)->keep, network, &code))
+        return code;
+    take_network(r, network);
+    int rc = run_network(r, network, table, &err);
+    const char *kept = rc ? NULL : burst_options_of(r->o)->keep;
+    if (rc)
+        code = brrctl_fail_call(&err);
+    if (rc == BRR_CANCELLED && interrupt_seen())
+        code = interrupt_exit();
+    if (!kept && brr_network_destroy(r->client, network->name, &late)) {
+        fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network->name);
+        code = code ? code : brrctl_fail_call(&late);
+    }
+    if (rc == 0)
+        report(r, kept ? network->name : NULL);
+    return code;
 }
 
 int burst_run(const struct arguments *o) {
+    struct brr_network network;
     struct run r = {.o = o};
     struct burst_table table = {0};
-    struct brr_network network;
-    struct brr_error err, late;
     struct err bad = {0};
     int code = check_names(o);
     if (code)
@@ -284,23 +312,8 @@ int burst_run(const struct arguments *o) {
     interrupt_catch();
     if (read_files(&r, &table, &bad))
         code = brrctl_fail(&bad);
-    else
-        r.client = brrctl_connect(o, &code);
-    if (r.client && burst_open(o, r.client, o->args[1], burst_options_of(o)->keep, &network, &code)) {
-        take_network(&r, &network);
-        int rc = run_network(&r, &network, &table, &err);
-        bool kept = !rc && burst_options_of(o)->keep;
-        if (rc)
-            code = brrctl_fail_call(&err);
-        if (rc == BRR_CANCELLED && interrupt_seen())
-            code = interrupt_exit();
-        if (!kept && brr_network_destroy(r.client, network.name, &late)) {
-            fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network.name);
-            code = code ? code : brrctl_fail_call(&late);
-        }
-        if (!rc)
-            report(&r, kept ? network.name : NULL);
-    }
+    else if ((r.client = brrctl_connect(o, &code)))
+        code = run_and_report(&r, &network, &table);
     free(table.list);
     done(&r);
     return code;
@@ -308,9 +321,19 @@ int burst_run(const struct arguments *o) {
 
 /* ---- step ------------------------------------------------------------------------------------------------------ */
 
+static int step_network(struct run *r, struct brr_network *network, struct brr_error *err) {
+    int rc = burst_find(r->client, r->network, network, err);
+    if (rc)
+        return rc;
+    take_network(r, network);
+    if ((rc = open_outputs(r, err)) || (rc = run_ticks(r, err)))
+        return rc;
+    return close_outputs(r, err);
+}
+
 int burst_step(const struct arguments *o) {
-    struct run r = {.o = o, .network = o->args[1]};
     struct brr_network network;
+    OWNED(done) struct run r = {.o = o, .network = o->args[1]};
     struct brr_error err;
     int code = check_names(o);
     if (code)
@@ -318,23 +341,11 @@ int burst_step(const struct arguments *o) {
     interrupt_catch();
     if (!(r.client = brrctl_connect(o, &code)))
         return code;
-    int rc = burst_find(r.client, r.network, &network, &err);
-    if (!rc) {
-        take_network(&r, &network);
-        rc = open_outputs(&r, &err);
-    }
-    if (!rc)
-        rc = run_ticks(&r, &err);
-    if (!rc)
-        rc = close_outputs(&r, &err);
-    if (rc)
-        code = brrctl_fail_call(&err);
-    else
-        report(&r, r.network);
-    if (!rc && r.ticks < burst_options_of(o)->ticks) {
-        fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, burst_options_of(o)->ticks);
-        code = interrupt_exit();
-    }
-    done(&r);
-    return code;
+    if (step_network(&r, &network, &err))
+        return brrctl_fail_call(&err);
+    report(&r, r.network);
+    if (r.ticks >= burst_options_of(o)->ticks)
+        return 0;
+    fprintf(stderr, "brrctl: interrupted after %" PRId64 " of %" PRId64 " ticks\n", r.ticks, burst_options_of(o)->ticks);
+    return interrupt_exit();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -121,29 +122,29 @@ static int visit_all(brr_rpc *rpc, const struct brrctl_method *m, brrctl_visit_f
     return rc == BRR_END ? 0 : rc;
 }
 
+static int follow(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
+                  void *ctx, struct brr_error *err) {
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
+    size_t len;
+    OWNED_MEMORY uint8_t *bytes = pack(request, &len);
+    int rc;
+    if (!bytes)
+        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a request");
+    if ((rc = brr_rpc_open(client, m->path, m->timeout_ms, &rpc, err)) || (rc = brr_rpc_send(rpc, bytes, len, -1, err)) ||
+        (rc = brr_rpc_half_close(rpc, err)))
+        return rc;
+    return visit_all(rpc, m, visit, ctx, err);
+}
+
 int brrctl_follow(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, brrctl_visit_fn *visit,
                   void *ctx) {
-    int code = 0, rc;
-    size_t len;
+    int code = 0;
     struct brr_error err;
-    brr_rpc *rpc = NULL;
     brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    uint8_t *bytes = pack(request, &len);
-    rc = bytes ? brr_rpc_open(client, m->path, m->timeout_ms, &rpc, &err) : BRR_EXHAUSTED;
-    if (!bytes)
-        brrctl_set_error(&err, rc, "out of memory for a request");
-    if (!rc)
-        rc = brr_rpc_send(rpc, bytes, len, -1, &err);
-    if (!rc)
-        rc = brr_rpc_half_close(rpc, &err);
-    if (!rc)
-        rc = visit_all(rpc, m, visit, ctx, &err);
-    if (rc)
+    if (follow(client, m, request, visit, ctx, &err))
         code = brrctl_fail_call(&err);
-    free(bytes);
-    brr_rpc_close(rpc);
     brr_disconnect(client);
     return code;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
@@ -160,8 +161,8 @@ static int send_part(brr_rpc *rpc, Brr__V1__PutCheckpointPart *part, struct brr_
 }
 
 static int send_file(brr_rpc *rpc, const struct fsio_map *file, const char *name, char *sha256, struct brr_error *err) {
-    int rc = 0;
-    for (size_t at = 0; !rc && (at < file->len || !at); at += PART_BYTES) {
+    int rc;
+    for (size_t at = 0; at < file->len || !at; at += PART_BYTES) {
         Brr__V1__PutCheckpointPart part = BRR__V1__PUT_CHECKPOINT_PART__INIT;
         if (!at) {
             part.name = (char *)(uintptr_t)name;
@@ -169,43 +170,41 @@ static int send_file(brr_rpc *rpc, const struct fsio_map *file, const char *name
         }
         part.data.data = (uint8_t *)(uintptr_t)file->data + at;
         part.data.len = file->len - at < PART_BYTES ? file->len - at : PART_BYTES;
-        rc = send_part(rpc, &part, err);
+        if ((rc = send_part(rpc, &part, err)))
+            return rc;
     }
-    return rc ? rc : brr_rpc_half_close(rpc, err);
+    return brr_rpc_half_close(rpc, err);
 }
 
 static int upload(brr_client *client, const struct fsio_map *file, const char *name, bool json) {
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
     char sha256[DIGEST_HEX_SIZE];
     struct brr_error err = {0};
-    brr_rpc *rpc = NULL;
     const void *data;
     size_t len;
+    int rc;
     digest_bytes(file->data, file->len, sha256);
-    int rc = brr_rpc_open(client, "/brr.v1.Checkpoints/Put", LONG_MS, &rpc, &err);
-    if (!rc)
-        rc = send_file(rpc, file, name, sha256, &err);
-    if (!rc)
-        rc = brr_rpc_next(rpc, -1, &data, &len, &err);
-    if (!rc) {
-        Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
-        if (c)
-            print_checkpoint(c, json);
-        brr__v1__checkpoint__free_unpacked(c, NULL);
-        rc = brr_rpc_next(rpc, -1, &data, &len, &err);
-    }
-    brr_rpc_close(rpc);
-    return rc == BRR_END ? 0 : brrctl_fail_call(&err);
+    if ((rc = brr_rpc_open(client, "/brr.v1.Checkpoints/Put", LONG_MS, &rpc, &err)) ||
+        (rc = send_file(rpc, file, name, sha256, &err)) || (rc = brr_rpc_next(rpc, -1, &data, &len, &err)))
+        return rc == BRR_END ? 0 : brrctl_fail_call(&err);
+    Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
+    if (c)
+        print_checkpoint(c, json);
+    brr__v1__checkpoint__free_unpacked(c, NULL);
+    return brr_rpc_next(rpc, -1, &data, &len, &err) == BRR_END ? 0 : brrctl_fail_call(&err);
 }
 
 /* Files that are no model are not sent: the daemon would refuse them, and could not name the local file. */
 static int check_model(const char *path, struct err *err) {
     struct safetensors *st = NULL;
     int rc = safetensors_open(path, &st, err);
-    if (!rc && !safetensors_metadata(st, "brr.kind"))
-        rc = err_set(err, ERR_INVALID, "%s is not a model: it has no metadata brr.kind; expected a model file of a training job",
-                     path);
+    if (rc)
+        return rc;
+    bool model = safetensors_metadata(st, "brr.kind") != NULL;
     safetensors_close(st);
-    return rc;
+    return model ? 0
+                 : err_set(err, ERR_INVALID,
+                           "%s is not a model: it has no metadata brr.kind; expected a model file of a training job", path);
 }
 
 static int do_put(const struct arguments *o, const char *path) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -166,13 +167,13 @@ static int count_windows(struct survey *s, struct sum *sum, const struct recordi
 
 static int count_recording(struct survey *s, struct sum *sum, const struct edf_info *info, const struct labels *labels,
                            struct err *err) {
-    struct window_span *segments = calloc((size_t)info->n_segments + 1, sizeof *segments);
-    struct window_span *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
+    OWNED_MEMORY struct window_span *segments = calloc((size_t)info->n_segments + 1, sizeof *segments);
+    OWNED_MEMORY struct window_span *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
     struct recording_info r = {.segments = segments, .seizures = seizures};
-    int rc = segments && seizures ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for segments");
-    if (!rc)
-        r.n_segments = grid_segments(info, segments);
-    for (size_t i = 0; !rc && i < labels->n_runs; i++) {
+    if (!segments || !seizures)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for segments");
+    r.n_segments = grid_segments(info, segments);
+    for (size_t i = 0; i < labels->n_runs; i++) {
         double onset_s = fmax(labels->runs[i].onset_s, 0), end_s = fmin(labels->runs[i].end_s, info->duration_s);
         if (end_s <= onset_s)
             continue;
@@ -180,11 +181,7 @@ static int count_recording(struct survey *s, struct sum *sum, const struct edf_i
         sum->seizure_s += end_s - onset_s;
     }
     sum->seizures += r.n_seizures;
-    if (!rc)
-        rc = count_windows(s, sum, &r, err);
-    free(segments);
-    free(seizures);
-    return rc;
+    return count_windows(s, sum, &r, err);
 }
 
 /* ---- its labels ---- */
@@ -257,38 +254,48 @@ static int survey_labels(struct survey *s, const char *path, const struct edf *e
     return 0;
 }
 
+/* Counts a recording that is usable. */
+static void survey_count(struct survey *s, struct sum *sum, const struct edf_info *info, const struct channels *use,
+                         const struct labels *labels, const char *relative) {
+    s->usable++;
+    s->inverse += use->inverse;
+    s->interpolated += use->interpolated > 0;
+    s->unlabelled += labels->source == LABELS_NONE;
+    s->sources[labels->source]++;
+    s->repaired += info->n_repairs > 0;
+    if (*use->faults)
+        add_line(&s->notes, "%s: %s", relative, use->faults);
+    for (int i = 0; i < info->n_repairs; i++)
+        add_line(&s->notes, "%s: %s", relative, info->repairs[i]);
+    s->discontinuous += info->n_segments > 1;
+    sum->recordings++;
+    sum->seconds += info->duration_s;
+    note_rate(s, use->rate_hz);
+}
+
 static int survey_open(struct survey *s, const char *path, const char *relative, const struct edf *edf, struct err *err) {
     const struct edf_info *info = edf_info(edf);
-    struct labels labels = {0};
+    OWNED(labels_done) struct labels labels = {0};
+    OWNED(channels_done) struct channels use = {0};
     struct sum *sum = &s->splits[split_of(relative)];
     char patient[512];
-    struct channels use = {0};
     int rc = channels_choose(info, &s->frontend, &use, err);
-    if (!rc && (rc = survey_labels(s, path, edf, &labels, err)))
+    if (rc)
+        return rc;
+    if ((rc = survey_labels(s, path, edf, &labels, err))) {
         s->unlabelled += labels.source == LABELS_NONE;
-    else if (!rc && labels.source == LABELS_NONE && !strcmp(own(s->o)->unlabeled, "skip"))
-        s->unlabelled++;
-    else if (!rc && !(rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)) &&
-             !(rc = count_recording(s, sum, info, &labels, err)) && !(rc = check_labels(s, path, relative, info, &labels, err))) {
-        s->usable++;
-        s->inverse += use.inverse;
-        s->interpolated += use.interpolated > 0;
-        s->unlabelled += labels.source == LABELS_NONE;
-        s->sources[labels.source]++;
-        s->repaired += info->n_repairs > 0;
-        if (*use.faults)
-            add_line(&s->notes, "%s: %s", relative, use.faults);
-        for (int i = 0; i < info->n_repairs; i++)
-            add_line(&s->notes, "%s: %s", relative, info->repairs[i]);
-        s->discontinuous += info->n_segments > 1;
-        sum->recordings++;
-        sum->seconds += info->duration_s;
-        note_patient(sum, patient);
-        note_rate(s, use.rate_hz);
+        return rc;
     }
-    labels_done(&labels);
-    channels_done(&use);
-    return rc;
+    if (labels.source == LABELS_NONE && !strcmp(own(s->o)->unlabeled, "skip")) {
+        s->unlabelled++;
+        return 0;
+    }
+    if ((rc = labels_patient(relative, patient_rule(own(s->o)), patient, sizeof patient, NULL, err)) ||
+        (rc = count_recording(s, sum, info, &labels, err)) || (rc = check_labels(s, path, relative, info, &labels, err)))
+        return rc;
+    survey_count(s, sum, info, &use, &labels, relative);
+    note_patient(sum, patient);
+    return 0;
 }
 
 static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
@@ -455,6 +462,18 @@ static void print_text(const struct survey *s) {
     print_lines("problems", &s->problems);
 }
 
+static int survey_all(struct survey *s, struct err *err) {
+    const char *root = s->o->args[0];
+    int rc = fsio_walk(root, visit, s, err);
+    if (rc)
+        return rc;
+    if (!s->files)
+        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", root);
+    check_overlap(s);
+    (s->o->json ? print_json : print_text)(s);
+    return 0;
+}
+
 int cmd_dataset(const struct arguments *o) {
     struct survey s = {.o = o,
                        .frontend = {.montage = own(o)->montage ? own(o)->montage : "referential-19",
@@ -472,16 +491,7 @@ int cmd_dataset(const struct arguments *o) {
     }
     for (int i = 0; i < SPLITS; i++)
         str_init(&s.splits[i].patients, 64 << 20);
-    int rc = fsio_walk(o->args[0], visit, &s, &err);
-    if (!rc && !s.files)
-        rc = err_set(&err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", o->args[0]);
-    if (!rc) {
-        check_overlap(&s);
-        if (o->json)
-            print_json(&s);
-        else
-            print_text(&s);
-    }
+    int rc = survey_all(&s, &err);
     for (int i = 0; i < SPLITS; i++)
         str_done(&s.splits[i].patients);
     code = rc ? brrctl_fail(&err) : s.problems.n ? EXIT_FAILED : 0;

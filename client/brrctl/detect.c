@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -86,33 +87,32 @@ static int by_output(const void *a, const void *b) {
 
 /* Two recordings that would write the same file are a mistake. */
 static int check_outputs(const struct batch *b, struct err *err) {
-    struct detect_item *sorted = malloc(sizeof *sorted * (size_t)b->n);
-    int rc = sorted ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
-    if (sorted) {
-        memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
-        qsort(sorted, (size_t)b->n, sizeof *sorted, by_output);
-    }
-    for (int i = 1; !rc && i < b->n; i++)
+    OWNED_MEMORY struct detect_item *sorted = malloc(sizeof *sorted * (size_t)b->n);
+    if (!sorted)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    memcpy(sorted, b->items, sizeof *sorted * (size_t)b->n);
+    qsort(sorted, (size_t)b->n, sizeof *sorted, by_output);
+    for (int i = 1; i < b->n; i++)
         if (!strcmp(sorted[i - 1].output, sorted[i].output))
-            rc = err_set(err, ERR_INVALID, "%s and %s would both be written to %s; give them in separate runs", sorted[i - 1].path,
-                         sorted[i].path, sorted[i].output);
-    free(sorted);
-    return rc;
+            return err_set(err, ERR_INVALID, "%s and %s would both be written to %s; give them in separate runs",
+                           sorted[i - 1].path, sorted[i].path, sorted[i].output);
+    return 0;
 }
 
 static int collect(struct batch *b, struct err *err) {
-    int rc = 0;
-    for (int i = 0; i < b->o->n_args && !rc; i++) {
+    for (int i = 0; i < b->o->n_args; i++) {
         const char *path = b->o->args[i];
         b->root = path;
         if (!fsio_exists(path))
             return err_set(err, ERR_NOT_FOUND,
                            "there is no %s; expected a recording, a folder of them, store://NAME/prefix or job:ID", path);
-        rc = fsio_is_dir(path) ? fsio_walk(path, visit, b, err) : add(b, path, fsio_basename(path), err);
+        int rc = fsio_is_dir(path) ? fsio_walk(path, visit, b, err) : add(b, path, fsio_basename(path), err);
+        if (rc)
+            return rc;
     }
-    if (!rc && !b->n)
-        rc = err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", b->o->args[0]);
-    return rc ? rc : check_outputs(b, err);
+    if (!b->n)
+        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", b->o->args[0]);
+    return check_outputs(b, err);
 }
 
 /* ---- the work ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -164,31 +165,43 @@ static int read_reference(struct detection *d, const char *path, struct err *err
 static int find_reference(struct detection *d, struct err *err) {
     int rc = d->config->reference ? read_reference(d, d->config->reference, err)
                                   : labels_load(d->path, "auto", playback_edf(d->playback), &d->reference, err);
-    d->has_reference = !rc && d->reference.source != LABELS_NONE;
-    return rc;
+    if (rc)
+        return rc;
+    d->has_reference = d->reference.source != LABELS_NONE;
+    return 0;
+}
+
+static int make_buffers(struct detection *d, struct err *err) {
+    d->alarms = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms);
+    if (d->config->want_plot) {
+        d->probability = calloc(1, sizeof *d->probability);
+        d->suppression.trace = calloc(1, sizeof *d->suppression.trace);
+        d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
+    }
+    if (!d->alarms || (d->config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", d->path);
+    if (d->probability) {
+        plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
+        plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
+    }
+    return 0;
+}
+
+static int open_parts(struct detection *d, const char *path, struct err *err) {
+    const struct detection_config *config = d->config;
+    int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
+    if (rc)
+        return rc;
+    d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
+    if ((rc = make_buffers(d, err)))
+        return rc;
+    return config->want_reference ? find_reference(d, err) : 0;
 }
 
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
     *d = (struct detection){
         .config = config, .highest = NAN, .highest_s = NAN, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
-    int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
-    if (!rc) {
-        d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
-        d->alarms = calloc(DETECTION_MAX_ALARMS, sizeof *d->alarms);
-        if (config->want_plot) {
-            d->probability = calloc(1, sizeof *d->probability);
-            d->suppression.trace = calloc(1, sizeof *d->suppression.trace);
-            d->traces = calloc(PLOT_CHANNELS_SHOWN, sizeof *d->traces);
-        }
-        if (!d->alarms || (config->want_plot && (!d->probability || !d->suppression.trace || !d->traces)))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    }
-    if (!rc && d->probability) {
-        plot_trace_init(d->probability, "probability", d->duration_s, DETECTION_RATE_HZ);
-        plot_trace_init(d->suppression.trace, "suppression", d->duration_s, DETECTION_RATE_HZ);
-    }
-    if (!rc && config->want_reference)
-        rc = find_reference(d, err);
+    int rc = open_parts(d, path, err);
     if (rc)
         detection_done(d);
     return rc;
@@ -204,9 +217,11 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
                                        .unsaved = on_unsaved};
     int rc = playback_run(d->playback, client, &d->config->playback, &sink, err);
     d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
-    if (!rc && d->config->want_trace && !reserve(d, d->end.samples))
+    if (rc)
+        return rc;
+    if (d->config->want_trace && !reserve(d, d->end.samples))
         d->out_of_memory = true;
-    return !rc && d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : rc;
+    return d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : 0;
 }
 
 void detection_done(struct detection *d) {
@@ -267,7 +282,7 @@ static int write_alarms(const struct detection *d, const char *events, const str
 int detection_write_events(const struct detection *d, const char *path, struct err *err) {
     char start[32];
     struct events_header header = {.recording_s = d->duration_s, .record_name = fsio_basename(d->path)};
-    struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
+    OWNED_MEMORY struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     const char *text = edf_start_text(playback_edf(d->playback), start, sizeof start);
@@ -277,10 +292,9 @@ int detection_write_events(const struct detection *d, const char *path, struct e
                                      .end_s = (double)d->events[i].end / DETECTION_RATE_HZ,
                                      .confidence = d->events[i].confidence};
     int rc = labels_write_bids_tsv(path, runs, (size_t)d->n_events, &header, err);
-    free(runs);
-    if (!rc && d->config->playback.alarm_hop_s >= 0)
-        rc = write_alarms(d, path, &header, err);
-    return rc;
+    if (rc)
+        return rc;
+    return d->config->playback.alarm_hop_s >= 0 ? write_alarms(d, path, &header, err) : 0;
 }
 
 static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
@@ -294,24 +308,22 @@ static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct er
 }
 
 static int write_tsv(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
-    struct str text;
+    OWNED(str_done) struct str text;
+    int rc;
     str_init(&text, WRITE_BUFFER);
     str_puts(&text, "time_s\tprobability\n");
-    int rc = 0;
-    for (int64_t i = 0; i < n && !rc; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (isnan(p[i]))
             str_printf(&text, "%.6f\tn/a\n", (double)i / DETECTION_RATE_HZ);
         else
             str_printf(&text, "%.6f\t%.9g\n", (double)i / DETECTION_RATE_HZ, (double)p[i]);
-        if (text.len > WRITE_BUFFER / 2) {
-            rc = fsio_writer_write(w, str_cstr(&text), text.len, err);
-            str_clear(&text);
-        }
+        if (text.len <= WRITE_BUFFER / 2)
+            continue;
+        if ((rc = fsio_writer_write(w, str_cstr(&text), text.len, err)))
+            return rc;
+        str_clear(&text);
     }
-    if (!rc)
-        rc = fsio_writer_write(w, str_cstr(&text), text.len, err);
-    str_done(&text);
-    return rc;
+    return fsio_writer_write(w, str_cstr(&text), text.len, err);
 }
 
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err) {
@@ -321,10 +333,11 @@ int detection_write_probabilities(const struct detection *d, const char *path, s
         return rc;
     rc = str_ends(path, ".tsv") ? write_tsv(&w, d->probabilities, d->n_probabilities, err)
                                 : write_npy(&w, d->probabilities, d->n_probabilities, err);
-    if (!rc)
-        return fsio_writer_commit(&w, err);
-    fsio_writer_abort(&w);
-    return rc;
+    if (rc) {
+        fsio_writer_abort(&w);
+        return rc;
+    }
+    return fsio_writer_commit(&w, err);
 }
 
 int detection_write_plot(const struct detection *d, const char *path, struct err *err) {
@@ -332,16 +345,17 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
     const struct edf_start *begin = &edf_info(playback_edf(d->playback))->start;
     const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
     size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
-    struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);
-    struct plot_span *reference = calloc(n_reference + 1, sizeof *reference);
-    double *alarms_s = calloc((size_t)d->n_alarms + 1, sizeof *alarms_s);
-    int rc = detected && reference && alarms_s ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    for (int i = 0; !rc && i < d->n_events; i++)
+    OWNED_MEMORY struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);
+    OWNED_MEMORY struct plot_span *reference = calloc(n_reference + 1, sizeof *reference);
+    OWNED_MEMORY double *alarms_s = calloc((size_t)d->n_alarms + 1, sizeof *alarms_s);
+    if (!detected || !reference || !alarms_s)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
+    for (int i = 0; i < d->n_events; i++)
         detected[i] =
             (struct plot_span){(double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ};
-    for (size_t i = 0; !rc && i < n_reference; i++)
+    for (size_t i = 0; i < n_reference; i++)
         reference[i] = (struct plot_span){d->reference.runs[i].onset_s, d->reference.runs[i].end_s};
-    for (int i = 0; !rc && i < d->n_alarms; i++)
+    for (int i = 0; i < d->n_alarms; i++)
         alarms_s[i] = d->alarms[i].onset_s;
     for (int i = 0; i < d->n_shown; i++)
         channels[i] = &d->traces[i];
@@ -366,10 +380,5 @@ int detection_write_plot(const struct detection *d, const char *path, struct err
                                            .has_alarms = d->config->playback.alarm_hop_s >= 0,
                                            .alarms_s = alarms_s,
                                            .n_alarms = d->n_alarms};
-    if (!rc)
-        rc = plot_recording(path, &picture, err);
-    free(detected);
-    free(reference);
-    free(alarms_s);
-    return rc;
+    return plot_recording(path, &picture, err);
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 
 enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20 };
@@ -97,13 +98,15 @@ static int take_bytes(struct feed *f, uint8_t *to, size_t wanted, size_t *ret, s
 
 /* Fill `to` up to len; *ret is less only at the end. */
 static int take_all(struct feed *f, uint8_t *to, size_t len, size_t *ret, struct err *err) {
-    int rc = 0;
-    for (*ret = 0; *ret < len && !*f->ended && !rc;) {
+    *ret = 0;
+    while (*ret < len && !*f->ended) {
         size_t n;
-        rc = take_bytes(f, to + *ret, len - *ret, &n, err);
+        int rc = take_bytes(f, to + *ret, len - *ret, &n, err);
+        if (rc)
+            return rc;
         *ret += n;
     }
-    return rc;
+    return 0;
 }
 
 static int parse_header(struct feed *f, const uint8_t *header, size_t len, struct err *err) {
@@ -131,37 +134,38 @@ static int read_header(struct feed *f, struct err *err) {
     int64_t size = len == sizeof fixed ? edf_header_bytes(fixed) : -1;
     if (size < 0) /* says why */
         return parse_header(f, fixed, len, err);
-    uint8_t *header = malloc((size_t)size);
+    OWNED_MEMORY uint8_t *header = malloc((size_t)size);
     if (!header)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
     memcpy(header, fixed, sizeof fixed);
-    rc = take_all(f, header + len, (size_t)size - len, &more, err);
-    if (!rc)
-        rc = parse_header(f, header, len + more, err);
-    free(header);
-    return rc;
+    if ((rc = take_all(f, header + len, (size_t)size - len, &more, err)))
+        return rc;
+    return parse_header(f, header, len + more, err);
+}
+
+static int open_input(struct feed *f, const char *path, bool input, struct err *err) {
+    struct stat st;
+    f->fd = input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if (fstat(f->fd, &st) < 0)
+        return err_errno(err, errno, "cannot read %s", f->name);
+    if (S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INVALID, "%s is a folder; expected an EDF or BDF file", f->name);
+    if (input && isatty(f->fd))
+        return err_set(err, ERR_INVALID, "standard input is a terminal; pipe an EDF or BDF file into it");
+    f->grows = !input && S_ISREG(st.st_mode);
+    catch_signals();
+    return read_header(f, err);
 }
 
 int feed_open(const char *path, double idle_s, struct feed **ret, struct err *err) {
     bool input = !strcmp(path, "-");
-    struct stat st;
     struct feed *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     *f = (struct feed){.name = input ? "standard input" : path, .idle_ms = (int64_t)(idle_s * 1000), .stop_at = -1, .ended = ""};
-    f->fd = input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    int rc = f->fd < 0 ? err_errno(err, errno, "cannot open %s", path) : 0;
-    if (!rc && fstat(f->fd, &st) < 0)
-        rc = err_errno(err, errno, "cannot read %s", f->name);
-    if (!rc && S_ISDIR(st.st_mode))
-        rc = err_set(err, ERR_INVALID, "%s is a folder; expected an EDF or BDF file", f->name);
-    if (!rc && input && isatty(f->fd))
-        rc = err_set(err, ERR_INVALID, "standard input is a terminal; pipe an EDF or BDF file into it");
-    if (!rc) {
-        f->grows = !input && S_ISREG(st.st_mode);
-        catch_signals();
-        rc = read_header(f, err);
-    }
+    int rc = open_input(f, path, input, err);
     if (rc) {
         feed_close(f);
         return rc;

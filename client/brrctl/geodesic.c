@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -61,37 +62,41 @@ static int predict(const struct arguments *o, const struct geodesic_file *f, str
                 "brrctl: note: --at %g is outside of the measured concentrations (%g to %g): the spectrum is an extrapolation\n",
                 own(o)->at, low, high);
     geodesic_file_model(f, geodesic_file_best(f), &model);
-    double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
-    int rc = each ? geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err)
-                  : err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
-    if (!rc)
-        prediction_text(f, &model, each, out);
-    free(each);
-    return rc;
+    OWNED_MEMORY double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
+    if (!each)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
+    int rc = geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err);
+    if (rc)
+        return rc;
+    prediction_text(f, &model, each, out);
+    return 0;
 }
 
 /* A row per wavelength, a column per concentration. */
 static int metric(const struct geodesic_file *f, struct str *out, struct err *err) {
     const struct spectra *s = &f->spectra;
     struct geodesic_model model;
-    double at[METRIC_POINTS], *g = malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g);
+    double at[METRIC_POINTS];
+    OWNED_MEMORY double *g = malloc((size_t)(METRIC_POINTS * s->width) * sizeof *g);
+    if (!g)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a metric");
     geodesic_file_model(f, geodesic_file_best(f), &model);
     for (int i = 0; i < METRIC_POINTS; i++)
         at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);
-    int rc =
-        g ? geodesic_exact_metric(&model, s, at, METRIC_POINTS, g, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a metric");
+    int rc = geodesic_exact_metric(&model, s, at, METRIC_POINTS, g, err);
+    if (rc)
+        return rc;
     str_puts(out, "wavelength");
-    for (int i = 0; !rc && i < METRIC_POINTS; i++)
+    for (int i = 0; i < METRIC_POINTS; i++)
         str_printf(out, ",%g", at[i]);
     str_puts(out, "\n");
-    for (int64_t w = 0; !rc && w < s->width; w++) {
+    for (int64_t w = 0; w < s->width; w++) {
         str_put_f64(out, s->wavelengths[w]);
         for (int i = 0; i < METRIC_POINTS; i++)
             str_printf(out, ",%.8g", g[i * s->width + w]);
         str_puts(out, "\n");
     }
-    free(g);
-    return rc;
+    return 0;
 }
 
 static void report(const struct arguments *o, const struct geodesic_file *f) {
@@ -139,11 +144,17 @@ static int open_model(const struct arguments *o, const char *ref, struct geodesi
     return code;
 }
 
+static int write_table(const struct arguments *o, const struct geodesic_file *file, bool predicts, struct err *err) {
+    OWNED(str_done) struct str out;
+    str_init(&out, MAX_CSV);
+    int rc = predicts ? predict(o, file, &out, err) : metric(file, &out, err);
+    return rc ? rc : fsio_write_text(own(o)->csv, &out, err);
+}
+
 int cmd_geodesic(const struct arguments *o) {
     bool predicts = !strcmp(o->args[0], "predict");
     struct geodesic_file file;
     struct err err = {0};
-    struct str out;
     if (!predicts && strcmp(o->args[0], "metric")) {
         fprintf(stderr, "brrctl: geodesic %s: expected predict or metric\n", o->args[0]);
         return EXIT_USAGE;
@@ -159,13 +170,9 @@ int cmd_geodesic(const struct arguments *o) {
     int rc = open_model(o, o->args[1], &file);
     if (rc)
         return rc;
-    str_init(&out, MAX_CSV);
-    rc = predicts ? predict(o, &file, &out, &err) : metric(&file, &out, &err);
-    if (!rc)
-        rc = fsio_write_text(own(o)->csv, &out, &err);
-    if (!rc)
+    rc = write_table(o, &file, predicts, &err) ? brrctl_fail(&err) : 0;
+    if (rc == 0)
         report(o, &file);
-    str_done(&out);
     geodesic_file_done(&file);
-    return rc ? brrctl_fail(&err) : 0;
+    return rc;
 }

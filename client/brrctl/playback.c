@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -81,15 +82,19 @@ static int choose_signals(struct playback *r, const char *path, struct err *err)
     return r->n ? 0 : err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
 }
 
+static int open_source(struct playback *r, const char *path, double idle_s, bool feed, struct err *err) {
+    int rc = feed ? feed_open(path, idle_s, &r->feed, err) : edf_open(path, &r->file, err);
+    if (rc)
+        return rc;
+    r->edf = feed ? feed_edf(r->feed) : r->file;
+    return choose_signals(r, path, err);
+}
+
 static int open_either(const char *path, double idle_s, bool feed, struct playback **ret, struct err *err) {
     struct playback *r = calloc(1, sizeof *r);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    int rc = feed ? feed_open(path, idle_s, &r->feed, err) : edf_open(path, &r->file, err);
-    if (!rc) {
-        r->edf = feed ? feed_edf(r->feed) : r->file;
-        rc = choose_signals(r, path, err);
-    }
+    int rc = open_source(r, path, idle_s, feed, err);
     if (rc) {
         playback_close(r);
         return rc;
@@ -166,10 +171,11 @@ static int keep_pace(struct run *run) {
     if (!(run->config->pace > 0))
         return take(run, 0);
     double due = (double)run->position / run->r->rate_hz / run->config->pace, left;
-    int rc = 0;
-    while (!rc && (left = due - (clock_s() - run->start_s)) > 0)
-        rc = take(run, left * 1000 > NEXT_MS ? NEXT_MS : (int64_t)(left * 1000) + 1);
-    return rc ? rc : take(run, 0);
+    int rc;
+    while ((left = due - (clock_s() - run->start_s)) > 0)
+        if ((rc = take(run, left * 1000 > NEXT_MS ? NEXT_MS : (int64_t)(left * 1000) + 1)))
+            return rc;
+    return take(run, 0);
 }
 
 static int push(struct run *run, const float *uv, int64_t n) {
@@ -187,14 +193,15 @@ static int push(struct run *run, const float *uv, int64_t n) {
 
 /* (channels, n) of a read in chunks. */
 static int push_read(struct run *run, float *const *uv, int64_t n) {
-    int channels = run->r->n, rc = 0;
-    for (int64_t at = 0; at < n && !rc; at += run->chunk_samples) {
+    int channels = run->r->n, rc;
+    for (int64_t at = 0; at < n; at += run->chunk_samples) {
         int64_t part = n - at < run->chunk_samples ? n - at : run->chunk_samples;
         for (int c = 0; c < channels; c++)
             memcpy(run->chunk + c * part, uv[c] + at, (size_t)part * sizeof *run->chunk);
-        rc = push(run, run->chunk, part);
+        if ((rc = push(run, run->chunk, part)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* n records from `first` on, which lie in one segment. */
@@ -203,20 +210,21 @@ static int push_records(struct run *run, int64_t first, int64_t n_records) {
     struct err err;
     int64_t records = READ_BYTES / (int64_t)sizeof(float) / r->n / r->per_record;
     records = records < 1 ? 1 : records > n_records ? n_records : records;
-    float **uv = calloc((size_t)r->n, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(records * r->per_record * r->n));
-    int rc = uv && samples ? 0 : brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
-    for (int c = 0; !rc && c < r->n; c++)
+    OWNED_MEMORY float **uv = calloc((size_t)r->n, sizeof *uv);
+    OWNED_MEMORY float *samples = malloc(sizeof *samples * (size_t)(records * r->per_record * r->n));
+    if (!uv || !samples)
+        return brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for samples");
+    for (int c = 0; c < r->n; c++)
         uv[c] = samples + (int64_t)c * records * r->per_record;
-    for (int64_t done = 0; done < n_records && !rc; done += records) {
+    for (int64_t done = 0; done < n_records; done += records) {
         int64_t n = n_records - done < records ? n_records - done : records;
         if (edf_read_signals(r->edf, r->signals, r->n, (struct edf_range){.first_record = first + done, .n_records = n}, uv, &err))
-            rc = brrctl_keep_error(run->err, &err);
-        else
-            rc = push_read(run, uv, n * r->per_record);
+            return brrctl_keep_error(run->err, &err);
+        int rc = push_read(run, uv, n * r->per_record);
+        if (rc)
+            return rc;
     }
-    free(samples);
-    free(uv);
-    return rc;
+    return 0;
 }
 
 /* The gap before a segment, if there is one. */
@@ -234,31 +242,29 @@ static int push_gap(struct run *run, const struct edf_segment *segment) {
 /* All records from number `from` on, the gaps among them included. Segment *at is the one that the record before was in. */
 static int push_from(struct run *run, int64_t from, int *at) {
     const struct edf_segment *segments;
-    int n = edf_segments(run->r->edf, &segments), rc = 0;
-    for (; *at < n && !rc; ++*at) {
+    int n = edf_segments(run->r->edf, &segments), rc;
+    for (; *at < n; ++*at) {
         const struct edf_segment *s = &segments[*at];
         int64_t first = s->first_record > from ? s->first_record : from, end = s->first_record + s->n_records;
-        if (first == s->first_record && (rc = push_gap(run, s)))
-            break;
-        if (first < end)
-            rc = push_records(run, first, end - first);
+        if ((first == s->first_record && (rc = push_gap(run, s))) || (first < end && (rc = push_records(run, first, end - first))))
+            return rc;
     }
     *at = n ? n - 1 : 0;
-    return rc;
+    return 0;
 }
 
 static int push_feed(struct run *run) {
     int64_t from = 0, n = 0;
-    int segment = 0, rc = 0;
+    int segment = 0, rc;
     struct err err;
-    while (!rc) {
+    do {
         if (feed_next(run->r->feed, &n, &err))
             return brrctl_keep_error(run->err, &err);
         if (n < 0)
             return 0;
         rc = n ? push_from(run, from, &segment) : take(run, 0);
         from += n;
-    }
+    } while (rc == 0);
     return rc;
 }
 
@@ -269,7 +275,7 @@ static int push_all(struct run *run) {
 
 static int finish(struct run *run) {
     int rc = brr_stream_finish(run->stream, run->err);
-    while (!rc)
+    while (rc == 0)
         rc = take(run, NEXT_MS);
     return rc == BRR_END ? 0 : rc;
 }
@@ -292,6 +298,22 @@ static int check_units(struct playback *r, const struct brr_stream_info *info, s
     return channels_check_units(r->info, used, n, r->assumed, sizeof r->assumed, &err) ? brrctl_keep_error(failed, &err) : 0;
 }
 
+static int stream_file(struct run *run) {
+    const struct brr_stream_info *info = brr_stream_info(run->stream);
+    int rc = check_units(run->r, info, run->err);
+    if (rc)
+        return rc;
+    run->chunk_samples = choose_chunk(run, info);
+    run->chunk = malloc(sizeof *run->chunk * (size_t)run->chunk_samples * (size_t)run->r->n);
+    run->start_s = clock_s();
+    run->sink->opened(run->sink->ctx, info);
+    if (!run->chunk)
+        return brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for a chunk");
+    if ((rc = push_all(run)) || (rc = finish(run)))
+        return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
+    return 0;
+}
+
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err) {
     struct run run = {.r = r, .config = config, .sink = sink, .err = err};
@@ -307,20 +329,9 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);
-    if (!rc && (rc = check_units(r, brr_stream_info(run.stream), err)))
-        brr_stream_close(run.stream);
     if (rc)
         return rc;
-    run.chunk_samples = choose_chunk(&run, brr_stream_info(run.stream));
-    run.chunk = malloc(sizeof *run.chunk * (size_t)run.chunk_samples * (size_t)r->n);
-    run.start_s = clock_s();
-    sink->opened(sink->ctx, brr_stream_info(run.stream));
-    if (!run.chunk)
-        rc = brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a chunk");
-    if (!rc && !(rc = push_all(&run)))
-        rc = finish(&run);
-    if (rc == BRR_END)
-        rc = brrctl_set_error(err, BRR_ABORTED, "the daemon ended the stream early");
+    rc = stream_file(&run);
     free(run.chunk);
     brr_stream_close(run.stream);
     return rc;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -187,45 +188,59 @@ static int check_pair(const struct pairs *p, struct err *err) {
     return 0;
 }
 
-int cmd_score(const struct arguments *o) {
-    struct pairs p = {.ref = o->args[0],
-                      .hyp = o->args[1],
-                      .format = own(o)->labels ? own(o)->labels : "auto",
-                      .directory = fsio_is_dir(o->args[0])};
+static void pairs_done(struct pairs *p) {
+    for (int i = 0; i < p->n; i++) {
+        free((void *)(uintptr_t)p->items[i].name);
+        free((void *)(uintptr_t)p->items[i].subject);
+        free((void *)(uintptr_t)p->items[i].ref);
+        free((void *)(uintptr_t)p->items[i].hyp);
+    }
+    free(p->items);
+}
+
+static int find_pairs(struct pairs *p, struct err *err) {
+    int rc;
+    if ((rc = check_pair(p, err)) ||
+        (rc = p->directory ? fsio_walk(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
+        return rc;
+    if (!p->n)
+        return err_set(err, ERR_NOT_FOUND, "no labelled recording and no *_events.tsv, *.csv or *.csv_bi below %s", p->ref);
+    if (p->missing)
+        fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p->missing, p->n,
+                p->n == 1 ? " has" : "s have", p->hyp);
+    return 0;
+}
+
+static int score_pairs(const struct arguments *o, struct pairs *p, struct err *err) {
     struct score_report report;
-    struct err err = {0};
-    int rc = check_pair(&p, &err);
-    if (!rc)
-        rc = p.directory ? fsio_walk(p.ref, visit, &p, &err) : add_pair(&p, p.ref, fsio_basename(p.ref), &err);
-    if (!rc && !p.n)
-        rc = err_set(&err, ERR_NOT_FOUND, "no labelled recording and no *_events.tsv, *.csv or *.csv_bi below %s", p.ref);
-    if (!rc && p.missing)
-        fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p.missing, p.n,
-                p.n == 1 ? " has" : "s have", p.hyp);
-    if (!rc && !(rc = score_all(p.items, p.n, &report, &err))) {
+    int rc;
+    if ((rc = find_pairs(p, err)) || (rc = score_all(p->items, p->n, &report, err)))
+        return rc;
+    if (own(o)->events)
+        print_events(o, p);
+    if (o->json) {
         struct str s;
         struct json_writer w;
         str_init(&s, 16u << 20);
         json_writer_init(&w, &s);
-        if (own(o)->events)
-            print_events(o, &p);
-        if (o->json) {
-            score_report_json(&report, &w);
-            puts(str_cstr(&s));
-        } else {
-            print_report(&report);
-        }
+        score_report_json(&report, &w);
+        puts(str_cstr(&s));
         str_done(&s);
-        score_report_done(&report);
+    } else {
+        print_report(&report);
     }
-    for (int i = 0; i < p.n; i++) {
-        free((void *)(uintptr_t)p.items[i].name);
-        free((void *)(uintptr_t)p.items[i].subject);
-        free((void *)(uintptr_t)p.items[i].ref);
-        free((void *)(uintptr_t)p.items[i].hyp);
-    }
-    free(p.items);
-    if (rc)
+    score_report_done(&report);
+    return 0;
+}
+
+int cmd_score(const struct arguments *o) {
+    OWNED(pairs_done)
+    struct pairs p = {.ref = o->args[0],
+                      .hyp = o->args[1],
+                      .format = own(o)->labels ? own(o)->labels : "auto",
+                      .directory = fsio_is_dir(o->args[0])};
+    struct err err = {0};
+    if (score_pairs(o, &p, &err))
         return brrctl_fail(&err);
     return p.unusable || p.missing == p.n ? EXIT_FAILED : 0;
 }

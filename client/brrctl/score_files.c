@@ -104,10 +104,15 @@ static int read_labels(const char *edf_path, const char *format, const struct ed
 static int read_recording(const char *path, const char *format, struct score_labels *ret, struct err *err) {
     struct edf *edf = NULL;
     int rc = edf_open(path, &edf, err);
-    if (!rc && !(rc = read_labels(path, format, edf, ret, err)))
-        ret->duration_s = edf_info(edf)->duration_s;
+    if (rc)
+        return rc;
+    const double duration_s = edf_info(edf)->duration_s;
+    rc = read_labels(path, format, edf, ret, err);
     edf_close(edf);
-    return rc;
+    if (rc)
+        return rc;
+    ret->duration_s = duration_s;
+    return 0;
 }
 
 /* The recording beside a label file that does not state the length. */
@@ -117,29 +122,37 @@ static int add_length(const char *path, struct score_labels *labels, struct err 
     if (!isnan(labels->duration_s) || !beside(path, RECORDINGS, N_RECORDINGS, recording))
         return 0;
     int rc = edf_open_header(recording, &edf, err);
-    if (!rc)
-        labels->duration_s = edf_info(edf)->duration_s;
+    if (rc)
+        return rc;
+    labels->duration_s = edf_info(edf)->duration_s;
     edf_close(edf);
-    return rc;
+    return 0;
+}
+
+/* By the file's name. */
+static int read_any(const char *path, const char *format, struct score_labels *ret, struct err *err) {
+    char stem[PATH_SIZE], name[PATH_SIZE + 8];
+    bool tusz = ending(path, LABEL_FILES + 1, N_LABEL_FILES - 1) > 0;
+    if (edf_named(path))
+        return read_recording(path, format, ret, err);
+    if (!tusz)
+        return read_tsv(path, ret, err);
+    if (!score_stem(path, stem, sizeof stem) || !str_format(name, sizeof name, "%s.edf", stem))
+        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", path);
+    if (!fsio_exists(path))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s", path);
+    return read_labels(name, str_ends(path, "_bi") ? "tusz-csv_bi" : "tusz-csv", NULL, ret, err);
 }
 
 int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err) {
     struct score_labels labels = {0};
-    char stem[PATH_SIZE], name[PATH_SIZE + 8];
-    bool tusz = ending(path, LABEL_FILES + 1, N_LABEL_FILES - 1) > 0;
-    int rc;
-    if (edf_named(path)) {
-        rc = read_recording(path, format, &labels, err);
-    } else if (!tusz) {
-        rc = read_tsv(path, &labels, err);
-    } else if (!score_stem(path, stem, sizeof stem) || !str_format(name, sizeof name, "%s.edf", stem)) {
-        rc = err_set(err, ERR_RANGE, "the path is too long: %.200s…", path);
-    } else if (!(rc = fsio_exists(path) ? 0 : err_set(err, ERR_NOT_FOUND, "there is no %s", path))) {
-        rc = read_labels(name, str_ends(path, "_bi") ? "tusz-csv_bi" : "tusz-csv", NULL, &labels, err);
-    }
-    if (!rc && (rc = add_length(path, &labels, err)))
+    int rc = read_any(path, format, &labels, err);
+    if (rc)
+        return rc;
+    if ((rc = add_length(path, &labels, err))) {
         free(labels.events);
-    if (!rc)
-        *ret = labels;
-    return rc;
+        return rc;
+    }
+    *ret = labels;
+    return 0;
 }

@@ -14,23 +14,26 @@ int spikes_open(struct spikes *s, const char *path, struct err *err) {
         return 0;
     s->tsv = str_ends(path, ".tsv");
     int rc = s->tsv ? fsio_writer_open(&s->text, path, err) : spikefile_open(&s->npy, path, err);
-    s->open = !rc;
-    return !rc && s->tsv ? fsio_writer_write(&s->text, header, sizeof header - 1, err) : rc;
+    if (rc)
+        return rc;
+    s->open = true;
+    return s->tsv ? fsio_writer_write(&s->text, header, sizeof header - 1, err) : 0;
 }
 
 static int add_rows(struct spikes *s, int64_t tick, const uint32_t *ids, size_t n, struct err *err) {
     enum { ROWS = 512, ROW_BYTES = 32 };
     char text[ROWS * ROW_BYTES];
-    int rc = 0;
-    for (size_t i = 0; !rc && i < n;) {
+    int rc;
+    for (size_t i = 0; i < n;) {
         size_t at = 0;
         for (int k = 0; k < ROWS && i < n; k++, i++) {
             str_format(text + at, ROW_BYTES, "%" PRId64 "\t%" PRIu32 "\n", tick, ids[i]);
             at += strlen(text + at);
         }
-        rc = fsio_writer_write(&s->text, text, at, err);
+        if ((rc = fsio_writer_write(&s->text, text, at, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int spikes_add(struct spikes *s, int64_t tick, const uint32_t *ids, size_t n, struct err *err) {

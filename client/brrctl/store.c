@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -74,16 +75,14 @@ static bool show(void *ctx, int64_t done, int64_t total) {
 
 /* The entry NAME of `stores` in the file --config names. */
 static int read_config(const struct arguments *o, const char *name, struct place *p, struct store_config *ret, struct err *err) {
-    char *text = NULL;
+    OWNED_MEMORY char *text = NULL;
     size_t len = 0;
     struct yaml_node *root = NULL;
+    int rc;
     if (!own(o)->config)
         return err_set(err, ERR_INVALID, "store://%s: name the daemon's file with --config daemon.yaml", name);
-    int rc = fsio_read(own(o)->config, CONFIG_MAX, &text, &len, err);
-    if (!rc)
-        rc = yaml_parse(&p->memory, text, len, own(o)->config, &root, err);
-    free(text);
-    if (rc)
+    if ((rc = fsio_read(own(o)->config, CONFIG_MAX, &text, &len, err)) ||
+        (rc = yaml_parse(&p->memory, text, len, own(o)->config, &root, err)))
         return rc;
     const struct yaml_node *stores = yaml_get(root, "stores");
     for (const struct yaml_node *n = stores ? stores->child : NULL; n; n = n->next)
@@ -157,23 +156,34 @@ static void close_place(struct place *p) {
     arena_done(&p->memory);
 }
 
-/* Every object below the place's key; visit gives 0 to go on. */
+/* visit gives 0 to go on. */
 typedef int visit_fn(void *ctx, const struct store_item *item, struct err *err);
+
+static int each_of_page(const struct store_page *page, visit_fn *visit, void *ctx, struct err *err) {
+    int rc;
+    for (size_t i = 0; i < page->count; i++)
+        if ((rc = visit(ctx, &page->items[i], err)))
+            return rc;
+    return 0;
+}
+
+/* Every object below the place's key. */
 static int each(const struct place *p, visit_fn *visit, void *ctx, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
-    int rc = 0;
-    for (bool more = true; !rc && more;) {
+    for (bool more = true; more;) {
         struct store_page page;
-        if ((rc = store_list(p->store, p->key, after, &page, err)))
+        int rc = store_list(p->store, p->key, after, &page, err);
+        if (rc)
             return rc;
         more = page.more && page.count;
         if (page.count)
             str_copy(after, sizeof after, page.items[page.count - 1].key);
-        for (size_t i = 0; !rc && i < page.count; i++)
-            rc = visit(ctx, &page.items[i], err);
+        rc = each_of_page(&page, visit, ctx, err);
         store_page_done(&page);
+        if (rc)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 struct totals {
@@ -226,14 +236,12 @@ static int fetch_item(void *ctx, const struct store_item *item, struct err *err)
         return rc;
     str_copy(dir, sizeof dir, path);
     *strrchr(dir, '/') = '\0';
-    rc = *dir ? fsio_mkdirs(dir, err) : 0;
-    if (!rc)
-        rc = fetch(t->place, item->key, path, err);
-    if (!rc)
-        print_item(t->o, path, item);
+    if ((*dir && (rc = fsio_mkdirs(dir, err))) || (rc = fetch(t->place, item->key, path, err)))
+        return rc;
+    print_item(t->o, path, item);
     t->objects++;
     t->bytes += item->size_bytes;
-    return rc;
+    return 0;
 }
 
 static void print_totals(const struct totals *t) {
@@ -246,35 +254,37 @@ static void print_totals(const struct totals *t) {
 static int run_ls(const struct arguments *o, struct place *p, struct err *err) {
     struct totals t = {.o = o, .place = p};
     int rc = each(p, list_item, &t, err);
-    if (!rc)
-        print_totals(&t);
-    return rc;
+    if (rc)
+        return rc;
+    print_totals(&t);
+    return 0;
+}
+
+static int get_folder(const struct arguments *o, struct totals *t, struct err *err) {
+    int rc = each(t->place, fetch_item, t, err);
+    if (rc)
+        return rc;
+    if (!t->objects)
+        return err_set(err, ERR_NOT_FOUND, "there is no object below %s", o->args[1]);
+    print_totals(t);
+    return 0;
 }
 
 static int run_get(const struct arguments *o, struct place *p, struct err *err) {
     struct totals t = {.o = o, .place = p, .output = own(o)->output ? own(o)->output : "."};
     struct store_item item;
-    if (!*p->key || str_ends(p->key, "/")) {
-        int rc = each(p, fetch_item, &t, err);
-        if (!rc && !t.objects)
-            rc = err_set(err, ERR_NOT_FOUND, "there is no object below %s", o->args[1]);
-        if (!rc)
-            print_totals(&t);
-        return rc;
-    }
     char path[PATH_BYTES];
-    int rc = 0;
+    int rc;
+    if (!*p->key || str_ends(p->key, "/"))
+        return get_folder(o, &t, err);
     if (own(o)->output && !fsio_is_dir(own(o)->output))
         str_copy(path, sizeof path, own(o)->output);
-    else
-        rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err);
-    if (!rc)
-        rc = fetch(p, p->key, path, err);
-    if (!rc)
-        rc = store_stat(p->store, p->key, &item, NULL, err);
-    if (!rc)
-        print_item(o, path, &item);
-    return rc;
+    else if ((rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err)))
+        return rc;
+    if ((rc = fetch(p, p->key, path, err)) || (rc = store_stat(p->store, p->key, &item, NULL, err)))
+        return rc;
+    print_item(o, path, &item);
+    return 0;
 }
 
 static int run_put(const struct arguments *o, struct place *p, struct err *err) {
@@ -286,43 +296,55 @@ static int run_put(const struct arguments *o, struct place *p, struct err *err) 
     const struct store_watch watch = {.progress = show, .ctx = &m};
     int rc = store_put(p->store, file, p->key, &watch, err);
     output_clear();
-    if (!rc)
-        rc = store_stat(p->store, p->key, &item, NULL, err);
-    if (!rc)
-        print_item(o, p->key, &item);
-    return rc;
+    if (rc || (rc = store_stat(p->store, p->key, &item, NULL, err)))
+        return rc;
+    print_item(o, p->key, &item);
+    return 0;
+}
+
+/* What a check of a store found; each time in seconds. */
+struct check {
+    struct store_page page;
+    const char *identity;
+    double list_s, read_s;
+};
+
+static void check_done(struct check *c) { store_page_done(&c->page); }
+
+static void print_check(const struct arguments *o, const struct check *c) {
+    const struct store_page *page = &c->page;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "store", c->identity);
+        json_put_i64(w, "objects", (int64_t)page->count);
+        json_put_bool(w, "more", page->more);
+        json_put_f64(w, "list_s", c->list_s);
+        json_put_f64(w, "read_s", page->count ? c->read_s : NAN);
+        output_end(&out);
+        return;
+    }
+    printf("PASS list  %.0f ms, %zu%s objects\n", 1e3 * c->list_s, page->count, page->more ? " and more" : "");
+    if (page->count)
+        printf("PASS read  %.0f ms, %s\n", 1e3 * c->read_s, page->items[0].key);
 }
 
 /* That it can be listed, and the first object's first byte be read. */
 static int run_check(const struct arguments *o, struct place *p, struct err *err) {
-    struct store_page page;
+    OWNED(check_done) struct check c = {.identity = store_identity(p->store)};
     double begun_s = clock_s();
-    int rc = store_list(p->store, p->key, "", &page, err);
+    int rc = store_list(p->store, p->key, "", &c.page, err);
     if (rc)
         return rc;
-    double list_s = clock_s() - begun_s;
+    c.list_s = clock_s() - begun_s;
     char byte;
     struct store_piece first = {.buf = &byte, .len = 1};
     begun_s = clock_s();
-    if (page.count)
-        rc = store_read(p->store, page.items[0].key, &first, NULL, err);
-    double read_s = clock_s() - begun_s;
-    if (!rc && o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "store", store_identity(p->store));
-        json_put_i64(w, "objects", (int64_t)page.count);
-        json_put_bool(w, "more", page.more);
-        json_put_f64(w, "list_s", list_s);
-        json_put_f64(w, "read_s", page.count ? read_s : NAN);
-        output_end(&out);
-    } else if (!rc) {
-        printf("PASS list  %.0f ms, %zu%s objects\n", 1e3 * list_s, page.count, page.more ? " and more" : "");
-        if (page.count)
-            printf("PASS read  %.0f ms, %s\n", 1e3 * read_s, page.items[0].key);
-    }
-    store_page_done(&page);
-    return rc;
+    if (c.page.count && (rc = store_read(p->store, c.page.items[0].key, &first, NULL, err)))
+        return rc;
+    c.read_s = clock_s() - begun_s;
+    print_check(o, &c);
+    return 0;
 }
 
 int cmd_store(const struct arguments *o) {
@@ -331,7 +353,7 @@ int cmd_store(const struct arguments *o) {
         int (*run)(const struct arguments *o, struct place *p, struct err *err);
         int n_args;
     } verbs[] = {{"ls", run_ls, 2}, {"get", run_get, 2}, {"put", run_put, 3}, {"check", run_check, 2}};
-    struct place place = {0};
+    OWNED(close_place) struct place place = {0};
     struct err err = {0};
     size_t v = 0;
     while (v < sizeof verbs / sizeof *verbs && strcmp(o->args[0], verbs[v].name) != 0)
@@ -342,11 +364,7 @@ int cmd_store(const struct arguments *o) {
         return EXIT_USAGE;
     }
     const char *url = o->args[o->n_args - 1];
-    int rc = verbs[v].run == run_put ? 0 : check_folder(url, &err);
-    if (!rc)
-        rc = open_place(o, url, &place, &err);
-    if (!rc)
-        rc = verbs[v].run(o, &place, &err);
-    close_place(&place);
-    return rc ? brrctl_fail(&err) : 0;
+    if ((verbs[v].run != run_put && check_folder(url, &err)) || open_place(o, url, &place, &err) || verbs[v].run(o, &place, &err))
+        return brrctl_fail(&err);
+    return 0;
 }

@@ -330,14 +330,14 @@ static int write_files(const struct arguments *o, const struct detection *d, con
 
 /* The folders of what will be written, before an hour of EEG is sent for nothing. */
 static int make_folders(const struct arguments *o, char *events_path, size_t size, struct err *err) {
-    int rc = own(o)->output ? output_path(o, events_path, size, err) : 0;
-    if (!rc && own(o)->output)
-        rc = fsio_mkdirs_above(events_path, err);
-    if (!rc && own(o)->probabilities)
-        rc = fsio_mkdirs_above(own(o)->probabilities, err);
-    if (!rc && own(o)->suppression)
-        rc = fsio_mkdirs_above(own(o)->suppression, err);
-    return !rc && own(o)->plot ? fsio_mkdirs_above(own(o)->plot, err) : rc;
+    const char *const others[] = {own(o)->probabilities, own(o)->suppression, own(o)->plot};
+    int rc;
+    if (own(o)->output && ((rc = output_path(o, events_path, size, err)) || (rc = fsio_mkdirs_above(events_path, err))))
+        return rc;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] && (rc = fsio_mkdirs_above(others[i], err)))
+            return rc;
+    return 0;
 }
 
 static void print_repairs(const struct detection *d) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -44,14 +45,15 @@ enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 256, PUBLIC_MODE = 0644
 
 static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
     char path[PATH_SIZE];
-    mode_t before = umask(0077); /* never readable by others, not even while it is written */
     int rc = fsio_join(path, sizeof path, dir, name, err);
-    if (!rc)
-        rc = fsio_write_atomic(path, text, strlen(text), err);
+    if (rc)
+        return rc;
+    mode_t before = umask(0077); /* never readable by others, not even while it is written */
+    rc = fsio_write_atomic(path, text, strlen(text), err);
     umask(before);
-    if (!rc && chmod(path, mode) < 0)
-        rc = err_errno(err, errno, "cannot set the mode of %s", path);
-    return rc;
+    if (rc)
+        return rc;
+    return chmod(path, mode) < 0 ? err_errno(err, errno, "cannot set the mode of %s", path) : 0;
 }
 
 static int get(const char *dir, const char *name, char **ret, struct err *err) {
@@ -82,10 +84,21 @@ static int get_authority(const char *dir, struct certificate_pair *ret, struct e
 
 /* ---- the file of tokens ---- */
 
+static int append_text(int fd, const char *path, const char *line, struct err *err) {
+    char last = '\n', text[LINE_SIZE + 2];
+    struct stat st;
+    if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
+        return err_errno(err, errno, "cannot read %s", path);
+    str_format(text, sizeof text, "%s%s", last == '\n' ? "" : "\n", line);
+    ssize_t n = write(fd, text, strlen(text));
+    if (n != (ssize_t)strlen(text) || fsync(fd) < 0)
+        return err_errno(err, n >= 0 && n < (ssize_t)strlen(text) ? ENOSPC : errno, "cannot write %s", path);
+    return 0;
+}
+
 /* Adds a line by one write at the end: owner and mode of the file stay, and lines of two callers do not mix. */
 static int append_line(const char *dir, const char *line, struct err *err) {
-    char path[PATH_SIZE], last = '\n', text[LINE_SIZE + 2];
-    struct stat st;
+    char path[PATH_SIZE];
     int rc = fsio_join(path, sizeof path, dir, "tokens", err);
     if (rc)
         return rc;
@@ -93,13 +106,8 @@ static int append_line(const char *dir, const char *line, struct err *err) {
     if (fd < 0)
         return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "%s does not exist; `brrctl tls init %s` makes it", path, dir)
                                : err_errno(err, errno, "cannot open %s", path);
-    if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
-        rc = err_errno(err, errno, "cannot read %s", path);
-    str_format(text, sizeof text, "%s%s", last == '\n' ? "" : "\n", line);
-    ssize_t n = rc ? 0 : write(fd, text, strlen(text));
-    if (!rc && (n != (ssize_t)strlen(text) || fsync(fd) < 0))
-        rc = err_errno(err, n >= 0 && n < (ssize_t)strlen(text) ? ENOSPC : errno, "cannot write %s", path);
-    if (close(fd) < 0 && !rc)
+    rc = append_text(fd, path, line, err);
+    if (close(fd) < 0 && rc == 0)
         rc = err_errno(err, errno, "cannot write %s", path);
     return rc;
 }
@@ -107,13 +115,12 @@ static int append_line(const char *dir, const char *line, struct err *err) {
 /* A new token, and the file's line about it. */
 static int make_token(const struct token_request *request, char ret_token[TOKEN_SIZE], char ret_line[LINE_SIZE], struct err *err) {
     char hex[TOKEN_HEX_SIZE];
-    int rc = token_check_request(request, NULL, err);
-    if (!rc)
-        rc = token_make(ret_token, hex, err);
-    if (!rc)
-        str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
-                   request->until ? " until=" : "", request->until ? request->until : "");
-    return rc;
+    int rc;
+    if ((rc = token_check_request(request, NULL, err)) || (rc = token_make(ret_token, hex, err)))
+        return rc;
+    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+               request->until ? " until=" : "", request->until ? request->until : "");
+    return 0;
 }
 
 /* The text with the role of every line of this name replaced by `revoked`; gives the number of those lines. */
@@ -139,15 +146,16 @@ static int revoke_lines(const char *text, const char *name, struct str *ret) {
 static int refuse_existing(const char *dir, struct err *err) {
     static const char *const files[] = {"ca.crt", "ca.key", "server.crt", "server.key", "tokens", "admin.token"};
     char path[PATH_SIZE];
-    int rc = 0;
-    for (size_t i = 0; i < sizeof files / sizeof *files && !rc; i++) {
-        rc = fsio_join(path, sizeof path, dir, files[i], err);
-        if (!rc && fsio_exists(path))
-            rc = err_set(err, ERR_EXISTS,
-                         "%s exists already; choose another directory, or `brrctl tls renew %s` for a new server certificate", path,
-                         dir);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int rc = fsio_join(path, sizeof path, dir, files[i], err);
+        if (rc)
+            return rc;
+        if (fsio_exists(path))
+            return err_set(err, ERR_EXISTS,
+                           "%s exists already; choose another directory, or `brrctl tls renew %s` for a new server certificate",
+                           path, dir);
     }
-    return rc;
+    return 0;
 }
 
 struct hosts {
@@ -189,32 +197,23 @@ static int put_first_token(const char *dir, struct err *err) {
         return rc;
     str_format(text, sizeof text, "%s\n", token);
     rc = put(dir, "tokens", line, SECRET_MODE, err);
-    if (!rc)
-        rc = put(dir, "admin.token", text, SECRET_MODE, err);
+    rc = rc ? rc : put(dir, "admin.token", text, SECRET_MODE, err);
     explicit_bzero(token, sizeof token);
     explicit_bzero(text, sizeof text);
     return rc;
 }
 
 static int init(const char *dir, const struct hosts *hosts, struct err *err) {
-    struct certificate_pair ca = {0};
+    OWNED(certificate_pair_done) struct certificate_pair ca = {0};
     char name[64], machine[48] = "";
+    int rc;
     if (gethostname(machine, sizeof machine - 1))
         machine[0] = '\0';
     str_format(name, sizeof name, "brrd CA %s", machine);
-    int rc = refuse_existing(dir, err);
-    if (!rc)
-        rc = certificate_make_authority(name, &ca, err);
-    if (!rc)
-        rc = fsio_mkdirs(dir, err);
-    if (!rc)
-        rc = issue_server(dir, &ca, hosts, err);
-    if (!rc)
-        rc = put_first_token(dir, err);
-    if (!rc)
-        rc = put_pair(dir, "ca", &ca, err);
-    certificate_pair_done(&ca);
-    return rc;
+    if ((rc = refuse_existing(dir, err)) || (rc = certificate_make_authority(name, &ca, err)) || (rc = fsio_mkdirs(dir, err)) ||
+        (rc = issue_server(dir, &ca, hosts, err)) || (rc = put_first_token(dir, err)))
+        return rc;
+    return put_pair(dir, "ca", &ca, err);
 }
 
 static void print_server(const struct arguments *o, const struct hosts *hosts) {
@@ -272,9 +271,10 @@ static int run_renew(const struct arguments *o, struct err *err) {
         return rc;
     rc = issue_server(o->args[1], &ca, &hosts, err);
     certificate_pair_done(&ca);
-    if (!rc)
-        print_server(o, &hosts);
-    return rc;
+    if (rc)
+        return rc;
+    print_server(o, &hosts);
+    return 0;
 }
 
 /* ---- token, revoke, client ---- */
@@ -315,56 +315,61 @@ static int replace_tokens(const char *dir, const char *text, struct err *err) {
     return 0;
 }
 
-static int run_revoke(const struct arguments *o, struct err *err) {
-    char *text = NULL;
-    struct str changed;
+/* The file without the tokens of --name; returns their number in *ret. */
+static int revoke_tokens(const struct arguments *o, int *ret, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    OWNED(str_done) struct str changed;
+    str_init(&changed, 2 * TEXT_MAX);
     int rc = get(o->args[1], "tokens", &text, err);
     if (rc)
         return rc;
-    str_init(&changed, 2 * TEXT_MAX);
-    int n = revoke_lines(text, own(o)->name, &changed);
-    if (!n)
-        rc = err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], own(o)->name);
-    else if (!str_ok(&changed))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
-    else
-        rc = replace_tokens(o->args[1], str_cstr(&changed), err);
-    if (!rc && o->json) {
+    if (!(*ret = revoke_lines(text, own(o)->name, &changed)))
+        return err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], own(o)->name);
+    if (!str_ok(&changed))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
+    return replace_tokens(o->args[1], str_cstr(&changed), err);
+}
+
+static int run_revoke(const struct arguments *o, struct err *err) {
+    int n, rc = revoke_tokens(o, &n, err);
+    if (rc)
+        return rc;
+    if (o->json) {
         struct output out;
         json_put_i64(output_begin(&out), "revoked", n);
         output_end(&out);
-    } else if (!rc) {
+    } else {
         printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", own(o)->name,
                n == 1 ? "it" : "them");
     }
-    str_done(&changed);
-    free(text);
-    return rc;
+    return 0;
+}
+
+static int make_client(const struct arguments *o, struct err *err) {
+    OWNED(certificate_pair_done) struct certificate_pair ca = {0};
+    OWNED(certificate_pair_done) struct certificate_pair pair = {0};
+    const struct certificate_request request = {.name = own(o)->name, .days = CERTIFICATE_DAYS};
+    int rc;
+    if ((rc = get_authority(o->args[1], &ca, err)) || (rc = certificate_issue(&ca, &request, &pair, err)))
+        return rc;
+    return put_pair(o->args[1], own(o)->name, &pair, err);
 }
 
 static int run_client(const struct arguments *o, struct err *err) {
-    struct certificate_pair ca, pair;
-    int rc = get_authority(o->args[1], &ca, err);
+    int rc = make_client(o, err);
     if (rc)
         return rc;
-    const struct certificate_request request = {.name = own(o)->name, .days = CERTIFICATE_DAYS};
-    rc = certificate_issue(&ca, &request, &pair, err);
-    certificate_pair_done(&ca);
-    if (rc)
-        return rc;
-    rc = put_pair(o->args[1], own(o)->name, &pair, err);
-    certificate_pair_done(&pair);
-    if (!rc && o->json) {
+    if (o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
         json_put_str(w, "name", own(o)->name);
         json_put_i64(w, "days", CERTIFICATE_DAYS);
         output_end(&out);
-    } else if (!rc) {
+    } else {
         printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", own(o)->name, own(o)->name,
                CERTIFICATE_DAYS);
     }
-    return rc;
+    return 0;
 }
 
 /* ---- options ---- */
@@ -393,13 +398,13 @@ static int check_token(const struct arguments *o, struct err *err) {
 static int check_revoke(const struct arguments *o, struct err *err) { return need(own(o)->name, "revoke", "--name NAME", err); }
 
 static int check_client(const struct arguments *o, struct err *err) {
-    int rc = need(own(o)->name, "client", "--name NAME", err);
-    if (!rc)
-        rc = token_check_name(own(o)->name, err); /* it names files */
-    if (!rc && (!strcmp(own(o)->name, "ca") || !strcmp(own(o)->name, "server") || own(o)->name[0] == '.'))
-        rc = err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", own(o)->name,
-                     own(o)->name);
-    return rc;
+    const char *name = own(o)->name;
+    int rc;
+    if ((rc = need(name, "client", "--name NAME", err)) || (rc = token_check_name(name, err))) /* it names files */
+        return rc;
+    if (!strcmp(name, "ca") || !strcmp(name, "server") || name[0] == '.')
+        return err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", name, name);
+    return 0;
 }
 
 int cmd_tls(const struct arguments *o) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -76,18 +77,20 @@ static int allocate(struct tensors *t, struct err *err) {
 
 static int read_windows(struct recording *rec, struct tensors *t, struct err *err) {
     int rc = allocate(t, err);
-    float *rows = rc ? NULL : malloc((size_t)(t->window * t->channels) * sizeof *rows);
-    if (!rc && !rows)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a window");
-    for (int64_t i = 0; i < t->n && !rc; i++) {
+    if (rc)
+        return rc;
+    OWNED_MEMORY float *rows = malloc((size_t)(t->window * t->channels) * sizeof *rows);
+    if (!rows)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a window");
+    for (int64_t i = 0; i < t->n; i++) {
         float *x = t->x + i * t->window * t->channels;
-        rc = window_read(rec, t->start[t->first + i], t->window, rows, NULL, &t->valid[i], err);
-        for (int64_t s = 0; s < t->window && !rc; s++)
+        if ((rc = window_read(rec, t->start[t->first + i], t->window, rows, NULL, &t->valid[i], err)))
+            return rc;
+        for (int64_t s = 0; s < t->window; s++)
             for (int c = 0; c < t->channels; c++)
                 x[c * t->window + s] = rows[s * t->channels + c];
     }
-    free(rows);
-    return rc;
+    return 0;
 }
 
 static int write_file(const struct arguments *o, const struct tensors *t, struct err *err) {
@@ -129,11 +132,18 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         printf("%lld written to %s\n", (long long)t->n, own(o)->output);
 }
 
+static void tensors_done(struct tensors *t) {
+    free(t->x);
+    free(t->start);
+    free(t->valid);
+}
+
 static int make(const struct arguments *o, struct recording *rec, struct err *err) {
     struct recording_info info;
+    OWNED(tensors_done)
     struct tensors t = {.window = llround((isnan(own(o)->window_s) ? 60 : own(o)->window_s) * FRONTEND_RATE_HZ)};
     int64_t hop = llround((isnan(own(o)->hop_s) ? 10 : own(o)->hop_s) * FRONTEND_RATE_HZ);
-    int rc = 0;
+    int rc;
     recording_info(rec, &info);
     t.channels = info.channels;
     t.total = window_grid(info.segments, info.n_segments, t.window, hop, NULL);
@@ -143,16 +153,12 @@ static int make(const struct arguments *o, struct recording *rec, struct err *er
     t.first = own(o)->first > 0 ? own(o)->first : 0;
     t.n = t.total > t.first ? t.total - t.first : 0;
     if (t.first && !t.n)
-        rc = err_set(err, ERR_INVALID, "--first %lld: there are %lld windows, from 0", (long long)t.first, (long long)t.total);
+        return err_set(err, ERR_INVALID, "--first %lld: there are %lld windows, from 0", (long long)t.first, (long long)t.total);
     t.n = own(o)->count > 0 && own(o)->count < t.n ? own(o)->count : t.n;
-    if (!rc && own(o)->output && !(rc = read_windows(rec, &t, err)))
-        rc = write_file(o, &t, err);
-    if (!rc)
-        report(o, &t, rec);
-    free(t.x);
-    free(t.start);
-    free(t.valid);
-    return rc;
+    if (own(o)->output && ((rc = read_windows(rec, &t, err)) || (rc = write_file(o, &t, err))))
+        return rc;
+    report(o, &t, rec);
+    return 0;
 }
 
 int cmd_windows(const struct arguments *o) {
@@ -169,10 +175,8 @@ int cmd_windows(const struct arguments *o) {
         fputs("brrctl: cannot make a temporary folder; set TMPDIR to one that can be written\n", stderr);
         return EXIT_FAILED;
     }
-    int rc = open_recording(o, dir, &rec, &err);
-    if (!rc)
-        rc = make(o, rec, &err);
+    bool failed = open_recording(o, dir, &rec, &err) || make(o, rec, &err);
     recording_close(rec);
     fsio_remove_tree(dir, NULL);
-    return rc ? brrctl_fail(&err) : 0;
+    return failed ? brrctl_fail(&err) : 0;
 }

@@ -27,50 +27,59 @@ static int inject(brr_client *client, const char *name, struct brr_error *err) {
     char line[128], *at, *end;
     size_t n = 0;
     long lines = 0;
-    int rc = 0;
-    while (!rc && fgets(line, sizeof line, stdin)) {
+    int rc;
+    while (fgets(line, sizeof line, stdin)) {
         lines++;
         list[n].tick = strtoll(line, &at, 10);
         list[n].id = (uint32_t)strtoul(at, &at, 10);
         list[n].potential = strtof(at, &end);
         if (end == at)
-            rc = refuse(err, lines, "expected \"tick id potential\"");
-        else if (++n == MOST) {
-            rc = brr_network_inject(client, name, list, n, NULL, err);
-            n = 0;
-        }
+            return refuse(err, lines, "expected \"tick id potential\"");
+        if (++n < MOST)
+            continue;
+        if ((rc = brr_network_inject(client, name, list, n, NULL, err)))
+            return rc;
+        n = 0;
     }
-    if (!rc && ferror(stdin))
-        rc = refuse(err, lines + 1, "cannot be read");
-    return rc ? rc : brr_network_inject(client, name, list, n, NULL, err);
+    if (ferror(stdin))
+        return refuse(err, lines + 1, "cannot be read");
+    return brr_network_inject(client, name, list, n, NULL, err);
 }
 
 /* Prints frames until that of the tick has come; frames of ticks without a spike come too. */
 static int print_until(brr_observer *observer, int64_t tick, struct brr_error *err) {
     struct brr_frame frame = {0};
-    int rc = 0;
-    while (!rc && frame.tick < tick && !(rc = brr_observer_next(observer, -1, &frame, err)))
+    int rc;
+    while (frame.tick < tick) {
+        if ((rc = brr_observer_next(observer, -1, &frame, err)))
+            return rc;
         for (size_t i = 0; i < frame.n_ids; i++)
             printf("%" PRId64 "\t%" PRIu32 "\n", frame.tick, frame.ids[i]);
+    }
     fflush(stdout);
-    return rc;
+    return 0;
 }
 
 /* Slices shorter than the observer's queue: nothing is missed. */
+static int step_all(brr_client *client, const char *name, brr_observer *observer, int64_t ticks, struct brr_error *err) {
+    struct brr_step step = {0};
+    int rc;
+    for (int64_t done = 0; done < ticks; done += SLICE) {
+        struct brr_step_request request = {.name = name, .ticks = ticks - done < SLICE ? ticks - done : SLICE};
+        if ((rc = brr_network_step(client, &request, &step, err)) || (rc = print_until(observer, step.tick, err)))
+            return rc;
+    }
+    fprintf(stderr, "tick %" PRId64 ", %" PRId64 " frames missed\n", step.tick, brr_observer_missed(observer));
+    return 0;
+}
+
+/* Injections from standard input, then the ticks. */
 static int run(brr_client *client, const char *name, int64_t ticks, struct brr_error *err) {
     brr_observer *observer = NULL;
-    struct brr_step step = {0};
-    int rc = inject(client, name, err);
-    if (!rc)
-        rc = brr_network_observe(client, name, 0, &observer, err);
-    for (int64_t done = 0; !rc && done < ticks; done += SLICE) {
-        struct brr_step_request request = {.name = name, .ticks = ticks - done < SLICE ? ticks - done : SLICE};
-        rc = brr_network_step(client, &request, &step, err);
-        if (!rc)
-            rc = print_until(observer, step.tick, err);
-    }
-    if (!rc)
-        fprintf(stderr, "tick %" PRId64 ", %" PRId64 " frames missed\n", step.tick, brr_observer_missed(observer));
+    int rc;
+    if ((rc = inject(client, name, err)) || (rc = brr_network_observe(client, name, 0, &observer, err)))
+        return rc;
+    rc = step_all(client, name, observer, ticks, err);
     brr_observer_close(observer);
     return rc;
 }
@@ -83,11 +92,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s NETWORK.safetensors TICKS < injections\n", argv[0]);
         return 2;
     }
-    int rc = brr_connect(NULL, &client, &err);
-    if (!rc && !(rc = brr_network_create(client, argv[1], NULL, &network, &err))) {
-        rc = run(client, network.name, strtoll(argv[2], NULL, 10), &err);
-        brr_network_destroy(client, network.name, &ignored);
+    if (brr_connect(NULL, &client, &err) || brr_network_create(client, argv[1], NULL, &network, &err)) {
+        brr_disconnect(client);
+        return fail(&err);
     }
+    int rc = run(client, network.name, strtoll(argv[2], NULL, 10), &err);
+    brr_network_destroy(client, network.name, &ignored);
     brr_disconnect(client);
     return rc ? fail(&err) : 0;
 }

@@ -45,25 +45,33 @@ static void turn(const float *frames, int channels, int n, float *uv) {
             uv[c * n + i] = frames[i * channels + c];
 }
 
+/* Pushes all of the rows, and prints what comes meanwhile. */
+static int push(brr_stream *stream, const float *uv, size_t n, struct brr_error *err) {
+    int rc;
+    while ((rc = brr_stream_push(stream, uv, (int64_t)n, 0, err)) == BRR_AGAIN)
+        if ((rc = take(stream, 100, err))) /* no room: let the daemon catch up, then push the same again */
+            return rc;
+    return rc ? rc : take(stream, 0, err);
+}
+
 static int run(brr_stream *stream, int channels, struct brr_error *err) {
     static float frames[FRAMES * MAX_CHANNELS], uv[FRAMES * MAX_CHANNELS];
     size_t n;
-    int rc = 0;
-    while (!rc && (n = fread(frames, sizeof(float) * (size_t)channels, FRAMES, stdin)) > 0) {
+    int rc;
+    while ((n = fread(frames, sizeof(float) * (size_t)channels, FRAMES, stdin)) > 0) {
         turn(frames, channels, (int)n, uv);
-        while (!rc && (rc = brr_stream_push(stream, uv, (int64_t)n, 0, err)) == BRR_AGAIN)
-            rc = take(stream, 100, err); /* no room: let the daemon catch up, then push the same again */
-        if (!rc)
-            rc = take(stream, 0, err);
+        if ((rc = push(stream, uv, n, err)))
+            return rc;
     }
-    if (!rc && ferror(stdin)) { /* not the end of the recording */
+    if (ferror(stdin)) { /* not the end of the recording */
         snprintf(err->message, sizeof err->message, "cannot read the samples from standard input");
-        rc = err->code = BRR_INTERNAL;
+        return err->code = BRR_INTERNAL;
     }
-    if (!rc)
-        rc = brr_stream_finish(stream, err);
-    while (!rc)
+    if ((rc = brr_stream_finish(stream, err)))
+        return rc;
+    do
         rc = take(stream, -1, err);
+    while (rc == 0);
     return rc;
 }
 
@@ -77,21 +85,20 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s MODEL RATE_HZ CHANNEL,CHANNEL,… < frames.f32\n", argv[0]);
         return 2;
     }
-    for (char *name = argv[3], *comma; name && n < MAX_CHANNELS; name = comma) {
+    char *name = argv[3];
+    do {
         channels[n++] = name;
-        if ((comma = strchr(name, ',')))
-            *comma++ = '\0';
-    }
+        if ((name = strchr(name, ',')))
+            *name++ = '\0';
+    } while (name && n < MAX_CHANNELS);
     struct brr_stream_config config = {.model = argv[1],
                                        .channels = channels,
                                        .n_channels = n,
                                        .rate_hz = strtod(argv[2], NULL),
                                        .client_name = "example",
                                        .alarm_hop_s = -1}; /* 0 or more: alarms too */
-    int rc = brr_connect(NULL, &client, &err);
-    if (!rc)
-        rc = brr_stream_open(client, &config, &stream, &err);
-    if (!rc)
+    int rc;
+    if ((rc = brr_connect(NULL, &client, &err)) == 0 && (rc = brr_stream_open(client, &config, &stream, &err)) == 0)
         rc = run(stream, n, &err);
     brr_stream_close(stream);
     brr_disconnect(client);
