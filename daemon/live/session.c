@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
-enum { MAX_SAMPLE_BITS = 53, SHED_SHARE = 20, LAG_FALLS_MS = 50 /* in a second, or it does not fall */ };
+enum { OF_ONE_TENTHS = 9, MAX_SAMPLE_BITS = 53, SHED_SHARE = 20, LAG_FALLS_MS = 50 /* in a second, or it does not fall */ };
 static const double RATE_TOLERANCE = 0.02;
 
 struct sessions *sessions_new(const struct sessions_config *config) {
@@ -38,12 +38,29 @@ int sessions_of_model(const struct sessions *all, const char *model) {
     return n;
 }
 
+int sessions_of_one(int max_sessions) { return (max_sessions * OF_ONE_TENTHS + 9) / 10; }
+
+static int check_share(const struct sessions *all, const char *principal, struct err *err) {
+    const int most = sessions_of_one(all->config.max_sessions);
+    int own = 0;
+    for (const struct session *s = all->first; s; s = s->next_session)
+        own += !s->closed && !s->ended && !strcmp(s->pass.principal, principal);
+    return own < most
+               ? 0
+               : err_set(err, ERR_EXHAUSTED,
+                         "this caller has %d streams already, those that wait for their client included; one caller may have "
+                         "%d of limits.sessions (%d)",
+                         own, most, all->config.max_sessions);
+}
+
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err) {
     int open = sessions_places(all, false);
     if (open >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", open);
-    int rc = request->served ? 0 : model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err);
+    int rc = request->admin ? 0 : check_share(all, request->principal, err);
+    if (!rc && !request->served)
+        rc = model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err);
     if (rc)
         return rc;
     struct session *s = session_new(all, request, err);

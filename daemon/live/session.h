@@ -85,8 +85,12 @@ struct session_request {
     const char *client, *principal; /* a name for people; who calls */
     bool resumable;
     bool served; /* the model serves: it is loaded already, and counts for no quota (live/model_quota.h) */
+    bool admin;  /* may take all places */
 };
-/* EXHAUSTED when there are max_sessions already, or when the principal opens too many different models that do not serve. */
+/* Most sessions of one principal that is not an admin, of so many for all. */
+int sessions_of_one(int max_sessions);
+/* EXHAUSTED when there are max_sessions already, when sessions_of_one are the principal's, those that wait for their client
+ * included, or when the principal opens too many different models that do not serve. */
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,
                  struct session **ret, struct err *err);
 /* Ends the session for its owner: no callback follows, and the owner must not use the session again. reason: label of the metric,

@@ -2,29 +2,28 @@
 
 #include <string.h>
 
-enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER_TENTHS = 8, SESSION_TENTHS = 9 };
+#include "daemon/live/session.h"
+
+enum { MAX_WATCHES = 16 /* of a kind, of one caller */, MAX_RESERVE = 16, CALLER_TENTHS = 8 };
 
 /* Calls that stay open and cost the daemon something all the time. */
 static const char *const watches[] = {"/brr.v1.Metrics/Watch", "/grpc.health.v1.Health/Watch",
                                       "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
                                       "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
 
-/* Tenths of a limit, rounded up. */
-static int share(int limit, int tenths) { return (int)(((long long)limit * tenths + 9) / 10); }
-
 /* Most open calls of one caller and this method. */
 static int most_of_method(const struct quota_limits *limits, const char *path) {
     for (size_t i = 0; i < sizeof watches / sizeof *watches; i++)
         if (!strcmp(path, watches[i]))
             return MAX_WATCHES;
-    return strcmp(path, "/brr.v1.Stream/Run") != 0 ? limits->calls : share(limits->sessions, SESSION_TENTHS);
+    return strcmp(path, "/brr.v1.Stream/Run") != 0 ? limits->calls : sessions_of_one(limits->sessions);
 }
 
 bool quota_exceeded(const struct quota_limits *limits, const struct quota_use *use, enum role role, const char *path,
                     struct err *err) {
     const int reserve = limits->calls / 8 < MAX_RESERVE ? limits->calls / 8 : MAX_RESERVE;
     const int most = role >= ROLE_ADMIN ? limits->calls : limits->calls - reserve;
-    const int of_method = most_of_method(limits, path), of_caller = share(limits->calls, CALLER_TENTHS);
+    const int of_method = most_of_method(limits, path), of_caller = (int)(((long long)limits->calls * CALLER_TENTHS + 9) / 10);
     if (!strcmp(path, "/grpc.health.v1.Health/Check"))
         return false;
     if (use->calls > most)

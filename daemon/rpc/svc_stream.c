@@ -322,7 +322,8 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
                                             .client = in->client_name,
                                             .principal = rpc_caller(c->call)->name,
                                             .resumable = in->resumable,
-                                            .served = served};
+                                            .served = served,
+                                            .admin = rpc_caller(c->call)->role >= ROLE_ADMIN};
     struct err err;
     if (takes_streams(c) && session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
         refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);

@@ -91,7 +91,7 @@ struct bench {
 };
 
 static const char *const labels[] = {"C3", "C4"};
-enum { CHANNELS = 2, RATE = 100, WIDTH = 4 };
+enum { CHANNELS = 2, RATE = 100, WIDTH = 4, MANY = 100 };
 
 static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms, int max_sessions) {
     struct bench *b = calloc(1, sizeof *b);
@@ -112,7 +112,7 @@ static inline int set_up_with(void **state, int64_t idle_ms, int64_t lag_ms, int
 
 static inline int set_up(void **state) { return set_up_with(state, 3600 * 1000, 0, 2); }
 static inline int set_up_late(void **state) { return set_up_with(state, 3600 * 1000, 1, 2); }
-static inline int set_up_late_many(void **state) { return set_up_with(state, 3600 * 1000, 1, 100); }
+static inline int set_up_late_many(void **state) { return set_up_with(state, 3600 * 1000, 1, MANY); }
 static inline int set_up_impatient(void **state) { return set_up_with(state, 1, 0, 2); }
 
 static inline int tear_down(void **state) {

@@ -119,6 +119,33 @@ static void sessions_beyond_the_limit_are_refused(void **state) {
     assert_int_equal(sessions_of_model(b->all, "other"), 0);
 }
 
+static int open_for(struct bench *b, const char *principal, bool admin) {
+    const struct session_request own = {
+        .open = &own_open, .principal = principal, .resumable = true, .served = true, .admin = admin};
+    struct live_report r;
+    struct session *s = NULL;
+    int rc = session_open(b->all, &own, &sink, &b->owner, &s, NULL);
+    if (rc)
+        return rc;
+    r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    session_leave(s); /* it waits for its client */
+    return 0;
+}
+
+static void sessions_that_wait_count_in_the_share_of_their_caller(void **state) {
+    struct bench *b = *state;
+    const int most = sessions_of_one(MANY);
+    assert_int_equal(most, 90);
+    for (int i = 0; i < most; i++)
+        assert_int_equal(open_for(b, "token:ana", false), 0);
+    sessions_tick(b->all);
+    assert_true(value(b, "brrd_stream_sessions_parked", "") == most);
+    assert_int_equal(open_for(b, "token:ana", false), ERR_EXHAUSTED);
+    assert_int_equal(open_for(b, "token:bob", false), 0);
+    assert_int_equal(open_for(b, "token:ana", true), 0); /* the role admin */
+}
+
 /* ---- events ---- */
 
 static void events_beyond_those_kept_are_counted_and_passed_on(void **state) {
@@ -395,6 +422,7 @@ int main(void) {
         SESSION_TEST(a_session_is_read_while_little_of_it_waits),
         SESSION_TEST(above_the_budget_of_all_each_session_may_have_one_chunk_wait),
         SESSION_TEST(sessions_beyond_the_limit_are_refused),
+        cmocka_unit_test_setup_teardown(sessions_that_wait_count_in_the_share_of_their_caller, set_up_late_many, tear_down),
         SESSION_TEST(events_beyond_those_kept_are_counted_and_passed_on),
         SESSION_TEST(a_stalled_owner_keeps_the_credit_of_its_stream),
         SESSION_TEST(a_session_is_found_by_the_first_characters_of_its_id),
