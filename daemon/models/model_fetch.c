@@ -5,6 +5,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/models/model_head.h"
 #include "infer/modelfile.h"
 
 enum { PATH_BYTES = 4096 };
@@ -47,9 +48,15 @@ static int stage(const struct model_fetch *f, char path[PATH_BYTES], struct err 
     return fsio_mkdirs(dir, err);
 }
 
+/* Its header comes first: an object that is no model is not fetched. */
 static int get(struct model_fetch *f, struct store *store, const char *to, struct err *err) {
     const struct store_watch watch = {.progress = go_on, .ctx = f};
-    int rc = store_get(store, f->key, to, &watch, err);
+    struct store_item item;
+    int rc = store_stat(store, f->key, &item, &watch, err);
+    if (!rc)
+        rc = model_head_check(store, &item, &watch, err);
+    if (!rc)
+        rc = store_get(store, f->key, to, &watch, err);
     if (rc == ERR_CANCELLED && f->too_large)
         rc = err_set(err, ERR_EXHAUSTED, "the object has %lld bytes; a model file may have at most %lld", (long long)f->too_large,
                      (long long)MODEL_FETCH_MAX_BYTES);

@@ -24,10 +24,10 @@ int model_fetch_locate(const struct source_store *stores, int n, const char *url
 /* Initialises a fetch; errors as model_fetch_locate. */
 int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
                      struct err *err);
-/* Fetches the object into the file at path and creates its folder. The file is replaced atomically, and only by a complete object
- * that matches the store's checksum and is a brrd model file. Until then the data is in .fetch/ beside it; it is removed on
- * failure. Blocks; any thread, one fetch per path. Errors name the object: NOT_FOUND, INVALID (not a model file), EXHAUSTED (too
- * large, no room), CANCELLED, or the store's error. */
+/* Reads the header of the object, which must be that of a model, then fetches the object into the file at path and creates its
+ * folder. The file is replaced atomically, and only by a complete object that matches the store's checksum and is a brrd model
+ * file. Until then the data is in .fetch/ beside it; it is removed on failure. Blocks; any thread, one fetch per path. Errors name
+ * the object: NOT_FOUND, INVALID (not a model file), EXHAUSTED (too large, no room), CANCELLED, or the store's error. */
 int model_fetch_run(struct model_fetch *f, struct err *err);
 /* Removes leftovers of killed fetches from a folder of such files. No fetch may be running. */
 void model_fetch_clean(const char *folder);

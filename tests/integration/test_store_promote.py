@@ -72,15 +72,18 @@ def check_promotion(tmp, s3, daemon, key):
 
 def check_refusals(tmp, s3, daemon, key):
     recording = sorted(k for k in s3.objects if k.endswith(".edf"))[0][len("open/"):]
+    s3.objects["open/big.safetensors"] = bytes(range(256)) * (6 << 12)
     s3.objects["open/cut.safetensors"] = s3.objects["open/" + key][:-100]
     before = files(tmp), served(daemon)["ward"]
     for url, code, text in ((f"store://other/{key}", NOT_FOUND, "has no store 'other'"), ("store://bucket/no/such", NOT_FOUND, "no/such"),
                             ("store://bucket", 1, "names no object"), ("store://bucket/models/", 1, "names no object"),
                             ("store://bucket/../x", 1, "no key"), (f"store://bucket/{recording}", 1, recording),
-                            ("store://bucket/cut.safetensors", 1, "cut.safetensors"), (f"store://foreign/{key}", NOT_FOUND, "no such bucket")):
+                            ("store://bucket/cut.safetensors", 1, "cut.safetensors"),
+                            ("store://bucket/big.safetensors", 1, "is not a model file"), (f"store://foreign/{key}", NOT_FOUND, "no such bucket")):
         for name in ("ward", "fresh"):
             found, out, err = promote(daemon, url, name)
             assert found == code and text in err, (url, found, out, err)
+    assert {r[3] for r in s3.requests if r[0] == "GET" and "big.safetensors" in r[1]} == {"bytes=0-7"}, "more than the header was fetched"
     s3.faults = [Fault("GET", "open/" + key, "corrupt")]
     code, out, err = promote(daemon, f"store://bucket/{key}", "ward")
     assert code == 1 and "promises" in err, (out, err)
