@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -21,6 +20,7 @@
 #include "daemon/live/keeper.h"
 #include "daemon/live/snapshot.h"
 #include "daemon/meters.h"
+#include "daemon/notify.h"
 #include "daemon/paths.h"
 #include "daemon/rpc/services.h"
 #include "daemon/versions.h"
@@ -48,6 +48,7 @@ struct daemon {
     struct http *http;
     struct access access;
     struct drain drain;
+    struct notify notify;
     struct keeper *keeper;
     struct retention *retention;
     struct volume *results; /* of paths.results */
@@ -148,7 +149,7 @@ static void begin_stop(struct daemon *d) {
     svc_health_changed(&d->services);
     meters_ready(&d->meters, "daemon", false);
     log_info("stopping: running jobs checkpoint and streams are saved first", NULL);
-    sd_notify(0, "STOPPING=1");
+    notify_state(&d->notify, "STOPPING=1");
     models_stop(d->services.models);
     sched_drain(d->services.sched);
     drain_start(&d->drain, d->services.sessions, on_drained, d);
@@ -262,10 +263,10 @@ static void look_at_models(struct daemon *d) {
     meters_ready(&d->meters, "models", atomic_load(&s->models_state) == MODELS_WARM);
     if (!d->announced && now != MODELS_LOADING) {
         d->announced = true;
-        sd_notify(0, "READY=1");
+        notify_state(&d->notify, "READY=1");
         log_info("ready", "models=%d", models_count(s->models));
     } else if (!d->announced) {
-        sd_notify(0, "EXTEND_TIMEOUT_USEC=60000000"); /* a model may be on its way from a store */
+        notify_pulse(&d->notify, "EXTEND_TIMEOUT_USEC=60000000"); /* a model may be on its way from a store */
     }
     svc_health_changed(s);
 }
@@ -372,8 +373,9 @@ static void on_tick(uv_timer_t *timer) {
     meters_tick(&d->meters, s->sched, d->rpc);
     const bool serves = device_serves(d);
     look_at_models(d);
+    notify_tick(&d->notify);
     if (serves)
-        sd_notify(0, "WATCHDOG=1");
+        notify_pulse(&d->notify, "WATCHDOG=1");
     if (d->stopping) {
         stop_rpc_if_idle(d);
         leave_if_late(d);
@@ -656,11 +658,18 @@ static void announce(struct daemon *d) {
     sched_turn(s->sched);
 }
 
+static void open_notify(struct daemon *d) {
+    struct err err;
+    if (notify_open(&d->notify, getenv("NOTIFY_SOCKET"), &err))
+        log_warn("the service manager is told nothing", "error=\"%s\"", err.message);
+}
+
 int server_run(const struct config *config, const struct config_source *source, struct err *err) {
     struct daemon *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     d->cache_lock = -1;
+    open_notify(d);
     d->config = config;
     d->source = source;
     d->services.loop = &d->loop;
@@ -689,6 +698,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     close_parts(d);
     uv_loop_close(&d->loop);
     meters_close(&d->meters);
+    notify_close(&d->notify);
     if (!rc)
         log_info("stopped", NULL);
     rc = rc ? rc : exit_status(d);

@@ -75,6 +75,7 @@ target_link_libraries(test_client_call PRIVATE brr_proto)
 target_link_libraries(test_link PRIVATE brr_proto) # libbrr hides its parts; the test stands in for its connections
 target_sources(test_link PRIVATE ${CMAKE_SOURCE_DIR}/client/link.c ${CMAKE_SOURCE_DIR}/client/inbox.c ${CMAKE_SOURCE_DIR}/client/outbox.c)
 target_sources(test_reload PRIVATE ${CMAKE_SOURCE_DIR}/daemon/reload.c)
+target_sources(test_notify PRIVATE ${CMAKE_SOURCE_DIR}/daemon/notify.c)
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data

@@ -1,0 +1,141 @@
+/* notify: a service manager that reads nothing holds up nothing, and hears of each state when it reads again. */
+#include "daemon/notify.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "unit/temp_dir.h"
+
+/* The service manager's side. */
+struct rig {
+    void *dir;
+    char path[300], heard[64];
+    int fd;
+    struct notify notify;
+};
+
+static void listen_at(struct rig *rig, const char *address) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    str_copy(at.sun_path, sizeof at.sun_path, address);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address) + (*address == '/'));
+    if (*address == '@')
+        at.sun_path[0] = '\0';
+    rig->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(rig->fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(notify_open(&rig->notify, address, NULL), 0);
+}
+
+static int set_up(void **state) {
+    struct rig *rig = calloc(1, sizeof *rig);
+    *state = rig;
+    if (temp_dir_make(&rig->dir))
+        return -1;
+    str_format(rig->path, sizeof rig->path, "%s/notify", (char *)rig->dir);
+    listen_at(rig, rig->path);
+    alarm(300); /* a send that blocks ends the test */
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct rig *rig = *state;
+    alarm(0);
+    notify_close(&rig->notify);
+    close(rig->fd);
+    int rc = temp_dir_remove(&rig->dir);
+    free(rig);
+    return rc;
+}
+
+/* The next message, or "". */
+static const char *hear(struct rig *rig) {
+    ssize_t n = recv(rig->fd, rig->heard, sizeof rig->heard - 1, 0);
+    rig->heard[n < 0 ? 0 : n] = '\0';
+    return rig->heard;
+}
+
+static void fill(const struct rig *rig) {
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    while (sendto(fd, "x", 1, 0, (const struct sockaddr *)&rig->notify.to, rig->notify.len) == 1) {
+    }
+    close(fd);
+}
+
+static void empty(struct rig *rig) {
+    while (*hear(rig))
+        assert_string_equal(rig->heard, "x");
+}
+
+static void messages_arrive(void **state) {
+    struct rig *rig = *state;
+    notify_state(&rig->notify, "READY=1");
+    notify_pulse(&rig->notify, "WATCHDOG=1");
+    assert_string_equal(hear(rig), "READY=1");
+    assert_string_equal(hear(rig), "WATCHDOG=1");
+    notify_tick(&rig->notify);
+    assert_string_equal(hear(rig), "");
+}
+
+static void a_full_queue_delays_states_and_drops_signs_of_life(void **state) {
+    struct rig *rig = *state;
+    fill(rig);
+    notify_state(&rig->notify, "READY=1");
+    notify_pulse(&rig->notify, "WATCHDOG=1");
+    empty(rig);
+    notify_tick(&rig->notify);
+    assert_string_equal(hear(rig), "READY=1");
+    assert_string_equal(hear(rig), "");
+    fill(rig);
+    notify_state(&rig->notify, "STOPPING=1");
+    empty(rig);
+    notify_pulse(&rig->notify, "WATCHDOG=1"); /* after what is due */
+    assert_string_equal(hear(rig), "STOPPING=1");
+    assert_string_equal(hear(rig), "WATCHDOG=1");
+}
+
+static void the_newest_state_replaces_one_that_was_not_sent(void **state) {
+    struct rig *rig = *state;
+    fill(rig);
+    notify_state(&rig->notify, "READY=1");
+    notify_state(&rig->notify, "STOPPING=1");
+    empty(rig);
+    notify_tick(&rig->notify);
+    assert_string_equal(hear(rig), "STOPPING=1");
+    assert_string_equal(hear(rig), "");
+}
+
+static void an_abstract_socket_is_one_too(void **state) {
+    struct rig *rig = *state;
+    char name[64];
+    str_format(name, sizeof name, "@brr-test-notify-%ld", (long)getpid());
+    notify_close(&rig->notify);
+    close(rig->fd);
+    listen_at(rig, name);
+    notify_state(&rig->notify, "READY=1");
+    assert_string_equal(hear(rig), "READY=1");
+}
+
+static void without_a_service_manager_nothing_is_sent(void **state) {
+    struct notify n;
+    struct err err;
+    (void)state;
+    assert_int_equal(notify_open(&n, NULL, NULL), 0);
+    notify_state(&n, "READY=1");
+    assert_null(n.due);
+    notify_close(&n);
+    assert_int_equal(notify_open(&n, "vsock:2:1", &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "NOTIFY_SOCKET"));
+    notify_pulse(&n, "WATCHDOG=1");
+    notify_close(&n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(messages_arrive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_queue_delays_states_and_drops_signs_of_life, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_newest_state_replaces_one_that_was_not_sent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_abstract_socket_is_one_too, set_up, tear_down),
+        cmocka_unit_test(without_a_service_manager_nothing_is_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
