@@ -26,14 +26,11 @@ typedef int use_fn(struct access *a, struct reload_report *r, struct err *err);
 /* ---- start ---- */
 
 static int open_files(struct access *a, const struct reload_file *files, int n, use_fn *use, struct reload **ret, struct err *err) {
-    struct reload_report *report = NULL;
-    int rc = reload_new(files, n, true, ret, err);
-    if (!rc)
-        rc = reload_now(*ret, &report, err);
-    if (!rc)
-        rc = use(a, report, err);
-    reload_report_free(report);
-    return rc;
+    OWNED_POINTER(reload_report_free) struct reload_report *report = NULL;
+    int rc;
+    if ((rc = reload_new(files, n, true, ret, err)) || (rc = reload_now(*ret, &report, err)))
+        return rc;
+    return use(a, report, err);
 }
 
 static int open_tls(struct access *a, const struct config *c, struct err *err) {
@@ -43,36 +40,37 @@ static int open_tls(struct access *a, const struct config *c, struct err *err) {
     const struct reload_file authorities = {.path = c->tls_client_ca, .key = "tls.client_ca", .max_bytes = PEM_MAX};
     const struct tls_config tls = {
         .cert = c->tls_cert, .key = c->tls_key, .client_ca = c->tls_client_ca != NULL, .metrics = a->metrics};
-    int rc = tls_new(&tls, &a->tls, err);
-    if (!rc && c->tls_client_ca)
-        rc = open_files(a, &authorities, 1, use_authorities, &a->authorities, err);
-    return rc ? rc : open_files(a, pair, 2, use_certificate, &a->certificate, err);
+    int rc;
+    if ((rc = tls_new(&tls, &a->tls, err)) ||
+        (c->tls_client_ca && (rc = open_files(a, &authorities, 1, use_authorities, &a->authorities, err))))
+        return rc;
+    return open_files(a, pair, 2, use_certificate, &a->certificate, err);
 }
 
 int access_open(struct access *a, const struct config *c, struct metrics *metrics, struct err *err) {
     const struct auth_config auth = {.tokens_file = c->tokens_file, .client_ca = c->tls_client_ca, .metrics = metrics};
     const struct reload_file tokens = {
         .path = c->tokens_file, .key = "auth.tokens_file", .max_bytes = TOKENS_FILE_MAX, .forbidden_rights = TOKENS_FILE_FORBIDDEN};
+    int rc;
     a->metrics = metrics;
-    int rc = auth_new(&auth, &a->auth, err);
-    if (!rc && c->tokens_file)
-        rc = open_files(a, &tokens, 1, use_tokens, &a->tokens, err);
-    if (!rc && c->tls_cert)
-        rc = open_tls(a, c, err);
-    if (!rc)
-        doors_watch_transport(a->auth);
-    if (!rc && c->tcp && !c->tokens_file)
+    if ((rc = auth_new(&auth, &a->auth, err)) ||
+        (c->tokens_file && (rc = open_files(a, &tokens, 1, use_tokens, &a->tokens, err))) ||
+        (c->tls_cert && (rc = open_tls(a, c, err))))
+        return rc;
+    doors_watch_transport(a->auth);
+    if (c->tcp && !c->tokens_file)
         log_warn("every user of this machine has the role admin on listen.tcp", "listen.tcp=%s fix=\"set auth.tokens_file\"",
                  c->tcp);
-    return rc;
+    return 0;
 }
 
 int access_start(struct access *a, mailbox_wake_fn *wake, void *ctx, struct err *err) {
     struct reload *all[] = {a->tokens, a->authorities, a->certificate};
-    int rc = 0;
-    for (int i = 0; !rc && i < 3; i++)
-        rc = all[i] ? reload_start(all[i], wake, ctx, err) : 0;
-    return rc;
+    int rc;
+    for (int i = 0; i < 3; i++)
+        if (all[i] && (rc = reload_start(all[i], wake, ctx, err)))
+            return rc;
+    return 0;
 }
 
 void access_close(struct access *a) {
@@ -107,7 +105,7 @@ static void take(struct access *a, struct reload *files, const char *what, use_f
     for (struct reload_report *r; files && (r = reload_take(files));) {
         struct err err = r->err;
         int rc = r->rc ? r->rc : use(a, r, &err);
-        if (!rc && renewed)
+        if (rc == 0 && renewed)
             rc = http_renew(renewed, &err);
         say(a, what, rc, &err);
         reload_report_free(r);

@@ -53,8 +53,8 @@ static int check_served(const struct config *c, struct err *err) {
 }
 
 int check_config(const struct config *config, struct err *err) {
-    int rc = paths_check(config, err);
-    if (!rc)
-        rc = check_access(config, err);
-    return rc ? rc : check_served(config, err);
+    int rc;
+    if ((rc = paths_check(config, err)) || (rc = check_access(config, err)))
+        return rc;
+    return check_served(config, err);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/options.h"
 #include "base/str.h"
@@ -201,31 +202,32 @@ static int read_store(struct raw *raw, const struct yaml_node *node, const char 
 
 static int read_served(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
     struct serve_raw served = {0};
+    int rc;
     if (raw->c.n_served == CONFIG_MAX_SERVED)
         return options_error(node, file, err, "more than %d models to serve", CONFIG_MAX_SERVED);
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "serve: expected a list of {name, checkpoint}");
-    int rc = options_read(&serve_table, node, file, arena, &served, err);
-    if (!rc)
-        rc = refuse(served.max_delay_ms, file, "serve[].max_delay_ms", err);
-    if (!rc)
-        rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err);
-    if (!rc)
-        raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint};
-    return rc;
+    if ((rc = options_read(&serve_table, node, file, arena, &served, err)) ||
+        (rc = refuse(served.max_delay_ms, file, "serve[].max_delay_ms", err)) ||
+        (rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
+        return rc;
+    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint};
+    return 0;
 }
 
 static int read_lists(struct raw *raw, const char *file, struct arena *arena, struct err *err) {
-    int rc = 0;
+    int rc;
     if (raw->stores && !yaml_is_null(raw->stores) && raw->stores->type != YAML_MAPPING)
         return options_error(raw->stores, file, err, "stores: expected NAME: {url: …}");
     if (raw->serve && !yaml_is_null(raw->serve) && raw->serve->type != YAML_SEQUENCE)
         return options_error(raw->serve, file, err, "serve: expected a list of {name, checkpoint}");
-    for (const struct yaml_node *n = raw->stores ? raw->stores->child : NULL; n && !rc; n = n->next)
-        rc = read_store(raw, n, file, arena, err);
-    for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n && !rc; n = n->next)
-        rc = read_served(raw, n, file, arena, err);
-    return rc;
+    for (const struct yaml_node *n = raw->stores ? raw->stores->child : NULL; n; n = n->next)
+        if ((rc = read_store(raw, n, file, arena, err)))
+            return rc;
+    for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n; n = n->next)
+        if ((rc = read_served(raw, n, file, arena, err)))
+            return rc;
+    return 0;
 }
 
 /* Values that are accepted because they are what the daemon does anyway. */
@@ -242,62 +244,66 @@ static int check_fixed(const struct raw *raw, const struct yaml_node *root, cons
     return 0;
 }
 
+/* A size in bytes; "auto" and a key that is not given leave *bytes as it is. */
+static bool read_size(const char *text, int64_t *bytes) {
+    return !text || !strcmp(text, "auto") || (str_to_bytes(text, bytes) && *bytes >= 1);
+}
+
+static int check_sizes(struct raw *raw, const struct yaml_node *root, const char *file, struct err *err) {
+    struct config *c = &raw->c;
+    if (!read_size(raw->memory, &c->memory_bytes))
+        return blame(root, file, "limits.memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
+    if (!read_size(raw->networks_memory, &c->networks_bytes))
+        return blame(root, file, "limits.networks_memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
+    if (c->network_bytes < 0)
+        return blame(root, file, "limits.network_memory", ERR_INVALID, "expected a size such as 2GiB", err);
+    return 0;
+}
+
 static int check(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
     struct config *c = &raw->c;
-    int rc = check_fixed(raw, root, file, err);
-    if (!rc)
-        rc = read_lists(raw, file, arena, err);
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
+    int rc;
+    if ((rc = check_fixed(raw, root, file, err)) || (rc = read_lists(raw, file, arena, err)))
+        return rc;
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))
             *addresses[i] = NULL;
-    if (!rc)
-        rc = check_access(raw, root, file, err);
-    if (!rc)
-        rc = check_address(root, file, "listen.tcp", c, err);
-    if (!rc)
-        rc = check_address(root, file, "http.listen", c, err);
-    if (!rc && !c->tcp && !c->unix_path)
-        rc = err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
-    if (!rc && raw->memory && strcmp(raw->memory, "auto") && (!str_to_bytes(raw->memory, &c->memory_bytes) || c->memory_bytes < 1))
-        rc = blame(root, file, "limits.memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
-    if (!rc && raw->networks_memory && strcmp(raw->networks_memory, "auto") &&
-        (!str_to_bytes(raw->networks_memory, &c->networks_bytes) || c->networks_bytes < 1))
-        rc = blame(root, file, "limits.networks_memory", ERR_INVALID, "expected auto or a size such as 8GiB", err);
-    if (!rc && c->network_bytes < 0)
-        rc = blame(root, file, "limits.network_memory", ERR_INVALID, "expected a size such as 2GiB", err);
-    if (!rc)
-        rc = pick_device(raw, root, file, arena, err);
-    if (!rc && !c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
-    return rc;
+    if ((rc = check_access(raw, root, file, err)) || (rc = check_address(root, file, "listen.tcp", c, err)) ||
+        (rc = check_address(root, file, "http.listen", c, err)))
+        return rc;
+    if (!c->tcp && !c->unix_path)
+        return err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
+    if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_device(raw, root, file, arena, err)))
+        return rc;
+    if (!c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    return 0;
 }
 
 int config_parse(const struct config_source *source, const char *text, size_t len, struct arena *arena, struct config *ret,
                  struct err *err) {
     struct yaml_node *root = NULL;
     struct raw *raw = arena_alloc(arena, sizeof *raw);
-    int rc = raw ? yaml_parse(arena, text, len, source->path, &root, err)
-                 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", source->path);
-    for (int i = 0; !rc && i < source->n_overrides; i++)
-        rc = yaml_set(arena, root, source->overrides[i], err);
-    if (!rc)
-        rc = options_read(&table, root, source->path, arena, raw, err);
-    if (!rc)
-        rc = check(raw, root, source->path, arena, err);
-    if (!rc)
-        *ret = raw->c;
-    return rc;
+    int rc;
+    if (!raw)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", source->path);
+    if ((rc = yaml_parse(arena, text, len, source->path, &root, err)))
+        return rc;
+    for (int i = 0; i < source->n_overrides; i++)
+        if ((rc = yaml_set(arena, root, source->overrides[i], err)))
+            return rc;
+    if ((rc = options_read(&table, root, source->path, arena, raw, err)) || (rc = check(raw, root, source->path, arena, err)))
+        return rc;
+    *ret = raw->c;
+    return 0;
 }
 
 int config_read(const struct config_source *source, struct arena *arena, struct config *ret, struct err *err) {
-    char *text = NULL;
+    OWNED_MEMORY char *text = NULL;
     size_t len = 0;
     int rc = fsio_read(source->path, CONFIG_MAX_BYTES, &text, &len, err);
-    if (!rc)
-        rc = config_parse(source, text, len, arena, ret, err);
-    free(text);
-    return rc;
+    return rc ? rc : config_parse(source, text, len, arena, ret, err);
 }
 
 void config_print_keys(FILE *out) { options_print(&table, out); }

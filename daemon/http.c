@@ -217,14 +217,20 @@ static struct MHD_Daemon *begin(struct http *http, struct err *err) {
     return daemon;
 }
 
+static int open_listener(struct http *http, const char *address, struct err *err) {
+    int rc = listen_at(address, &http->listener, err);
+    if (rc)
+        return rc;
+    http->daemon = begin(http, err);
+    return http->daemon ? 0 : err->code;
+}
+
 int http_start(const char *address, struct metrics *metrics, const struct http_state *state, struct http **ret, struct err *err) {
     struct http *http = calloc(1, sizeof *http);
     if (!http)
         return err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
     *http = (struct http){.metrics = metrics, .state = *state, .listener = -1};
-    int rc = listen_at(address, &http->listener, err);
-    if (!rc && !(http->daemon = begin(http, err)))
-        rc = err->code;
+    int rc = open_listener(http, address, err);
     if (rc) {
         http_stop(http);
         return rc;

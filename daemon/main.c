@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
@@ -69,25 +70,28 @@ static void raise_descriptors(void) {
     }
 }
 
-static int run(const struct arguments *a) {
+static int check_or_serve(const struct arguments *a, struct arena *arena, struct err *err) {
     const struct config_source source = {.path = a->config, .overrides = a->overrides, .n_overrides = a->n};
-    struct arena arena;
     struct config config;
+    int rc = config_read(&source, arena, &config, err);
+    if (rc)
+        return rc;
+    if (a->check)
+        return check_config(&config, err);
+    log_setup((enum log_level)config.log_level, config.log_format == 1);
+    return server_run(&config, &source, err);
+}
+
+static int run(const struct arguments *a) {
+    OWNED(arena_done) struct arena arena;
     struct err err = {0};
     char text[800];
     arena_init(&arena, 8u << 20);
-    int rc = config_read(&source, &arena, &config, &err);
-    if (!rc && a->check) {
-        rc = check_config(&config, &err);
-    } else if (!rc) {
-        log_setup((enum log_level)config.log_level, config.log_format == 1);
-        rc = server_run(&config, &source, &err);
-    }
+    int rc = check_or_serve(a, &arena, &err);
     if (rc < 0)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
     else if (a->check)
         printf("%s: fine\n", a->config);
-    arena_done(&arena);
     return rc > 0 ? rc : rc ? 1 : 0;
 }
 

@@ -10,27 +10,29 @@
 /* Removes the files of unfinished networks and snapshots that an earlier process left. */
 static int clear_networks(const struct config *c, struct err *err) {
     char path[4096];
-    int rc = fsio_join(path, sizeof path, c->cache, "networks", err);
-    if (!rc)
-        rc = fsio_remove_tree(path, err);
-    return rc ? rc : fsio_mkdirs(path, err);
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, c->cache, "networks", err)) || (rc = fsio_remove_tree(path, err)))
+        return rc;
+    return fsio_mkdirs(path, err);
 }
 
 int paths_open(const struct config *c, int *ret_lock, struct err *err) {
     char lock[4096];
+    int rc;
     if (fsio_mkdirs(c->cache, err))
         return err_wrap(err, "paths.cache");
     if (fsio_mkdirs(c->results, err))
         return err_wrap(err, "paths.results");
-    int rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err);
-    if (!rc && (rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
+    if ((rc = fsio_join(lock, sizeof lock, c->cache, ".lock", err)))
+        return rc;
+    if ((rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
-    if (!rc)
-        rc = clear_networks(c, err);
-    if (!rc && access(c->data, R_OK | X_OK))
+    if (rc || (rc = clear_networks(c, err)))
+        return rc;
+    if (access(c->data, R_OK | X_OK))
         log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
                  "make it readable, or set paths.data; until then jobs can use recordings from stores");
-    return rc;
+    return 0;
 }
 
 int paths_check(const struct config *c, struct err *err) {

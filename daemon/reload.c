@@ -66,10 +66,11 @@ static void stamp(const struct reload *r, uint64_t ret[RELOAD_MAX_FILES]) {
 }
 
 static int read_file(const struct reload_file *f, char **ret, size_t *ret_len, struct err *err) {
-    int rc = f->forbidden_rights ? fsio_check_mode(f->path, f->forbidden_rights, err) : 0;
-    if (!rc)
-        rc = fsio_read(f->path, f->max_bytes, ret, ret_len, err);
-    return rc && f->key ? err_wrap(err, "%s cannot be used", f->key) : rc;
+    int rc;
+    if ((f->forbidden_rights && (rc = fsio_check_mode(f->path, f->forbidden_rights, err))) ||
+        (rc = fsio_read(f->path, f->max_bytes, ret, ret_len, err)))
+        return f->key ? err_wrap(err, "%s cannot be used", f->key) : rc;
+    return 0;
 }
 
 static void wipe(struct reload_report *report) {

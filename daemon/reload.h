@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/mailbox.h"
 
@@ -43,6 +44,7 @@ void reload_request(struct reload *r);
 struct reload_report *reload_take(struct reload *r);
 /* Overwrites the texts, which may be secret, before it frees them. NULL is allowed. */
 void reload_report_free(struct reload_report *report);
+OWNABLE(struct reload_report, reload_report_free)
 /* Ends the thread and frees the group; NULL and groups that were never started are allowed. A thread whose volume has not answered
  * within RELOAD_STOP_MS is left behind: it uses only memory of its own, reports nothing, and frees that memory if the volume
  * answers before the process ends. */

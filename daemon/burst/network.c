@@ -14,24 +14,27 @@ enum { MOST_SLICE = 1 << 16 };
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */
 
+static int check_bytes(const struct network_order *o, int64_t bytes, int64_t most_bytes, struct err *err) {
+    if (bytes > o->budget_bytes)
+        return err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; its memory budget is %lld bytes",
+                       (long long)bytes, (long long)o->budget_bytes);
+    if (bytes > most_bytes)
+        return err_set(
+            err, ERR_EXHAUSTED,
+            "the network takes %lld bytes and %lld of limits.networks_memory are free; destroy a network or raise the limit",
+            (long long)bytes, (long long)most_bytes);
+    return 0;
+}
+
 int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
                   struct burst **ret, struct err *err) {
     struct connectome *net = o->net;
     struct burst *b = NULL;
     o->net = NULL;
     int rc = burst_new(s, net, options, &b, err);
-    if (!rc && o->state.neurons)
-        rc = burst_restore(b, &o->state, err);
-    int64_t bytes = rc ? 0 : burst_bytes(b), most = o->budget_bytes < most_bytes ? o->budget_bytes : most_bytes;
-    if (!rc && bytes > o->budget_bytes)
-        rc = err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; its memory budget is %lld bytes",
-                     (long long)bytes, (long long)o->budget_bytes);
-    else if (!rc && bytes > most)
-        rc = err_set(
-            err, ERR_EXHAUSTED,
-            "the network takes %lld bytes and %lld of limits.networks_memory are free; destroy a network or raise the limit",
-            (long long)bytes, (long long)most_bytes);
-    if (rc) {
+    if (rc)
+        return rc;
+    if ((o->state.neurons && (rc = burst_restore(b, &o->state, err))) || (rc = check_bytes(o, burst_bytes(b), most_bytes, err))) {
         burst_free(b);
         return rc;
     }
@@ -243,17 +246,18 @@ bool network_slice(struct network *n, struct network_order *o) {
     prune(n);
     int64_t ran = o->ran;
     int rc = network_may_collect(n, o, &o->err);
-    if (!rc)
-        rc = burst_step_within(n->burst, ticks, LONGEST_S, on_tick, &sink, &o->err);
+    rc = rc ? rc : burst_step_within(n->burst, ticks, LONGEST_S, on_tick, &sink, &o->err);
     double took = clock_s() - start;
     n->fired_total += o->fired - fired;
     metric_add(n->metrics->spikes, (double)(o->fired - fired));
     o->seconds += took;
-    if (!rc && sink.rc)
-        rc = err_set(&o->err, ERR_EXHAUSTED, "out of memory for the fired neurons of network %s; its ticks have run to %llu",
-                     n->name, (unsigned long long)burst_tick(n->burst));
     if (rc)
         return true;
+    if (sink.rc) {
+        err_set(&o->err, ERR_EXHAUSTED, "out of memory for the fired neurons of network %s; its ticks have run to %llu", n->name,
+                (unsigned long long)burst_tick(n->burst));
+        return true;
+    }
     adapt(n, o->ran - ran, took);
     return o->ran >= o->ticks || (o->want_fired && (o->n_ids >= NETWORK_FIRED_IDS || o->n_frames >= NETWORK_FIRED_FRAMES));
 }

@@ -148,12 +148,13 @@ static int replace(struct networks *n, struct network_order *o, int i, struct er
 }
 
 static int list(struct networks *n, struct network_order *o, struct err *err) {
-    int rc = 0;
+    int rc;
     if (!(o->infos = calloc((size_t)n->count + 1, sizeof *o->infos)))
         return err_set(err, ERR_EXHAUSTED, "out of memory describing %d networks", n->count);
-    for (int i = 0; !rc && i < n->count; i++)
-        rc = network_describe(n->items[i], o, err);
-    return rc;
+    for (int i = 0; i < n->count; i++)
+        if ((rc = network_describe(n->items[i], o, err)))
+            return rc;
+    return 0;
 }
 
 static void destroy(struct networks *n, int i) {
@@ -173,11 +174,11 @@ static void destroy(struct networks *n, int i) {
 
 static int lend(struct network *net, struct network_order *o, struct err *err) {
     int rc = burst_save(net->burst, &o->state, err);
-    if (!rc) {
-        o->lent = burst_connectome(net->burst);
-        net->lent = true;
-    }
-    return rc;
+    if (rc)
+        return rc;
+    o->lent = burst_connectome(net->burst);
+    net->lent = true;
+    return 0;
 }
 
 static int queue_step(struct network *net, struct network_order *o, struct err *err) {

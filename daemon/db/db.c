@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -92,13 +93,14 @@ static int set_up(struct db *db, bool alone, struct err *err) {
 /* On a full volume there is no memory to be shared with other readers: the file is opened for this process alone. */
 static int open_file(struct db *db, struct err *err) {
     int rc = set_up(db, false, err);
-    if (!rc || !db->sqlite || !is_full(db))
+    if (rc == 0 || !db->sqlite || !is_full(db))
         return rc;
     sqlite3_close(db->sqlite);
     db->sqlite = NULL;
-    if (!(rc = set_up(db, true, err)))
-        log_warn("the volume of the job database is full: other programs cannot read it until the next start", "path=%s", db->path);
-    return rc;
+    if ((rc = set_up(db, true, err)))
+        return rc;
+    log_warn("the volume of the job database is full: other programs cannot read it until the next start", "path=%s", db->path);
+    return 0;
 }
 
 int db_open(const char *path, struct db **ret, struct err *err) {
@@ -112,11 +114,7 @@ int db_open(const char *path, struct db **ret, struct err *err) {
     int rc = fsio_lock(lock, &db->lock_fd, err);
     if (rc)
         err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
-    if (!rc)
-        rc = open_volume(db, err);
-    if (!rc)
-        rc = open_file(db, err);
-    if (rc) {
+    if (rc || (rc = open_volume(db, err)) || (rc = open_file(db, err))) {
         db_close(db);
         return rc;
     }
@@ -143,17 +141,19 @@ static int add_column(struct db *db, const char *table, const struct db_column *
 }
 
 int db_table(struct db *db, const char *table, const struct db_column *columns, size_t n, const char *key, struct err *err) {
-    struct str sql;
+    OWNED(str_done) struct str sql;
     str_init(&sql, MAX_SQL);
     str_printf(&sql, "CREATE TABLE IF NOT EXISTS %s(", table);
     for (size_t i = 0; i < n; i++)
         str_printf(&sql, "%s %s, ", columns[i].name, columns[i].type);
     str_printf(&sql, "PRIMARY KEY(%s))", key);
     int rc = execute(db, str_cstr(&sql), "set it up", err);
-    str_done(&sql);
-    for (size_t i = 0; i < n && !rc; i++)
-        rc = add_column(db, table, &columns[i], err);
-    return rc;
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n; i++)
+        if ((rc = add_column(db, table, &columns[i], err)))
+            return rc;
+    return 0;
 }
 
 int db_begin(struct db *db, struct err *err) {
@@ -162,9 +162,7 @@ int db_begin(struct db *db, struct err *err) {
 }
 
 int db_end(struct db *db, int rc, struct err *err) {
-    if (!rc)
-        rc = execute(db, "COMMIT", "keep what was written", err);
-    if (rc)
+    if (rc || (rc = execute(db, "COMMIT", "keep what was written", err)))
         sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL); /* SQLite may have done so itself */
     return rc;
 }

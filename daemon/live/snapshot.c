@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/pack.h"
@@ -20,9 +21,11 @@ enum { MAGIC = sizeof magic - 1, HEAD = MAGIC + 8, TAIL = DIGEST_HEX_SIZE - 1 };
 
 static int make_private(const char *dir, struct err *err) {
     int rc = fsio_mkdirs(dir, err);
-    if (!rc && chmod(dir, 0700))
-        rc = err_errno(err, errno, "%s: cannot be closed to other users", dir);
-    return rc;
+    if (rc)
+        return rc;
+    if (chmod(dir, 0700))
+        return err_errno(err, errno, "%s: cannot be closed to other users", dir);
+    return 0;
 }
 
 int snapshot_prepare(const char *dir, struct err *err) {
@@ -48,51 +51,56 @@ bool snapshot_ended(const char *dir, const char *id) {
 static int unmark(const char *dir, const char *id, struct err *err) {
     char path[4096];
     int rc = mark_path(dir, id, path, err);
-    if (!rc && unlink(path) && errno != ENOENT)
-        rc = err_errno(err, errno, "%s: cannot be removed", path);
-    return rc;
+    if (rc)
+        return rc;
+    if (unlink(path) && errno != ENOENT)
+        return err_errno(err, errno, "%s: cannot be removed", path);
+    return 0;
+}
+
+struct parts {
+    const char *head, *state, *hex;
+    size_t head_len, state_len;
+};
+
+static int write_parts(struct fsio_writer *w, const char *path, const struct parts *p, struct err *err) {
+    int rc;
+    if (fchmod(w->fd, 0600))
+        return err_errno(err, errno, "%s: cannot be closed to other users", path);
+    if ((rc = fsio_writer_write(w, p->head, p->head_len, err)) || (rc = fsio_writer_write(w, p->state, p->state_len, err)))
+        return rc;
+    return fsio_writer_write(w, p->hex, TAIL, err);
 }
 
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
     char path[4096], hex[DIGEST_HEX_SIZE];
     struct fsio_writer w;
-    struct str head;
+    OWNED(str_done) struct str head;
     struct digest *digest = digest_new();
+    int rc;
     str_init(&head, HEAD);
     str_puts(&head, magic);
     pack_i64(&head, (int64_t)len);
     digest_update(digest, str_cstr(&head), head.len);
     digest_update(digest, state, len);
-    int rc = digest_finish(digest, hex) && str_ok(&head) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
-    if (!rc)
-        rc = unmark(dir, id, err);
-    if (!rc)
-        rc = fsio_join(path, sizeof path, dir, id, err);
-    if (!rc && !(rc = fsio_writer_open(&w, path, err))) {
-        if (fchmod(w.fd, 0600))
-            rc = err_errno(err, errno, "%s: cannot be closed to other users", path);
-        if (!rc)
-            rc = fsio_writer_write(&w, head.data, head.len, err);
-        if (!rc)
-            rc = fsio_writer_write(&w, state, len, err);
-        if (!rc)
-            rc = fsio_writer_write(&w, hex, TAIL, err);
-        if (rc)
-            fsio_writer_abort(&w);
-        else
-            rc = fsio_writer_commit(&w, err);
+    if (!digest_finish(digest, hex) || !str_ok(&head))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
+    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)) || (rc = fsio_writer_open(&w, path, err)))
+        return rc;
+    const struct parts parts = {.head = head.data, .head_len = head.len, .state = state, .state_len = len, .hex = hex};
+    if ((rc = write_parts(&w, path, &parts, err))) {
+        fsio_writer_abort(&w);
+        return rc;
     }
-    str_done(&head);
-    return rc;
+    return fsio_writer_commit(&w, err);
 }
 
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
     char path[4096], hex[DIGEST_HEX_SIZE], *data = NULL;
     size_t len = 0;
-    int rc = fsio_join(path, sizeof path, dir, id, err);
-    if (!rc)
-        rc = fsio_read(path, SNAPSHOT_MAX_BYTES + HEAD + TAIL, &data, &len, err);
-    if (rc)
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, dir, id, err)) ||
+        (rc = fsio_read(path, SNAPSHOT_MAX_BYTES + HEAD + TAIL, &data, &len, err)))
         return rc;
     struct unpack head = unpack_of(data + MAGIC, len >= HEAD ? HEAD - MAGIC : 0);
     int64_t state = unpack_i64(&head, 0, SNAPSHOT_MAX_BYTES);
@@ -113,28 +121,24 @@ bool snapshot_is_useless(const struct err *why) {
 
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     char path[4096];
-    int rc = unmark(dir, id, err);
-    if (!rc)
-        rc = fsio_join(path, sizeof path, dir, id, err);
-    if (!rc && unlink(path) && errno != ENOENT)
-        rc = err_errno(err, errno, "%s: cannot be removed", path);
-    return rc;
+    int rc;
+    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)))
+        return rc;
+    if (unlink(path) && errno != ENOENT)
+        return err_errno(err, errno, "%s: cannot be removed", path);
+    return 0;
 }
 
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
     char from[4096], folder[4096], to[4096];
-    int rc = unmark(dir, id, err);
-    if (!rc)
-        rc = fsio_join(from, sizeof from, dir, id, err);
-    if (!rc)
-        rc = fsio_join(folder, sizeof folder, dir, "rejected", err);
-    if (!rc)
-        rc = fsio_join(to, sizeof to, folder, id, err);
-    if (!rc)
-        rc = make_private(folder, err);
-    if (!rc && rename(from, to) && errno != ENOENT)
-        rc = err_errno(err, errno, "%s: cannot be moved to %s", from, to);
-    return rc;
+    int rc;
+    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(from, sizeof from, dir, id, err)) ||
+        (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) || (rc = fsio_join(to, sizeof to, folder, id, err)) ||
+        (rc = make_private(folder, err)))
+        return rc;
+    if (rename(from, to) && errno != ENOENT)
+        return err_errno(err, errno, "%s: cannot be moved to %s", from, to);
+    return 0;
 }
 
 static bool is_id(const char *name) {
@@ -156,23 +160,29 @@ static int append(void **items, size_t n, size_t size, const void *item, struct 
     return 0;
 }
 
+static int list_ids(const char *dir, DIR *d, void **entries, size_t *n, struct err *err) {
+    struct dirent *e = NULL;
+    int rc;
+    while (!(rc = fsio_next_entry(d, &e, err)) && e) {
+        struct snapshot_entry entry;
+        if (!is_id(e->d_name))
+            continue;
+        memcpy(entry.id, e->d_name, sizeof entry.id);
+        entry.ended = snapshot_ended(dir, entry.id);
+        if ((rc = append(entries, *n, sizeof entry, &entry, err)))
+            return rc;
+        ++*n;
+    }
+    return rc;
+}
+
 int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err) {
     void *entries = NULL;
     size_t n = 0;
     DIR *d = opendir(dir);
     if (!d)
         return err_errno(err, errno, "%s: cannot be read", dir);
-    struct dirent *e = NULL;
-    int rc = fsio_next_entry(d, &e, err);
-    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
-        struct snapshot_entry entry;
-        if (!is_id(e->d_name))
-            continue;
-        memcpy(entry.id, e->d_name, sizeof entry.id);
-        entry.ended = snapshot_ended(dir, entry.id);
-        rc = append(&entries, n, sizeof entry, &entry, err);
-        n += !rc;
-    }
+    int rc = list_ids(dir, d, &entries, &n, err);
     closedir(d);
     if (rc) {
         free(entries);
@@ -199,10 +209,9 @@ static int newest_first(const void *left, const void *right) {
 
 static int list_rejected(DIR *d, struct rejected **ret, size_t *ret_n, struct err *err) {
     void *items = NULL;
-    size_t n = 0;
     struct dirent *e = NULL;
-    int rc = fsio_next_entry(d, &e, err);
-    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+    int rc;
+    while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct rejected item;
         struct stat st;
         if (!is_id(e->d_name) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
@@ -210,11 +219,11 @@ static int list_rejected(DIR *d, struct rejected **ret, size_t *ret_n, struct er
         memcpy(item.id, e->d_name, sizeof item.id);
         item.written_s = st.st_mtime;
         item.bytes = st.st_size;
-        rc = append(&items, n, sizeof item, &item, err);
-        n += !rc;
+        if ((rc = append(&items, *ret_n, sizeof item, &item, err)))
+            break;
+        *ret = items;
+        ++*ret_n;
     }
-    *ret = items;
-    *ret_n = n;
     return rc;
 }
 
@@ -236,7 +245,7 @@ int snapshot_prune_rejected(const char *dir, struct err *err) {
         bytes += items[i].bytes;
         if (bytes <= SNAPSHOT_REJECTED_BYTES && items[i].written_s >= oldest_s)
             continue;
-        if (unlinkat(dirfd(d), items[i].id, 0) && errno != ENOENT && !rc)
+        if (unlinkat(dirfd(d), items[i].id, 0) && errno != ENOENT && rc == 0)
             rc = err_errno(err, errno, "%s/%s: cannot be removed", folder, items[i].id);
     }
     free(items);
@@ -254,27 +263,28 @@ int snapshot_model_path(const char *dir, const char *sha256, char *path, size_t 
                : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
 }
 
+static int copy_bytes(int fd, const char *from, struct fsio_writer *w, struct err *err) {
+    char block[64 * 1024];
+    ssize_t n;
+    int rc;
+    while ((n = read(fd, block, sizeof block)) > 0)
+        if ((rc = fsio_writer_write(w, block, (size_t)n, err)))
+            return rc;
+    return n < 0 ? err_errno(err, errno, "%s: cannot be read", from) : 0;
+}
+
 static int copy_file(const char *from, const char *to, struct err *err) {
     struct fsio_writer w;
-    char block[64 * 1024];
     size_t len = 0;
-    ssize_t n = 0;
-    int fd = -1, rc = fsio_open_file(from, &fd, &len, err);
-    if (rc)
+    OWNED_FD int fd = -1;
+    int rc;
+    if ((rc = fsio_open_file(from, &fd, &len, err)) || (rc = fsio_writer_open(&w, to, err)))
         return rc;
-    rc = fsio_writer_open(&w, to, err);
-    if (!rc) {
-        while (!rc && (n = read(fd, block, sizeof block)) > 0)
-            rc = fsio_writer_write(&w, block, (size_t)n, err);
-        if (!rc && n < 0)
-            rc = err_errno(err, errno, "%s: cannot be read", from);
-        if (rc)
-            fsio_writer_abort(&w);
-        else
-            rc = fsio_writer_commit(&w, err);
+    if ((rc = copy_bytes(fd, from, &w, err))) {
+        fsio_writer_abort(&w);
+        return rc;
     }
-    close(fd);
-    return rc;
+    return fsio_writer_commit(&w, err);
 }
 
 /* A second name of the file, or its copy. */
@@ -283,20 +293,26 @@ static int link_or_copy(const char *from, const char *to, struct err *err) {
     return link(from, to) ? copy_file(from, to, err) : 0; /* an error of link that is no matter of volumes comes again */
 }
 
+/* Gives the copy its name when it is the file that was meant. */
+static int keep_fresh(const char *fresh, const char *kept, const char *sha256, const char *path, struct err *err) {
+    char found[DIGEST_HEX_SIZE];
+    int rc = digest_file(fresh, found, err);
+    if (rc)
+        return rc;
+    if (strcmp(found, sha256) != 0)
+        return err_set(err, ERR_PRECONDITION, "%.300s: the file was replaced since the stream has loaded its model", path);
+    return fsio_rename(fresh, kept, err);
+}
+
 int snapshot_keep_model(const char *dir, const char *sha256, const char *path, struct err *err) {
-    char folder[4096], kept[4096], fresh[4096 + 8], found[DIGEST_HEX_SIZE];
+    char folder[4096], kept[4096], fresh[4096 + 8];
     int rc = snapshot_model_path(dir, sha256, kept, sizeof kept, err);
     if (rc || fsio_exists(kept))
         return rc;
     str_format(fresh, sizeof fresh, "%s.new", kept);
     if (fsio_join(folder, sizeof folder, dir, "models", err) || make_private(folder, err) || link_or_copy(path, fresh, err))
         return err_wrap(err, "the model of a snapshot cannot be kept");
-    rc = digest_file(fresh, found, err);
-    if (!rc && strcmp(found, sha256) != 0)
-        rc = err_set(err, ERR_PRECONDITION, "%.300s: the file was replaced since the stream has loaded its model", path);
-    if (!rc)
-        rc = fsio_rename(fresh, kept, err);
-    if (rc)
+    if ((rc = keep_fresh(fresh, kept, sha256, path, err)))
         unlink(fresh);
     return rc;
 }
@@ -304,32 +320,36 @@ int snapshot_keep_model(const char *dir, const char *sha256, const char *path, s
 int snapshot_remove_model(const char *dir, const char *sha256, struct err *err) {
     char path[4096];
     int rc = snapshot_model_path(dir, sha256, path, sizeof path, err);
-    if (!rc && unlink(path) && errno != ENOENT)
-        rc = err_errno(err, errno, "%s: cannot be removed", path);
-    return rc;
+    if (rc)
+        return rc;
+    if (unlink(path) && errno != ENOENT)
+        return err_errno(err, errno, "%s: cannot be removed", path);
+    return 0;
 }
 
 int snapshot_list_models(const char *dir, struct snapshot_model **ret, size_t *ret_n, struct err *err) {
     char folder[4096];
     void *items = NULL;
-    size_t n = 0;
-    int rc = fsio_join(folder, sizeof folder, dir, "models", err);
-    DIR *d = rc ? NULL : opendir(folder);
-    struct dirent *e = NULL;
     *ret = NULL;
     *ret_n = 0;
+    int rc = fsio_join(folder, sizeof folder, dir, "models", err);
+    if (rc)
+        return rc;
+    OWNED_DIR DIR *d = opendir(folder);
+    struct dirent *e = NULL;
     if (!d)
-        return rc || errno == ENOENT ? rc : err_errno(err, errno, "%s: cannot be read", folder);
-    for (rc = fsio_next_entry(d, &e, err); !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+        return errno == ENOENT ? 0 : err_errno(err, errno, "%s: cannot be read", folder);
+    while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         struct snapshot_model item = {""};
         if (strlen(e->d_name) != DIGEST_HEX_SIZE - 1 + strlen(model_ending) || !str_ends(e->d_name, model_ending))
             continue;
         memcpy(item.sha256, e->d_name, DIGEST_HEX_SIZE - 1);
-        if (digest_is_hex(item.sha256) && !(rc = append(&items, n, sizeof item, &item, err)))
-            n++;
+        if (!digest_is_hex(item.sha256))
+            continue;
+        if ((rc = append(&items, *ret_n, sizeof item, &item, err)))
+            break;
+        *ret = items;
+        ++*ret_n;
     }
-    closedir(d);
-    *ret = items;
-    *ret_n = n;
     return rc;
 }

@@ -17,9 +17,11 @@ bool model_fetch_is_url(const char *ref) { return str_starts(ref, scheme); }
 int model_fetch_locate(const struct source_store *stores, int n, const char *url, const struct source_store **ret_store,
                        const char **ret_key, struct err *err) {
     int rc = source_find(stores, n, url + strlen(scheme), ret_store, ret_key, err);
-    if (!rc && (!**ret_key || str_ends(*ret_key, "/")))
-        rc = err_set(err, ERR_INVALID, "the URL names no object; expected store://NAME/KEY of one model file");
-    return rc ? err_wrap(err, "model %.200s cannot be used", url) : 0;
+    if (rc == 0 && **ret_key && !str_ends(*ret_key, "/"))
+        return 0;
+    if (rc == 0)
+        err_set(err, ERR_INVALID, "the URL names no object; expected store://NAME/KEY of one model file");
+    return err_wrap(err, "model %.200s cannot be used", url);
 }
 
 int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
@@ -72,24 +74,27 @@ static void remove_staged(const char *path) {
             unlink(name);
 }
 
-int model_fetch_run(struct model_fetch *f, struct err *err) {
-    char staged[PATH_BYTES];
+static int fetch(struct model_fetch *f, const char *staged, struct err *err) {
     struct modelfile file;
     struct store *store = NULL;
+    int rc;
+    if (atomic_load(&f->stop)) /* while it waited */
+        return err_set(err, ERR_CANCELLED, "cancelled before it was fetched");
+    if ((rc = store_open_config(&f->store->config, &store, err)))
+        return rc;
+    rc = get(f, store, staged, err);
+    store_close(store);
+    if (rc || (rc = modelfile_read(staged, &file, err)))
+        return rc;
+    return fsio_rename(staged, f->path, err);
+}
+
+int model_fetch_run(struct model_fetch *f, struct err *err) {
+    char staged[PATH_BYTES];
     int rc = stage(f, staged, err);
     if (rc)
         return rc;
-    if (atomic_load(&f->stop)) /* while it waited */
-        rc = err_set(err, ERR_CANCELLED, "cancelled before it was fetched");
-    if (!rc)
-        rc = store_open_config(&f->store->config, &store, err);
-    if (!rc)
-        rc = get(f, store, staged, err);
-    if (!rc)
-        rc = modelfile_read(staged, &file, err);
-    if (!rc)
-        rc = fsio_rename(staged, f->path, err);
-    store_close(store);
+    rc = fetch(f, staged, err);
     remove_staged(staged);
     return rc ? err_wrap(err, "model %s%s/%.200s cannot be used", scheme, f->store->name, f->key) : 0;
 }

@@ -18,23 +18,47 @@ static bool go_on(void *ctx, int64_t done, int64_t total) {
     return !atomic_load((const atomic_bool *)ctx);
 }
 
+/* The object's file in the cache, pinned. */
+static int fetch_object(const struct cached_place *place, const struct store_item *item, struct model_lease *lease,
+                        struct err *err) {
+    const struct store_watch watch = {.progress = place->progress, .ctx = place->ctx};
+    struct cached_object object;
+    int rc = cached_object_init(&object, place->store, item, err);
+    if (rc)
+        return rc;
+    if (!cached_find(place, &object, lease->path) &&
+        ((rc = model_head_check(place->store, item, &watch, err)) || (rc = cached_fetch(place, &object, lease->path, err))))
+        return rc;
+    str_copy(lease->cache_key, sizeof lease->cache_key, object.cache_key);
+    return 0;
+}
+
 static int fetch(const struct cached_place *place, const char *key, struct model_lease *lease, struct err *err) {
     const struct store_watch watch = {.progress = place->progress, .ctx = place->ctx};
     struct store_item item;
-    struct cached_object object;
     int rc = store_stat(place->store, key, &item, &watch, err);
-    if (!rc && item.size_bytes > MODEL_FETCH_MAX_BYTES)
-        rc = err_set(err, ERR_EXHAUSTED, "the object has %lld bytes; a model file may have at most %lld",
-                     (long long)item.size_bytes, (long long)MODEL_FETCH_MAX_BYTES);
-    if (!rc)
-        rc = cached_object_init(&object, place->store, &item, err);
-    if (!rc && !cached_find(place, &object, lease->path) && !(rc = model_head_check(place->store, &item, &watch, err)))
-        rc = cached_fetch(place, &object, lease->path, err);
     if (rc)
         return rc;
-    str_copy(lease->cache_key, sizeof lease->cache_key, object.cache_key);
+    if (item.size_bytes > MODEL_FETCH_MAX_BYTES)
+        return err_set(err, ERR_EXHAUSTED, "the object has %lld bytes; a model file may have at most %lld",
+                       (long long)item.size_bytes, (long long)MODEL_FETCH_MAX_BYTES);
+    if ((rc = fetch_object(place, &item, lease, err)))
+        return rc;
     if ((rc = digest_file(lease->path, lease->sha256, err)))
         cache_unpin(place->cache, lease->cache_key);
+    return rc;
+}
+
+static int take(const struct source_store *store, const char *key, const atomic_bool *stop, struct model_lease *lease,
+                struct err *err) {
+    struct cached_place place = {.cache = lease->cache, .progress = go_on, .ctx = (void *)(uintptr_t)stop};
+    int rc = store_open_config(&store->config, &place.store, err);
+    if (rc)
+        return rc;
+    rc = fetch(&place, key, lease, err);
+    for (int i = 1; i < TRIES && rc == ERR_ABORTED; i++)
+        rc = fetch(&place, key, lease, err);
+    store_close(place.store);
     return rc;
 }
 
@@ -43,23 +67,16 @@ int model_lease_take(const struct source_config *config, const char *url, const 
     const struct source_store *store;
     const char *key;
     struct model_lease lease = {.objects = config->objects};
-    struct cached_place place = {.progress = go_on, .ctx = (void *)(uintptr_t)stop};
     int rc = model_fetch_locate(config->stores, config->n_stores, url, &store, &key, err);
     if (rc)
         return rc;
-    if (!(rc = object_cache_enter(lease.objects, &lease.cache, err))) {
-        place.cache = lease.cache;
-        rc = store_open_config(&store->config, &place.store, err);
-        for (int i = 0; i < TRIES && (!i ? !rc : rc == ERR_ABORTED); i++)
-            rc = fetch(&place, key, &lease, err);
-        store_close(place.store);
-        if (rc)
-            object_cache_leave(lease.objects);
-    }
-    if (!rc) {
+    bool entered = !object_cache_enter(lease.objects, &lease.cache, err);
+    if (entered && !take(store, key, stop, &lease, err)) {
         *ret = lease;
         return 0;
     }
+    if (entered)
+        object_cache_leave(lease.objects);
     (void)err_in_cache(err);
     return err_wrap(err, "model %.200s cannot be used", url);
 }

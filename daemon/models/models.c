@@ -53,9 +53,11 @@ static int check_name(const char *name, struct err *err) {
 
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
     int rc = check_name(name, err);
-    if (!rc && !str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.places->results_dir, name))
-        rc = err_set(err, ERR_RANGE, "paths.results is too long");
-    return rc;
+    if (rc)
+        return rc;
+    if (!str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.places->results_dir, name))
+        return err_set(err, ERR_RANGE, "paths.results is too long");
+    return 0;
 }
 
 static int refer_upload(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
@@ -259,10 +261,8 @@ static int check_settled(const struct models *m, const char *name, struct err *e
 static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
     const struct served_record record = {f->name, f->kept.path, f->ref, f->kept.sha256};
     struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
-    int rc = check_settled(m, f->name, err);
-    if (!rc)
-        rc = new_row(m, old, &record, &s, err);
-    if (rc)
+    int rc;
+    if ((rc = check_settled(m, f->name, err)) || (rc = new_row(m, old, &record, &s, err)))
         return rc;
     if ((rc = serveddb_save(m->config.db, &record, err))) {
         served_free(s);
@@ -276,18 +276,24 @@ static int serve_kept(struct models *m, const struct fetching *f, struct err *er
     return 0;
 }
 
+static void fetch_file(struct fetching *f) {
+    const bool url = f->kind == FETCH_STORE;
+    int rc = url ? model_fetch_run(&f->fetch, &f->err) : model_ref_find(&f->file, &f->err);
+    if (rc)
+        return;
+    if (atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
+        err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
+    else
+        served_file_make(f->models->config.places->results_dir, f->name, url ? f->path : f->file.path, &f->kept, &f->err);
+}
+
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
-    const char *results = f->models->config.places->results_dir;
     if (f->kind == FETCH_REMOVE) {
-        served_file_remove(results, f->name, f->kept.path);
+        served_file_remove(f->models->config.places->results_dir, f->name, f->kept.path);
         return;
     }
-    int rc = f->kind == FETCH_STORE ? model_fetch_run(&f->fetch, &f->err) : model_ref_find(&f->file, &f->err);
-    if (!rc && atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
-        rc = err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
-    if (!rc)
-        served_file_make(results, f->name, f->kind == FETCH_STORE ? f->path : f->file.path, &f->kept, &f->err);
+    fetch_file(f);
     db_wait(f->models->config.db); /* it is recorded next */
 }
 
@@ -367,16 +373,16 @@ static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, c
             return err_set(err, ERR_UNAVAILABLE, "model '%s' is being %s; try again in a moment", name,
                            m->fetching[i]->kind == FETCH_STORE ? "fetched" : "loaded or unloaded");
     int rc = check_settled(m, name, err);
-    if (!rc && m->n_fetching == MODELS_MAX)
-        rc = err_set(err, ERR_EXHAUSTED, "%d models are already waiting to be fetched; try again later", m->n_fetching);
-    struct fetching *f = rc ? NULL : calloc(1, sizeof *f);
-    if (!rc && !f)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory loading a model");
-    if (!rc && !str_copy(f->ref, sizeof f->ref, ref))
-        rc = err_set(err, ERR_RANGE, "model %.200s…: the name is too long", ref);
-    if (rc) {
-        free(f);
+    if (rc)
         return rc;
+    if (m->n_fetching == MODELS_MAX)
+        return err_set(err, ERR_EXHAUSTED, "%d models are already waiting to be fetched; try again later", m->n_fetching);
+    struct fetching *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory loading a model");
+    if (!str_copy(f->ref, sizeof f->ref, ref)) {
+        free(f);
+        return err_set(err, ERR_RANGE, "model %.200s…: the name is too long", ref);
     }
     f->kind = kind;
     str_copy(f->name, sizeof f->name, name);
@@ -398,15 +404,17 @@ static int prepare_fetch(struct models *m, struct fetching *f, struct err *err) 
 int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
     struct fetching *f = NULL;
     int rc = check_name(name, err);
-    for (int i = 0; !rc && !done && i < m->n_fetching; i++)
-        if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref))
-            return 0; /* the configuration was read again */
-    if (!rc)
-        rc = new_fetch(m, model_fetch_is_url(ref) ? FETCH_STORE : FETCH_FILE, name, ref, &f, err);
-    if (!rc && (rc = prepare_fetch(m, f, err)))
-        free(f);
     if (rc)
         return rc;
+    for (int i = 0; !done && i < m->n_fetching; i++)
+        if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref))
+            return 0; /* the configuration was read again */
+    if ((rc = new_fetch(m, model_fetch_is_url(ref) ? FETCH_STORE : FETCH_FILE, name, ref, &f, err)))
+        return rc;
+    if ((rc = prepare_fetch(m, f, err))) {
+        free(f);
+        return rc;
+    }
     f->done = done;
     f->ctx = ctx;
     queue_fetch(m, f);
@@ -447,10 +455,8 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     struct fetching *f = NULL;
     if (!s && !find_missing(m, name, false))
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
-    int rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err);
-    if (!rc)
-        rc = serveddb_remove(m->config.db, name, err);
-    if (rc) {
+    int rc;
+    if ((rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err)) || (rc = serveddb_remove(m->config.db, name, err))) {
         free(f);
         return rc;
     }
@@ -525,10 +531,8 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     m->due_end = &m->due;
     if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
-    int rc = serveddb_setup(config->db, err);
-    if (!rc)
-        rc = serveddb_load(config->db, reload, m, err);
-    if (rc) {
+    int rc;
+    if ((rc = serveddb_setup(config->db, err)) || (rc = serveddb_load(config->db, reload, m, err))) {
         models_free(m);
         return rc;
     }

@@ -71,11 +71,12 @@ static int64_t limit(const struct object_cache *c) {
 int object_cache_enter(struct object_cache *c, struct cache **ret, struct err *err) {
     pthread_mutex_lock(&c->lock);
     int rc = c->cache ? 0 : cache_open_with_windows(c->dir, c->windows, limit(c), &c->cache, err);
-    if (!rc && !c->users++)
-        c->counted = (struct cache_stats){0};
-    count(c);
-    if (!rc)
+    if (rc == 0) {
+        if (!c->users++)
+            c->counted = (struct cache_stats){0};
         *ret = c->cache;
+    }
+    count(c);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }

@@ -15,14 +15,13 @@ static bool within(const char *path, const char *dir) {
 /* PREFIX below DIR as an absolute path; DENIED when it leads out of it. */
 static int below(const char *dir, const char *key, const char *prefix, char path[4096], struct err *err) {
     char root[4096], joined[4096];
-    int rc = fsio_absolute(root, sizeof root, dir, err);
-    if (!rc)
-        rc = fsio_join(joined, sizeof joined, root, prefix, err);
-    if (!rc)
-        rc = fsio_absolute(path, 4096, joined, err);
-    if (!rc && !within(path, root))
-        rc = err_set(err, ERR_DENIED, "%s: %s is outside %s", key, prefix, root);
-    return rc;
+    int rc;
+    if ((rc = fsio_absolute(root, sizeof root, dir, err)) || (rc = fsio_join(joined, sizeof joined, root, prefix, err)) ||
+        (rc = fsio_absolute(path, 4096, joined, err)))
+        return rc;
+    if (!within(path, root))
+        return err_set(err, ERR_DENIED, "%s: %s is outside %s", key, prefix, root);
+    return 0;
 }
 
 static int store_source(const struct places *p, const char *name, bool or_file, char path[4096], struct err *err) {
@@ -39,46 +38,51 @@ static int store_source(const struct places *p, const char *name, bool or_file, 
 
 static int local(const struct places *p, const char *key, const char *source, char path[4096], struct err *err) {
     char data[4096];
-    int rc = fsio_absolute(path, 4096, source, err);
-    if (!rc)
-        rc = fsio_absolute(data, sizeof data, p->data_dir, err);
-    if (!rc && !p->local_paths && !within(path, data))
-        rc = err_set(err, ERR_DENIED,
-                     "%s: file://%s lies outside paths.data (%s); put the data there, or name it as the daemon's user with "
-                     "local_paths: true",
-                     key, source, data);
-    return rc;
+    int rc;
+    if ((rc = fsio_absolute(path, 4096, source, err)) || (rc = fsio_absolute(data, sizeof data, p->data_dir, err)))
+        return rc;
+    if (!p->local_paths && !within(path, data))
+        return err_set(err, ERR_DENIED,
+                       "%s: file://%s lies outside paths.data (%s); put the data there, or name it as the daemon's user with "
+                       "local_paths: true",
+                       key, source, data);
+    return 0;
+}
+
+static int source_path(const struct places *p, const struct jobfile *job, char path[4096], struct err *err) {
+    const char *source = job->data->source;
+    if (str_starts(source, "store://"))
+        return store_source(p, source + 8, job->kind->recordings == KIND_RECORDINGS_OR_ONE, path, err);
+    if (str_starts(source, "file://"))
+        return local(p, "data.source", source + 7, path, err);
+    if (strstr(source, "://"))
+        return err_set(err, ERR_INVALID,
+                       "data.source: '%.200s' has an unknown scheme; expected store://NAME/prefix of the daemon's stores, "
+                       "file:///folder, or a folder below paths.data",
+                       source);
+    return below(p->data_dir, "data.source", source, path, err);
 }
 
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
     const char *source = job->data->source;
     char path[4096];
-    int rc;
-    if (str_starts(source, "store://"))
-        rc = store_source(p, source + 8, job->kind->recordings == KIND_RECORDINGS_OR_ONE, path, err);
-    else if (str_starts(source, "file://"))
-        rc = local(p, "data.source", source + 7, path, err);
-    else if (strstr(source, "://"))
-        rc = err_set(err, ERR_INVALID,
-                     "data.source: '%.200s' has an unknown scheme; expected store://NAME/prefix of the daemon's stores, "
-                     "file:///folder, or a folder below paths.data",
-                     source);
-    else
-        rc = below(p->data_dir, "data.source", source, path, err);
-    if (!rc && !str_starts(path, "store://") && !fsio_is_dir(path))
-        rc = err_set(err, ERR_NOT_FOUND, "data.source: %s is not a directory that the daemon can read%s%s", path,
-                     *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
-    if (!rc && !str_copy(buf, size, path))
-        rc = err_set(err, ERR_RANGE, "data.source is too long");
-    return rc;
+    int rc = source_path(p, job, path, err);
+    if (rc)
+        return rc;
+    if (!str_starts(path, "store://") && !fsio_is_dir(path))
+        return err_set(err, ERR_NOT_FOUND, "data.source: %s is not a directory that the daemon can read%s%s", path,
+                       *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
+    return str_copy(buf, size, path) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
 }
 
 int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err) {
     bool url = str_starts(ref, "file://");
-    int rc = url || *ref == '/' ? local(p, key, url ? ref + 7 : ref, path, err) : below(p->data_dir, key, ref, path, err);
-    if (!rc && (fsio_is_dir(path) || !fsio_exists(path)))
-        rc = err_set(err, ERR_NOT_FOUND, "%s: %s is not a file that the daemon can read", key, path);
-    return rc;
+    int rc;
+    if ((rc = url || *ref == '/' ? local(p, key, url ? ref + 7 : ref, path, err) : below(p->data_dir, key, ref, path, err)))
+        return rc;
+    if (fsio_is_dir(path) || !fsio_exists(path))
+        return err_set(err, ERR_NOT_FOUND, "%s: %s is not a file that the daemon can read", key, path);
+    return 0;
 }
 
 static bool lies_in(const char *path, const char *dir) {

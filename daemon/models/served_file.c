@@ -50,16 +50,14 @@ int served_file_make(const char *results_dir, const char *name, const char *from
     struct served_file made;
     struct modelfile file;
     char unique[MAX_NAME + DIGEST_HEX_SIZE + 2];
-    int rc = modelfile_read(from, &file, err);
-    if (!rc)
-        rc = digest_file(from, made.sha256, err);
-    if (rc)
+    int rc;
+    if ((rc = modelfile_read(from, &file, err)) || (rc = digest_file(from, made.sha256, err)))
         return rc;
     str_format(unique, sizeof unique, "%s-%s", name, made.sha256);
-    rc = served_file_link(results_dir, folder_name, unique, from, made.path, err);
-    if (!rc)
-        *ret = made;
-    return rc;
+    if ((rc = served_file_link(results_dir, folder_name, unique, from, made.path, err)))
+        return rc;
+    *ret = made;
+    return 0;
 }
 
 /* True if the file is NAME-SHA256.safetensors, or NAME.safetensors as earlier versions had it. */

@@ -52,15 +52,14 @@ static int make_root(struct source *s, const struct source_config *config, const
     return err_set(err, ERR_RANGE, "paths.cache is too long");
 }
 
-static int fetch_first(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
+static int open_mirror(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
                        struct err *err) {
     const struct source_store *store;
     const char *prefix;
-    int rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err);
-    if (!rc)
-        rc = make_root(s, config, store, prefix, err);
-    if (!rc)
-        rc = store_open_config(&store->config, &s->store, err);
+    int rc;
+    if ((rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err)) ||
+        (rc = make_root(s, config, store, prefix, err)) || (rc = store_open_config(&store->config, &s->store, err)))
+        return rc;
     const struct mirror_config mirror = {.store = s->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
@@ -68,13 +67,25 @@ static int fetch_first(struct source *s, const struct source_config *config, con
                                          .directory = s->root,
                                          .max_recordings = job->data->max_files,
                                          .head_bytes = HEAD_BYTES};
-    if (!rc)
-        rc = mirror_open(&mirror, on_progress, s, &s->mirror, err);
+    return mirror_open(&mirror, on_progress, s, &s->mirror, err);
+}
+
+static int fetch_first(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
+                       struct err *err) {
+    int rc = open_mirror(s, config, job, name, err);
     object_cache_count(config->objects);
-    if (!rc)
+    if (rc == 0)
         return 0;
     (void)err_in_cache(err);
     return err_wrap(err, "data.source store://%.200s cannot be fetched", name);
+}
+
+static int open_parts(struct source *s, const struct source_config *config, const struct jobfile *job, bool fetch,
+                      struct err *err) {
+    if (object_cache_enter(config->objects, &s->cache, err))
+        return err_in_cache(err);
+    cache_make_room(s->cache, SMALL_FILES_BYTES);
+    return fetch ? fetch_first(s, config, job, s->env->data_root + strlen("store://"), err) : 0;
 }
 
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
@@ -88,13 +99,7 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     s->env = env;
     s->objects = config->objects;
     bool fetch = job->data && str_starts(env->data_root, "store://");
-    int rc = object_cache_enter(config->objects, &s->cache, err);
-    if (rc)
-        (void)err_in_cache(err);
-    else
-        cache_make_room(s->cache, SMALL_FILES_BYTES);
-    if (!rc && fetch)
-        rc = fetch_first(s, config, job, env->data_root + strlen("store://"), err);
+    int rc = open_parts(s, config, job, fetch, err);
     if (rc) {
         source_close(s);
         return rc;
