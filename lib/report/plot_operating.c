@@ -7,7 +7,18 @@
 #include "base/str.h"
 #include "report/svg.h"
 
-enum { WIDTH = 980, HEIGHT = 400, PANEL_WIDTH = 390, PANEL_HEIGHT = 250, LEFT = 60, RIGHT = 550, TOP = 80, MOST_STEPS = 6 };
+enum {
+    WIDTH = 980,
+    HEIGHT = 400,
+    PANEL_WIDTH = 390,
+    PANEL_HEIGHT = 250,
+    LEFT = 60,
+    RIGHT = 550,
+    TOP = 80,
+    MOST_STEPS = 6,
+    LABEL_HEIGHT = 14,
+    PLOT_MAX_DELAYS = 4
+};
 
 /* One of the two diagrams: y is a share, 0 to 1. */
 struct panel {
@@ -40,19 +51,26 @@ static int by_x(const void *a, const void *b) {
     return (p->x > q->x) - (p->x < q->x);
 }
 
+/* A line of the legend, from the lower right corner up. */
+static void draw_legend(const struct panel *p, int row, const char *class, const char *name) {
+    double y = TOP + PANEL_HEIGHT - 16 - 16.0 * row, x = p->left + PANEL_WIDTH - 150;
+    svg_line(p->g, x, y, x + 20, y, class);
+    svg_text(p->g, x + 26, y + 4, "name", "start", name);
+}
+
 /* The best sensitivity of any point with at most so many false alarms, as stairs. */
-static int draw_best(const struct panel *panel, const struct plot_operating *p, struct err *err) {
-    struct plot_point *sorted = malloc(((size_t)p->n_points + 1) * sizeof *sorted);
+static int draw_best(const struct panel *panel, const struct plot_choice *c, const char *class, struct err *err) {
+    struct plot_point *sorted = malloc(((size_t)c->n_points + 1) * sizeof *sorted);
     if (!sorted)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
     int n = 0;
-    for (int i = 0; i < p->n_points; i++)
-        if (isfinite(p->points[i].x) && isfinite(p->points[i].y))
-            sorted[n++] = p->points[i];
+    for (int i = 0; i < c->n_points; i++)
+        if (isfinite(c->points[i].x) && isfinite(c->points[i].y))
+            sorted[n++] = c->points[i];
     qsort(sorted, (size_t)n, sizeof *sorted, by_x);
     struct svg_path path;
     double best = 0;
-    svg_path_open(&path, panel->g, "curve");
+    svg_path_open(&path, panel->g, class);
     svg_path_move(&path, x_of(panel, 0), y_of(0));
     for (int i = 0; i < n && sorted[i].x <= panel->highest; i++) {
         if (sorted[i].y <= best)
@@ -66,56 +84,88 @@ static int draw_best(const struct panel *panel, const struct plot_operating *p, 
     return 0;
 }
 
-static void draw_chosen(const struct panel *panel, const struct plot_operating *p) {
-    for (int i = 0; i < p->n_chosen; i++) {
-        const struct plot_mark *m = &p->chosen[i];
+/* Their names stand below them, in rows so that those of neighbours do not overlap; *row is the next one. */
+static void draw_chosen(const struct panel *panel, const struct plot_choice *c, const char *class, int *row) {
+    for (int i = 0; i < c->n_chosen; i++) {
+        const struct plot_mark *m = &c->chosen[i];
         if (!isfinite(m->false_alarms_per_24h) || !isfinite(m->sensitivity))
             continue;
         char tip[160];
         double x = x_of(panel, m->false_alarms_per_24h), y = y_of(m->sensitivity);
         str_format(tip, sizeof tip, "%.60s: sensitivity %.3f at %.2f false alarms in 24 h", m->name, m->sensitivity,
                    m->false_alarms_per_24h);
-        svg_rect(panel->g, &(struct svg_box){x - 4, y - 4, 8, 8}, "detected", tip);
-        svg_text(panel->g, x + 8, y + 14, "name", "start", m->name);
+        svg_rect(panel->g, &(struct svg_box){x - 4, y - 4, 8, 8}, class, tip);
+        svg_text(panel->g, x + 8, y + 14 + LABEL_HEIGHT * (*row)++, "name", "start", m->name);
     }
 }
 
+static const char *const delay_classes[PLOT_MAX_DELAYS] = {"line line3", "line line5", "line line4", "line line7"};
+
 /* Share of all seizures whose alarm came within so many seconds. */
-static void draw_delays(const struct panel *panel, const struct plot_operating *p) {
+static void draw_delays(const struct panel *panel, const struct plot_delays *d, int64_t seizures, const char *class) {
     struct svg_path path;
-    svg_path_open(&path, panel->g, "curve");
+    svg_path_open(&path, panel->g, class);
     svg_path_move(&path, x_of(panel, 0), y_of(0));
-    for (int64_t i = 0; i < p->n_delays && p->seizures; i++) {
-        svg_path_line(&path, x_of(panel, p->delays_s[i]), y_of((double)i / (double)p->seizures));
-        svg_path_line(&path, x_of(panel, p->delays_s[i]), y_of((double)(i + 1) / (double)p->seizures));
+    for (int64_t i = 0; i < d->n && seizures; i++) {
+        svg_path_line(&path, x_of(panel, d->delays_s[i]), y_of((double)i / (double)seizures));
+        svg_path_line(&path, x_of(panel, d->delays_s[i]), y_of((double)(i + 1) / (double)seizures));
     }
-    if (p->seizures)
-        svg_path_line(&path, x_of(panel, panel->highest), y_of((double)p->n_delays / (double)p->seizures));
+    if (seizures)
+        svg_path_line(&path, x_of(panel, panel->highest), y_of((double)d->n / (double)seizures));
     svg_path_close(&path);
 }
 
-/* The end of the left picture's x axis, in false alarms per 24 h: 20, or twice the farthest chosen point. */
-static double farthest(const struct plot_operating *p) {
-    double far = 20;
-    for (int i = 0; i < p->n_chosen; i++)
-        if (isfinite(p->chosen[i].false_alarms_per_24h))
-            far = fmax(far, 2 * p->chosen[i].false_alarms_per_24h);
+static double beyond(const struct plot_choice *c, double far) {
+    for (int i = 0; i < c->n_chosen; i++)
+        if (isfinite(c->chosen[i].false_alarms_per_24h))
+            far = fmax(far, 2 * c->chosen[i].false_alarms_per_24h);
     return far;
+}
+
+/* The end of the left picture's x axis, in false alarms per 24 h: 20, or twice the farthest chosen point. */
+static double farthest(const struct plot_operating *p) { return beyond(&p->alarms, beyond(&p->events, 20)); }
+
+/* The left picture. */
+static int draw_choices(struct svg *g, const struct plot_operating *p, struct err *err) {
+    struct panel panel = {g, LEFT, farthest(p)};
+    int rc, row = 0;
+    draw_axes(&panel, "sensitivity", "false alarms in 24 h");
+    if ((rc = draw_best(&panel, &p->events, "curve", err)))
+        return rc;
+    if (p->alarms.n_points && (rc = draw_best(&panel, &p->alarms, delay_classes[0], err)))
+        return rc;
+    if (p->alarms.n_points)
+        draw_legend(&panel, 0, delay_classes[0], p->alarms.name);
+    draw_legend(&panel, p->alarms.n_points > 0, "curve", p->events.name);
+    draw_chosen(&panel, &p->events, "detected", &row);
+    draw_chosen(&panel, &p->alarms, "alarm", &row);
+    return 0;
+}
+
+/* The right one. */
+static void draw_all_delays(struct svg *g, const struct plot_operating *p) {
+    double longest = 30;
+    int64_t any = 0;
+    int n = p->n_delays < PLOT_MAX_DELAYS ? p->n_delays : PLOT_MAX_DELAYS;
+    for (int i = 0; i < n; i++) {
+        any += p->delays[i].n;
+        longest = fmax(longest, p->delays[i].n ? p->delays[i].delays_s[p->delays[i].n - 1] : 0);
+    }
+    struct panel panel = {g, RIGHT, longest};
+    draw_axes(&panel, any ? "share of the seizures with an alarm" : "no alarm at or after an onset", "seconds after the onset");
+    for (int i = 0; i < n; i++) {
+        draw_delays(&panel, &p->delays[i], p->seizures, delay_classes[i]);
+        draw_legend(&panel, n - 1 - i, delay_classes[i], p->delays[i].name);
+    }
 }
 
 int plot_operating(const char *path, const struct plot_operating *p, struct err *err) {
     struct svg g;
-    double longest = p->n_delays ? p->delays_s[p->n_delays - 1] : 0;
-    struct panel points = {&g, LEFT, farthest(p)}, delays = {&g, RIGHT, fmax(30, longest)};
     svg_open(&g, WIDTH, HEIGHT, p->title);
     svg_text(&g, LEFT, 30, "title", "start", p->title);
     svg_text(&g, LEFT, 50, "muted", "start", p->subtitle);
-    draw_axes(&points, "sensitivity of events", "false alarms in 24 h");
-    int rc = draw_best(&points, p, err);
-    draw_chosen(&points, p);
-    draw_axes(&delays, p->n_delays ? "share of the seizures with an alarm" : "no alarm at or after an onset",
-              "seconds after the onset");
-    draw_delays(&delays, p);
+    int rc = draw_choices(&g, p, err);
+    draw_all_delays(&g, p);
     if (!rc)
         return svg_save(&g, path, err);
     str_done(&g.out);

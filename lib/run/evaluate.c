@@ -202,6 +202,8 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop,
+                                       .alarm_sets = true,
+                                       .latch_s = e->config->alarm_latch_s,
                                        .bad = leave_out,
                                        .directory = e->env.directory,
                                        .keep = true,
@@ -333,6 +335,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "onset_error_p90_s", e->scores.onsets.p90_s);
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
     json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
+    alarm_sets_to_json(&evaluation_alarm_sweep(e->evaluation)->sets, w, "alarm_sets");
     json_put_str(w, "definition", SCORE_DEFINITION);
     json_end(w, '}');
 }

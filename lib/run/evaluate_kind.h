@@ -11,7 +11,7 @@ struct evaluate_config {
     int threshold;          /* "model|auto" */
     double target_fa_per_24h;
     int unseen; /* "all|unseen" */
-    double alarm_hop_s;
+    double alarm_hop_s, alarm_latch_s;
     int64_t plots;
 };
 

@@ -11,7 +11,7 @@
 #include "data/montage.h"
 #include "data/recording.h"
 #include "report/plot.h"
-#include "report/plot_operating.h"
+#include "run/evaluate_operating.h"
 
 enum { PATH_SIZE = 4096, REPORT_BYTES = 256 << 20, PLOT_ROWS = 65536 };
 
@@ -247,6 +247,8 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
     if (e->config->alarm_hop_s > 0)
         score_alarm_report_json(&e->found.alarms, w, "alarms");
+    if (e->config->alarm_hop_s > 0)
+        alarm_sweep_json(evaluation_alarm_sweep(e->evaluation), w, "alarm_sweep");
 }
 
 /* Recordings that the scores leave out, as they cannot be used. */
@@ -262,37 +264,6 @@ static void put_unusable(struct json_writer *w, const struct evaluate *e) {
         json_end(w, '}');
     }
     json_end(w, ']');
-}
-
-/* operating.svg: what the thresholds that were tried achieve, and how late the alarms are. */
-static int write_operating(const struct evaluate *e, struct err *err) {
-    const struct score_sweep *sweep = evaluation_sweep(e->evaluation);
-    const struct score *event = &e->found.point.scores[SCORE_EVENT];
-    char path[PATH_SIZE], subtitle[256];
-    struct plot_point *points = calloc((size_t)sweep->n + 1, sizeof *points);
-    if (!points)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
-    for (int i = 0; i < sweep->n; i++) {
-        const struct score *s = &sweep->points[i].scores[SCORE_EVENT];
-        points[i] = (struct plot_point){s->false_alarms_per_24h, s->sensitivity};
-    }
-    const struct plot_mark chosen = {"in force", event->false_alarms_per_24h, event->sensitivity};
-    const struct plot_operating plot = {.title = "Sensitivity, false alarms and delay",
-                                        .subtitle = subtitle,
-                                        .points = points,
-                                        .n_points = sweep->n,
-                                        .chosen = &chosen,
-                                        .n_chosen = 1,
-                                        .delays_s = e->found.alarms.delays_s,
-                                        .n_delays = e->found.alarms.n_delays,
-                                        .seizures = e->found.alarms.references};
-    str_format(subtitle, sizeof subtitle, "%.100s; model SHA-256 %.12s; %.2f hours, %.0f seizures", e->job->name,
-               detector_info(e->detector)->sha256, event->counts.duration_s / 3600, event->counts.ref);
-    int rc = str_format(path, sizeof path, "%s/operating.svg", e->env.directory)
-                 ? plot_operating(path, &plot, err)
-                 : err_set(err, ERR_RANGE, "path too long: %.200s…", e->env.directory);
-    free(points);
-    return rc;
 }
 
 int evaluate_report_write(struct evaluate *e, struct err *err) {
@@ -330,7 +301,7 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     if (!rc)
         rc = fsio_write_text(table_path, &table, err);
     if (!rc)
-        rc = write_operating(e, err);
+        rc = evaluate_operating(e, err);
     str_done(&out);
     str_done(&scores);
     str_done(&table);

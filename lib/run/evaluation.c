@@ -21,13 +21,26 @@ struct trace {
     int loaded;    /* its number for the loader; −1: its trace was kept */
     struct recording_info info;
     struct score_span *segments;
-    int64_t n; /* samples of p */
-    float *p;  /* as in struct score_trace; NULL: not computed yet, or in its file */
+    int64_t n;      /* samples of p */
+    float *p;       /* as in struct score_trace; NULL: not computed yet, or in its file */
+    float *alarm_p; /* the same of what the alarm rule took; NULL also without alarms */
     struct score_event *ref;
     struct event *events; /* in file time */
     int64_t n_events;
     double *alarms_s;
     int n_alarms;
+};
+
+/* Of samples [first, first + n). */
+struct values {
+    int64_t first, n;
+    const float *p;
+};
+
+/* A segment of the present recording, and where it begins in the traces. */
+struct place {
+    int segment;
+    int64_t begin;
 };
 
 struct evaluation {
@@ -38,39 +51,54 @@ struct evaluation {
     struct trace *traces;
     struct score_trace *views; /* the same for report/score_sweep.h */
     int n_traces, current;
-    int segment; /* of the present recording, and where it begins in p */
-    int64_t segment_begin;
-    int64_t room, held;        /* bytes of traces that may stay in memory, and that do */
-    bool spooled;              /* the folder was made */
-    struct trace_values shown; /* of the trace that was read last, shown_index; −1 = none */
+    struct place place, alarm_place; /* of the newest values of both traces */
+    int64_t room, held;              /* bytes of traces that may stay in memory, and that do */
+    bool spooled;                    /* the folder was made */
+    struct trace_values shown;       /* of the trace that was read last, shown_index; −1 = none */
     int shown_index;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
+    struct alarm_sweep rules;
+    bool rules_chosen, rules_tried;
     struct auroc auroc;
     double loss;
     int64_t loss_count;
     struct score_alarm_report alarms;
 };
 
-/* Samples outside of the segments have no value and no place. */
+/* Samples outside of the segments have no value and no place. p: NULL = zeros. */
+static int put(const struct trace *t, struct place *place, float *to, const struct values *v, struct err *err) {
+    const struct window_span *segments = t->info.segments;
+    int64_t first = v->first, end = v->first + v->n;
+    for (int64_t part; first < end; first += part) {
+        for (; place->segment < t->info.n_segments && first >= segments[place->segment].end; place->segment++)
+            place->begin += segments[place->segment].end - segments[place->segment].first + 1;
+        if (place->segment == t->info.n_segments)
+            return end > t->info.samples
+                       ? err_set(err, ERR_INTERNAL, "%s: trace longer than the recording", t->entry->relative_path)
+                       : 0;
+        const struct window_span *s = &segments[place->segment];
+        part = (first < s->first ? s->first : s->end) - first;
+        part = part < end - first ? part : end - first;
+        float *at = to + place->begin + (first - s->first);
+        if (first >= s->first && v->p)
+            memcpy(at, v->p + (first - v->first), (size_t)part * sizeof *at);
+        else if (first >= s->first)
+            memset(at, 0, (size_t)part * sizeof *at);
+    }
+    return 0;
+}
+
 static int keep_trace(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct evaluation *e = ctx;
     struct trace *t = &e->traces[e->current];
-    const struct window_span *segments = t->info.segments;
-    for (int64_t part; n > 0; first += part, p += part, n -= part) {
-        for (; e->segment < t->info.n_segments && first >= segments[e->segment].end; e->segment++)
-            e->segment_begin += segments[e->segment].end - segments[e->segment].first + 1;
-        if (e->segment == t->info.n_segments)
-            return first + n > t->info.samples
-                       ? err_set(err, ERR_INTERNAL, "%s: trace longer than the recording", t->entry->relative_path)
-                       : 0;
-        const struct window_span *s = &segments[e->segment];
-        part = (first < s->first ? s->first : s->end) - first;
-        part = part < n ? part : n;
-        if (first >= s->first)
-            memcpy(t->p + e->segment_begin + (first - s->first), p, (size_t)part * sizeof *p);
-    }
-    return 0;
+    return put(t, &e->place, t->p, &(struct values){first, n, p}, err);
+}
+
+static int keep_judged(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
+    struct evaluation *e = ctx;
+    struct trace *t = &e->traces[e->current];
+    return put(t, &e->alarm_place, t->alarm_p, &(struct values){first, n, p}, err);
 }
 
 static int pass_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
@@ -128,6 +156,7 @@ static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
 
 static void trace_done(struct trace *t) {
     free(t->p);
+    free(t->alarm_p);
     free(t->ref);
     free(t->events);
     free(t->alarms_s);
@@ -209,6 +238,7 @@ void evaluation_free(struct evaluation *e) {
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
+    alarm_sweep_done(&e->rules);
     trace_drop(&e->shown);
     if (e->spooled && !e->config.keep)
         fsio_remove_tree(e->folder, NULL);
@@ -219,6 +249,7 @@ void evaluation_free(struct evaluation *e) {
 int evaluation_count(const struct evaluation *e) { return e->n_traces; }
 int evaluation_current(const struct evaluation *e) { return e->current; }
 const struct score_sweep *evaluation_sweep(const struct evaluation *e) { return &e->sweep; }
+const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e) { return &e->rules; }
 
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret) {
     const struct trace *t = &e->traces[index];
@@ -237,24 +268,43 @@ int evaluation_trace_path(const struct evaluation_config *config, int64_t entry,
     return trace_path(config->directory, &origin, ret_path, size, err);
 }
 
-int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
+/* Reads the traces of a recording from their file, unless they are in memory or were read last. */
+static int show(struct evaluation *e, int i, struct err *err) {
     const struct trace *t = &e->traces[i];
     char path[TRACES_PATH];
     int64_t n;
     int rc;
-    if (!t->p && e->shown_index != i) {
-        trace_drop(&e->shown);
-        e->shown_index = -1;
-        if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) ||
-            (rc = trace_read(path, t->n, &e->shown, err)))
-            return rc;
-        e->shown_index = i;
-    }
-    *ret_p = t->p ? t->p : e->shown.p;
+    if (t->p || e->shown_index == i)
+        return 0;
+    trace_drop(&e->shown);
+    e->shown_index = -1;
+    if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) ||
+        (rc = trace_read(path, t->n, &e->shown, err)))
+        return rc;
+    e->shown_index = i;
     return 0;
 }
 
+int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
+    const struct trace *t = &e->traces[i];
+    int rc = show(e, i, err);
+    if (!rc)
+        *ret_p = t->p ? t->p : e->shown.p;
+    return rc;
+}
+
 static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }
+
+static int load_alarm_trace(void *ctx, int i, const float **ret_p, struct err *err) {
+    struct evaluation *e = ctx;
+    int rc = show(e, i, err);
+    const float *p = rc ? NULL : e->traces[i].p ? e->traces[i].alarm_p : e->shown.alarm_p;
+    if (!rc && !p)
+        rc = err_set(err, ERR_INTERNAL, "%s: no alarm trace was kept", e->traces[i].entry->relative_path);
+    if (!rc)
+        *ret_p = p;
+    return rc;
+}
 
 /* Sample-wise loss and ROC of a finished trace; held samples were not measured. */
 static void add_samples(struct evaluation *e, const struct trace *t, const float *p) {
@@ -276,6 +326,10 @@ static void add_samples(struct evaluation *e, const struct trace *t, const float
     }
 }
 
+static int64_t trace_bytes(const struct evaluation *e, const struct trace *t) {
+    return t->n * (int64_t)sizeof *t->p * (e->config.alarm_hop ? 2 : 1);
+}
+
 /* The trace of an earlier attempt. */
 static int take_kept(struct evaluation *e, struct err *err) {
     struct trace *t = &e->traces[e->current];
@@ -295,7 +349,8 @@ static int take_kept(struct evaluation *e, struct err *err) {
 }
 
 static int spool(struct evaluation *e, struct trace *t, struct err *err) {
-    const struct trace_values values = {.p = t->p, .n = t->n, .alarms_s = t->alarms_s, .n_alarms = t->n_alarms};
+    const struct trace_values values = {
+        .p = t->p, .alarm_p = t->alarm_p, .n = t->n, .alarms_s = t->alarms_s, .n_alarms = t->n_alarms};
     char path[TRACES_PATH];
     int64_t n;
     int rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err);
@@ -305,13 +360,14 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
     if (rc || (rc = trace_write(path, &values, err)))
         return rc;
     free(t->p);
-    t->p = NULL;
+    free(t->alarm_p);
+    t->p = t->alarm_p = NULL;
     return e->config.finished ? e->config.finished(e->config.ctx, t->index, err) : 0;
 }
 
 static int finish_trace(struct evaluation *e, struct err *err) {
     struct trace *t = &e->traces[e->current];
-    int64_t bytes = t->n * (int64_t)sizeof *t->p;
+    int64_t bytes = trace_bytes(e, t);
     add_samples(e, t, t->p);
     bool stays = e->held + bytes <= e->room;
     e->held += stays ? bytes : 0;
@@ -322,7 +378,7 @@ static int finish_trace(struct evaluation *e, struct err *err) {
 
 /* Gaps take none, and the manifest bounds the duration. */
 static int check_length(const struct evaluation *e, const struct trace *t, struct err *err) {
-    int64_t bytes = t->n * (int64_t)sizeof *t->p, most = e->config.memory_bytes / TRACE_SHARE;
+    int64_t bytes = trace_bytes(e, t), most = e->config.memory_bytes / TRACE_SHARE;
     if (most && bytes > most)
         return err_set(err, ERR_RANGE,
                        "its trace takes %lld MiB, more than a quarter of the %lld MiB that may be used (limits.memory); split it",
@@ -330,16 +386,26 @@ static int check_length(const struct evaluation *e, const struct trace *t, struc
     return 0;
 }
 
+/* n values that are not known. */
+static float *new_trace(int64_t n) {
+    float *p = malloc(((size_t)n + 1) * sizeof *p);
+    for (int64_t i = 0; p && i < n; i++)
+        p[i] = NAN;
+    return p;
+}
+
 static int begin_trace(struct evaluation *e, struct err *err) {
     struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
     struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
     struct trace *t = &e->traces[e->current];
-    if (!(t->p = malloc(((size_t)t->n + 1) * sizeof *t->p)))
+    t->p = new_trace(t->n);
+    if (e->config.alarm_hop) {
+        t->alarm_p = new_trace(t->n);
+        sink.judged = keep_judged;
+    }
+    if (!t->p || (e->config.alarm_hop && !t->alarm_p))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", t->entry->relative_path);
-    for (int64_t i = 0; i < t->n; i++)
-        t->p[i] = NAN;
-    e->segment = 0;
-    e->segment_begin = 0;
+    e->place = e->alarm_place = (struct place){0, 0};
     return timeline_new_cached(&detector_info(e->config.detector)->file, t->entry->recording, &options, &sink, &e->timeline, err);
 }
 
@@ -385,6 +451,20 @@ static int begin_search(struct evaluation *e, struct err *err) {
     search.load = load_trace;
     search.ctx = e;
     return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
+}
+
+/* The rules that will be tried on the alarm traces, then one recording with all of them. */
+static int try_rules(struct evaluation *e, struct err *err) {
+    if (e->rules_chosen)
+        return alarm_sweep_step(&e->rules, &e->rules_tried, err);
+    struct alarm_search search = {.alarm_hop = e->config.alarm_hop, .load = load_alarm_trace, .ctx = e};
+    e->rules_chosen = true;
+    e->rules_tried = !e->config.alarm_hop || !e->config.alarm_sets;
+    if (e->rules_tried)
+        return 0;
+    alarm_config_of_events(&e->config.events, &search.base);
+    search.base.latch = llround(e->config.latch_s * FRONTEND_RATE_HZ);
+    return alarm_sweep_begin(e->views, e->n_traces, &search, &e->rules, err);
 }
 
 /* Events of every trace under the thresholds in force, and their scores. */
@@ -450,6 +530,8 @@ int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_resu
         return begin_search(e, err);
     if (!e->swept)
         return score_sweep_step(&e->sweep, &e->swept, err);
+    if (!e->rules_tried)
+        return try_rules(e, err);
     int rc = conclude(e, ret, err);
     *ret_done = !rc;
     return rc;

@@ -1,12 +1,13 @@
 /* evaluation: runs whole recordings of a manifest under a detector through the same path as detection (infer/timeline.h): first the
- * traces, then the evaluation of thresholds (report/score_sweep.h), then the scores in absolute time. Used by validation inside
- * training and by evaluate jobs. Steps are short: a batch of windows, or some pairs of thresholds on one recording; the choice of
- * the pairs and the scores under the chosen one read every trace once. A trace takes 4 bytes per sample of signal; those that do
- * not stay in memory are in files (run/traces.h). The device's thread. */
+ * traces, then the evaluation of thresholds (report/score_sweep.h) and of alarm rules (report/alarm_sweep.h), then the scores in
+ * absolute time. Used by validation inside training and by evaluate jobs. Steps are short: a batch of windows, or some pairs of
+ * thresholds on one recording; the choice of the pairs and the scores under the chosen one read every trace once. A trace takes 4
+ * bytes per sample of signal, 8 with alarms; those that do not stay in memory are in files (run/traces.h). The device's thread. */
 #ifndef BRR_RUN_EVALUATION_H
 #define BRR_RUN_EVALUATION_H
 #include "data/manifest.h"
 #include "infer/detector.h"
+#include "report/alarm_sweep.h"
 #include "report/score_sweep.h"
 
 struct evaluation_config {
@@ -22,6 +23,8 @@ struct evaluation_config {
     int windows_per_step;
     int workers;       /* threads that decode recordings missing in the window cache */
     int64_t alarm_hop; /* samples; 0 = no alarms */
+    bool alarm_sets;   /* with alarms: choose rules for the rates of false alarms */
+    double latch_s;    /* of these rules */
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
@@ -64,6 +67,8 @@ int evaluation_count(const struct evaluation *e);   /* recordings, without those
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);
+/* Every alarm rule that was tried; empty without alarm_sets. Valid as long as e. */
+const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e);
 /* The trace of a recording that is complete; valid until the next call that takes e. */
 int evaluation_trace(struct evaluation *e, int index, const float **ret_p, struct err *err);
 /* The file of an entry's trace under this configuration, and the number of samples in it. */

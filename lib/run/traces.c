@@ -1,5 +1,7 @@
 #include "run/traces.h"
 
+#include <stdbool.h>
+
 #include "base/str.h"
 #include "store/safetensors.h"
 
@@ -14,20 +16,25 @@ int trace_path(const char *directory, const struct trace_origin *origin, char *r
 
 int trace_write(const char *path, const struct trace_values *v, struct err *err) {
     const struct safetensors_entry entries[] = {
+        {"alarm_p", SAFETENSORS_F32, 1, {v->alarm_p ? v->n : 0}, v->alarm_p, v->alarm_p ? (size_t)v->n * sizeof *v->alarm_p : 0},
         {"alarms_s", SAFETENSORS_F64, 1, {v->n_alarms}, v->alarms_s, (size_t)v->n_alarms * sizeof *v->alarms_s},
         {"p", SAFETENSORS_F32, 1, {v->n}, v->p, (size_t)v->n * sizeof *v->p},
     };
-    const struct safetensors_content content = {.entries = entries, .n_entries = 2};
+    const struct safetensors_content content = {.entries = entries, .n_entries = sizeof entries / sizeof *entries};
     char sha256[DIGEST_HEX_SIZE];
     return safetensors_write(path, &content, sha256, err);
 }
 
+static bool is_trace(const struct safetensors_entry *p, int64_t n) {
+    return p && p->dtype == SAFETENSORS_F32 && p->rank == 1 && p->shape[0] == n;
+}
+
 static int check(const struct safetensors *st, const char *path, int64_t n, struct err *err) {
-    const struct safetensors_entry *p = safetensors_find(st, "p"), *alarms = safetensors_find(st, "alarms_s");
-    if (p && p->dtype == SAFETENSORS_F32 && p->rank == 1 && p->shape[0] == n && alarms && alarms->dtype == SAFETENSORS_F64 &&
-        alarms->rank == 1)
+    const struct safetensors_entry *alarm_p = safetensors_find(st, "alarm_p"), *alarms = safetensors_find(st, "alarms_s");
+    if (is_trace(safetensors_find(st, "p"), n) && (is_trace(alarm_p, n) || is_trace(alarm_p, 0)) && alarms &&
+        alarms->dtype == SAFETENSORS_F64 && alarms->rank == 1)
         return 0;
-    return err_set(err, ERR_DATA_LOSS, "%s does not hold a trace of %lld samples", path, (long long)n);
+    return err_set(err, ERR_DATA_LOSS, "%s does not hold traces of %lld samples", path, (long long)n);
 }
 
 int trace_read(const char *path, int64_t n, struct trace_values *ret, struct err *err) {
@@ -38,7 +45,13 @@ int trace_read(const char *path, int64_t n, struct trace_values *ret, struct err
         return rc;
     }
     const struct safetensors_entry *p = safetensors_find(st, "p"), *alarms = safetensors_find(st, "alarms_s");
-    *ret = (struct trace_values){p->data, n, alarms->data, alarms->shape[0], st};
+    const struct safetensors_entry *alarm_p = safetensors_find(st, "alarm_p");
+    *ret = (struct trace_values){.p = p->data,
+                                 .alarm_p = alarm_p->shape[0] ? alarm_p->data : NULL,
+                                 .n = n,
+                                 .alarms_s = alarms->data,
+                                 .n_alarms = alarms->shape[0],
+                                 .file = st};
     return 0;
 }
 

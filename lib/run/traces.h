@@ -1,5 +1,5 @@
-/* traces: record traces and alarms of recordings that an evaluation has finished, so that it holds one at a time: a file each,
- * whole and durable before it has its name. One thread. Internal to lib/run. */
+/* traces: record traces, alarm traces and alarms of recordings that an evaluation has finished, so that it holds one at a time: a
+ * file each, whole and durable before it has its name. One thread. Internal to lib/run. */
 #ifndef BRR_RUN_TRACES_H
 #define BRR_RUN_TRACES_H
 #include <stddef.h>
@@ -18,7 +18,8 @@ struct trace_origin {
 
 struct safetensors;
 struct trace_values {
-    const float *p; /* as in struct score_trace */
+    const float *p;       /* as in struct score_trace */
+    const float *alarm_p; /* as p: what the alarm rule took (`judged` in infer/timeline.h); NULL without an alarm hop */
     int64_t n;
     const double *alarms_s;
     int64_t n_alarms;
@@ -29,7 +30,7 @@ struct trace_values {
 int trace_path(const char *directory, const struct trace_origin *origin, char *ret, size_t size, struct err *err);
 /* The folder must exist. */
 int trace_write(const char *path, const struct trace_values *values, struct err *err);
-/* DATA_LOSS when the file does not hold a trace of n samples. Ends with trace_drop. */
+/* DATA_LOSS when the file does not hold traces of n samples, as those of older versions. Ends with trace_drop. */
 int trace_read(const char *path, int64_t n, struct trace_values *ret, struct err *err);
 /* Looks at the file's header alone. */
 int trace_check(const char *path, int64_t n, struct err *err);

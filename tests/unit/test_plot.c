@@ -325,16 +325,24 @@ static void operating_points_show_sensitivity_and_delay(void **state) {
     const struct plot_point points[] = {{4, 0.9}, {1, 0.5}, {NAN, 0.7}, {60, 1}};
     const struct plot_mark chosen[] = {{"5 <FA>", 4, 0.9}, {"none", NAN, NAN}};
     const double delays[] = {2, 7.5, 40};
-    struct plot_operating p = {"Title & more", "sub", points, 4, chosen, 2, delays, 3, 4};
+    const struct plot_delays times[] = {{"of 5 <a day>", delays, 3}, {"of 10 a day", delays, 1}};
+    struct plot_operating p = {.title = "Title & more",
+                               .subtitle = "sub",
+                               .events = {"events", points, 4, chosen, 2},
+                               .alarms = {"alarms", points, 2, chosen, 1},
+                               .delays = times,
+                               .n_delays = 2,
+                               .seizures = 4};
     snprintf(f->file, sizeof f->file, "%s/operating.svg", f->path);
     assert_int_equal(plot_operating(f->file, &p, NULL), 0);
     char *text = read_text(f->file);
     check_xml(text);
     assert_non_null(strstr(text, "sensitivity 0.900 at 4.00 false alarms"));
     assert_non_null(strstr(text, "share of the seizures with an alarm"));
+    assert_non_null(strstr(text, "of 5 &lt;a day"));
     assert_null(strstr(text, "nan"));
     free(text);
-    p.n_delays = p.n_points = p.n_chosen = 0;
+    p.n_delays = p.alarms.n_points = p.alarms.n_chosen = p.events.n_points = p.events.n_chosen = 0;
     p.seizures = 0;
     assert_int_equal(plot_operating(f->file, &p, NULL), 0);
     text = read_text(f->file);
