@@ -187,6 +187,7 @@ struct brr_stream_config {
     int64_t buffer_bytes;    /* samples kept until they are durable; 0 = 64 MiB, or 150 s of samples if that is more */
     double threshold_on;     /* probability that begins an event or alarm, 0 = the model's */
     double threshold_off;    /* probability that ends it, 0 = the model's, but at most threshold_on */
+    double alarm_rate;       /* 1, 5 or 10: alarms by the model's rule for that many false alarms per 24 h; 0: by the thresholds */
 };
 
 /* The settings agreed with the daemon. Pointers are valid as long as the stream. */
@@ -201,6 +202,7 @@ struct brr_stream_info {
     double window_s, hop_s, alarm_hop_s;
     double threshold_on, threshold_off;
     int resumable; /* 1: the session outlives its connection */
+    double alarm_threshold_on, alarm_threshold_off;
 };
 
 enum brr_message_kind { BRR_RESULT = 1, BRR_ALARM, BRR_PROVISIONAL, BRR_SUMMARY, BRR_RECONNECTED };

@@ -92,7 +92,9 @@ void stream_learn(brr_stream *s) {
                                        .alarm_hop_s = o->alarm_hop_s,
                                        .threshold_on = o->threshold_on,
                                        .threshold_off = o->threshold_off,
-                                       .resumable = s->link.out.keep};
+                                       .resumable = s->link.out.keep,
+                                       .alarm_threshold_on = o->alarm_threshold_on,
+                                       .alarm_threshold_off = o->alarm_threshold_off};
     if (!s->link.out.keep)
         s->buffer_bytes = BRR_STREAM_OUT_BYTES;
 }
@@ -111,6 +113,7 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->start_time_ms = c->start_time_ms;
     open->threshold_on = c->threshold_on;
     open->threshold_off = c->threshold_off;
+    open->alarm_rate = c->alarm_rate;
     open->resumable = !c->no_resume;
 }
 

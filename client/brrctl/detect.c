@@ -28,6 +28,8 @@ static const struct argument rows[] = {
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "folder for the events files", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
      0.01, 3600},
+    {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
+     "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
     {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
@@ -123,7 +125,10 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         .playback = {.model = b->model,
                      .client = "brrctl detect",
                      .no_resume = true, /* as fast as the device: nothing waits to be durable */
-                     .alarm_hop_s = isnan(detect_options_of(o)->alarm_hop_s) ? -1 : detect_options_of(o)->alarm_hop_s,
+                     .alarm_hop_s = !isnan(detect_options_of(o)->alarm_hop_s) ? detect_options_of(o)->alarm_hop_s
+                                    : detect_options_of(o)->alarm_rate        ? 0
+                                                                              : -1,
+                     .alarm_rate = detect_options_of(o)->alarm_rate ? strtod(detect_options_of(o)->alarm_rate, NULL) : 0,
                      .on = isnan(detect_options_of(o)->on) ? 0 : detect_options_of(o)->on,
                      .off = isnan(detect_options_of(o)->off) ? 0 : detect_options_of(o)->off,
                      .chunk_samples = detect_options_of(o)->chunk_samples > 0 ? detect_options_of(o)->chunk_samples : 0}};

@@ -45,9 +45,10 @@ static int check_arguments(const struct arguments *o, bool job) {
     if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
                 !isnan(detect_options_of(o)->off)))
         return usage("job:ID already has a model, thresholds and an id; remove --model, --on, --off and --id-file");
-    if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 || !isnan(detect_options_of(o)->alarm_hop_s))
-        return usage(
-            "--chunk-samples, --parallel and --alarm-hop have no effect when the daemon reads the recordings; remove them");
+    if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 ||
+        !isnan(detect_options_of(o)->alarm_hop_s) || detect_options_of(o)->alarm_rate)
+        return usage("--chunk-samples, --parallel, --alarm-hop and --alarm-rate have no effect when the daemon reads the "
+                     "recordings; remove them");
     return 0;
 }
 

@@ -11,6 +11,7 @@ struct detect_options {
     double off;
     const char *output;
     double alarm_hop_s;
+    const char *alarm_rate;
     int64_t chunk_samples;
     int64_t parallel;
     const char *id_file;

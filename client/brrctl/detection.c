@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 
-enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, NPY_HEADER = 128 };
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, NPY_HEADER = 128, ALARM_SIGNAL_S = 30 };
 
 /* ---- what arrives ---- */
 
@@ -18,6 +18,8 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     struct detection *d = ctx;
     d->on = info->threshold_on;
     d->off = info->threshold_off;
+    d->alarm_on = info->alarm_threshold_on;
+    d->alarm_off = info->alarm_threshold_off;
     d->window_s = info->window_s;
     d->hop_s = info->hop_s;
     d->alarm_hop_s = info->alarm_hop_s;
@@ -100,6 +102,13 @@ static void keep_alarm(struct detection *d, const struct brr_message *m) {
             (struct label_run){.onset_s = at_s, .end_s = NAN, .code = "alarm", .confidence = m->alarm.probability};
 }
 
+/* No alarm begins in the first seconds of a recording. */
+static void keep_highest_alarm(struct detection *d, const struct brr_message *m) {
+    for (int64_t i = 0; m->probabilities && i < m->samples; i++)
+        if (m->first + i >= ALARM_SIGNAL_S * DETECTION_RATE_HZ)
+            d->highest_alarm = fmax(d->highest_alarm, (double)m->probabilities[i]);
+}
+
 static void on_message(void *ctx, const struct brr_message *m) {
     struct detection *d = ctx;
     if (m->kind == BRR_RESULT) {
@@ -111,6 +120,8 @@ static void on_message(void *ctx, const struct brr_message *m) {
         keep_alarm(d, m);
         if (d->config->alarm)
             d->config->alarm(d->config->ctx, m);
+    } else if (m->kind == BRR_PROVISIONAL) {
+        keep_highest_alarm(d, m);
     } else if (m->kind == BRR_RECONNECTED) {
         if (d->config->reconnected)
             d->config->reconnected(d->config->ctx, m);
@@ -199,8 +210,11 @@ static int open_parts(struct detection *d, const char *path, struct err *err) {
 }
 
 int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
-    *d = (struct detection){
-        .config = config, .highest = NAN, .highest_s = NAN, .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
+    *d = (struct detection){.config = config,
+                            .highest = NAN,
+                            .highest_s = NAN,
+                            .highest_alarm = NAN,
+                            .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
     int rc = open_parts(d, path, err);
     if (rc)
         detection_done(d);

@@ -38,8 +38,9 @@ struct detection {
     int n_events;
     struct label_run *alarms; /* from on to off */
     int n_alarms;
-    double highest, highest_s; /* highest probability and its time; NaN = none yet */
-    float *probabilities;      /* (n_probabilities) at 256 Hz from 0, NaN where none */
+    double alarm_on, alarm_off, highest_alarm; /* thresholds; highest value of the alarm trace, NaN without one */
+    double highest, highest_s;                 /* highest probability and its time; NaN = none yet */
+    float *probabilities;                      /* (n_probabilities) at 256 Hz from 0, NaN where none */
     int64_t n_probabilities, capacity;
     struct labels reference;
     bool has_reference;

@@ -326,6 +326,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
+                                     .alarm_rate = config->alarm_rate,
                                      .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);

@@ -31,6 +31,7 @@ struct playback_config {
     double pace;                /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
     double alarm_hop_s;         /* as in brr_stream_config */
     double on, off;             /* thresholds, 0 = the model's */
+    double alarm_rate;          /* as in brr_stream_config */
     bool no_resume;
     int64_t chunk_samples; /* 0 = the library's choice */
 };

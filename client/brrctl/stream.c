@@ -27,6 +27,7 @@ struct stream_options {
     const char *reference;
     bool alarms;
     double alarm_hop_s;
+    const char *alarm_rate;
     double realtime;
     int64_t chunk_samples;
     const char *client;
@@ -51,6 +52,8 @@ static const struct argument rows[] = {
     {"--alarms", NULL, ARGUMENT_FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
      0.01, 3600},
+    {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
+     "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
     {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
      "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001, 1e6},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s",
@@ -261,6 +264,9 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_f64(w, "largest_ratio", (double)d->suppression.largest);
     json_end(w, '}');
     json_put_i64(w, "alarms", d->n_alarms);
+    json_put_f64(w, "alarm_threshold_on", d->alarm_on);
+    json_put_f64(w, "alarm_threshold_off", d->alarm_off);
+    json_put_f64(w, "highest_alarm_probability", d->highest_alarm);
     json_put_i64(w, "reconnects", playback_reconnects(d->playback));
     json_put_str(w, "ended", playback_ended(d->playback));
     json_put_i64(w, "unfinished_bytes", playback_left_bytes(d->playback));
@@ -280,6 +286,11 @@ static void print_summary(const struct view *v, const char *output) {
     if (!d->n_events && !isnan(d->highest))
         printf("highest    probability %.3f at %s; an event begins at %.3g, if it lasts long enough (--on)\n", d->highest,
                output_clock(d->highest_s, from, sizeof from), d->on);
+    if (d->config->playback.alarm_hop_s >= 0 && d->n_alarms)
+        printf("alarms     %d\n", d->n_alarms);
+    else if (d->config->playback.alarm_hop_s >= 0 && !isnan(d->highest_alarm))
+        printf("alarms     none; the highest probability of the newest seconds is %.3f, an alarm begins at %.3g\n",
+               d->highest_alarm, d->alarm_on);
     if (d->end.summary.suppressed_s > 0)
         printf("suppressed %.1f s of %.1f s, %lld burst%s; at most %.0f %% of a minute\n", d->end.summary.suppressed_s,
                d->end.summary.observed_s, (long long)d->end.summary.bursts, d->end.summary.bursts == 1 ? "" : "s",
@@ -384,30 +395,32 @@ int cmd_stream(const struct arguments *o) {
     bool input = !strcmp(o->args[0], "-"), feed = input || own(o)->follow;
     double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
     struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
-    struct detection_config config = {
-        .playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
-                     .pace = isnan(own(o)->realtime) ? 0 : own(o)->realtime,
-                     .alarm_hop_s = isnan(own(o)->alarm_hop_s) ? (own(o)->alarms ? 0 : -1) : own(o)->alarm_hop_s,
-                     .client = own(o)->client ? own(o)->client : "brrctl",
-                     .on = isnan(own(o)->on) ? 0 : own(o)->on,
-                     .off = isnan(own(o)->off) ? 0 : own(o)->off,
-                     .no_resume = own(o)->no_resume,
-                     .chunk_samples = own(o)->chunk_samples > 0 ? own(o)->chunk_samples : 0},
-        .reference = own(o)->reference,
-        .want_reference = !feed || own(o)->reference,
-        .want_trace = own(o)->probabilities != NULL,
-        .want_plot = own(o)->plot != NULL,
-        .want_suppression = own(o)->suppression != NULL,
-        .feed = feed,
-        .idle_s = idle_s,
-        .ctx = &view,
-        .opened = show_opened,
-        .event = show_event,
-        .alarm = show_alarm,
-        .lost = show_lost,
-        .reconnected = show_reconnected,
-        .unsaved = show_unsaved,
-        .progress = show_progress};
+    struct detection_config config = {.playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
+                                                   .pace = isnan(own(o)->realtime) ? 0 : own(o)->realtime,
+                                                   .alarm_hop_s = !isnan(own(o)->alarm_hop_s)            ? own(o)->alarm_hop_s
+                                                                  : own(o)->alarms || own(o)->alarm_rate ? 0
+                                                                                                         : -1,
+                                                   .alarm_rate = own(o)->alarm_rate ? strtod(own(o)->alarm_rate, NULL) : 0,
+                                                   .client = own(o)->client ? own(o)->client : "brrctl",
+                                                   .on = isnan(own(o)->on) ? 0 : own(o)->on,
+                                                   .off = isnan(own(o)->off) ? 0 : own(o)->off,
+                                                   .no_resume = own(o)->no_resume,
+                                                   .chunk_samples = own(o)->chunk_samples > 0 ? own(o)->chunk_samples : 0},
+                                      .reference = own(o)->reference,
+                                      .want_reference = !feed || own(o)->reference,
+                                      .want_trace = own(o)->probabilities != NULL,
+                                      .want_plot = own(o)->plot != NULL,
+                                      .want_suppression = own(o)->suppression != NULL,
+                                      .feed = feed,
+                                      .idle_s = idle_s,
+                                      .ctx = &view,
+                                      .opened = show_opened,
+                                      .event = show_event,
+                                      .alarm = show_alarm,
+                                      .lost = show_lost,
+                                      .reconnected = show_reconnected,
+                                      .unsaved = show_unsaved,
+                                      .progress = show_progress};
     if (own(o)->plot && !str_ends(own(o)->plot, ".svg"))
         return usage("--plot writes SVG; expected a FILE.svg");
     if (own(o)->probabilities && !str_ends(own(o)->probabilities, ".npy") && !str_ends(own(o)->probabilities, ".tsv"))

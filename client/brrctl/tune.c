@@ -1,5 +1,5 @@
 /* tune MODEL DIR: labelled recordings through a model, by an evaluate job of the daemon that chooses thresholds as a validation
- * does; the model with these thresholds becomes a new file here. */
+ * does, and alarm rules for rates of false alarms; the model with these thresholds becomes a new file here. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "infer/retune.h"
+#include "model/alarms.h"
 #include "report/interval.h"
 
 /* The options of tune. */
@@ -20,6 +21,7 @@ struct tune_options {
     double target_fa;
     const char *labels;
     const char *unlabeled;
+    double alarm_hop_s, alarm_latch_s;
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
@@ -30,6 +32,10 @@ static const struct argument rows[] = {
      "format of the labels; default auto", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
+    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S",
+     "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120},
+    {"--alarm-latch", NULL, ARGUMENT_NUMBER, AT(alarm_latch_s), "S", "an alarm stays on for at least this long; default 60", 0,
+     3600},
 };
 #undef AT
 const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
@@ -42,6 +48,7 @@ enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 struct tuned {
     double on, off, hours, seizures, found, false_events, f1;
     int64_t recordings;
+    struct alarm_sets alarms;
     char model_sha256[DIGEST_HEX_SIZE];
 };
 
@@ -72,7 +79,10 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "threshold", "auto");
     if (!isnan(own(o)->target_fa))
         json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
-    json_put_i64(&w, "alarm_hop_s", 0);
+    if (!isnan(own(o)->alarm_hop_s))
+        json_put_f64(&w, "alarm_hop_s", own(o)->alarm_hop_s);
+    if (!isnan(own(o)->alarm_latch_s))
+        json_put_f64(&w, "alarm_latch_s", own(o)->alarm_latch_s);
     json_put_i64(&w, "plots", 0);
     json_end(&w, '}');
     json_end(&w, '}');
@@ -114,7 +124,10 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
                           .f1 = json_f64(json_get(json, "event_f1"), NAN),
                           .recordings = json_i64(json_get(json, "recordings"), 0)};
     str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
+    rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);
     json_free(json);
+    if (rc)
+        return err_wrap(err, "the result of the job");
     if (!(ret->found > 0))
         return err_set(err, ERR_PRECONDITION, "no pair of thresholds finds any of the %s in %s; no model was written",
                        counted((int64_t)ret->seizures, "seizure").text, counted(ret->recordings, "recording").text);
@@ -162,7 +175,7 @@ static int write_model(const struct arguments *o, const char *model, const struc
         return code;
     str_init(&origin, ORIGIN_BYTES);
     write_origin(t, &origin);
-    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, str_cstr(&origin)}, sha256, &err))
+    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, &t->alarms, str_cstr(&origin)}, sha256, &err))
         code = brrctl_fail(&err);
     str_done(&origin);
     unlink(part);
@@ -200,10 +213,28 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
     json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
     put_interval(w, "false_alarms_per_24h_95", rate_of(t));
+    alarm_sets_to_json(&t->alarms, w, "alarm_sets");
     json_put_str(w, "selected_on", "these recordings");
     json_put_str(w, "output", own(o)->output);
     json_put_str(w, "sha256", sha256);
     output_end(&out);
+}
+
+/* One line for each rate of false alarms; those that no rule reaches are named. */
+static void print_alarms(const struct alarm_sets *sets) {
+    for (int i = 0; i < sets->n; i++) {
+        const struct alarm_set *s = &sets->sets[i];
+        if (!i)
+            puts("alarms      --alarm-rate  on      off     onset   found (95 %)          false in 24 h (95 %)  worst patient  "
+                 "delay p50");
+        printf("            %-12g  %-6.4f  %-6.4f  %4.2f s  %4.2f (%.2f to %.2f)   %5.2f (%.2f to %.2f)   %6.2f         %.1f s\n",
+               s->rate, s->rule.on, s->rule.off, (double)s->rule.min_onset / 256, s->sensitivity, s->sensitivity_low,
+               s->sensitivity_high, s->false_alarms_per_24h, s->false_alarms_low, s->false_alarms_high,
+               s->worst_patient_false_alarms_per_24h, s->delay_p50_s);
+    }
+    if (sets->n < ALARM_RATES)
+        printf("            no rule finds a seizure within %g false alarms in 24 h on these recordings\n",
+               alarm_rates[ALARM_RATES - 1 - sets->n]);
 }
 
 static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
@@ -214,6 +245,8 @@ static void print_text(const struct arguments *o, const struct tuned *t, const c
            t->found / t->seizures, share.low, share.high);
     printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
            t->false_events * 24 / t->hours, rate.low, rate.high);
+    if (!(own(o)->alarm_hop_s <= 0))
+        print_alarms(&t->alarms);
     printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);
     puts("These thresholds were chosen on these recordings, so the figures flatter them; test them on other patients.");
     printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", own(o)->output, own(o)->output);

@@ -79,6 +79,7 @@ struct live_opened {
     char checkpoint[LIVE_PATH], note[256];
     int sources[FRONTEND_MAX_LABELS], n_sources;
     int64_t alarm_hop; /* 256 Hz samples, 0 = none */
+    struct alarm_config alarms;
 };
 /* Burst suppression of the minute that ends before `sample`. */
 struct live_suppression {

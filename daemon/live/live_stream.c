@@ -255,12 +255,17 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
 
 /* ---- opening, saving, ending ---- */
 
-static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, const struct modelfile *file) {
+/* set: chosen by a rate of false alarms, or NULL. Its rule was chosen for decisions at its own interval. */
+static int64_t pick_alarm_hop(const struct live_stream *s, int64_t device_hop, const struct modelfile *file,
+                              const struct alarm_set *set) {
+    int64_t own = set ? (int64_t)llround(set->alarm_hop_s * FRONTEND_RATE_HZ) : 0;
     if (s->open.alarm_hop_s < 0)
         return 0;
     if (s->open.alarm_hop_s > 0)
         return (int64_t)llround(s->open.alarm_hop_s * FRONTEND_RATE_HZ);
     int64_t hop = modelfile_hop(file);
+    if (own > 0 && hop % own == 0)
+        return own;
     return hop % device_hop == 0 && device_hop <= modelfile_window(file) ? device_hop : hop;
 }
 
@@ -307,7 +312,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .suppression = on_suppression,
                                  .settled = on_settled};
     int rc = state ? load_numbers(s, state, err) : 0;
-    struct timeline_options options = {.alarm_hop = s->alarm_hop, .events = &o->info.file.events};
+    struct timeline_options options = {.alarm_hop = s->alarm_hop, .events = &o->info.file.events, .alarms = &o->alarms};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
     if (!rc)
@@ -343,8 +348,14 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
     if (!(o->answer->opened = live_model_describe(m)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     struct modelfile *file = &o->answer->opened->info.file;
-    s->alarm_hop = pick_alarm_hop(s, device_hop, file);
+    const struct alarm_set *set = s->open.alarm_rate > 0 ? alarm_sets_find(&file->alarms, s->open.alarm_rate, err) : NULL;
+    if (s->open.alarm_rate > 0 && !set)
+        return ERR_PRECONDITION;
+    s->alarm_hop = pick_alarm_hop(s, device_hop, file, set);
     int rc = events_config_with(&file->events, s->open.on, s->open.off, &file->events, err);
+    alarm_config_of_events(&file->events, &o->answer->opened->alarms);
+    if (set)
+        o->answer->opened->alarms = set->rule;
     if (!rc)
         rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
     if (!rc)

@@ -28,6 +28,7 @@ struct live_open {
     double scale_uv;    /* I16: microvolt per unit */
     double alarm_hop_s; /* 0 = default of the device, negative = no alarms */
     double on, off;     /* thresholds of events and alarms; 0 = the model's */
+    double alarm_rate;  /* alarms by the model's rule for so many false alarms per 24 h; 0 = by the thresholds */
     bool realtime, want_probabilities;
 };
 

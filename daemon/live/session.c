@@ -132,14 +132,15 @@ int session_check(const struct session *s, const struct live_open *open, struct 
     bool same = own->n_labels == open->n_labels;
     for (int i = 0; same && i < own->n_labels; i++)
         same = !strcmp(own->labels[i], open->labels[i]);
-    const char *what = !same                                                              ? "channels"
-                       : own->rate_hz < open->rate_hz || own->rate_hz > open->rate_hz     ? "rate_hz"
-                       : own->format != open->format                                      ? "format"
-                       : own->scale_uv < open->scale_uv || own->scale_uv > open->scale_uv ? "scale_uv"
-                       : own->on < open->on || own->on > open->on                         ? "threshold_on"
-                       : own->off < open->off || own->off > open->off                     ? "threshold_off"
-                       : own->want_probabilities != open->want_probabilities              ? "want_probabilities"
-                                                                                          : NULL;
+    const char *what = !same                                                                      ? "channels"
+                       : own->rate_hz < open->rate_hz || own->rate_hz > open->rate_hz             ? "rate_hz"
+                       : own->format != open->format                                              ? "format"
+                       : own->scale_uv < open->scale_uv || own->scale_uv > open->scale_uv         ? "scale_uv"
+                       : own->on < open->on || own->on > open->on                                 ? "threshold_on"
+                       : own->off < open->off || own->off > open->off                             ? "threshold_off"
+                       : own->alarm_rate < open->alarm_rate || own->alarm_rate > open->alarm_rate ? "alarm_rate"
+                       : own->want_probabilities != open->want_probabilities                      ? "want_probabilities"
+                                                                                                  : NULL;
     if (!what)
         return 0;
     return err_set(err, ERR_INVALID, "Open.%s is not that of the stream to go on with; send the Open of its beginning", what);

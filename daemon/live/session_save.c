@@ -11,13 +11,14 @@
 #include "daemon/live/snapshot.h"
 
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
- * MODEL: and the SHA-256 of the model that is kept with the snapshot. */
+ * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. */
 enum {
     OLDEST = 1,
     VIEW = 2,
     THRESHOLDS = 3,
     MODEL = 4,
-    VERSION = 4,
+    ALARM_RATE = 5,
+    VERSION = 5,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -40,6 +41,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_i64(out, open->want_probabilities);
     pack_f64(out, open->on);
     pack_f64(out, open->off);
+    pack_f64(out, open->alarm_rate);
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
@@ -113,11 +115,13 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
         o->open.on = unpack_f64(in);
         o->open.off = unpack_f64(in);
     }
+    if (o->version >= ALARM_RATE)
+        o->open.alarm_rate = unpack_f64(in);
     if (o->version >= MODEL)
         unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
-                           o->open.off < 1);
+                           o->open.off < 1 && o->open.alarm_rate >= 0);
     o->open.checkpoint = o->checkpoint;
     o->open.model = o->model;
     o->open.labels = o->labels;

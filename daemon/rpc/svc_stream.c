@@ -23,6 +23,7 @@ enum {
 
 static const char client_gone[] = "client_gone"; /* the outcome of a call that nothing else ended */
 static const double MIN_ALARM_HOP_S = 0.25;      /* each hop costs a whole window */
+static const double MAX_ALARM_RATE = 1000;
 
 struct stream_call {
     struct rpc_call *call;
@@ -125,6 +126,8 @@ static void on_opened(void *owner, const struct live_opened *o) {
     opened.window_s = (double)modelfile_window(file) / FRONTEND_RATE_HZ;
     opened.threshold_on = file->events.on;
     opened.threshold_off = file->events.off;
+    opened.alarm_threshold_on = o->alarms.on;
+    opened.alarm_threshold_off = o->alarms.off;
     opened.model_sha256 = (char *)(uintptr_t)o->info.sha256;
     opened.resume_token = (char *)(uintptr_t)session_token(c->session);
     opened.epoch = session_epoch(c->session);
@@ -278,6 +281,12 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
     if (!(in->threshold_on >= 0 && in->threshold_on < 1 && in->threshold_off >= 0 && in->threshold_off < 1))
         return err_set(err, ERR_INVALID, "Open.threshold_on is %g and threshold_off %g; expected 0 (the model's) to below 1",
                        in->threshold_on, in->threshold_off);
+    if (!(in->alarm_rate >= 0 && in->alarm_rate <= MAX_ALARM_RATE) || (in->alarm_rate > 0 && in->alarm_hop_s < 0))
+        return err_set(err, ERR_INVALID,
+                       "Open.alarm_rate is %g with alarm_hop_s %g; expected " ALARM_RATE_NAMES
+                       ", or 0 for alarms by the thresholds, "
+                       "and with a rate an alarm_hop_s of at least 0",
+                       in->alarm_rate, in->alarm_hop_s);
     if (in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 && !(in->scale_uv > 0 && in->scale_uv < 1e6))
         return err_set(err, ERR_INVALID, "Open.scale_uv is %g; I16 needs the microvolt of one unit", in->scale_uv);
     return 0;
@@ -295,6 +304,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .alarm_hop_s = in->alarm_hop_s,
                               .on = in->threshold_on,
                               .off = in->threshold_off,
+                              .alarm_rate = in->alarm_rate,
                               .realtime = in->realtime,
                               .want_probabilities = in->want_probabilities};
 }

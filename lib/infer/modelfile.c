@@ -55,13 +55,14 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
 
 int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
                    struct stream *s, char ret_sha256[65], struct err *err) {
-    struct str model, frontend, events, labels;
+    struct str model, frontend, events, labels, alarms;
     struct json_writer w;
     char hop[32], step[32], epoch[32], prior[32];
     str_init(&model, 65536);
     str_init(&frontend, 65536);
     str_init(&events, 65536);
     str_init(&labels, 65536);
+    str_init(&alarms, 65536);
     json_writer_init(&w, &model);
     seizure_config_to_json(&m->model, &w, NULL);
     json_writer_init(&w, &frontend);
@@ -72,6 +73,8 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
     json_begin_object(&w, NULL);
     json_put_str(&w, "format", m->labels);
     json_end(&w, '}');
+    json_writer_init(&w, &alarms);
+    alarm_sets_to_json(&m->alarms, &w, NULL);
     str_format(hop, sizeof hop, "%lld", (long long)m->hop);
     str_format(step, sizeof step, "%lld", (long long)m->step);
     str_format(epoch, sizeof epoch, "%lld", (long long)m->epoch);
@@ -91,8 +94,11 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
         {NULL, NULL},
         {NULL, NULL},
         {NULL, NULL},
+        {NULL, NULL},
     };
-    size_t n = sizeof metadata / sizeof *metadata - 3;
+    size_t n = sizeof metadata / sizeof *metadata - 4;
+    if (m->alarms.n)
+        metadata[n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
     if (m->patients)
         metadata[n++] = (struct safetensors_pair){"brr.patients", m->patients};
     if (*m->init_from)
@@ -105,6 +111,7 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
     str_done(&frontend);
     str_done(&events);
     str_done(&labels);
+    str_done(&alarms);
     return rc;
 }
 
@@ -169,6 +176,18 @@ static int read_objects(const struct safetensors *st, const char *path, struct m
     return rc;
 }
 
+/* A model file without alarm thresholds has no sets. */
+static int read_alarms(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
+    struct json *json = NULL;
+    if (!safetensors_metadata(st, MODELFILE_ALARMS))
+        return 0;
+    int rc = parse(st, MODELFILE_ALARMS, path, &json, err);
+    if (!rc && (rc = alarm_sets_from_json(json, &m->alarms, err)))
+        err_wrap(err, "%s: " MODELFILE_ALARMS, path);
+    json_free(json);
+    return rc;
+}
+
 static int read_metadata(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
     const char *kind = safetensors_metadata(st, "brr.kind"), *hop = safetensors_metadata(st, "brr.hop");
     const char *step = safetensors_metadata(st, "brr.step"), *epoch = safetensors_metadata(st, "brr.epoch");
@@ -177,7 +196,7 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     if (!kind || strcmp(kind, "seizure"))
         return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
     int rc = read_objects(st, path, m, err);
-    if (rc)
+    if (rc || (rc = read_alarms(st, path, m, err)))
         return rc;
     if (!hop || !str_to_i64(hop, &m->hop) || m->hop < 1 || m->hop > m->model.window)
         return err_set(err, ERR_INVALID, "%s: metadata brr.hop is '%s'; expected samples up to the window of %lld", path,

@@ -2,23 +2,27 @@
  * filters, window hop, event thresholds, label rules, training step and data. Keys `brr.kind` ("seizure"), `brr.model`,
  * `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior` (numbers),
  * `brr.manifest`, `brr.patients` (JSON, see modelfile_patients); for a fine-tuned model `brr.init_from_sha256` (of the first
- * model's file) and, if it came from a store, `brr.init_from` (its URL). Any thread. */
+ * model's file) and, if it came from a store, `brr.init_from` (its URL); with alarm thresholds for rates of false alarms
+ * `brr.alarms` (JSON, model/alarms.h). Any thread. */
 #ifndef BRR_INFER_MODELFILE_H
 #define BRR_INFER_MODELFILE_H
 #include <stdint.h>
 
 #include "base/err.h"
 #include "data/frontend.h"
+#include "model/alarms.h"
 #include "model/events.h"
 #include "model/seizure.h"
 
 enum { MODELFILE_TEXT = 1024 };
+#define MODELFILE_ALARMS "brr.alarms"
 
 struct modelfile {
     struct seizure_config model;
     struct frontend_config frontend; /* montage points into `montage` below */
     struct events_config events;
-    int64_t hop; /* samples between windows of training and, unless the model carries its state, of the record trace */
+    struct alarm_sets alarms; /* none in files of older versions */
+    int64_t hop;              /* samples between windows of training and, unless the model carries its state, of the record trace */
     int64_t step, epoch;
     double prior; /* share of seizure samples in training */
     char montage[MODELFILE_TEXT];

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "infer/modelfile.h"
 #include "model/events.h"
 #include "store/safetensors.h"
 
@@ -14,14 +15,14 @@ enum { MAX_METADATA = 64, EVENTS_BYTES = 64 << 10 };
 
 /* The metadata of the copy. */
 struct pairs {
-    struct safetensors_pair items[MAX_METADATA + 2];
+    struct safetensors_pair items[MAX_METADATA + 3];
     size_t n;
-    bool full;
+    bool full, other_alarms;
 };
 
 static void keep_pair(void *ctx, const char *key, const char *value) {
     struct pairs *p = ctx;
-    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY))
+    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY) || (p->other_alarms && !strcmp(key, MODELFILE_ALARMS)))
         return;
     if (p->n == MAX_METADATA)
         p->full = true;
@@ -52,7 +53,9 @@ static int other_events(const struct safetensors *st, const char *path, const st
 
 static int write_copy(const struct safetensors *st, const char *to, const struct retune *retune, const char *events,
                       char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
-    struct pairs pairs = {.n = 0};
+    struct pairs pairs = {.other_alarms = retune->alarms != NULL};
+    struct str alarms;
+    struct json_writer w;
     size_t n = safetensors_count(st);
     safetensors_each_metadata(st, keep_pair, &pairs);
     if (pairs.full)
@@ -64,9 +67,16 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
         entries[i] = *safetensors_at(st, i);
     pairs.items[pairs.n++] = (struct safetensors_pair){EVENTS_KEY, events};
     pairs.items[pairs.n++] = (struct safetensors_pair){TUNED_KEY, retune->origin};
+    str_init(&alarms, EVENTS_BYTES);
+    json_writer_init(&w, &alarms);
+    if (retune->alarms && retune->alarms->n) {
+        alarm_sets_to_json(retune->alarms, &w, NULL);
+        pairs.items[pairs.n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
+    }
     const struct safetensors_content content = {entries, n, pairs.items, pairs.n};
     int rc = safetensors_write(to, &content, ret_sha256, err);
     free(entries);
+    str_done(&alarms);
     return rc;
 }
 

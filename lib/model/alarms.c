@@ -31,26 +31,27 @@ int alarm_rule_push(struct alarm_rule *rule, float p) {
 
 static bool is_rate(double a, double b) { return fabs(a - b) < 1e-9; }
 
-int alarm_sets_find(const struct alarm_sets *sets, double rate, struct alarm_config *ret, struct err *err) {
+const struct alarm_set *alarm_sets_find(const struct alarm_sets *sets, double rate, struct err *err) {
     char rates[64] = "";
     size_t at = 0;
     for (int i = 0; i < sets->n; i++) {
-        if (is_rate(sets->sets[i].rate, rate)) {
-            *ret = sets->sets[i].rule;
-            return 0;
-        }
+        if (is_rate(sets->sets[i].rate, rate))
+            return &sets->sets[i];
         str_format(rates + at, sizeof rates - at, "%s%g", i ? ", " : "", sets->sets[i].rate);
         at = strlen(rates);
     }
     if (!sets->n)
-        return err_set(
-            err, ERR_NOT_FOUND,
-            "the model has no alarm thresholds for a rate of false alarms; `brrctl tune` makes a model that has them, or "
-            "choose thresholds yourself (--on, --off)");
-    return err_set(err, ERR_NOT_FOUND,
-                   "the model has no alarm thresholds for %g false alarms per 24 h, only for %s; choose one of these, or tune the "
-                   "model on more recordings (`brrctl tune`)",
-                   rate, rates);
+        err_set(
+            err, ERR_PRECONDITION,
+            "the model has no alarm thresholds for a rate of false alarms; `brrctl tune` makes a model that has them, or choose "
+            "thresholds yourself (--on, --off)");
+    else
+        err_set(
+            err, ERR_PRECONDITION,
+            "the model has no alarm thresholds for %g false alarms per 24 h, only for %s; choose one of these, or tune the model "
+            "on more recordings (`brrctl tune`)",
+            rate, rates);
+    return NULL;
 }
 
 /* Also the names in JSON. */

@@ -48,8 +48,8 @@ struct alarm_sets {
     int n;
     struct alarm_set sets[ALARM_RATES];
 };
-/* NOT_FOUND: the model has no set for this rate. */
-int alarm_sets_find(const struct alarm_sets *sets, double rate, struct alarm_config *ret, struct err *err);
+/* The set for this rate, or NULL and PRECONDITION when the model has none. */
+const struct alarm_set *alarm_sets_find(const struct alarm_sets *sets, double rate, struct err *err);
 void alarm_sets_to_json(const struct alarm_sets *sets, struct json_writer *w, const char *key); /* an array */
 /* INVALID: thresholds, rates or samples that cannot be. */
 int alarm_sets_from_json(const struct json *array, struct alarm_sets *ret, struct err *err);

@@ -519,6 +519,7 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     if (!rc && e->config.alarm_hop)
         rc = score_all_alarms(e, err);
     r->alarms = e->alarms;
+    r->sets = e->rules.sets;
     return rc;
 }
 

@@ -44,6 +44,7 @@ struct evaluation_result {
     struct score_point point;    /* pooled scores under them */
     double auroc, loss;          /* over labelled samples that were measured; loss: mean cross entropy of the record trace */
     double sensitivity_at[SCORE_LIMITS];
+    struct alarm_sets sets;           /* none without alarm_sets */
     struct score_alarm_report alarms; /* all zero without alarm_hop; its delays are the evaluation's */
 };
 

@@ -520,6 +520,7 @@ static int conclude_validation(struct train *t, const struct validation_result *
     bool gain, best = best_offer(&t->at.best, t->at.step, &r->value, &gain);
     t->newest = *r;
     t->file.events = r->events;
+    t->file.alarms = r->alarms;
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
     t->progress.metric = r->value.metric;

@@ -20,6 +20,7 @@ struct validation_result {
     struct best_value value; /* of training.early_stopping.metric */
     double event_f1, auroc, loss, false_alarms_per_24h;
     struct events_config events; /* with the thresholds chosen */
+    struct alarm_sets alarms;
 };
 
 /* Everything that must survive a kill, besides tensors. */

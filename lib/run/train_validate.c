@@ -39,6 +39,9 @@ static int evaluate(struct train *t, struct detector *detector, struct evaluatio
                                              .events = t->job->events,
                                              .auto_threshold = t->job->auto_threshold,
                                              .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
+                                             .alarm_hop = modelfile_hop(&t->file),
+                                             .alarm_sets = true,
+                                             .latch_s = t->job->events.alarm_latch_s,
                                              .target_fa_per_24h = t->job->target_fa_per_24h,
                                              .bad = leave_out,
                                              .directory = t->env.directory,
@@ -87,6 +90,7 @@ int train_validate(struct train *t, struct validation_result *ret, struct err *e
                                       .false_alarms_per_24h = event->false_alarms_per_24h,
                                       .auroc = e.auroc,
                                       .loss = e.loss,
-                                      .events = e.events};
+                                      .events = e.events,
+                                      .alarms = e.sets};
     return 0;
 }

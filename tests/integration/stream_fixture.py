@@ -78,18 +78,30 @@ def train(d, source, *sets):
     return end["checkpoint"]
 
 
-def with_events(model, target, **events):
-    """A copy of a model file whose event rules are changed."""
+def with_metadata(model, target, change):
+    """A copy of a model file whose metadata (name: text) were changed by change(metadata)."""
     with open(model, "rb") as f:
         data = f.read()
     size = struct.unpack_from("<Q", data)[0]
     header = json.loads(data[8:8 + size])
-    header["__metadata__"]["brr.events"] = json.dumps({**json.loads(header["__metadata__"]["brr.events"]), **events})
+    change(header["__metadata__"])
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(target, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + data[8 + size:])
     return target
+
+
+def metadata(model):
+    with open(model, "rb") as f:
+        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]
+
+
+def with_events(model, target, **events):
+    """A copy of a model file whose event rules are changed."""
+    def change(pairs):
+        pairs["brr.events"] = json.dumps({**json.loads(pairs["brr.events"]), **events})
+    return with_metadata(model, target, change)
 
 
 @contextlib.contextmanager

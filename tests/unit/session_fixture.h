@@ -133,6 +133,7 @@ static const struct live_open own_open = {.checkpoint = "/m",
                                           .format = LIVE_F32_UV,
                                           .on = 0.61,
                                           .off = 0.52,
+                                          .alarm_rate = 5,
                                           .want_probabilities = true};
 
 static const struct session_request request = {.open = &own_open, .principal = "uid:1"};

@@ -71,7 +71,6 @@ static int parse(const char *text, struct alarm_sets *ret, struct err *err) {
 static void sets_read_back_what_was_written(void **state) {
     (void)state;
     struct alarm_sets sets = two_sets(), back;
-    struct alarm_config c;
     struct str text;
     struct json_writer w;
     struct err err;
@@ -83,11 +82,11 @@ static void sets_read_back_what_was_written(void **state) {
     for (int i = 0; i < 2; i++)
         assert_memory_equal(&back.sets[i], &sets.sets[i], sizeof sets.sets[i]);
     str_done(&text);
-    assert_int_equal(alarm_sets_find(&back, 5, &c, &err), 0);
-    assert_memory_equal(&c, &sets.sets[1].rule, sizeof c);
-    assert_int_equal(alarm_sets_find(&back, 10, &c, &err), ERR_NOT_FOUND);
+    assert_ptr_equal(alarm_sets_find(&back, 5, &err), &back.sets[1]);
+    assert_null(alarm_sets_find(&back, 10, &err));
+    assert_int_equal(err.code, ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "for 10 false alarms per 24 h, only for 1, 5"));
-    assert_int_equal(alarm_sets_find(&(struct alarm_sets){.n = 0}, 5, &c, &err), ERR_NOT_FOUND);
+    assert_null(alarm_sets_find(&(struct alarm_sets){.n = 0}, 5, &err));
     assert_non_null(strstr(err.message, "brrctl tune"));
 }
 

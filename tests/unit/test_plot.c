@@ -339,7 +339,7 @@ static void operating_points_show_sensitivity_and_delay(void **state) {
     check_xml(text);
     assert_non_null(strstr(text, "sensitivity 0.900 at 4.00 false alarms"));
     assert_non_null(strstr(text, "share of the seizures with an alarm"));
-    assert_non_null(strstr(text, "of 5 &lt;a day"));
+    assert_non_null(strstr(text, "of 5 &#60;a day&#62;"));
     assert_null(strstr(text, "nan"));
     free(text);
     p.n_delays = p.alarms.n_points = p.alarms.n_chosen = p.events.n_points = p.events.n_chosen = 0;

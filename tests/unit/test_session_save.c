@@ -311,14 +311,18 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     assert_int_equal(k->kept.drops, 1);
 }
 
-/* Takes the thresholds of Open and the name of the model out, as they were not there in versions 1 and 2. */
-static size_t without_thresholds(char *state, size_t len) {
-    const double thresholds[] = {own_open.on, own_open.off};
-    const size_t added = sizeof thresholds + sizeof(int64_t); /* and the length of the model's SHA-256, which is empty here */
-    char *at = memmem(state, len, thresholds, sizeof thresholds);
+/* Takes out of Open what it did not have in an earlier version: before 5 the rate of false alarms, before 3 the thresholds, and the
+ * name of the model. */
+static size_t as_of(int version, char *state, size_t len) {
+    const double numbers[] = {own_open.on, own_open.off, own_open.alarm_rate};
+    const size_t kept = version < 3 ? 0 : 2 * sizeof *numbers;
+    const size_t end =
+        sizeof numbers + (version < 3 ? sizeof(int64_t) : 0); /* the length of the model's SHA-256, which is empty here */
+    char *at = memmem(state, len, numbers, sizeof numbers);
     assert_non_null(at);
-    memmove(at, at + added, (size_t)(state + len - at) - added);
-    return len - added;
+    memmove(at + kept, at + end, (size_t)(state + len - at) - end);
+    state[0] = (char)version;
+    return len - (end - kept);
 }
 
 /* The first byte of a snapshot is its version. */
@@ -332,11 +336,31 @@ static void a_snapshot_of_an_earlier_version_is_read(void **state) {
     durable(k, 0);
     sessions_free(k->b.all);
     k->b.all = keeping_sessions(k);
-    k->kept.len = without_thresholds((char *)k->kept.state, k->kept.len);
-    k->kept.state[0] = 1;
+    k->kept.len = as_of(1, (char *)k->kept.state, k->kept.len);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_DATA_LOSS);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len - VIEW_BYTES, false, NULL), 0);
     assert_non_null(sessions_find(k->b.all, token, "uid:1"));
+}
+
+static void a_snapshot_without_a_rate_of_false_alarms_is_read(void **state) {
+    struct kept_bench *k = *state;
+    struct live_stream *stream;
+    char token[PASS_TOKEN_SIZE];
+    struct err err;
+    open_lasting(&k->b, &stream, token);
+    save(k, stream, "first");
+    durable(k, 0);
+    sessions_free(k->b.all);
+    k->b.all = keeping_sessions(k);
+    k->kept.len = as_of(4, (char *)k->kept.state, k->kept.len);
+    assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, &err), 0);
+    struct session *s = sessions_find(k->b.all, token, "uid:1");
+    assert_non_null(s);
+    struct live_open open = own_open;
+    assert_int_equal(session_check(s, &open, &err), ERR_INVALID); /* it was opened without one */
+    assert_non_null(strstr(err.message, "alarm_rate"));
+    open.alarm_rate = 0;
+    assert_int_equal(session_check(s, &open, &err), 0);
 }
 
 static void count_visits(void *ctx, const struct session *s) { (void)s, ++*(int *)ctx; }
@@ -517,6 +541,7 @@ int main(void) {
         KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
         KEEPER_TEST(a_session_goes_on_from_its_snapshot),
         KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
+        KEEPER_TEST(a_snapshot_without_a_rate_of_false_alarms_is_read),
         KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
         KEEPER_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
         KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Alarms by a rate of false alarms: a training and tune write the rules into the model file, streams use the one that is asked for,
+whatever the chunks, and say which thresholds it has; models without a rule for a rate are refused with what to do; alarms of a model
+that is tuned are those that the report of the evaluation counted."""
+import json
+import os
+import sys
+
+from stream_fixture import metadata, streaming_daemon, with_metadata
+
+RATE = 256
+RULE = {"off": 0.02, "min_onset": 64, "min_offset": 128, "alarm_hop_s": 2, "hours": 1, "seizures": 2, "patients": 2}
+
+
+def stream(d, recording, model, *args, code=0):
+    """The summary (or the errors), and the alarms with on and off in seconds."""
+    out = f"{d.dir}/bed_events.tsv"
+    got, text, err = d.ctl("stream", recording, "--model", model, "--out", out, "--json", *args)
+    assert got == code, (text, err)
+    if code:
+        return text + err, []
+    with open(f"{d.dir}/bed_alarms.tsv", encoding="utf-8") as f:
+        rows = [line.split("\t") for line in f.read().splitlines()[1:]]
+    return json.loads(text.splitlines()[-1]), [(float(r[0]), float(r[0]) + float(r[1])) for r in rows if r[2] == "alarm"]
+
+
+def crafted(d, recording, model):
+    """A model with rules for 5 and 10: one that any trace satisfies and one that none does."""
+    rules = [{**RULE, "rate": 5, "on": 0.02, "latch": 20 * RATE}, {**RULE, "rate": 10, "on": 0.9999, "latch": 0}]
+
+    def change(pairs):
+        pairs["brr.alarms"] = json.dumps(rules)
+    model = with_metadata(model, f"{d.dir}/rules.safetensors", change)
+    end, alarms = stream(d, recording, model, "--alarm-rate", "5")
+    assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (0.02, 0.02) and end["threshold_on"] != 0.02, end
+    assert alarms and end["alarms"] == len(alarms), (end, alarms)
+    assert alarms[0][0] >= 0 and all(b - a >= 19.99 or b > end["duration_s"] - 0.1 for a, b in alarms), alarms
+    again, other = stream(d, recording, model, "--alarm-rate", "5", "--chunk-samples", "97")
+    assert other == alarms and again["highest_alarm_probability"] == end["highest_alarm_probability"]
+    hop, _ = stream(d, recording, model, "--alarm-rate", "5", "--alarm-hop", "2")
+    assert hop["alarms"] == end["alarms"] and hop["windows"] == end["windows"], "the rule's own interval is the default"
+    end, alarms = stream(d, recording, model, "--alarm-rate", "10")
+    assert not alarms and end["alarm_threshold_on"] == 0.9999 > end["highest_alarm_probability"] > 0, end
+    code, text, err = d.ctl("stream", recording, "--model", model, "--alarm-rate", "10")
+    assert code == 0 and "alarms     none; the highest probability" in text and "an alarm begins at 1" in text, (text, err)
+    text, _ = stream(d, recording, model, "--alarm-rate", "1", code=1)
+    assert "no alarm thresholds for 1 false alarms per 24 h, only for 5, 10" in text, text
+    text, _ = stream(d, recording, model, "--alarm-rate", "2", code=2)
+    code, text, err = d.ctl("detect", recording, "--model", model, "--alarm-rate", "5", "--out", f"{d.dir}/detected")
+    assert code == 0, (text, err)
+    with open(f"{d.dir}/detected/{os.path.basename(recording).replace('_eeg.edf', '_alarms.tsv')}", encoding="utf-8") as f:
+        assert f.read().count("\talarm\t") == len(other), "detect has the alarms of stream"
+
+
+def tuned(d, recording, model):
+    out = f"{d.dir}/tuned.safetensors"
+    code, text, err = d.ctl("tune", model, f"{d.dir}/eeg", "--out", out, "--alarm-hop", "2", "--alarm-latch", "15", "--json")
+    assert code == 0, (text, err)
+    sets = json.loads(text.splitlines()[-1])["alarm_sets"]
+    assert [s["rate"] for s in sets] == sorted(s["rate"] for s in sets) and {s["rate"] for s in sets} <= {1, 5, 10}
+    assert json.loads(metadata(out).get("brr.alarms", "[]")) == sets
+    for s in sets:
+        assert s["false_alarms_low"] <= s["false_alarms_per_24h"] <= min(s["rate"], s["false_alarms_high"]), s
+        assert 0 < s["sensitivity_low"] <= s["sensitivity"] <= s["sensitivity_high"] <= 1 and s["latch"] == 15 * RATE, s
+        end, alarms = stream(d, recording, out, "--alarm-rate", f"{s['rate']:g}")
+        assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (s["on"], s["off"]), (end, s)
+        assert all(b - a >= 14.99 or b > end["duration_s"] - 0.1 for a, b in alarms), alarms
+    code, text, err = d.ctl("tune", model, f"{d.dir}/eeg", "--out", f"{d.dir}/again.safetensors", "--alarm-hop", "2")
+    assert code == 0 and ("--alarm-rate" in text) == bool(sets) and "test them on other patients" in text, (text, err)
+    code, text, err = d.ctl("tune", out, f"{d.dir}/eeg", "--out", f"{d.dir}/none.safetensors", "--alarm-hop", "0")
+    assert code == 0 and "brr.alarms" not in metadata(f"{d.dir}/none.safetensors"), (text, err)
+    text, _ = stream(d, recording, f"{d.dir}/none.safetensors", "--alarm-rate", "5", code=1)
+    assert "brrctl tune" in text, text
+
+
+def evaluated(d, model):
+    """The report names the sets; its picture the delays."""
+    job = f"{d.dir}/eval.yaml"
+    with open(job, "w", encoding="utf-8") as f:
+        f.write("kind: evaluate\n")
+    code, end, err = d.submit(f"evaluate.checkpoint={model}", f"data.source=file://{d.dir}/eeg", file=job)
+    assert code == 0, err
+    folder = f"{d.dir}/results/jobs/{end['job']}"
+    with open(f"{folder}/report.json", encoding="utf-8") as f:
+        report = json.load(f)
+    assert report["alarm_sweep"]["sets"] == end["result"]["alarm_sets"] and len(report["alarm_sweep"]["points"]) >= 10
+    with open(f"{folder}/operating.svg", encoding="utf-8") as f:
+        assert ">alarms in force<" in f.read()
+
+
+def main():
+    with streaming_daemon() as (d, recording, model):
+        crafted(d, recording, model)
+        tuned(d, recording, model)
+        evaluated(d, model)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
