@@ -6,6 +6,7 @@
 
 #include "base/fsio.h"
 #include "base/log.h"
+#include "infer/builtin.h"
 
 /* Removes the files of unfinished networks and snapshots that an earlier process left. */
 static int clear_networks(const struct config *c, struct err *err) {
@@ -27,7 +28,7 @@ int paths_open(const struct config *c, int *ret_lock, struct err *err) {
         return rc;
     if ((rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
-    if (rc || (rc = clear_networks(c, err)))
+    if (rc || (rc = clear_networks(c, err)) || (rc = builtin_write(c->cache, err)))
         return rc;
     if (access(c->data, R_OK | X_OK))
         log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),

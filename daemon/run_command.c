@@ -18,6 +18,7 @@
 #include "daemon/config.h"
 #include "daemon/jobs/runner.h"
 #include "daemon/jobs/submission.h"
+#include "infer/builtin.h"
 
 static const char usage[] =
     "usage: brrd run JOB.yaml [--directory DIR] [--set KEY=VALUE ...] [--config FILE] [--json]\n"
@@ -248,7 +249,7 @@ static int open_cache(struct run *r, struct err *err) {
 
 /* ---- the job ---- */
 
-/* Without a daemon's tables a model is a file or the URL of an object. */
+/* Without a daemon's tables a model is built in, a file or the URL of an object. */
 static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     const struct run *r = ctx;
     if (str_starts(ref, "job:") || str_starts(ref, "upload:"))
@@ -260,6 +261,10 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
                                   .stores = r->config.stores,
                                   .n_stores = r->config.n_stores};
     err_set(&ret->absent, ERR_NOT_FOUND, "there is no model file '%s'", ref);
+    if (builtin_known(ref)) {
+        int rc = builtin_write(r->config.cache, err);
+        return rc ? rc : builtin_path(r->config.cache, ref, ret->path, sizeof ret->path, err);
+    }
     return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path %.200s... is too long", ref);
 }
 

@@ -420,6 +420,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                    .post_ctx = s->hosts,
                                    .loop = &d->loop,
                                    .places = &s->places,
+                                   .cache = c->cache,
                                    .job_model = job_model,
                                    .ctx = s};
     struct sessions_config sessions = {.post = post_order,

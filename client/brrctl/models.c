@@ -14,6 +14,7 @@ static void print_json(const Brr__V1__ModelDescription *m) {
     json_put_str(w, "name", m->name);
     json_put_str(w, "checkpoint", m->checkpoint);
     json_put_str(w, "sha256", m->sha256);
+    json_put_str(w, "type", m->type);
     json_put_str(w, "preset", m->preset);
     json_put_str(w, "mixer", m->mixer);
     json_put_i64(w, "parameters", m->parameters);
@@ -36,14 +37,17 @@ static void print_json(const Brr__V1__ModelDescription *m) {
 
 static void print_row(const Brr__V1__ModelDescription *m) {
     char memory[32];
-    printf("%-20s %-7s %-7s %12lld %-15s %-8s %10s %8d  %s\n", m->name, m->preset, m->mixer, (long long)m->parameters, m->montage,
-           m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory), m->sessions, m->checkpoint);
+    printf("%-20s %-11s %-7s %-7s %12lld %-15s %-8s %10s %8d  %s\n", m->name, m->type, m->preset, m->mixer,
+           (long long)m->parameters, m->montage, m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
+           m->sessions, m->checkpoint);
 }
 
 static void print_details(const Brr__V1__ModelDescription *m) {
     char memory[32];
     printf("%s\n  checkpoint  %s (step %lld)\n  sha256      %s\n", m->name, m->checkpoint, (long long)m->step, m->sha256);
-    printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
+    printf("  type        %s\n", m->type);
+    if (*m->mixer)
+        printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
     printf("  input       %s, %zu channels at %g Hz:", m->montage, m->n_channels, m->rate_hz);
     for (size_t i = 0; i < m->n_channels; i++)
         printf(" %s", m->channels[i]);
@@ -83,8 +87,8 @@ int cmd_models(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_models)
-        printf("%-20s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n", "name", "preset", "mixer", "parameters", "montage", "device",
-               "memory", "sessions", "checkpoint");
+        printf("%-20s %-11s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n", "name", "type", "preset", "mixer", "parameters", "montage",
+               "device", "memory", "sessions", "checkpoint");
     else if (!o->json)
         puts("no model is served; `brrctl load NAME REF` serves one");
     for (size_t i = 0; i < out->n_models; i++) {

@@ -10,6 +10,7 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/served_file.h"
 #include "daemon/models/serveddb.h"
+#include "infer/builtin.h"
 
 /* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
  * the files of a name that its record no longer names, removed. */
@@ -66,6 +67,13 @@ static int refer_upload(struct models *m, const char *ref, struct model_ref *ret
     return models_upload_path(m, ref + strlen(upload_prefix), ret->path, err);
 }
 
+/* Its file was written when the daemon started. */
+static int refer_builtin(const struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
+    str_copy(ret->name, sizeof ret->name, ref);
+    err_set(&ret->absent, ERR_NOT_FOUND, "the file of the built-in model '%s' has been removed; restart brrd", ref);
+    return builtin_path(m->config.cache, ref, ret->path, sizeof ret->path, err);
+}
+
 static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
     if (model_fetch_is_url(ref))
         return err_set(
@@ -99,6 +107,8 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     }
     if (str_starts(ref, upload_prefix))
         return refer_upload(m, ref, ret, err);
+    if (m->config.cache && builtin_known(ref))
+        return refer_builtin(m, ref, ret, err);
     if (!str_starts(ref, "job:"))
         return refer_file(ref, ret, err);
     size_t id = strcspn(ref, "@");

@@ -1,7 +1,8 @@
-/* models: resolves model REFs and manages the models served under a name. A REF is a served name, "job:…" (jobs/jobref.h),
- * "upload:NAME", or a path that the daemon may open (models/places.h); a bare name is only ever that of a served model. Served
- * models stay loaded and are loaded again after a restart, each from its own file (models/served_file.h), whose SHA-256 is in the
- * record: weights that have changed do not serve. A model to be served may be in a store
+/* models: resolves model REFs and manages the models served under a name. A REF is a served name, the name of a built-in model
+ * (infer/builtin.h) that no served model has, "job:…" (jobs/jobref.h), "upload:NAME", or a path that the daemon may open
+ * (models/places.h); a bare name is only ever that of a served or built-in model. Served models stay loaded and are loaded again
+ * after a restart, each from its own file (models/served_file.h), whose SHA-256 is in the record: weights that have changed do not
+ * serve. A model to be served may be in a store
  * ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name; all other uses of
  * such a file lease it (models/model_lease.h). Loop thread. */
 #ifndef BRR_DAEMON_MODELS_MODELS_H
@@ -33,6 +34,7 @@ struct models_config {
     void *post_ctx;
     uv_loop_t *loop;
     const struct places *places; /* borrowed */
+    const char *cache;           /* directory with the built-in models; NULL: there are none */
     /* Resolves "job:…": fills path, spare and absent. */
     int (*job_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
     void *ctx;

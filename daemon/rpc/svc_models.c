@@ -18,8 +18,10 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     brr__v1__model_description__init(m);
     m->name = arena_strdup(arena, name);
     m->checkpoint = arena_strdup(arena, path);
+    m->type = (char *)(uintptr_t)seizure_type_name(file->model.type);
     m->preset = (char *)(uintptr_t)seizure_preset_name(&file->model);
-    m->mixer = file->model.mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2";
+    if (!seizure_is_feature(file->model.type))
+        m->mixer = file->model.mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2";
     m->parameters = seizure_parameter_count(&file->model);
     m->montage = arena_strdup(arena, file->montage);
     m->rate_hz = FRONTEND_RATE_HZ;

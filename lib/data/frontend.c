@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "data/dsp.h"
+#include "data/feature.h"
 #include "data/half.h"
 #include "data/history.h"
 #include "data/montage.h"
@@ -22,7 +23,8 @@ struct frontend {
     struct montage *montage;
     struct resampler *resampler;
     struct dsp_cascade cascade;
-    struct history *history; /* NULL: windows are z-scored */
+    struct history *history; /* NULL: none of its columns are wanted */
+    struct feature *feature; /* NULL: its column is not wanted */
     frontend_sink_fn *sink;
     void *ctx;
     double rate_hz;
@@ -43,9 +45,20 @@ struct frontend {
     int64_t loop_samples;
 };
 
-static const char *const normalize_names[] = {"window", "causal", "envelope"};
+static const char *const normalize_names[] = {
+#define NAME(id, name) name,
+    FRONTEND_NORMALIZE_ROWS(NAME)
+#undef NAME
+};
+enum { NORMALIZE_COUNT = sizeof normalize_names / sizeof *normalize_names };
 
-int frontend_inputs(int normalize, int channels) { return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels; }
+bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
+
+int frontend_inputs(int normalize, int channels) {
+    if (frontend_is_feature(normalize))
+        return 1;
+    return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
+}
 
 int frontend_columns(int normalize, int channels) {
     return normalize == FRONTEND_WINDOW ? channels : channels + frontend_inputs(normalize, channels);
@@ -54,7 +67,7 @@ int frontend_columns(int normalize, int channels) {
 const char *frontend_normalize_name(int normalize) { return normalize_names[normalize]; }
 
 int frontend_normalize_from_name(const char *name) {
-    for (int i = FRONTEND_WINDOW; i <= FRONTEND_ENVELOPE; i++)
+    for (int i = 0; i < NORMALIZE_COUNT; i++)
         if (!strcmp(name, normalize_names[i]))
             return i;
     return -1;
@@ -110,6 +123,14 @@ static int make_buffers(struct frontend *f, struct err *err) {
     return 0;
 }
 
+/* What gives the columns behind the channels. */
+static int make_columns(struct frontend *f, int normalize, struct err *err) {
+    if (normalize == FRONTEND_WINDOW)
+        return 0;
+    return frontend_is_feature(normalize) ? feature_new(normalize, f->channels, &f->feature, err)
+                                          : history_new(f->channels, f->lanes, normalize == FRONTEND_ENVELOPE, &f->history, err);
+}
+
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
                  struct frontend **ret, struct frontend_report *report, struct err *err) {
     int rc = check_config(config, err);
@@ -129,8 +150,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
-    if (config->normalize != FRONTEND_WINDOW &&
-        (rc = history_new(f->channels, f->lanes, config->normalize == FRONTEND_ENVELOPE, &f->history, err)))
+    if ((rc = make_columns(f, config->normalize, err)))
         goto fail;
     f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
@@ -155,6 +175,7 @@ void frontend_free(struct frontend *f) {
     resampler_free(f->resampler);
     dsp_cascade_done(&f->cascade);
     history_free(f->history);
+    feature_free(f->feature);
     free(f->mixed);
     free(f->filtered);
     free(f->last);
@@ -178,13 +199,19 @@ static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
             v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
             f->halves[i * f->columns + c] = half_from_f32((float)v);
         }
+    if (f->feature && !f->announced)
+        feature_start(f->feature, f->halves);
     for (int64_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
+        uint16_t *rows = f->halves + from * f->columns, *columns = rows + f->channels;
         if (f->history)
             history_run(f->history, f->filtered + from * f->lanes, to - from, f->marks[from],
-                        (struct history_output){f->halves + from * f->columns + f->channels, f->columns});
-        int rc = f->sink(f->ctx, f->halves + from * f->columns, to - from, first + from, !f->announced, f->marks[from], err);
+                        (struct history_output){columns, f->columns});
+        if (f->feature)
+            feature_run(f->feature, (struct feature_rows){rows, to - from, f->columns, f->marks[from]},
+                        (struct feature_output){columns, f->columns});
+        int rc = f->sink(f->ctx, rows, to - from, first + from, !f->announced, f->marks[from], err);
         f->announced = true;
         if (rc)
             return rc;
@@ -377,6 +404,8 @@ int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
     resampler_save(f->resampler, out);
     if (f->history)
         history_save(f->history, out);
+    if (f->feature)
+        feature_save(f->feature, out);
     return 0;
 }
 
@@ -395,6 +424,8 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
     resampler_load(f->resampler, in);
     if (f->history)
         history_load(f->history, in);
+    if (f->feature)
+        feature_load(f->feature, in);
     f->failed = in->failed ? ERR_DATA_LOSS : 0;
     return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
 }

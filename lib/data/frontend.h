@@ -22,9 +22,19 @@ enum {
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of data/history; or those and its
- * envelope columns. */
-enum frontend_normalize { FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE };
-#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope"
+ * envelope columns. The last ones are what models without a network take: one column of data/feature. */
+#define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
+    X(WINDOW, "window")                                                                                                            \
+    X(CAUSAL, "causal")                                                                                                            \
+    X(ENVELOPE, "envelope")                                                                                                        \
+    X(LINE_LENGTH, "line_length")                                                                                                  \
+    X(BAND_POWER, "band_power")
+enum frontend_normalize {
+#define FRONTEND_NORMALIZE_ENUM(id, name) FRONTEND_##id,
+    FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
+#undef FRONTEND_NORMALIZE_ENUM
+};
+#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope" /* of networks: the choices of data.normalize */
 
 struct frontend_config {
     const char *montage;   /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
@@ -37,6 +47,7 @@ struct frontend_config {
  */
 int frontend_inputs(int normalize, int channels);  /* columns that the network takes */
 int frontend_columns(int normalize, int channels); /* of a row */
+bool frontend_is_feature(int normalize);           /* one column of data/feature */
 /* "window", …; from_name: −1 for an unknown name. */
 const char *frontend_normalize_name(int normalize);
 int frontend_normalize_from_name(const char *name);

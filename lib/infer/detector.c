@@ -157,8 +157,10 @@ static int gather(struct detector *d, struct timeline *const *timelines, int n, 
 static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
     struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0], d->n_state);
     size_t bytes = (size_t)(x->dim[0] * d->n_state) * sizeof(float);
-    if (!d->n_state)
+    if (!seizure_step(&d->info.file.model))
         return seizure_infer(d->net, s, x, logits, err);
+    if (!d->n_state)
+        return seizure_infer_step(d->net, s, x, &state, logits, err);
     int rc = stream_to_device(s, d->state, d->state_host, bytes, err);
     if (!rc)
         rc = seizure_infer_step(d->net, s, x, &state, logits, err);
@@ -210,7 +212,7 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
     struct device_info info;
     struct infer_lanes *lanes = NULL;
     device_describe(d->device, &info);
-    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes || d->n_state)
+    if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes || seizure_step(c))
         return 0;
     int64_t bytes = infer_lanes_bytes(c, info.threads);
     if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)

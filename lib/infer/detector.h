@@ -28,8 +28,8 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
 /* Runs one window of zeros, so that the first real one finds kernels, memory and caches ready. */
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err);
 /* Windows that wait together run side by side on a CPU, one thread each (infer/lanes.h), if max_batch is not below the number of
- * threads, their networks fit beside this one into memory_limit_bytes (0 = no limit), the model carries no state, and the bits are
- * the same. Else nothing changes. image: what the detector was uploaded from. */
+ * threads, their networks fit beside this one into memory_limit_bytes (0 = no limit), the model looks at whole windows, and the
+ * bits are the same. Else nothing changes. image: what the detector was uploaded from. */
 int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
                     struct err *err);
 void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */

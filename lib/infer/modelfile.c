@@ -53,65 +53,112 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
     json_end(w, '}');
 }
 
-int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
-                   struct stream *s, char ret_sha256[65], struct err *err) {
+/* The metadata of a file, and the texts that they point to. */
+struct metadata {
     struct str model, frontend, events, labels, alarms;
-    struct json_writer w;
     char hop[32], step[32], epoch[32], prior[32];
-    str_init(&model, 65536);
-    str_init(&frontend, 65536);
-    str_init(&events, 65536);
-    str_init(&labels, 65536);
-    str_init(&alarms, 65536);
-    json_writer_init(&w, &model);
+    struct safetensors_pair pairs[15];
+    size_t n;
+};
+
+static void add_pair(struct metadata *m, const char *key, const char *value) {
+    m->pairs[m->n++] = (struct safetensors_pair){key, value};
+}
+
+static void write_texts(const struct modelfile *m, struct metadata *ret) {
+    struct json_writer w;
+    str_init(&ret->model, 65536);
+    str_init(&ret->frontend, 65536);
+    str_init(&ret->events, 65536);
+    str_init(&ret->labels, 65536);
+    str_init(&ret->alarms, 65536);
+    json_writer_init(&w, &ret->model);
     seizure_config_to_json(&m->model, &w, NULL);
-    json_writer_init(&w, &frontend);
+    json_writer_init(&w, &ret->frontend);
     put_frontend(&w, &m->frontend);
-    json_writer_init(&w, &events);
+    json_writer_init(&w, &ret->events);
     events_config_to_json(&m->events, &w, NULL);
-    json_writer_init(&w, &labels);
+    json_writer_init(&w, &ret->labels);
     json_begin_object(&w, NULL);
     json_put_str(&w, "format", m->labels);
     json_end(&w, '}');
-    json_writer_init(&w, &alarms);
+    json_writer_init(&w, &ret->alarms);
     alarm_sets_to_json(&m->alarms, &w, NULL);
-    str_format(hop, sizeof hop, "%lld", (long long)m->hop);
-    str_format(step, sizeof step, "%lld", (long long)m->step);
-    str_format(epoch, sizeof epoch, "%lld", (long long)m->epoch);
-    str_format(prior, sizeof prior, "%.17g", m->prior);
-    struct safetensors_pair metadata[] = {
-        {"brr.kind", "seizure"},
-        {"brr.model", str_cstr(&model)},
-        {"brr.frontend", str_cstr(&frontend)},
-        {"brr.events", str_cstr(&events)},
-        {"brr.labels", str_cstr(&labels)},
-        {"brr.hop", hop},
-        {"brr.step", step},
-        {"brr.epoch", epoch},
-        {"brr.manifest", m->manifest},
-        {"brr.prior", prior},
-        {"format", "pt"},
-        {NULL, NULL},
-        {NULL, NULL},
-        {NULL, NULL},
-        {NULL, NULL},
-    };
-    size_t n = sizeof metadata / sizeof *metadata - 4;
+    str_format(ret->hop, sizeof ret->hop, "%lld", (long long)m->hop);
+    str_format(ret->step, sizeof ret->step, "%lld", (long long)m->step);
+    str_format(ret->epoch, sizeof ret->epoch, "%lld", (long long)m->epoch);
+    str_format(ret->prior, sizeof ret->prior, "%.17g", m->prior);
+}
+
+static void metadata_init(struct metadata *ret, const struct modelfile *m) {
+    ret->n = 0;
+    write_texts(m, ret);
+    add_pair(ret, "brr.kind", "seizure");
+    add_pair(ret, "brr.model", str_cstr(&ret->model));
+    add_pair(ret, "brr.frontend", str_cstr(&ret->frontend));
+    add_pair(ret, "brr.events", str_cstr(&ret->events));
+    add_pair(ret, "brr.labels", str_cstr(&ret->labels));
+    add_pair(ret, "brr.hop", ret->hop);
+    add_pair(ret, "brr.step", ret->step);
+    add_pair(ret, "brr.epoch", ret->epoch);
+    add_pair(ret, "brr.manifest", m->manifest);
+    add_pair(ret, "brr.prior", ret->prior);
+    add_pair(ret, "format", "pt");
     if (m->alarms.n)
-        metadata[n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
+        add_pair(ret, MODELFILE_ALARMS, str_cstr(&ret->alarms));
     if (m->patients)
-        metadata[n++] = (struct safetensors_pair){"brr.patients", m->patients};
+        add_pair(ret, "brr.patients", m->patients);
     if (*m->init_from)
-        metadata[n++] = (struct safetensors_pair){"brr.init_from", m->init_from};
+        add_pair(ret, "brr.init_from", m->init_from);
     if (*m->init_from_sha256)
-        metadata[n++] = (struct safetensors_pair){"brr.init_from_sha256", m->init_from_sha256};
-    struct ckpt_file file = {path, metadata, n};
+        add_pair(ret, "brr.init_from_sha256", m->init_from_sha256);
+}
+
+static void metadata_done(struct metadata *m) {
+    str_done(&m->model);
+    str_done(&m->frontend);
+    str_done(&m->events);
+    str_done(&m->labels);
+    str_done(&m->alarms);
+}
+
+int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
+                   struct stream *s, char ret_sha256[65], struct err *err) {
+    struct metadata metadata;
+    metadata_init(&metadata, m);
+    struct ckpt_file file = {path, metadata.pairs, metadata.n};
     int rc = ckpt_save_model(&file, seizure_params(net), average, s, ret_sha256, err);
-    str_done(&model);
-    str_done(&frontend);
-    str_done(&events);
-    str_done(&labels);
-    str_done(&alarms);
+    metadata_done(&metadata);
+    return rc;
+}
+
+int modelfile_save_initial(const char *path, const struct modelfile *m, struct err *err) {
+    struct param_set table;
+    char sha256[DIGEST_HEX_SIZE];
+    int rc = seizure_table(&m->model, &table, err);
+    if (rc)
+        return rc;
+    float *values = calloc((size_t)(table.data_count + table.buffer_count) + 1, sizeof *values);
+    struct safetensors_entry *entries = calloc((size_t)table.count + 1, sizeof *entries);
+    if (!values || !entries)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory writing %s", path);
+    for (int i = 0; !rc && i < table.count; i++) {
+        const struct param *p = &table.items[i];
+        float *to = values + p->offset + (p->kind == PARAM_BUFFER ? table.data_count : 0);
+        seizure_init_values(&m->model, p, 0, m->prior, to);
+        entries[i] = (struct safetensors_entry){
+            .name = p->name, .dtype = SAFETENSORS_F32, .rank = p->rank, .data = to, .bytes = (size_t)p->count * sizeof *to};
+        memcpy(entries[i].shape, p->dim, sizeof p->dim);
+    }
+    struct metadata metadata;
+    metadata_init(&metadata, m);
+    const struct safetensors_content content = {entries, (size_t)table.count, metadata.pairs, metadata.n};
+    if (!rc)
+        rc = safetensors_write(path, &content, sha256, err);
+    metadata_done(&metadata);
+    free(values);
+    free(entries);
+    param_set_done(&table);
     return rc;
 }
 
@@ -142,7 +189,12 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
 
 /* The montage must give the inputs that the network takes. */
 static int check_inputs(const struct modelfile *m, const char *path, struct err *err) {
+    const char *type = seizure_type_name(m->model.type), *normalize = frontend_normalize_name(m->frontend.normalize);
+    bool feature = seizure_is_feature(m->model.type);
     int channels = 0;
+    if (feature ? strcmp(type, normalize) != 0 : frontend_is_feature(m->frontend.normalize))
+        return err_set(err, ERR_INVALID, "%s: a model of type '%s' cannot take normalize '%s'; expected %s", path, type, normalize,
+                       feature ? type : FRONTEND_NORMALIZE_NAMES);
     int rc = montage_channels(m->montage, NULL, &channels, err);
     int inputs = frontend_inputs(m->frontend.normalize, channels);
     if (!rc && inputs != m->model.in_channels)

@@ -43,6 +43,8 @@ struct stream;
 struct param_average;
 int modelfile_save(const char *path, const struct modelfile *m, struct seizure_net *net, const struct param_average *average,
                    struct stream *s, char ret_sha256[65], struct err *err);
+/* Saves the initial weights of such a model with this metadata. Needs no device. */
+int modelfile_save_initial(const char *path, const struct modelfile *m, struct err *err);
 /* Reads the metadata only. INVALID when the file is not a model of this kind. */
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err);
 /* The patients of the model's training, and of the trainings that it was fine-tuned from: a JSON array of what patients_put_hashes

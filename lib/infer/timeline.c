@@ -323,8 +323,8 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
         t->contact = contact_new(t->channels);
     if (!t->events || !t->sum || !t->count || (t->n_state && !t->state) || (t->alarm_hop > 0 && !t->contact))
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
-    else if (t->alarm_hop < 0 ||
-             (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window || (t->n_state && t->alarm_hop != t->hop))))
+    else if (t->alarm_hop < 0 || (t->alarm_hop && (t->hop % t->alarm_hop || t->alarm_hop > t->window ||
+                                                   (seizure_step(&file->model) && t->alarm_hop != t->hop))))
         rc = err_set(err, ERR_INVALID, "alarm hop of %g s; expected a divisor of the model's hop, %g s",
                      (double)t->alarm_hop / FRONTEND_RATE_HZ, (double)t->hop / FRONTEND_RATE_HZ);
     else if (sink->suppression)

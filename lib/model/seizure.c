@@ -17,7 +17,11 @@ int seizure_table(const struct seizure_config *config, struct param_set *ret, st
 }
 
 const struct model_ops *model_ops_of(const struct seizure_config *config) {
-    static const struct model_ops *const rows[] = {[SEIZURE_TYPE_UNET] = &model_unet, [SEIZURE_TYPE_CAUSAL] = &model_causal};
+    static const struct model_ops *const rows[] = {
+#define ROW(id, name, ops) &ops,
+        SEIZURE_TYPE_ROWS(ROW)
+#undef ROW
+    };
     return rows[config->type];
 }
 
@@ -252,7 +256,7 @@ int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor
 int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
                        struct tensor *logits, struct err *err) {
     if (!seizure_step(&net->config))
-        return err_set(err, ERR_PRECONDITION, "a network of type %s carries no state", seizure_type_name(net->config.type));
+        return err_set(err, ERR_PRECONDITION, "a network of type %s looks at whole windows", seizure_type_name(net->config.type));
     int rc = check_input(net, x, seizure_step(&net->config), logits, err);
     if (!rc && (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config)))
         rc = err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],

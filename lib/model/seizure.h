@@ -1,6 +1,7 @@
-/* seizure: the seizure detector's network, of one of two types: "seizure", U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net
- * decoder → one logit per sample, which looks at whole windows; and "causal", causal convolutions → forward Mamba-2 → one logit per
- * 16 samples, whose inference carries its state from second to second, so that it computes each sample once. A type is a row of
+/* seizure: the seizure detector's network, of one of these types: "seizure", U-Net encoder → ResCNN → bidirectional Mamba-2 → U-Net
+ * decoder → one logit per sample, which looks at whole windows; "causal", causal convolutions → forward Mamba-2 → one logit per
+ * 16 samples, whose inference carries its state from second to second, so that it computes each sample once; and "line_length" and
+ * "band_power", which have no network: a logistic function of one feature, for other scores to be read beside. A type is a row of
  * struct model_ops (model/seizure_net.h). Knows shapes, never files. Wiring only: blocks come from lib/nn, arithmetic from
  * kernels/op. A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param,
  * plan). One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16. Tensor names and shapes of
@@ -16,8 +17,21 @@
 #include "kernels/tensor.h"
 #include "nn/param.h"
 
-enum seizure_type { SEIZURE_TYPE_UNET, SEIZURE_TYPE_CAUSAL };
-#define SEIZURE_TYPE_NAMES "seizure|causal"
+/* The types: identifier, name, how it computes (model/seizure_net.h). Their rules are rows of model/seizure_config.c. */
+#define SEIZURE_TYPE_ROWS(X)                                                                                                       \
+    X(UNET, "seizure", model_unet)                                                                                                 \
+    X(CAUSAL, "causal", model_causal)                                                                                              \
+    X(LINE_LENGTH, "line_length", model_feature)                                                                                   \
+    X(BAND_POWER, "band_power", model_feature)
+
+enum seizure_type {
+#define SEIZURE_TYPE_ENUM(id, name, ops) SEIZURE_TYPE_##id,
+    SEIZURE_TYPE_ROWS(SEIZURE_TYPE_ENUM)
+#undef SEIZURE_TYPE_ENUM
+        SEIZURE_TYPES
+};
+#define SEIZURE_TYPE_NAME(id, name, ops) "|" name
+#define SEIZURE_TYPE_NAMES               (&SEIZURE_TYPE_ROWS(SEIZURE_TYPE_NAME)[1]) /* "seizure|causal|…" */
 enum { SEIZURE_STEP = 256 }; /* samples of a pass of a network that carries its state */
 enum seizure_mixer { SEIZURE_MIXER_MAMBA2, SEIZURE_MIXER_CONV };
 
@@ -36,7 +50,14 @@ int seizure_preset(const char *name, int in_channels, struct seizure_config *ret
 /* The same of any type. */
 int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);
 const char *seizure_type_name(enum seizure_type type); /* as in SEIZURE_TYPE_NAMES */
-/* "tiny", "small", "base" or "custom". */
+/* True for the types without a network: their input is the one column of data/feature whose normalisation has the type's name, and
+ * logit = weight · input + bias. No other type takes that column. */
+bool seizure_is_feature(enum seizure_type type);
+struct seizure_map {
+    float weight, bias;
+};
+struct seizure_map seizure_map(enum seizure_type type); /* the initial one; zeros for other types */
+/* "tiny", "small", "base" or "custom"; "none" for a type without a network. */
 const char *seizure_preset_name(const struct seizure_config *config);
 int seizure_config_check(const struct seizure_config *config, struct err *err);
 void seizure_config_to_json(const struct seizure_config *config, struct json_writer *w, const char *key);
@@ -68,6 +89,8 @@ void seizure_free(struct seizure_net *net);
 const struct seizure_config *seizure_config(const struct seizure_net *net);
 /* Host-side table of tensors; device pointers of the flat arrays come from the same table (lib/nn/param.h). */
 struct param_set *seizure_params(struct seizure_net *net);
+/* Initial values of one tensor of the table; no device is needed. */
+void seizure_init_values(const struct seizure_config *config, const struct param *p, uint64_t seed, double prior, float *ret);
 /* Initial weights from the seed, always drawn on the CPU; the head's bias = logit(prior). */
 int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, double prior, struct err *err);
 /* Call after parameters changed (load, optimizer step): refreshes packed copies and folds the inference weights again. */

@@ -2,30 +2,79 @@
 
 #include "model/seizure.h"
 
+static int check_network(const struct seizure_config *c, struct err *err) {
+    for (int i = 0; i < 4; i++)
+        if (c->encoder_channels[i] < 4 || c->encoder_channels[i] > 4096)
+            return err_set(err, ERR_INVALID, "encoder_channels[%d] is %d; expected 4 to 4096", i, c->encoder_channels[i]);
+    if (c->rescnn_blocks < 0 || c->rescnn_blocks > 64 || c->mamba_layers < 0 || c->mamba_layers > 64)
+        return err_set(err, ERR_INVALID, "rescnn_blocks %d and mamba_layers %d must lie in 0 to 64", c->rescnn_blocks,
+                       c->mamba_layers);
+    if (c->d_conv < 2 || c->d_conv > 8)
+        return err_set(err, ERR_INVALID, "d_conv is %d; expected 2 to 8", c->d_conv);
+    if (c->d_state < 1 || c->d_state > 256 || c->headdim < 1 || c->headdim > 256 || c->expand < 1 || c->expand > 8 ||
+        c->ngroups < 1)
+        return err_set(err, ERR_INVALID, "d_state %d, headdim %d (1 to 256), expand %d (1 to 8) or ngroups %d is out of range",
+                       c->d_state, c->headdim, c->expand, c->ngroups);
+    int inner = c->encoder_channels[3] * c->expand;
+    if (inner % c->headdim || (inner / c->headdim) % c->ngroups)
+        return err_set(err, ERR_INVALID, "headdim %d must divide expand·d_model = %d, and ngroups %d the number of heads",
+                       c->headdim, inner, c->ngroups);
+    if (!(c->dropout >= 0 && c->dropout < 1))
+        return err_set(err, ERR_INVALID, "dropout is %g; expected 0 to below 1", (double)c->dropout);
+    return 0;
+}
+
+static int check_seconds(const struct seizure_config *c, struct err *err) {
+    if (c->window % SEIZURE_STEP)
+        return err_set(err, ERR_INVALID, "the window of a model of type %s has %lld samples; expected a multiple of %d",
+                       seizure_type_name(c->type), (long long)c->window, SEIZURE_STEP);
+    return 0;
+}
+
 static int check_causal(const struct seizure_config *c, struct err *err) {
     if (c->mixer != SEIZURE_MIXER_MAMBA2)
         return err_set(err, ERR_INVALID, "a causal network needs the mixer mamba2: that of conv looks ahead");
     if (c->rescnn_blocks)
         return err_set(err, ERR_INVALID, "a causal network has no ResCNN blocks, as they look ahead; rescnn_blocks is %d",
                        c->rescnn_blocks);
-    if (c->window % SEIZURE_STEP)
-        return err_set(err, ERR_INVALID, "the window of a causal network has %lld samples; expected a multiple of %d",
-                       (long long)c->window, SEIZURE_STEP);
-    return 0;
+    int rc = check_seconds(c, err);
+    return rc ? rc : check_network(c, err);
 }
 
-/* The name and the rules of each type of network. How a type computes is in struct model_ops, which needs the kernels. */
+static int check_feature(const struct seizure_config *c, struct err *err) {
+    bool none = !c->rescnn_blocks && !c->mamba_layers && !c->encoder_channels[0] && !c->encoder_channels[1] &&
+                !c->encoder_channels[2] && !c->encoder_channels[3];
+    if (c->in_channels != 1 || !none)
+        return err_set(err, ERR_INVALID, "a model of type %s has one input and no layers; this one has %d inputs%s",
+                       seizure_type_name(c->type), c->in_channels, none ? "" : " and layers");
+    return check_seconds(c, err);
+}
+
+/* The rules of each type. How a type computes is in struct model_ops, which needs the kernels. */
 static const struct type {
-    const char *name;
-    int64_t step; /* samples of a pass whose state is carried; 0: none */
-    /* INVALID for a configuration that passes the checks of all types and is none of this one. Optional. */
+    int64_t step; /* samples of a pass that goes on where the last one ended; 0: none */
+    /* Without a network: the initial logit = weight · feature + bias. Chosen on clips of two children (docs/models.md): p is 0.5
+     * where the feature is 0.3 (a ratio of 1.35) for line_length and 0.5 (1.65) for band_power. */
+    struct seizure_map map;
+    /* INVALID for a configuration that passes the checks of all types and is none of this one. */
     int (*check)(const struct seizure_config *config, struct err *err);
-} types[] = {
-    [SEIZURE_TYPE_UNET] = {.name = "seizure"},
-    [SEIZURE_TYPE_CAUSAL] = {.name = "causal", .step = SEIZURE_STEP, .check = check_causal},
+} types[SEIZURE_TYPES] = {
+    [SEIZURE_TYPE_UNET] = {.check = check_network},
+    [SEIZURE_TYPE_CAUSAL] = {.step = SEIZURE_STEP, .check = check_causal},
+    [SEIZURE_TYPE_LINE_LENGTH] = {.step = SEIZURE_STEP, .map = {10, -3}, .check = check_feature},
+    [SEIZURE_TYPE_BAND_POWER] = {.step = SEIZURE_STEP, .map = {6, -3}, .check = check_feature},
+};
+static const char *const names[] = {
+#define NAME(id, name, ops) name,
+    SEIZURE_TYPE_ROWS(NAME)
+#undef NAME
 };
 
-const char *seizure_type_name(enum seizure_type type) { return types[type].name; }
+const char *seizure_type_name(enum seizure_type type) { return names[type]; }
+bool seizure_is_feature(enum seizure_type type) { return types[type].map.weight != 0; }
+struct seizure_map seizure_map(enum seizure_type type) {
+    return types[type].map;
+}
 
 int64_t seizure_step(const struct seizure_config *config) { return types[config->type].step; }
 
@@ -44,6 +93,10 @@ int seizure_preset(const char *name, int in_channels, struct seizure_config *ret
 }
 
 int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err) {
+    if (seizure_is_feature(type)) {
+        *ret = (struct seizure_config){.type = type, .in_channels = in_channels, .window = 15360};
+        return 0;
+    }
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
         if (presets[i].type != type || strcmp(presets[i].name, name))
             continue;
@@ -72,7 +125,7 @@ const char *seizure_preset_name(const struct seizure_config *c) {
         if (c->type == presets[i].type && !memcmp(c->encoder_channels, presets[i].channels, sizeof presets[i].channels) &&
             c->rescnn_blocks == presets[i].rescnn_blocks && c->mamba_layers == presets[i].mamba_layers)
             return presets[i].name;
-    return "custom";
+    return seizure_is_feature(c->type) ? "none" : "custom";
 }
 
 int seizure_config_check(const struct seizure_config *c, struct err *err) {
@@ -80,25 +133,7 @@ int seizure_config_check(const struct seizure_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "the model has %d input channels; expected 1 to 512", c->in_channels);
     if (c->window < 256 || c->window > 1 << 20 || c->window % 16)
         return err_set(err, ERR_INVALID, "the window has %lld samples; expected a multiple of 16 from 256", (long long)c->window);
-    for (int i = 0; i < 4; i++)
-        if (c->encoder_channels[i] < 4 || c->encoder_channels[i] > 4096)
-            return err_set(err, ERR_INVALID, "encoder_channels[%d] is %d; expected 4 to 4096", i, c->encoder_channels[i]);
-    if (c->rescnn_blocks < 0 || c->rescnn_blocks > 64 || c->mamba_layers < 0 || c->mamba_layers > 64)
-        return err_set(err, ERR_INVALID, "rescnn_blocks %d and mamba_layers %d must lie in 0 to 64", c->rescnn_blocks,
-                       c->mamba_layers);
-    if (c->d_conv < 2 || c->d_conv > 8)
-        return err_set(err, ERR_INVALID, "d_conv is %d; expected 2 to 8", c->d_conv);
-    if (c->d_state < 1 || c->d_state > 256 || c->headdim < 1 || c->headdim > 256 || c->expand < 1 || c->expand > 8 ||
-        c->ngroups < 1)
-        return err_set(err, ERR_INVALID, "d_state %d, headdim %d (1 to 256), expand %d (1 to 8) or ngroups %d is out of range",
-                       c->d_state, c->headdim, c->expand, c->ngroups);
-    int inner = c->encoder_channels[3] * c->expand;
-    if (inner % c->headdim || (inner / c->headdim) % c->ngroups)
-        return err_set(err, ERR_INVALID, "headdim %d must divide expand·d_model = %d, and ngroups %d the number of heads",
-                       c->headdim, inner, c->ngroups);
-    if (!(c->dropout >= 0 && c->dropout < 1))
-        return err_set(err, ERR_INVALID, "dropout is %g; expected 0 to below 1", (double)c->dropout);
-    return types[c->type].check ? types[c->type].check(c, err) : 0;
+    return types[c->type].check(c, err);
 }
 
 /* The table of integer fields, for writing and reading JSON. */
@@ -132,9 +167,10 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
     const char *mixer = json_str(json_get(j, "mixer"), ""),
                *type = json_str(json_get(j, "type"), seizure_type_name(SEIZURE_TYPE_UNET));
-    c.type = strcmp(type, seizure_type_name(SEIZURE_TYPE_CAUSAL)) ? SEIZURE_TYPE_UNET : SEIZURE_TYPE_CAUSAL;
-    if (strcmp(type, seizure_type_name(c.type)) != 0)
-        return err_set(err, ERR_INVALID, "model type '%.40s' is unknown; expected seizure or causal", type);
+    while (c.type < SEIZURE_TYPES && strcmp(type, names[c.type]) != 0)
+        c.type++;
+    if (c.type == SEIZURE_TYPES)
+        return err_set(err, ERR_INVALID, "model type '%.40s' is unknown; expected %s", type, SEIZURE_TYPE_NAMES);
     if (strcmp(mixer, "conv") && strcmp(mixer, "mamba2"))
         return err_set(err, ERR_INVALID, "model mixer '%s' is unknown; expected mamba2 or conv", mixer);
     c.mixer = strcmp(mixer, "conv") ? SEIZURE_MIXER_MAMBA2 : SEIZURE_MIXER_CONV;

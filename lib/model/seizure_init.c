@@ -1,7 +1,7 @@
 /* Initial weights, drawn on the host from Philox: stream RNG_INIT, step = index of the tensor in the table. Rules: Kaiming normal
  * (fan out, ReLU) for convolutions, Xavier normal for projections, zero biases, unit norms; Mamba keeps its own: convolution
  * uniform ±K^-½, projections uniform ±fan_in^-½, A_log = log U(1,16), dt_bias the inverse softplus of a log-uniform step in [1e-3,
- * 1e-1], D = 1. The head starts small, with the prior's logit as its bias. */
+ * 1e-1], D = 1. The head starts small, with the prior's logit as its bias. Types without a network begin with fixed values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +52,14 @@ static const char *mamba_leaf(const char *name) {
     return at ? at + 5 : NULL;
 }
 
-static void init_param(const struct seizure_config *c, const struct param *p, float *x, uint64_t seed, double prior) {
+void seizure_init_values(const struct seizure_config *c, const struct param *p, uint64_t seed, double prior, float *x) {
     struct rng rng;
+    prior = fmin(fmax(prior, 1e-4), 0.5);
+    if (seizure_is_feature(c->type)) {
+        struct seizure_map map = seizure_map(c->type);
+        fill(x, 1, str_ends(p->name, ".weight") ? map.weight : map.bias);
+        return;
+    }
     rng_init(&rng, seed, RNG_INIT, (uint32_t)p->index);
     const char *leaf = mamba_leaf(p->name);
     if (!strcmp(p->name, "head.out.bias"))
@@ -78,14 +84,13 @@ static void init_param(const struct seizure_config *c, const struct param *p, fl
 
 int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, double prior, struct err *err) {
     struct param_set *set = &net->params;
-    prior = fmin(fmax(prior, 1e-4), 0.5);
     int rc = 0;
     for (int i = 0; !rc && i < set->count; i++) {
         const struct param *p = &set->items[i];
         float *host = malloc((size_t)p->count * sizeof *host);
         if (!host)
             return err_set(err, ERR_EXHAUSTED, "out of memory initialising %s", p->name);
-        init_param(&net->config, p, host, seed, prior);
+        seizure_init_values(&net->config, p, seed, prior, host);
         struct tensor t = param_value(set, p);
         rc = stream_to_device(s, t.data, host, (size_t)p->count * sizeof *host, err);
         if (!rc)

@@ -1,6 +1,6 @@
 /* seizure_net: the internal structure of the detector's network, shared by the work that all types have (seizure.c), the wiring of
- * each type (seizure_unet.c, seizure_causal.c), the initialisation (seizure_init.c) and the folded inference weights
- * (seizure_table.c). Internal to lib/model. */
+ * each type (seizure_unet.c, seizure_causal.c, seizure_feature.c), the initialisation (seizure_init.c) and the folded inference
+ * weights (seizure_table.c). Internal to lib/model. */
 #ifndef BRR_MODEL_SEIZURE_NET_H
 #define BRR_MODEL_SEIZURE_NET_H
 #include "model/seizure.h"
@@ -27,7 +27,9 @@ struct model_ops {
     /* After forward in training: accumulates gradients. */
     int (*backward)(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits);
 };
-extern const struct model_ops model_unet, model_causal;
+#define MODEL_OPS(id, name, ops) extern const struct model_ops ops;
+SEIZURE_TYPE_ROWS(MODEL_OPS)
+#undef MODEL_OPS
 const struct model_ops *model_ops_of(const struct seizure_config *config);
 
 /* Causal convolution of stride 1 behind the samples before it → batch norm → ReLU → convolution that halves T. */
@@ -51,7 +53,7 @@ struct seizure_net {
     struct decoder_stage decoder[STAGES];
     struct causal_stage causal[STAGES];
     const struct param *proj_w, *proj_b, *out_w, *out_b;
-    struct tensor features, projected; /* kept in training, F32: the last layer's output; 19 channels, causal: 1 */
+    struct tensor features, projected; /* kept in training, F32: what the head reads; 19 channels, causal: 1 */
     size_t kept;   /* plan mark after the forward pass of training; 0 = there is no pass to run backward through */
     float *folded; /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;

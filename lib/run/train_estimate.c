@@ -223,10 +223,13 @@ static int look_at_origin(const struct estimate_config *c, struct err *err) {
 
 static void tell_model(const struct estimate_config *c, const struct train_config *job) {
     const struct seizure_config *m = &job->model;
-    estimate_fact(c, "model", "%s%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers",
-                  m->type == SEIZURE_TYPE_UNET ? "" : "causal ", seizure_preset_name(m), m->encoder_channels[0],
-                  m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks, m->mamba_layers,
-                  m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
+    if (seizure_is_feature(m->type))
+        estimate_fact(c, "model", "%s: a logistic function of one feature, no network", seizure_type_name(m->type));
+    else
+        estimate_fact(c, "model", "%s%s: %d-%d-%d-%d channels, %d ResCNN blocks, %d %s layers",
+                      m->type == SEIZURE_TYPE_UNET ? "" : "causal ", seizure_preset_name(m), m->encoder_channels[0],
+                      m->encoder_channels[1], m->encoder_channels[2], m->encoder_channels[3], m->rescnn_blocks, m->mamba_layers,
+                      m->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
     estimate_fact(c, "batch", "%s of %g s, %lld at a time", counted(job->training.batch_size, "window").text, job->data.window_s,
                   (long long)job->training.micro_batch_size);
 }

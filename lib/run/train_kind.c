@@ -17,7 +17,8 @@
 
 static const struct option model_rows[] = {
     {"model.type", OPTION_ENUM, C(type), "seizure", 0, 0, SEIZURE_TYPE_NAMES,
-     "seizure looks at whole windows; causal carries its state and answers each second"},
+     "seizure looks at whole windows; causal carries its state and answers each second; line_length and band_power have no "
+     "network"},
     {"model.preset", OPTION_STRING, C(preset), "base", 0, 0, NULL, "tiny, small or base; the keys below override it"},
     {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL,
      "four widths; the last is d_model; []: the preset's"},
@@ -102,8 +103,26 @@ static bool env_is_one(const char *name) {
     return value && !strcmp(value, "1");
 }
 
+/* A type without a network takes its own feature, which has no channels to change. */
+static int read_feature(const struct jobfile *job, struct train_config *c, struct err *err) {
+    const char *type = seizure_type_name((enum seizure_type)c->type);
+    if (yaml_path(job->root, "data.normalize"))
+        return err_set(err, ERR_INVALID, "%s: model.type %s takes no data.normalize; remove the key", job->file, type);
+    if (c->data.augment.enabled)
+        return err_set(err, ERR_INVALID, "%s: model.type %s has no channels that data.augment could change; disable it", job->file,
+                       type);
+    c->data.normalize = frontend_normalize_from_name(type);
+    int rc = seizure_preset_of((enum seizure_type)c->type, c->preset, 1, &c->model, err);
+    c->model.window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
+    if (!rc)
+        rc = seizure_config_check(&c->model, err);
+    return rc ? err_wrap(err, "%s: model", job->file) : 0;
+}
+
 static int read_model(struct jobfile *job, struct train_config *c, struct err *err) {
     int channels = 0, rc;
+    if (seizure_is_feature((enum seizure_type)c->type))
+        return read_feature(job, c, err);
     if ((rc = montage_channels(c->data.montage, NULL, &channels, err)))
         return rc;
     struct seizure_config *m = &c->model;
@@ -175,7 +194,8 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
     if (rc || (rc = read_model(job, c, err)) || (rc = read_training(job, c, arena, err)))
         return rc;
     if (!job->name)
-        job->name = arena_printf(arena, "train-%s", c->preset);
+        job->name =
+            arena_printf(arena, "train-%s", seizure_is_feature(c->model.type) ? seizure_type_name(c->model.type) : c->preset);
     return job->name && c->training.stop_metric ? 0 : err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", job->file);
 }
 

@@ -1,0 +1,63 @@
+#include "infer/builtin.h"
+
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+static const double ON = 0.75, OFF = 0.5, MIN_DURATION_S = 5;
+
+/* The type of the built-in model of this name; SEIZURE_TYPES: none. */
+static int type_of(const char *name) {
+    int type = 0;
+    while (type < SEIZURE_TYPES &&
+           !(seizure_is_feature((enum seizure_type)type) && !strcmp(name, seizure_type_name((enum seizure_type)type))))
+        type++;
+    return type;
+}
+
+bool builtin_known(const char *name) { return type_of(name) < SEIZURE_TYPES; }
+
+int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
+    int type = type_of(name);
+    if (type == SEIZURE_TYPES)
+        return err_set(err, ERR_INVALID, "there is no built-in model '%.40s'", name);
+    const struct frontend_config frontend = {.montage = "bipolar-18",
+                                             .notch_hz = FRONTEND_BOTH_NOTCHES,
+                                             .bandpass_hz = {0.5, 120},
+                                             .fill_gap_s = 2,
+                                             .normalize = frontend_normalize_from_name(name)};
+    struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
+    int rc = seizure_preset_of((enum seizure_type)type, "", 1, &m.model, err);
+    events_config_default(&m.events);
+    m.events.on = ON;
+    m.events.off = OFF;
+    m.events.min_duration_s = MIN_DURATION_S;
+    m.patients = "[]"; /* trained on nobody */
+    str_copy(m.labels, sizeof m.labels, "auto");
+    if (rc)
+        return rc;
+    *ret = m;
+    return modelfile_set_frontend(ret, &frontend, err);
+}
+
+int builtin_path(const char *cache, const char *name, char *ret, size_t size, struct err *err) {
+    return str_format(ret, size, "%s/builtin/%s.safetensors", cache, name)
+               ? 0
+               : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
+}
+
+int builtin_write(const char *cache, struct err *err) {
+    char path[4096];
+    for (int type = 0; type < SEIZURE_TYPES; type++) {
+        const char *name = seizure_type_name((enum seizure_type)type);
+        struct modelfile m;
+        int rc;
+        if (!builtin_known(name))
+            continue;
+        if ((rc = builtin_model(name, &m, err)) || (rc = builtin_path(cache, name, path, sizeof path, err)) ||
+            (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))
+            return rc;
+    }
+    return 0;
+}
