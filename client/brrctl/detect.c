@@ -21,7 +21,7 @@
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file", 0, 0},
     {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
@@ -231,8 +231,9 @@ int cmd_detect(const struct arguments *o) {
             return detect_on_server(o);
     if (!detect_options_of(o)->model || !detect_options_of(o)->output) {
         fprintf(stderr, "brrctl: detect needs %s\n",
-                detect_options_of(o)->model ? "--output: the folder for the events files"
-                                            : "--model: a served name, job:ID, store://NAME/KEY or a model file");
+                detect_options_of(o)->model
+                    ? "--output: the folder for the events files"
+                    : "--model: a served or built-in name (line_length), job:ID, store://NAME/KEY or a model file");
         return EXIT_USAGE;
     }
     brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);

@@ -74,7 +74,8 @@ static const struct command commands[] = {
      NULL},
     {"tune", "MODEL DIR", &tune_arguments, "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune,
      2, 2,
-     "MODEL: a served name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The daemon runs the\n"
+     "MODEL: a served or built-in name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The "
+     "daemon runs the\n"
      "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the most\n"
      "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
      "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"

@@ -37,7 +37,7 @@ struct stream_options {
 };
 #define AT(field) offsetof(struct stream_options, field)
 static const struct argument rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file", 0, 0},
     {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
@@ -428,7 +428,7 @@ int cmd_stream(const struct arguments *o) {
     if (own(o)->suppression && !str_ends(own(o)->suppression, ".tsv"))
         return usage("--suppression writes a table; expected a FILE.tsv");
     if (!own(o)->model)
-        return usage("stream needs --model: a served name, job:ID, store://NAME/KEY or a model file");
+        return usage("stream needs --model: a served or built-in name (line_length), job:ID, store://NAME/KEY or a model file");
     if (feed && own(o)->plot)
         return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
     if (!feed && !isnan(own(o)->idle_s))

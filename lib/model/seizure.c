@@ -64,13 +64,13 @@ int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype
 
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
                    struct tensor *logits) {
-    net->kept = 0;
+    net->has_pass = false;
     net->plan.overflow = false;
     int rc = net->ops->forward(net, p, x, state, logits);
     if (!rc && net->plan.overflow)
         rc = err_set(p->err, ERR_INTERNAL, "the activation plan is too small");
-    if (!rc && p->training)
-        net->kept = plan_mark(p->plan);
+    net->has_pass = !rc && p->training;
+    net->kept = plan_mark(p->plan);
     return rc;
 }
 
@@ -96,7 +96,7 @@ static int measure(struct seizure_net *net, struct err *err) {
             rc = forward(net, &p, &x, &state, &logits);
     }
     net->plan.used = 0;
-    net->kept = 0;
+    net->has_pass = false;
     return rc;
 }
 
@@ -212,13 +212,13 @@ int seizure_forward_train(struct seizure_net *net, struct stream *s, const struc
 
 int seizure_backward(struct seizure_net *net, struct stream *s, const struct tensor *dlogits, const struct seizure_pass *pass,
                      struct err *err) {
-    if (!net->kept)
+    if (!net->has_pass)
         return err_set(err, ERR_PRECONDITION, "backward without the training pass before it");
     if (dlogits->rank != 2 || dlogits->dim[0] != net->features.dim[0] || dlogits->dim[1] != net->config.window)
         return err_set(err, ERR_INVALID, "dlogits must be (B,T) of the training pass");
     struct pass p = training_pass(net, s, pass, err);
     net->plan.used = net->kept;
-    net->kept = 0;
+    net->has_pass = false;
     return net->ops->backward(net, &p, dlogits);
 }
 
@@ -243,7 +243,7 @@ static int infer(const struct inference *work, struct err *err) {
     int rc = seizure_net_fold(net, work->stream, err);
     if (rc)
         return rc;
-    net->kept = 0;
+    net->has_pass = false;
     return replay_run(&net->inference, work->stream, &key, &(struct replay_body){run_inference, (void *)(uintptr_t)work}, err);
 }
 

@@ -54,8 +54,9 @@ struct seizure_net {
     struct causal_stage causal[STAGES];
     const struct param *proj_w, *proj_b, *out_w, *out_b;
     struct tensor features, projected; /* kept in training, F32: what the head reads; 19 channels, causal: 1 */
-    size_t kept;   /* plan mark after the forward pass of training; 0 = there is no pass to run backward through */
-    float *folded; /* device: folded weights of every block and layer, then the head */
+    bool has_pass;                     /* of training, to run backward through */
+    size_t kept;                       /* plan mark after it */
+    float *folded;                     /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
     struct folded head;
     uint64_t folded_version;

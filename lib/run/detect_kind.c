@@ -7,7 +7,7 @@
 
 static const struct option rows[] = {
     {"detect.model", OPTION_MODEL, C(model), NULL, 0, 0, NULL,
-     "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
+     "job:ID, job:ID@best, store://NAME/KEY, a served or built-in name, or a model file"},
     {"detect.on", OPTION_F64, C(on), "0", 0, 0.9999, NULL, "probability that begins an event; 0 = the model's"},
     {"detect.off", OPTION_F64, C(off), "0", 0, 0.9999, NULL,
      "probability that ends an event; 0 = the model's, but at most detect.on"},

@@ -120,11 +120,22 @@ static int list_recording(struct evaluate *e, const struct manifest_entry *entry
     return rc;
 }
 
+static int add_baselines(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
+    int rc = 0;
+    for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
+        rc = baseline_add(e->baselines[k], r, err);
+    return rc;
+}
+
 static int finished(void *ctx, int64_t i, struct err *err) {
     struct evaluate *e = ctx;
     const struct manifest_entry *entry = manifest_entry(e->manifest, i);
+    struct evaluation_recording r;
     int rc = task_check_recording(&e->env, e->job, entry, err);
     if (rc)
+        return rc;
+    evaluation_recording(e->evaluation, evaluation_current(e->evaluation), &r);
+    if ((rc = add_baselines(e, &r, err)))
         return rc;
     recording_unload(entry->recording); /* thousands of them would stay mapped */
     return list_recording(e, entry, err);
@@ -213,6 +224,8 @@ static int begin(struct evaluate *e, struct err *err) {
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     int rc = open_list(e, &config, err);
+    for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
+        rc = baseline_new(e->config->baselines.items[k], &e->baselines[k], err);
     config.kept = e->kept;
     return rc ? rc : evaluation_start(&config, &e->evaluation, err);
 }
@@ -225,6 +238,8 @@ static void evaluate_close(void *task) {
         mirror_stop(e->env.mirror);
     evaluation_free(e->evaluation);
     score_report_done(&e->scores);
+    for (size_t i = 0; i < EVALUATE_MAX_BASELINES; i++)
+        baseline_free(e->baselines[i]);
     seen_patients_done(&e->seen);
     for (int64_t i = 0; e->errors && i < manifest_count(e->manifest); i++)
         free(e->errors[i]);
@@ -271,6 +286,23 @@ static int score_next(struct evaluate *e, bool *ret_done, struct err *err) {
     return rc;
 }
 
+/* The baselines over the recordings whose traces were kept from an earlier attempt, which must be loaded for it. */
+static int finish_baselines(struct evaluate *e, struct err *err) {
+    int n = evaluation_count(e->evaluation), rc = 0;
+    for (int i = 0; !rc && e->config->baselines.count && i < n; i++) {
+        struct evaluation_recording r;
+        evaluation_recording(e->evaluation, i, &r);
+        if (!e->kept[r.index])
+            continue;
+        if ((rc = task_point(&e->env, err)) || (rc = recording_load(r.entry->recording, err)))
+            return rc;
+        rc = add_baselines(e, &r, err);
+        recording_unload(r.entry->recording);
+        task_phase(&e->env, &e->progress, "baselines", i + 1, n);
+    }
+    return rc;
+}
+
 /* The files of each recording, then those of all. */
 static int write_files(struct evaluate *e, struct err *err) {
     int n = evaluation_count(e->evaluation), rc;
@@ -295,7 +327,7 @@ static int evaluate_run(void *task, struct err *err) {
     for (bool done = false; !done;)
         if ((rc = task_point(&e->env, err)) || (rc = score_next(e, &done, err)))
             return rc;
-    if ((rc = evaluate_report_score(e, err)) || (rc = write_files(e, err)))
+    if ((rc = evaluate_report_score(e, err)) || (rc = finish_baselines(e, err)) || (rc = write_files(e, err)))
         return rc;
     return drop_traces(e, err);
 }
@@ -336,6 +368,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
     json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
     alarm_sets_to_json(&evaluation_alarm_sweep(e->evaluation)->sets, w, "alarm_sets");
+    evaluate_report_baselines(e, w);
     json_put_str(w, "definition", SCORE_DEFINITION);
     json_end(w, '}');
 }

@@ -3,12 +3,13 @@
 #include <math.h>
 
 #include "base/str.h"
+#include "infer/builtin.h"
 
 #define C(field) offsetof(struct evaluate_config, field)
 
 static const struct option rows[] = {
     {"evaluate.checkpoint", OPTION_MODEL, C(checkpoint), NULL, 0, 0, NULL,
-     "job:ID, job:ID@best, store://NAME/KEY, a served name or a model file"},
+     "job:ID, job:ID@best, store://NAME/KEY, a served or built-in name, or a model file"},
     {"evaluate.split", OPTION_ENUM, C(split), "all", 0, 0, "all|train|dev|eval", "evaluate recordings below this folder, or all"},
     {"evaluate.threshold", OPTION_ENUM, C(threshold), "model", 0, 0, "model|auto",
      "auto: choose the thresholds on these recordings as a validation does (`brrctl tune`)"},
@@ -22,6 +23,8 @@ static const struct option rows[] = {
     {"evaluate.alarm_latch_s", OPTION_F64, C(alarm_latch_s), "60", 0, 3600, NULL,
      "an alarm stays on for at least this long in the alarm sets that are chosen for 1, 5 and 10 false alarms per 24 h"},
     {"evaluate.plots", OPTION_I64, C(plots), "20", 0, 100000, NULL, "number of recordings that are plotted (SVG)"},
+    {"evaluate.baselines", OPTION_STRINGS, C(baselines), "[line_length, band_power]", 0, 0, NULL,
+     "built-in models whose scores stand beside the model's; []: none"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {
@@ -29,17 +32,30 @@ static const struct kind_keys keys[] = {
 
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct evaluate_config *c = job->config;
+    for (size_t i = 0; i < c->baselines.count; i++)
+        if (!builtin_known(c->baselines.items[i]))
+            return err_set(err, ERR_INVALID,
+                           "%s: evaluate.baselines: there is no built-in model '%.40s'; expected line_length or "
+                           "band_power",
+                           job->file, c->baselines.items[i]);
+    if (c->baselines.count > EVALUATE_MAX_BASELINES)
+        return err_set(err, ERR_INVALID, "%s: evaluate.baselines has %zu names; expected at most %d", job->file, c->baselines.count,
+                       EVALUATE_MAX_BASELINES);
     return job_data_read(job, &c->data, arena, err);
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {
-    char seen[80] = "";
+    const struct json *first = json_at(json_get(result, "baselines"), 0), *event = json_get(first, "event");
+    char seen[80] = "", beside[80] = "";
     int64_t patients = json_i64(json_get(result, "seen_patients"), 0);
     if (patients > 0)
         str_format(seen, sizeof seen, "; the model was trained or selected on %lld of the patients", (long long)patients);
-    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings%s",
+    if (event)
+        str_format(beside, sizeof beside, "; %s alone: event F1 %.3f, AUROC %.3f", json_str(json_get(first, "name"), ""),
+                   json_f64(json_get(event, "f1"), NAN), json_f64(json_get(first, "auroc"), NAN));
+    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings%s%s",
                json_f64(json_get(result, "event_f1"), NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN),
-               (long long)json_i64(json_get(result, "recordings"), 0), seen);
+               (long long)json_i64(json_get(result, "recordings"), 0), beside, seen);
 }
 
 const struct task_kind kind_evaluate = {

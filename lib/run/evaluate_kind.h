@@ -4,6 +4,7 @@
 #include "run/job_data.h"
 
 enum { EVALUATE_THRESHOLD_MODEL, EVALUATE_THRESHOLD_AUTO };
+enum { EVALUATE_MAX_BASELINES = 8 };
 struct evaluate_config {
     struct job_data data;
     const char *checkpoint; /* the model, resolved to a path by the owner unless it is a URL */
@@ -13,6 +14,7 @@ struct evaluate_config {
     int unseen; /* "all|unseen" */
     double alarm_hop_s, alarm_latch_s;
     int64_t plots;
+    struct option_list baselines; /* names of built-in models (infer/builtin.h) */
 };
 
 #endif

@@ -228,6 +228,13 @@ static void put_recording(const struct evaluate *e, struct json_writer *w, struc
     free(hyp);
 }
 
+void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w) {
+    json_begin_array(w, "baselines");
+    for (size_t i = 0; i < EVALUATE_MAX_BASELINES && e->baselines[i]; i++)
+        baseline_json(e->baselines[i], w);
+    json_end(w, ']');
+}
+
 static void put_head(struct json_writer *w, const struct evaluate *e) {
     const struct detector_info *info = detector_info(e->detector);
     json_put_str(w, "kind", "evaluation");
@@ -244,6 +251,7 @@ static void put_head(struct json_writer *w, const struct evaluate *e) {
     seen_patients_json(&e->seen, e->manifest, w, "patients");
     json_put_f64(w, "auroc", e->found.auroc);
     json_put_f64(w, "loss", e->found.loss);
+    evaluate_report_baselines(e, w);
     score_sweep_json(evaluation_sweep(e->evaluation), w, "sweep");
     if (e->config->alarm_hop_s > 0)
         score_alarm_report_json(&e->found.alarms, w, "alarms");

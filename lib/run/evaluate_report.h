@@ -8,6 +8,8 @@
 int evaluate_report_score(struct evaluate *e, struct err *err);
 /* events/PATH_events.tsv and, for the first evaluate.plots of them, plots/PATH.svg of recording `index`. */
 int evaluate_report_recording(struct evaluate *e, int index, struct err *err);
+/* The member "baselines" of an object: a list of what baseline_json writes. */
+void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w);
 /* report.json: everything; recordings.tsv: a line per recording. */
 int evaluate_report_write(struct evaluate *e, struct err *err);
 

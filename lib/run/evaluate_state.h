@@ -2,6 +2,7 @@
  * to lib/run. */
 #ifndef BRR_RUN_EVALUATE_STATE_H
 #define BRR_RUN_EVALUATE_STATE_H
+#include "run/baseline.h"
 #include "run/detect_list.h"
 #include "run/evaluate_kind.h"
 #include "run/evaluate_patients.h"
@@ -20,6 +21,7 @@ struct evaluate {
     struct evaluation_result found;
     struct seen_patients seen;
     struct score_report scores;
+    struct baseline *baselines[EVALUATE_MAX_BASELINES]; /* as config->baselines */
     struct task_progress progress;
     struct detect_list *list; /* recordings whose trace is complete */
     uint8_t *kept;            /* per entry: 1 = an earlier attempt computed its trace */

@@ -60,9 +60,7 @@ struct evaluation {
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
     struct alarm_sweep rules;
     bool rules_chosen, rules_tried;
-    struct auroc auroc;
-    double loss;
-    int64_t loss_count;
+    struct evaluation_samples samples;
     struct score_alarm_report alarms;
 };
 
@@ -306,22 +304,21 @@ static int load_alarm_trace(void *ctx, int i, const float **ret_p, struct err *e
     return rc;
 }
 
-/* Sample-wise loss and ROC of a finished trace; held samples were not measured. */
-static void add_samples(struct evaluation *e, const struct trace *t, const float *p) {
+void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p) {
     int seizure = 0, held = 0;
-    for (int s = 0; s < t->info.n_segments; s++, p++) {
-        for (int64_t i = t->info.segments[s].first; i < t->info.segments[s].end; i++, p++) {
-            while (seizure < t->info.n_seizures && i >= t->info.seizures[seizure].end)
+    for (int s = 0; s < info->n_segments; s++, p++) {
+        for (int64_t i = info->segments[s].first; i < info->segments[s].end; i++, p++) {
+            while (seizure < info->n_seizures && i >= info->seizures[seizure].end)
                 seizure++;
-            while (held < t->info.n_held && i >= t->info.held[held].end)
+            while (held < info->n_held && i >= info->held[held].end)
                 held++;
-            if (isnan(*p) || (held < t->info.n_held && i >= t->info.held[held].first))
+            if (isnan(*p) || (held < info->n_held && i >= info->held[held].first))
                 continue;
-            uint8_t label = seizure < t->info.n_seizures && i >= t->info.seizures[seizure].first;
+            uint8_t label = seizure < info->n_seizures && i >= info->seizures[seizure].first;
             double q = fmin(fmax((double)*p, 1e-7), 1 - 1e-7);
-            e->loss -= label ? log(q) : log1p(-q);
-            e->loss_count++;
-            auroc_add(&e->auroc, p, &label, 1);
+            sums->loss -= label ? log(q) : log1p(-q);
+            sums->count++;
+            auroc_add(&sums->auroc, p, &label, 1);
         }
     }
 }
@@ -343,7 +340,7 @@ static int take_kept(struct evaluation *e, struct err *err) {
     if (bytes)
         memcpy(t->alarms_s, e->shown.alarms_s, bytes);
     t->n_alarms = (int)e->shown.n_alarms;
-    add_samples(e, t, p);
+    evaluation_add_samples(&e->samples, &t->info, p);
     e->current++;
     return 0;
 }
@@ -368,7 +365,7 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
 static int finish_trace(struct evaluation *e, struct err *err) {
     struct trace *t = &e->traces[e->current];
     int64_t bytes = trace_bytes(e, t);
-    add_samples(e, t, t->p);
+    evaluation_add_samples(&e->samples, &t->info, t->p);
     bool stays = e->held + bytes <= e->room;
     e->held += stays ? bytes : 0;
     int rc = stays ? 0 : spool(e, t, err);
@@ -507,8 +504,9 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
 
 static int conclude(struct evaluation *e, struct evaluation_result *r, struct err *err) {
     int best = e->config.auto_threshold ? score_sweep_best(&e->sweep, e->config.target_fa_per_24h) : -1;
-    *r = (struct evaluation_result){
-        .events = e->config.events, .auroc = auroc_value(&e->auroc), .loss = e->loss_count ? e->loss / (double)e->loss_count : NAN};
+    *r = (struct evaluation_result){.events = e->config.events,
+                                    .auroc = auroc_value(&e->samples.auroc),
+                                    .loss = e->samples.count ? e->samples.loss / (double)e->samples.count : NAN};
     if (best >= 0) {
         r->events.on = e->sweep.points[best].on;
         r->events.off = e->sweep.points[best].off;

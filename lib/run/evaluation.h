@@ -34,7 +34,7 @@ struct evaluation_config {
     bool keep;
     int64_t memory_bytes; /* that the process may use; 0 = no limit. A trace larger than a quarter of it is the recording's fault */
     const uint8_t *kept;  /* per manifest entry, may be NULL: 1 = its trace is in the folder already (evaluation_trace_path) */
-    /* The trace of a recording is in its file. May be NULL. */
+    /* The trace of the recording evaluation_current is in its file, and its samples are loaded. May be NULL. */
     int (*finished)(void *ctx, int64_t entry, struct err *err);
     void *ctx;
 };
@@ -58,6 +58,15 @@ struct evaluation_recording {
     const double *alarms_s;
     int n_alarms;
 };
+
+/* Sums over the samples of traces: the ROC curve and the cross entropy against the labels; held samples are left out. */
+struct evaluation_samples {
+    struct auroc auroc;
+    double loss;
+    int64_t count;
+};
+/* p as in struct score_trace, of the recording's segments. */
+void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p);
 
 struct evaluation;
 int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err);

@@ -118,8 +118,8 @@ static void a_required_key_of_the_kind_is_missed(void **state) {
         "j.yaml: data.source is missing; expected text (store://NAME/prefix, file:///dir, or a prefix under paths.data)");
     assert_refused(
         "kind: evaluate\ndata: { source: eeg }\n", NULL,
-        "j.yaml: evaluate.checkpoint is missing; expected a model (job:ID, job:ID@best, store://NAME/KEY, a served name or a "
-        "model file)");
+        "j.yaml: evaluate.checkpoint is missing; expected a model (job:ID, job:ID@best, store://NAME/KEY, a served or built-in "
+        "name, or a model file)");
 }
 
 static void control_characters_are_refused_wherever_they_stand(void **state) {

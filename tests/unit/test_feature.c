@@ -1,0 +1,287 @@
+/* The features of models without a network against their definition, computed the plain way, and through the frontend. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "data/dsp.h"
+#include "data/feature.h"
+#include "data/frontend.h"
+#include "data/half.h"
+#include "unit/eeg_fixture.h"
+
+enum { C = 4, LANES = 8, STRIDE = C + 1, N = 60 * DSP_RATE_HZ };
+
+static uint16_t rows[N * STRIDE], got[N], again[N];
+
+/* Noise of 10 to 25 µV, three times as large in the last twenty seconds. */
+static void make_rows(void) {
+    struct rng rng;
+    rng_init(&rng, 6, RNG_SYNTH, 0);
+    for (int t = 0; t < N; t++)
+        for (int c = 0; c < C; c++)
+            rows[t * STRIDE + c] = half_from_f32((float)((10 + 5 * c) * rng_normal(&rng)) * (t > N * 2 / 3 ? 3 : 1));
+}
+
+static struct feature *make(int normalize) {
+    struct feature *f = NULL;
+    assert_int_equal(feature_new(normalize, C, &f, NULL), 0);
+    return f;
+}
+
+static void run(struct feature *f, int from, int to, int chunk, uint16_t *out) {
+    for (int n; from < to; from += n) {
+        n = to - from < chunk ? to - from : chunk;
+        feature_run(f, (struct feature_rows){rows + from * STRIDE, n, STRIDE, false}, (struct feature_output){out + from, 1});
+    }
+}
+
+static void whole(int normalize, int chunk, uint16_t *out) {
+    struct feature *f = make(normalize);
+    feature_start(f, rows);
+    run(f, 0, N, chunk, out);
+    feature_free(f);
+}
+
+/* ---- the definition ---- */
+
+static double filtered[N][C];
+
+static void filter(double low, double high) {
+    struct dsp_section sections[3];
+    struct dsp_cascade band;
+    double *row = dsp_rows(1, LANES);
+    assert_int_equal(dsp_bandpass(low, high, DSP_RATE_HZ, sections, NULL), 0);
+    assert_int_equal(dsp_cascade_init(&band, sections, 3, LANES, NULL), 0);
+    for (int t = 0; t < N; t++) {
+        for (int c = 0; c < C; c++)
+            row[c] = (double)half_to_f32(rows[t * STRIDE + c]);
+        if (t == 0)
+            dsp_cascade_settle(&band, row);
+        dsp_cascade_run(&band, row, 1);
+        memcpy(filtered[t], row, sizeof filtered[t]);
+    }
+    dsp_cascade_done(&band);
+    free(row);
+}
+
+static double middle(double *v) {
+    for (int i = 0; i < C; i++)
+        for (int k = i + 1; k < C; k++)
+            if (v[k] < v[i]) {
+                double swap = v[i];
+                v[i] = v[k];
+                v[k] = swap;
+            }
+    return (v[1] + v[2]) / 2;
+}
+
+/* M after sample t, which ends a block. */
+static double line_length(int t) {
+    double m[C] = {0};
+    for (int c = 0; c < C; c++) {
+        for (int k = t - 255; k <= t; k++)
+            m[c] += k < 0 ? 4 : fabs(filtered[k][c] - (k ? filtered[k - 1][c] : 0));
+        m[c] /= 256;
+    }
+    return middle(m);
+}
+
+static double band_power(int t) {
+    double m[C] = {0};
+    for (int c = 0; c < C; c++) {
+        for (int k = t - 511; k <= t; k++)
+            m[c] += k < 0 ? 400 : filtered[k][c] * filtered[k][c];
+        m[c] = sqrt(m[c] / 512);
+    }
+    return middle(m);
+}
+
+static void check_definition(int normalize, double prior, double (*measure)(int t)) {
+    double level = log(prior + 0.3), want = 0;
+    whole(normalize, N, got);
+    for (int t = 0; t < N; t++) {
+        if (t % 16 == 15) {
+            double now = log(measure(t) + 0.3), distance = now - level;
+            double pull = distance > 0.25 ? 1 : distance < -0.25 ? -1 : distance / 0.25;
+            level += pull * log(2) / (240 * 16);
+            want = now - level;
+        }
+        assert_float_equal(half_to_f32(got[t]), want, 2e-3 + 1e-3 * fabs(want));
+    }
+    assert_true(half_to_f32(got[N - 1]) > half_to_f32(got[N / 2]) + 0.5f);
+}
+
+static void line_length_is_the_median_step_beside_its_past(void **state) {
+    (void)state;
+    filter(1, 25);
+    check_definition(FRONTEND_LINE_LENGTH, 4, line_length);
+}
+
+static void band_power_is_the_median_root_mean_square_beside_its_past(void **state) {
+    (void)state;
+    filter(2.5, 8);
+    check_definition(FRONTEND_BAND_POWER, 20, band_power);
+}
+
+/* ---- state ---- */
+
+static void chunks_and_snapshots_change_no_bit(void **state) {
+    (void)state;
+    for (int normalize = FRONTEND_LINE_LENGTH; normalize <= FRONTEND_BAND_POWER; normalize++) {
+        whole(normalize, N, got);
+        whole(normalize, 37, again);
+        assert_memory_equal(got, again, sizeof got);
+        struct feature *f = make(normalize), *other = make(normalize);
+        struct str saved;
+        str_init(&saved, 1 << 20);
+        feature_start(f, rows);
+        run(f, 0, 1003, 1003, again);
+        feature_save(f, &saved);
+        struct unpack in = unpack_of(str_cstr(&saved), saved.len);
+        feature_load(other, &in);
+        assert_true(unpack_done(&in));
+        run(other, 1003, N, 999, again);
+        assert_memory_equal(got, again, sizeof got);
+        feature_free(f);
+        feature_free(other);
+        str_done(&saved);
+    }
+}
+
+static void held_rows_leave_the_feature_as_it_was(void **state) {
+    (void)state;
+    struct feature *f = make(FRONTEND_LINE_LENGTH);
+    uint16_t held[700];
+    feature_start(f, rows);
+    run(f, 0, 2000, 2000, got);
+    feature_run(f, (struct feature_rows){rows + 2000 * STRIDE, 700, STRIDE, true}, (struct feature_output){held, 1});
+    for (int i = 0; i < 700; i++)
+        assert_int_equal(held[i], got[1999]);
+    feature_free(f);
+}
+
+static void one_silent_or_wild_channel_moves_little(void **state) {
+    (void)state;
+    whole(FRONTEND_LINE_LENGTH, N, got);
+    for (int t = 0; t < N; t++)
+        rows[t * STRIDE] = half_from_f32(t % 2 ? 60000 : -60000);
+    whole(FRONTEND_LINE_LENGTH, N, again);
+    for (int t = DSP_RATE_HZ; t < N; t++)
+        assert_true(fabsf(half_to_f32(got[t]) - half_to_f32(again[t])) < 0.5f);
+    make_rows();
+}
+
+static void corrupt_state_is_refused(void **state) {
+    (void)state;
+    struct feature *f = make(FRONTEND_BAND_POWER), *other = make(FRONTEND_BAND_POWER);
+    struct str saved;
+    str_init(&saved, 1 << 20);
+    feature_start(f, rows);
+    run(f, 0, 1000, 1000, got);
+    feature_save(f, &saved);
+    for (size_t len = 0; len < saved.len; len += 97) {
+        struct unpack in = unpack_of(str_cstr(&saved), len);
+        feature_load(other, &in);
+        assert_true(in.failed);
+    }
+    for (size_t at = 8; at < saved.len; at += 61) { /* bytes of anything: refused or not, the sums stay in range */
+        char *bytes = malloc(saved.len);
+        memcpy(bytes, str_cstr(&saved), saved.len);
+        memset(bytes + at, 0x7f, saved.len - at < 64 ? saved.len - at : 64);
+        struct unpack in = unpack_of(bytes, saved.len);
+        feature_load(other, &in);
+        if (!in.failed)
+            run(other, 1000, 3000, 512, again);
+        free(bytes);
+    }
+    feature_free(f);
+    feature_free(other);
+    str_done(&saved);
+}
+
+/* ---- through the frontend ---- */
+
+struct heard {
+    uint16_t values[N * (C + 1)];
+    int64_t rows;
+    int columns, segments;
+};
+
+static int keep(void *ctx, const uint16_t *values, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    struct heard *h = ctx;
+    (void)first, (void)held, (void)err;
+    h->segments += segment_start;
+    memcpy(h->values + h->rows * h->columns, values, (size_t)(n * h->columns) * sizeof *values);
+    h->rows += n;
+    return 0;
+}
+
+/* Ten seconds, a gap that ends the segment, and the same ten seconds. */
+static void stream(int normalize, int chunk, struct heard *h) {
+    static const char *const labels[] = {"Fp1", "F3", "C3", "P3"};
+    const struct frontend_config config = {"custom:Fp1,F3,C3,P3", 50, {0.5, 120}, 2, normalize};
+    const struct frontend_source source = {labels, C, 200};
+    struct frontend_report report;
+    struct frontend *f = NULL;
+    static float data[C][2000];
+    const float *uv[C];
+    memset(h, 0, sizeof *h);
+    assert_int_equal(frontend_new(&config, &source, keep, h, &f, &report, NULL), 0);
+    h->columns = report.output_columns;
+    for (int part = 0; part < 2; part++) {
+        for (int at = 0, n; at < 2000; at += n) {
+            n = 2000 - at < chunk ? 2000 - at : chunk;
+            for (int c = 0; c < C; c++) {
+                uv[c] = data[c];
+                for (int k = 0; k < n; k++)
+                    data[c][k] = (float)fixture_sample(c, at + k, 200);
+            }
+            assert_int_equal(frontend_push(f, uv, n, NULL), 0);
+        }
+        assert_int_equal(frontend_gap(f, 1000, NULL), 0);
+    }
+    assert_int_equal(frontend_finish(f, NULL), 0);
+    frontend_free(f);
+}
+
+static void rows_hold_one_column_more_which_restarts_with_a_segment(void **state) {
+    (void)state;
+    static struct heard plain, all, chunked;
+    stream(FRONTEND_WINDOW, 2000, &plain);
+    for (int normalize = FRONTEND_LINE_LENGTH; normalize <= FRONTEND_BAND_POWER; normalize++) {
+        stream(normalize, 2000, &all);
+        stream(normalize, 33, &chunked);
+        assert_true(frontend_is_feature(normalize) && all.columns == C + 1 && frontend_inputs(normalize, C) == 1);
+        assert_true(all.segments == 2 && all.rows == plain.rows && all.rows == 2 * 2560);
+        assert_memory_equal(&all, &chunked, sizeof all);
+        for (int64_t i = 0; i < all.rows; i++)
+            assert_memory_equal(all.values + i * all.columns, plain.values + i * C, C * sizeof *all.values);
+        assert_memory_equal(all.values, all.values + 2560 * all.columns, (size_t)(2560 * all.columns) * sizeof *all.values);
+        struct feature *f = make(normalize); /* what the column is made of is what the row says */
+        feature_start(f, all.values);
+        feature_run(f, (struct feature_rows){all.values, 2560, all.columns, false}, (struct feature_output){got, 1});
+        for (int i = 0; i < 2560; i++)
+            assert_int_equal(got[i], all.values[i * all.columns + C]);
+        feature_free(f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(line_length_is_the_median_step_beside_its_past),
+        cmocka_unit_test(band_power_is_the_median_root_mean_square_beside_its_past),
+        cmocka_unit_test(chunks_and_snapshots_change_no_bit),
+        cmocka_unit_test(held_rows_leave_the_feature_as_it_was),
+        cmocka_unit_test(one_silent_or_wild_channel_moves_little),
+        cmocka_unit_test(corrupt_state_is_refused),
+        cmocka_unit_test(rows_hold_one_column_more_which_restarts_with_a_segment),
+    };
+    make_rows();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
