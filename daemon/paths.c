@@ -18,7 +18,8 @@ static int clear_networks(const struct config *c, struct err *err) {
 }
 
 int paths_open(const struct config *c, int *ret_lock, struct err *err) {
-    char lock[4096];
+    char lock[4096], text[800];
+    struct err why;
     int rc;
     if (fsio_mkdirs(c->cache, err))
         return err_wrap(err, "paths.cache");
@@ -28,8 +29,10 @@ int paths_open(const struct config *c, int *ret_lock, struct err *err) {
         return rc;
     if ((rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
-    if (rc || (rc = clear_networks(c, err)) || (rc = builtin_write(c->cache, err)))
+    if (rc || (rc = clear_networks(c, err)))
         return rc;
+    if (builtin_write(c->cache, &why))
+        log_warn("the built-in models may be missing", "error=\"%s\"", err_text(&why, text, sizeof text));
     if (access(c->data, R_OK | X_OK))
         log_warn("no recordings", "paths.data=\"%s\" error=\"%s\" fix=\"%s\"", c->data, strerror(errno),
                  "make it readable, or set paths.data; until then jobs can use recordings from stores");

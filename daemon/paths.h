@@ -5,8 +5,8 @@
 #include "daemon/config.h"
 
 /* Creates paths.cache and paths.results, locks the cache, empties its folder of networks and writes the built-in models there; logs
- * if paths.data cannot be read. *ret_lock: the lock, a descriptor to close; written as soon as it is held, also when a later step
- * fails. PRECONDITION: another daemon holds the lock. */
+ * if they cannot be written or paths.data cannot be read. *ret_lock: the lock, a descriptor to close; written as soon as it is
+ * held, also when a later step fails. PRECONDITION: another daemon holds the lock. */
 int paths_open(const struct config *config, int *ret_lock, struct err *err);
 /* Checks that paths.cache and paths.results are directories that this user can write or create. Creates nothing. */
 int paths_check(const struct config *config, struct err *err);
