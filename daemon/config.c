@@ -65,7 +65,8 @@ static const struct option rows[] = {
     {"jobs.max_size", OPTION_BYTES, C(max_files_bytes), "none", 1, 0, NULL,
      "limit for the folders of ended jobs; above it the oldest jobs are deleted; none = no limit"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
-     "list of {name, checkpoint}: served under names that have no model yet; a name keeps what was promoted later"},
+     "list of {name, checkpoint}: served under names that never had a model; a name keeps what was promoted later, and stays "
+     "unloaded"},
     {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
      "a stream ends when its client sends or reads nothing for this long; none = never"},

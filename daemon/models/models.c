@@ -438,7 +438,9 @@ void models_seed(struct models *m, const char *name, const char *ref) {
     if (now && strcmp(now->ref, ref) != 0)
         log_warn("serve: the name has a model already, which stays; `brrctl load` serves another one", "model=%s serves=%s ref=%s",
                  name, now->ref, ref);
-    if (recorded || (!serveddb_find(m->config.db, name, &recorded, &err) && recorded))
+    if (!recorded && !serveddb_find(m->config.db, name, &recorded, &err) && recorded && !find_missing(m, name, false))
+        log_warn("serve: the name was unloaded and stays so; `brrctl load` serves a model under it", "model=%s ref=%s", name, ref);
+    if (recorded)
         return;
     if (models_serve(m, name, ref, NULL, NULL, &err))
         cannot_serve(m, name, &err);

@@ -58,7 +58,8 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
  * is called once, later, on the loop. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
 int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
-/* For the configuration: serves REF if the name has no record. A failure is logged, and makes models_state FAILED. */
+/* For the configuration: serves REF if the name has no record and was not unloaded. A failure is logged, and makes models_state
+ * FAILED. */
 void models_seed(struct models *m, const char *name, const char *ref);
 /* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
 void models_forget(struct models *m, void *ctx);

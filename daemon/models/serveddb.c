@@ -2,10 +2,22 @@
 
 int serveddb_setup(struct db *db, struct err *err) {
     static const struct db_column columns[] = {{"name", "TEXT"}, {"path", "TEXT"}, {"ref", "TEXT"}, {"sha256", "TEXT"}};
-    return db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err);
+    static const struct db_column unloaded[] = {{"name", "TEXT"}};
+    int rc = db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err);
+    return rc ? rc : db_table(db, "unloaded", unloaded, 1, "name", err);
 }
 
-int serveddb_save(struct db *db, const struct served_record *record, struct err *err) {
+/* A statement whose parameter is a name. */
+static int change(struct db *db, const char *sql, const char *what, const char *name, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, sql, what, &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, name);
+    return db_run(&q, err);
+}
+
+static int insert(struct db *db, const struct served_record *record, struct err *err) {
     struct db_query q;
     int rc = db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256) VALUES(?,?,?,?)", "save a served model", &q, err);
     if (rc)
@@ -17,18 +29,28 @@ int serveddb_save(struct db *db, const struct served_record *record, struct err 
     return db_run(&q, err);
 }
 
-int serveddb_remove(struct db *db, const char *name, struct err *err) {
-    struct db_query q;
-    int rc = db_query(db, "DELETE FROM served WHERE name=?", "forget a served model", &q, err);
+int serveddb_save(struct db *db, const struct served_record *record, struct err *err) {
+    int rc = db_begin(db, err);
     if (rc)
         return rc;
-    db_put_text(&q, name);
-    return db_run(&q, err);
+    if (!(rc = insert(db, record, err)))
+        rc = change(db, "DELETE FROM unloaded WHERE name=?", "save a served model", record->name, err);
+    return db_end(db, rc, err);
+}
+
+int serveddb_remove(struct db *db, const char *name, struct err *err) {
+    int rc = db_begin(db, err);
+    if (rc)
+        return rc;
+    if (!(rc = change(db, "DELETE FROM served WHERE name=?", "forget a served model", name, err)))
+        rc = change(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", name, err);
+    return db_end(db, rc, err);
 }
 
 int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "SELECT 1 FROM served WHERE name=?", "look up a served model", &q, err);
+    int rc = db_query(db, "SELECT 1 FROM served WHERE name=?1 UNION ALL SELECT 1 FROM unloaded WHERE name=?1",
+                      "look up a served model", &q, err);
     if (rc)
         return rc;
     db_put_text(&q, name);

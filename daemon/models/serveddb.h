@@ -10,10 +10,11 @@ struct served_record {
     const char *ref;         /* from which it was resolved */
     const char *sha256;      /* of the file; "" in records of earlier versions */
 };
-/* Inserts the name or replaces its record. */
+/* Inserts the name or replaces its record; the name is unloaded no more. */
 int serveddb_save(struct db *db, const struct served_record *record, struct err *err);
+/* Removes the record of a name, and notes that the name was unloaded. */
 int serveddb_remove(struct db *db, const char *name, struct err *err);
-/* *ret: whether the name has a record. */
+/* *ret: whether the name has a record, or was unloaded. */
 int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err);
 /* Visits every name, in alphabetical order. */
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);

@@ -284,6 +284,26 @@ static void the_configuration_only_seeds_names_without_a_record(void **state) {
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
 }
 
+static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
+    struct bench *b = *state;
+    models_seed(b->models, "ward", "upload:a");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    loaded(b);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    models_seed(b->models, "ward", "upload:a"); /* read again */
+    stop(b);
+    start(b);
+    models_seed(b->models, "ward", "upload:a");
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_null(models_find(b->models, "ward"));
+    assert_true(models_state(b->models) == MODELS_WARM);
+    serve_a(b); /* a decision to serve it again */
+    stop(b);
+    start(b);
+    assert_non_null(models_find(b->models, "ward"));
+}
+
 static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there(void **state) {
     struct bench *b = *state;
     models_seed(b->models, "ward", "upload:none");
@@ -381,6 +401,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_link_of_a_served_model_is_durable, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_configuration_only_seeds_names_without_a_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_name_that_was_unloaded_is_not_seeded_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_configuration_leaves_a_record_whose_model_is_gone, set_up, tear_down),
