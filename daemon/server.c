@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/log.h"
@@ -168,22 +169,20 @@ static void seed_models(struct services *s, const struct config *c) {
 }
 
 static void use_configuration(struct daemon *d, const struct reload_report *report) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct config config;
     struct err err = report->err;
     char text[800];
     arena_init(&arena, 8u << 20);
     int rc = report->rc ? report->rc : config_parse(d->source, report->texts[0], report->lengths[0], &arena, &config, &err);
-    if (!rc) {
-        log_setup((enum log_level)config.log_level, config.log_format == 1);
-        seed_models(&d->services, &config);
-    }
     metric_add(metrics_series(d->meters.metrics, "brrd_config_reloads_total", rc ? "failed" : "done"), 1);
-    if (rc)
+    if (rc) {
         log_error("configuration not reloaded", "error=\"%s\"", err_text(&err, text, sizeof text));
-    else
-        log_info("configuration reloaded: certificate, tokens, log and serve; other keys need a restart", NULL);
-    arena_done(&arena);
+        return;
+    }
+    log_setup((enum log_level)config.log_level, config.log_format == 1);
+    seed_models(&d->services, &config);
+    log_info("configuration reloaded: certificate, tokens, log and serve; other keys need a restart", NULL);
 }
 
 /* Files that were read again. */
@@ -401,12 +400,12 @@ static void on_kept(void *ctx, const char *id, const struct err *err) {
 }
 
 static int open_keeper(struct daemon *d, struct err *err) {
-    int rc = fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err);
-    if (!rc)
-        rc = snapshot_prepare(d->snapshots, err);
-    if (!rc && !(d->keeper = keeper_new(&d->loop, d->snapshots, on_kept, d)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for streams");
-    return rc;
+    int rc;
+    if ((rc = fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err)) ||
+        (rc = snapshot_prepare(d->snapshots, err)))
+        return rc;
+    d->keeper = keeper_new(&d->loop, d->snapshots, on_kept, d);
+    return d->keeper ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 
 static int open_streams(struct daemon *d, struct err *err) {
@@ -435,12 +434,11 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
-    rc = models_new(&models, &s->models, err);
-    if (!rc)
-        seed_models(s, c);
-    if (!rc)
-        keeper_restore(d->keeper, s->sessions, s->metrics, c->resume_ttl_ms);
-    return rc;
+    if ((rc = models_new(&models, &s->models, err)))
+        return rc;
+    seed_models(s, c);
+    keeper_restore(d->keeper, s->sessions, s->metrics, c->resume_ttl_ms);
+    return 0;
 }
 
 static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
@@ -465,12 +463,12 @@ static int open_watch(struct daemon *d, struct err *err) {
 /* The files that are read again while the daemon runs. */
 static int open_files(struct daemon *d, struct err *err) {
     const struct reload_file configuration = {.path = d->source->path, .max_bytes = CONFIG_MAX_BYTES};
-    int rc = access_open(&d->access, d->config, d->services.metrics, err);
-    if (!rc)
-        rc = access_start(&d->access, wake_loop, &d->reports, err);
-    if (!rc)
-        rc = reload_new(&configuration, 1, false, &d->configuration, err);
-    return rc ? rc : reload_start(d->configuration, wake_loop, &d->reports, err);
+    int rc;
+    if ((rc = access_open(&d->access, d->config, d->services.metrics, err)) ||
+        (rc = access_start(&d->access, wake_loop, &d->reports, err)) ||
+        (rc = reload_new(&configuration, 1, false, &d->configuration, err)))
+        return rc;
+    return reload_start(d->configuration, wake_loop, &d->reports, err);
 }
 
 static int open_http(struct daemon *d, struct err *err) {
@@ -534,10 +532,52 @@ static int open_device(struct daemon *d, struct err *err) {
     return worker_start(&worker, &s->worker, err);
 }
 
+static int open_scheduler(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
+    describe_build(d);
+    const struct sched_config sched = {.db = s->db,
+                                       .rules = s->rules,
+                                       .cache_dir = c->cache,
+                                       .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
+                                       .max_queued = c->max_queued,
+                                       .device = d->device,
+                                       .versions = d->versions,
+                                       .changed = on_job_changed,
+                                       .logged = on_job_log,
+                                       .ctx = d,
+                                       .worker = s->worker,
+                                       .run = run_job,
+                                       .interrupt = interrupt_job};
+    return sched_open(&sched, &s->sched, err);
+}
+
+static int start_rpc(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    struct rpc_config rpc = {.methods = d->methods,
+                             .n_methods = services_methods(d->methods, MAX_METHODS),
+                             .max_calls = (int)c->max_calls,
+                             .max_sessions = (int)c->max_sessions,
+                             .max_unsent_bytes = (size_t)c->unread_bytes,
+                             .ctx = &d->services,
+                             .enter = on_caller,
+                             .begun = on_call_begun,
+                             .observe = on_call_ended};
+    describe_doors(d, &rpc);
+    return rpc_server_start(&d->loop, &rpc, &d->rpc, err);
+}
+
 static int open_parts(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
     int rc = paths_open(c, &d->cache_lock, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < c->n_stores; i++) {
+        d->stores[i] = c->stores[i];
+        d->stores[i].config.metrics = s->metrics;
+    }
     s->local_paths = c->local_paths;
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,
@@ -549,59 +589,12 @@ static int open_parts(struct daemon *d, struct err *err) {
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
-    if (!rc)
-        rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err);
-    s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
-    struct sched_config sched = {.rules = s->rules,
-                                 .cache_dir = c->cache,
-                                 .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
-                                 .max_queued = c->max_queued,
-                                 .changed = on_job_changed,
-                                 .logged = on_job_log,
-                                 .ctx = d,
-                                 .run = run_job,
-                                 .interrupt = interrupt_job};
-    struct rpc_config rpc = {.methods = d->methods,
-                             .max_calls = (int)c->max_calls,
-                             .max_sessions = (int)c->max_sessions,
-                             .max_unsent_bytes = (size_t)c->unread_bytes,
-                             .ctx = s,
-                             .enter = on_caller,
-                             .begun = on_call_begun,
-                             .observe = on_call_ended};
-    for (int i = 0; i < c->n_stores; i++) {
-        d->stores[i] = c->stores[i];
-        d->stores[i].config.metrics = s->metrics;
-    }
-    rpc.n_methods = services_methods(d->methods, MAX_METHODS);
-    if (!rc)
-        rc = open_device(d, err);
-    if (!rc)
-        rc = open_watch(d, err);
-    if (!rc)
-        rc = db_open(c->database, &s->db, err);
-    if (!rc)
-        rc = joblog_start(&s->joblog, err);
-    sched.db = s->db;
-    sched.worker = s->worker;
-    if (!rc)
-        describe_build(d);
-    sched.device = d->device;
-    sched.versions = d->versions;
-    if (!rc)
-        rc = sched_open(&sched, &s->sched, err);
-    if (!rc)
-        rc = open_streams(d, err);
-    if (!rc)
-        rc = open_retention(d, err);
-    if (!rc)
-        rc = volume_open(c->results, &d->results, err);
-    if (!rc)
-        rc = open_files(d, err);
-    if (!rc)
-        rc = open_http(d, err);
-    describe_doors(d, &rpc);
-    return rc ? rc : rpc_server_start(&d->loop, &rpc, &d->rpc, err);
+    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = open_device(d, err)) ||
+        (rc = open_watch(d, err)) || (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) ||
+        (rc = open_scheduler(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
+        (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_http(d, err)))
+        return rc;
+    return start_rpc(d, err);
 }
 
 static void close_parts(struct daemon *d) {
@@ -687,9 +680,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     start_handles(d);
     int rc = meters_open(&d->meters, d->services.start_ms, err);
     d->services.metrics = d->meters.metrics;
-    if (!rc)
-        rc = open_parts(d, err);
-    if (rc) {
+    if (rc || (rc = open_parts(d, err))) {
         models_stop(d->services.models);
         close_handles(d);
     } else {
@@ -700,9 +691,10 @@ int server_run(const struct config *config, const struct config_source *source, 
     uv_loop_close(&d->loop);
     meters_close(&d->meters);
     notify_close(&d->notify);
-    if (!rc)
+    if (rc == 0) {
         log_info("stopped", NULL);
-    rc = rc ? rc : exit_status(d);
+        rc = exit_status(d);
+    }
     free(d);
     return rc;
 }

@@ -135,11 +135,11 @@ int job_override_items(const char *array, struct arena *arena, char ***ret, int 
         return rc;
     size_t n = json_count(items);
     char **texts = arena_alloc(arena, (n + 1) * sizeof *texts);
-    for (size_t i = 0; texts && i < n && !rc; i++)
-        if (!(texts[i] = arena_strdup(arena, json_str(json_at(items, i), ""))))
-            rc = ERR_EXHAUSTED;
+    bool fits = texts != NULL;
+    for (size_t i = 0; fits && i < n; i++)
+        fits = (texts[i] = arena_strdup(arena, json_str(json_at(items, i), ""))) != NULL;
     json_free(items);
-    if (!texts || rc)
+    if (!fits)
         return err_set(err, ERR_EXHAUSTED, "the overrides of a job are too large");
     *ret = texts;
     *ret_n = (int)n;

@@ -67,14 +67,13 @@ int jobdb_setup(struct db *db, struct err *err) {
     struct db_column jobs[FIELDS];
     for (size_t i = 0; i < FIELDS; i++)
         jobs[i] = (struct db_column){fields[i].name, types[fields[i].kind]};
-    int rc = db_table(db, "jobs", jobs, FIELDS, "id", err);
-    if (!rc)
-        rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err);
-    if (!rc)
-        rc = db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err);
-    if (!rc)
-        rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err);
-    return rc ? rc : db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err);
+    int rc;
+    if ((rc = db_table(db, "jobs", jobs, FIELDS, "id", err)) ||
+        (rc = db_table(db, "checkpoints", checkpoints, sizeof checkpoints / sizeof *checkpoints, "job_id, step", err)) ||
+        (rc = db_table(db, "pins", pins, sizeof pins / sizeof *pins, "job_id, step", err)) ||
+        (rc = db_table(db, "removals", removals, sizeof removals / sizeof *removals, "job_id", err)))
+        return rc;
+    return db_table(db, "counters", counters, sizeof counters / sizeof *counters, "name", err);
 }
 
 /* ---- jobs ---- */
@@ -148,10 +147,12 @@ int jobdb_save(struct db *db, const struct job *job, struct err *err) {
     for (int i = 1; i < FIELDS; i++)
         str_printf(&sql, "%s%s=excluded.%s", i > 1 ? "," : "", fields[i].name, fields[i].name);
     int rc = db_query(db, str_cstr(&sql), "save a job", &q, err);
-    for (int i = 0; i < FIELDS && !rc; i++)
-        put_field(&q, &fields[i], job);
     str_done(&sql);
-    return rc ? rc : db_run(&q, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < FIELDS; i++)
+        put_field(&q, &fields[i], job);
+    return db_run(&q, err);
 }
 
 static struct job *read_job(const struct db_query *q) {
@@ -185,16 +186,18 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
     if (rc)
         return rc;
     db_put_int(&q, max);
-    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+    while (!(rc = db_next(&q, &row, err)) && row) {
         struct job *job = read_job(&q);
         all = db_int(&q, FIELDS);
         read++;
-        rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs");
+        if ((rc = job ? visit(ctx, job, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading jobs")))
+            break;
     }
     db_done(&q);
-    if (!rc)
-        *ret_left = all - read;
-    return rc;
+    if (rc)
+        return rc;
+    *ret_left = all - read;
+    return 0;
 }
 
 static const char sequence_counter[] = "job sequence";
@@ -209,8 +212,7 @@ int jobdb_sequence(struct db *db, int64_t *ret, struct err *err) {
     if (rc)
         return rc;
     db_put_text(&q, sequence_counter);
-    rc = db_next(&q, &row, err);
-    if (!rc)
+    if ((rc = db_next(&q, &row, err)) == 0)
         *ret = db_int(&q, 0);
     db_done(&q);
     return rc;
@@ -236,10 +238,11 @@ static int remove_from(struct db *db, const char *sql, const char *job_id, struc
 }
 
 int jobdb_remove_job(struct db *db, const char *job_id, struct err *err) {
-    int rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err);
-    if (!rc)
-        rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err);
-    return rc ? rc : remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
+    int rc;
+    if ((rc = remove_from(db, "DELETE FROM checkpoints WHERE job_id=?", job_id, err)) ||
+        (rc = remove_from(db, "DELETE FROM pins WHERE job_id=?", job_id, err)))
+        return rc;
+    return remove_from(db, "DELETE FROM jobs WHERE id=?", job_id, err);
 }
 
 /* ---- removals ---- */
@@ -266,11 +269,12 @@ int jobdb_removals(struct db *db, int (*visit)(void *ctx, const struct jobdb_rem
     int rc = db_query(db, "SELECT job_id, folder FROM removals ORDER BY job_id", "read the folders of deleted jobs", &q, err);
     if (rc)
         return rc;
-    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+    while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_removal r;
         str_copy(r.job_id, sizeof r.job_id, db_text(&q, 0));
         str_copy(r.folder, sizeof r.folder, db_text(&q, 1));
-        rc = visit(ctx, &r, err);
+        if ((rc = visit(ctx, &r, err)))
+            break;
     }
     db_done(&q);
     return rc;
@@ -329,10 +333,11 @@ int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, con
     if (rc)
         return rc;
     db_put_text(&q, job_id);
-    while (!rc && !(rc = db_next(&q, &row, err)) && row) {
+    while (!(rc = db_next(&q, &row, err)) && row) {
         struct jobdb_checkpoint c;
         read_checkpoint(&q, &c);
-        rc = visit(ctx, &c);
+        if ((rc = visit(ctx, &c)))
+            break;
     }
     db_done(&q);
     return rc;

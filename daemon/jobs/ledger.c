@@ -37,26 +37,30 @@ static void failed(struct ledger *l, const struct err *err) {
 int ledger_commit(struct ledger *l, struct job *job, const struct job *before, struct err *err) {
     struct err why;
     int rc = jobdb_save(l->db, job, &why);
-    if (!rc) {
-        job->unsaved = false;
-        return 0;
+    if (rc) {
+        *job = *before;
+        failed(l, &why);
+        if (err)
+            *err = why;
+        return rc;
     }
-    *job = *before;
-    failed(l, &why);
-    if (err)
-        *err = why;
-    return rc;
+    job->unsaved = false;
+    return 0;
+}
+
+/* Both rows in one transaction. */
+static int insert(struct ledger *l, const struct job *job, int64_t next_sequence, struct err *err) {
+    int rc = db_begin(l->db, err);
+    if (rc)
+        return rc;
+    rc = jobdb_save(l->db, job, err);
+    rc = rc ? rc : jobdb_save_sequence(l->db, next_sequence, err);
+    return db_end(l->db, rc, err);
 }
 
 int ledger_insert(struct ledger *l, const struct job *job, int64_t next_sequence, struct err *err) {
     struct err why;
-    int rc = db_begin(l->db, &why);
-    if (!rc) {
-        rc = jobdb_save(l->db, job, &why);
-        if (!rc)
-            rc = jobdb_save_sequence(l->db, next_sequence, &why);
-        rc = db_end(l->db, rc, &why);
-    }
+    int rc = insert(l, job, next_sequence, &why);
     if (rc) {
         failed(l, &why);
         if (err)
@@ -65,13 +69,17 @@ int ledger_insert(struct ledger *l, const struct job *job, int64_t next_sequence
     return rc;
 }
 
+static int forget_all(struct ledger *l, struct job *const *jobs, int n, struct err *err) {
+    int rc;
+    for (int i = 0; i < n; i++)
+        if ((rc = jobdb_remove_job(l->db, jobs[i]->id, err)))
+            return rc;
+    return 0;
+}
+
 int ledger_forget(struct ledger *l, struct job *const *jobs, int n, struct err *err) {
     int rc = db_begin(l->db, err);
-    if (rc)
-        return rc;
-    for (int i = 0; i < n && !rc; i++)
-        rc = jobdb_remove_job(l->db, jobs[i]->id, err);
-    return db_end(l->db, rc, err);
+    return rc ? rc : db_end(l->db, forget_all(l, jobs, n, err), err);
 }
 
 int ledger_remove(struct ledger *l, const struct job *job, const char *folder, struct err *err) {
@@ -79,8 +87,7 @@ int ledger_remove(struct ledger *l, const struct job *job, const char *folder, s
     if (rc)
         return rc;
     rc = jobdb_remove_job(l->db, job->id, err);
-    if (!rc && *folder)
-        rc = jobdb_add_removal(l->db, job->id, folder, err);
+    rc = rc || !*folder ? rc : jobdb_add_removal(l->db, job->id, folder, err);
     return db_end(l->db, rc, err);
 }
 
@@ -96,8 +103,7 @@ static int write_checkpoint(struct ledger *l, const struct job *job, const struc
     if (rc)
         return rc;
     rc = jobdb_add_checkpoint(l->db, w->job_id, &w->c, w->now_ms, err);
-    if (!rc)
-        rc = jobdb_save(l->db, job, err);
+    rc = rc ? rc : jobdb_save(l->db, job, err);
     return db_end(l->db, rc, err);
 }
 
@@ -127,15 +133,16 @@ void ledger_checkpoint(struct ledger *l, struct job *job, const struct task_chec
 /* Writes all waiting records, or at least something, so that success means that the database can be written. */
 static int write_all(struct ledger *l, struct job *const *jobs, int count, struct err *err) {
     int64_t next = 0;
-    int rc = 0;
-    for (const struct ledger_checkpoint *w = l->oldest; w && !rc; w = w->next)
-        rc = jobdb_add_checkpoint(l->db, w->job_id, &w->c, w->now_ms, err);
-    for (int i = 0; i < count && !rc; i++)
-        if (jobs[i]->unsaved)
-            rc = jobdb_save(l->db, jobs[i], err);
-    if (!rc)
-        rc = jobdb_sequence(l->db, &next, err);
-    return rc ? rc : jobdb_save_sequence(l->db, next, err);
+    int rc;
+    for (const struct ledger_checkpoint *w = l->oldest; w; w = w->next)
+        if ((rc = jobdb_add_checkpoint(l->db, w->job_id, &w->c, w->now_ms, err)))
+            return rc;
+    for (int i = 0; i < count; i++)
+        if (jobs[i]->unsaved && (rc = jobdb_save(l->db, jobs[i], err)))
+            return rc;
+    if ((rc = jobdb_sequence(l->db, &next, err)))
+        return rc;
+    return jobdb_save_sequence(l->db, next, err);
 }
 
 void ledger_probe(struct ledger *l) {

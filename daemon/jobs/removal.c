@@ -41,25 +41,26 @@ int removal_check(const struct removal *r, const struct job *job, struct err *er
         return err_set(err, ERR_PRECONDITION, "job %s is %s; only jobs that have ended can be deleted: `brrctl cancel %s` ends it",
                        job->id, job_state_name(job->state), job->id);
     int rc = jobdb_records(r->db, job->id, find_pin, &pinned, err);
-    if (!rc && pinned.pinned)
-        rc = err_set(err, ERR_PRECONDITION, "job:%s@%lld is pinned; `brrctl checkpoint unpin job:%s@%lld` first", job->id,
-                     (long long)pinned.c.step, job->id, (long long)pinned.c.step);
-    return rc ? rc : check_users(r, job, err);
+    if (rc)
+        return rc;
+    if (pinned.pinned)
+        return err_set(err, ERR_PRECONDITION, "job:%s@%lld is pinned; `brrctl checkpoint unpin job:%s@%lld` first", job->id,
+                       (long long)pinned.c.step, job->id, (long long)pinned.c.step);
+    return check_users(r, job, err);
 }
 
 int removal_record(const struct removal *r, const char *id, char ret_folder[2048], struct err *err) {
     const struct job *job = sched_get(r->sched, id);
     char own[JOB_ID_SIZE + 8], folder[2048];
+    int rc;
     if (!job)
         return err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
     str_format(own, sizeof own, "/jobs/%s", job->id);
     str_copy(folder, sizeof folder, str_ends(job->directory, own) ? job->directory : "");
-    int rc = removal_check(r, job, err);
-    if (!rc)
-        rc = sched_remove(r->sched, id, folder, err);
-    if (!rc)
-        str_copy(ret_folder, 2048, folder);
-    return rc;
+    if ((rc = removal_check(r, job, err)) || (rc = sched_remove(r->sched, id, folder, err)))
+        return rc;
+    str_copy(ret_folder, 2048, folder);
+    return 0;
 }
 
 int removal_files(const char *folder, struct err *err) {

@@ -79,10 +79,9 @@ static void move(struct sched *s, struct job *job, enum job_state to, const char
 /* A change that was asked for: nothing has changed when it fails. */
 static int move_asked(struct sched *s, struct job *job, enum job_state to, const char *reason, struct err *err) {
     const struct job before = *job;
-    int rc = job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), err);
-    if (!rc)
-        rc = ledger_commit(&s->ledger, job, &before, err);
-    if (rc)
+    int rc;
+    if ((rc = job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), err)) ||
+        (rc = ledger_commit(&s->ledger, job, &before, err)))
         return rc;
     list_open(s, job);
     announce(s, job);
@@ -119,16 +118,15 @@ static int load_one(void *ctx, struct job *job, struct err *err) {
 
 static int load(struct sched *s, struct err *err) {
     int64_t left = 0, next = 0;
-    int rc = jobdb_setup(s->config.db, err);
-    if (!rc)
-        rc = jobdb_load(s->config.db, s->config.max_jobs, load_one, s, &left, err);
-    if (!rc)
-        rc = jobdb_sequence(s->config.db, &next, err);
+    int rc;
+    if ((rc = jobdb_setup(s->config.db, err)) || (rc = jobdb_load(s->config.db, s->config.max_jobs, load_one, s, &left, err)) ||
+        (rc = jobdb_sequence(s->config.db, &next, err)))
+        return rc;
     atomic_store(&s->next_sequence, next);
-    if (!rc && left)
+    if (left)
         log_warn("the oldest ended jobs are not listed", "jobs=%lld fix=\"set jobs.keep_finished, so that old jobs are forgotten\"",
                  (long long)left);
-    return rc;
+    return 0;
 }
 
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err) {
@@ -142,9 +140,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     s->by_id = map_new((size_t)s->config.max_jobs);
     int rc =
         s->by_id ? volume_open(config->cache_dir, &s->cache, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
-    if (!rc)
-        rc = load(s, err);
-    if (rc) {
+    if (rc || (rc = load(s, err))) {
         sched_close(s);
         return rc;
     }
@@ -218,7 +214,9 @@ int sched_paused(const struct sched *s) {
 /* From here on the job exists, or nothing of it does but its directory. */
 static int enter(struct sched *s, struct job *job, struct err *err) {
     int rc = add(s, job, err);
-    if (!rc && (rc = ledger_insert(&s->ledger, job, s->next_sequence, err))) {
+    if (rc)
+        return rc;
+    if ((rc = ledger_insert(&s->ledger, job, s->next_sequence, err))) {
         map_remove(s->by_id, job->id);
         s->count--;
         s->n_open--;
@@ -252,10 +250,11 @@ int sched_draft(struct sched *s, const struct submission *r, struct draft **ret,
         *ret_same = same;
         return 0;
     }
-    int rc = check_room(s, err);
-    if (!rc && !(rc = draft_new(&s->config.rules, r, wall_ms(s), ret, err)))
-        (*ret)->next = &s->next_sequence;
-    return rc;
+    int rc;
+    if ((rc = check_room(s, err)) || (rc = draft_new(&s->config.rules, r, wall_ms(s), ret, err)))
+        return rc;
+    (*ret)->next = &s->next_sequence;
+    return 0;
 }
 
 int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, const char *text), void *ctx, const struct job **ret,
@@ -286,6 +285,16 @@ static int find(struct sched *s, const char *id, struct job **ret, struct err *e
     return *ret ? 0 : err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
 }
 
+static int cancel_running(struct sched *s, struct job *job, struct err *err) {
+    const struct job before = *job;
+    job->wish = JOB_WISH_CANCEL;
+    int rc = ledger_commit(&s->ledger, job, &before, err);
+    if (rc)
+        return rc;
+    s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
+    return 0;
+}
+
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err) {
     struct job *job = NULL;
     int rc = find(s, id, &job, err);
@@ -293,18 +302,10 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
         return rc;
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
-    if (job != s->running) {
-        rc = move_asked(s, job, JOB_CANCELLED, "cancelled", err);
-    } else {
-        const struct job before = *job;
-        job->wish = JOB_WISH_CANCEL;
-        rc = ledger_commit(&s->ledger, job, &before, err);
-        if (!rc)
-            s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
-    }
-    if (!rc)
-        *ret = job;
-    return rc;
+    if ((rc = job == s->running ? cancel_running(s, job, err) : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
+        return rc;
+    *ret = job;
+    return 0;
 }
 
 /* The job's overrides with further ones of limits.*, which together are a job file that can be read. */

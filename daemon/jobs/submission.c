@@ -28,17 +28,20 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
     const char *upload = file->checkpoint.upload, *prefix;
     const struct source_store *store;
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
-    int rc = 0;
-    if (upload && str_starts(upload, "store://") &&
-        (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err)))
-        err_wrap(err, "checkpoint.upload");
+    int rc;
     ret->places = *places;
     ret->n = jobfile_refs(file, refs);
-    for (int i = 0; i < ret->n && !rc; i++) {
-        ret->at[i].ref = refs[i];
-        rc = refer(rules, &refs[i], &ret->at[i].model, err);
+    if (upload && str_starts(upload, "store://") &&
+        (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err))) {
+        err_wrap(err, "checkpoint.upload");
+        return rc;
     }
-    return rc;
+    for (int i = 0; i < ret->n; i++) {
+        ret->at[i].ref = refs[i];
+        if ((rc = refer(rules, &refs[i], &ret->at[i].model, err)))
+            return rc;
+    }
+    return 0;
 }
 
 static int find_file(const struct places *places, const struct jobfile_ref *ref, struct model_ref *model, char path[LIVE_PATH],
@@ -54,14 +57,17 @@ static int find_file(const struct places *places, const struct jobfile_ref *ref,
 }
 
 int submission_look(struct submission_refs *r, const struct jobfile *file, struct err *err) {
-    int rc = file->data ? places_source(&r->places, file, r->data_root, sizeof r->data_root, err) : 0;
-    for (int i = 0; i < r->n && !rc; i++) {
-        rc = find_file(&r->places, &r->at[i].ref, &r->at[i].model, r->at[i].path, err);
-        if (!rc && strpbrk(r->at[i].path, "\"\\\n"))
-            rc = err_set(err, ERR_INVALID, "%s: the path %s cannot be used: it has quotes, backslashes or line ends",
-                         r->at[i].ref.key, r->at[i].path);
+    int rc;
+    if (file->data && (rc = places_source(&r->places, file, r->data_root, sizeof r->data_root, err)))
+        return rc;
+    for (int i = 0; i < r->n; i++) {
+        if ((rc = find_file(&r->places, &r->at[i].ref, &r->at[i].model, r->at[i].path, err)))
+            return rc;
+        if (strpbrk(r->at[i].path, "\"\\\n"))
+            return err_set(err, ERR_INVALID, "%s: the path %s cannot be used: it has quotes, backslashes or line ends",
+                           r->at[i].ref.key, r->at[i].path);
     }
-    return rc;
+    return 0;
 }
 
 /* Adds the resolved path of each model and file that the job file names as a further override; URLs of objects stay. */
@@ -105,6 +111,7 @@ static int fill(struct job *job, const struct submission *r, const struct jobfil
 int draft_new(const struct submission_rules *rules, const struct submission *r, int64_t now_ms, struct draft **ret,
               struct err *err) {
     struct draft *d = calloc(1, sizeof *d);
+    int rc;
     if (!d || !(d->job = job_new())) {
         free(d);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
@@ -112,12 +119,8 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     arena_init(&d->arena, DRAFT_BYTES);
     d->n_overrides = r->n_overrides;
     d->job->created_ms = now_ms;
-    int rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err);
-    if (!rc)
-        rc = fill(d->job, r, &d->file, err);
-    if (!rc)
-        rc = submission_refer(rules, &d->file, &d->refs, err);
-    if (rc) {
+    if ((rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err)) ||
+        (rc = fill(d->job, r, &d->file, err)) || (rc = submission_refer(rules, &d->file, &d->refs, err))) {
         draft_free(d);
         return rc;
     }
@@ -126,11 +129,11 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
 }
 
 int draft_look(struct draft *d, struct err *err) {
-    int rc = submission_look(&d->refs, &d->file, err);
-    if (!rc)
-        rc = pin_refs(d, err);
+    int rc;
+    if ((rc = submission_look(&d->refs, &d->file, err)) || (rc = pin_refs(d, err)))
+        return rc;
     str_copy(d->job->data_root, sizeof d->job->data_root, d->refs.data_root);
-    return rc;
+    return 0;
 }
 
 int draft_place(struct draft *d, struct err *err) {

@@ -71,20 +71,26 @@ static void *upload_main(void *arg) {
     return NULL;
 }
 
-int upload_open(const struct upload_config *config, struct upload **ret, struct err *err) {
+static int start(struct upload *u, struct err *err) {
+    const struct upload_config *config = &u->config;
     const struct source_store *store;
+    int rc;
+    if ((rc = source_find(config->stores, config->n_stores, config->target + strlen("store://"), &store, &u->prefix, err)) ||
+        (rc = store_open_config(&store->config, &u->store, err)))
+        return rc;
+    if (pthread_create(&u->thread, NULL, upload_main, u))
+        return err_set(err, ERR_EXHAUSTED, "cannot start a thread for checkpoint.upload");
+    return 0;
+}
+
+int upload_open(const struct upload_config *config, struct upload **ret, struct err *err) {
     struct upload *u = calloc(1, sizeof *u);
     if (!u)
         return err_set(err, ERR_EXHAUSTED, "out of memory for checkpoint.upload");
     u->config = *config;
     pthread_mutex_init(&u->lock, NULL);
     pthread_cond_init(&u->changed, NULL);
-    int rc = source_find(config->stores, config->n_stores, config->target + strlen("store://"), &store, &u->prefix, err);
-    if (!rc)
-        rc = store_open_config(&store->config, &u->store, err);
-    if (!rc && pthread_create(&u->thread, NULL, upload_main, u))
-        rc = err_set(err, ERR_EXHAUSTED, "cannot start a thread for checkpoint.upload");
-    if (rc) {
+    if (start(u, err)) {
         store_close(u->store);
         pthread_cond_destroy(&u->changed);
         pthread_mutex_destroy(&u->lock);

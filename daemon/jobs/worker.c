@@ -190,20 +190,22 @@ static const struct host_work job_work = {
 int worker_start(const struct worker_config *config, struct worker **ret, struct err *err) {
     struct worker *w = calloc(1, sizeof *w);
     struct mailbox *reports = mailbox_new(REPORTS_MAX, config->wake, config->wake_ctx);
-    int rc = w && reports ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the thread of jobs");
-    if (!rc) {
-        pthread_mutex_init(&w->file.lock, NULL);
-        w->config = *config;
-        w->reports = reports;
-        rc = host_start(&job_work, w, &w->host, err);
+    int rc;
+    if (!w || !reports) {
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the thread of jobs");
+        goto fail;
     }
-    if (rc) {
-        mailbox_free(reports);
-        free(w);
-        return rc;
-    }
+    pthread_mutex_init(&w->file.lock, NULL);
+    w->config = *config;
+    w->reports = reports;
+    if ((rc = host_start(&job_work, w, &w->host, err)))
+        goto fail;
     *ret = w;
     return 0;
+fail:
+    mailbox_free(reports);
+    free(w);
+    return rc;
 }
 
 void worker_stop(struct worker *w) {

@@ -190,15 +190,13 @@ static void abandon(struct doors *d) {
 int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors_config *config, struct doors **ret,
                struct err *err) {
     struct doors *d = calloc(1, sizeof *d);
+    int rc;
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the listeners");
     d->config = *config;
     d->queue = queue;
     d->plain = grpc_insecure_server_credentials_create();
-    int rc = config->tcp ? open_tcp(d, err) : 0;
-    if (!rc && config->unix_path)
-        rc = open_unix(loop, d, err);
-    if (rc) {
+    if ((config->tcp && (rc = open_tcp(d, err))) || (config->unix_path && (rc = open_unix(loop, d, err)))) {
         abandon(d);
         return rc;
     }

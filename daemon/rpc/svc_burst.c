@@ -178,12 +178,13 @@ static void patched(struct offload *work) {
 
 static int read_changes(const Brr__V1__PatchRequest *in, struct network_change *to, struct err *err) {
     size_t n = 0;
-    int rc = 0;
-    for (size_t i = 0; !rc && i < in->n_neurons; i++)
-        rc = change_neuron(in->neurons[i], i, &to[n++], err);
+    int rc;
+    for (size_t i = 0; i < in->n_neurons; i++)
+        if ((rc = change_neuron(in->neurons[i], i, &to[n++], err)))
+            return rc;
     for (size_t i = 0; i < in->n_synapses; i++)
         to[n++] = change_synapse(in->synapses[i]);
-    return rc ? rc : change_areas(in, to + n, err);
+    return change_areas(in, to + n, err);
 }
 
 static void patch(struct rpc_call *call, const uint8_t *data, size_t len) {

@@ -207,21 +207,26 @@ static void on_written(struct offload *work) {
         rpc_release(work->call);
 }
 
+static int check_part(struct file_call *f, const struct header *h, const ProtobufCBinaryData *part, struct err *err) {
+    int rc;
+    if (!f->named && (rc = begin_upload(f, h, err)))
+        return rc;
+    if (part->len > PART_BYTES)
+        return err_set(err, ERR_INVALID, "a part of %zu bytes; expected at most %d", part->len, PART_BYTES);
+    if (f->at + (int64_t)part->len > f->bytes)
+        return err_set(err, ERR_INVALID, "the network file is larger than the %lld bytes of the first message",
+                       (long long)f->bytes);
+    return 0;
+}
+
 /* The first message begins the file; one part at a time is on its way to the disk. */
 static void take_part(struct rpc_call *call, bool replace, const struct header *h, const ProtobufCBinaryData *part) {
     struct file_call *f = rpc_state(call);
     struct err err;
-    int rc = 0;
     if (!f && !(f = file_call_new(call)))
         return;
     f->replace = replace;
-    if (!f->named)
-        rc = begin_upload(f, h, &err);
-    if (!rc && part->len > PART_BYTES)
-        rc = err_set(&err, ERR_INVALID, "a part of %zu bytes; expected at most %d", part->len, PART_BYTES);
-    if (!rc && f->at + (int64_t)part->len > f->bytes)
-        rc = err_set(&err, ERR_INVALID, "the network file is larger than the %lld bytes of the first message", (long long)f->bytes);
-    if (rc) {
+    if (check_part(f, h, part, &err)) {
         rpc_finish(call, &err);
         return;
     }

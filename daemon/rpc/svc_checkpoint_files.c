@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/rpc/checkpoint_find.h"
@@ -173,10 +174,10 @@ static void drop_upload(struct offload *work) {
 
 static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
     int rc = models_upload_path(services_of(u->work.call)->models, in->name, u->path, err);
-    if (!rc && *in->sha256 && !digest_is_hex(in->sha256))
-        rc = err_set(err, ERR_INVALID, "sha256 '%.80s' is not a SHA-256 in lower-case hex", in->sha256);
     if (rc)
         return rc;
+    if (*in->sha256 && !digest_is_hex(in->sha256))
+        return err_set(err, ERR_INVALID, "sha256 '%.80s' is not a SHA-256 in lower-case hex", in->sha256);
     str_format(u->ref, sizeof u->ref, "upload:%s", in->name);
     str_copy(u->expected, sizeof u->expected, in->sha256);
     u->named = true;
@@ -239,32 +240,37 @@ static void on_written(struct offload *work) {
         rpc_release(work->call);
 }
 
+static int take_part(struct upload *u, const Brr__V1__PutCheckpointPart *in, struct err *err) {
+    int rc;
+    if (!u->named && (rc = name_upload(u, in, err)))
+        return rc;
+    if (u->file.written_bytes + (int64_t)in->data.len > max_upload_bytes)
+        return err_set(err, ERR_EXHAUSTED, "the upload is larger than %lld bytes", (long long)max_upload_bytes);
+    if (!(u->part = malloc(in->data.len + 1)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an upload");
+    if (in->data.len)
+        memcpy(u->part, in->data.data, in->data.len);
+    u->part_len = in->data.len;
+    return 0;
+}
+
 /* One part at a time: the next is read when this one is written. */
 static void put_part(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct upload *u = rpc_state(call);
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     struct err err;
-    int rc = 0;
+    arena_init(&arena, 2 * RPC_DATA_BYTES);
     if (!u && !(u = offload_new(call, OFFLOAD_FILES, sizeof *u, drop_upload)))
         return;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
     Brr__V1__PutCheckpointPart *in = convert_unpack_into(&arena, call, &brr__v1__put_checkpoint_part__descriptor, data, len);
-    if (in && !u->named)
-        rc = name_upload(u, in, &err);
-    if (in && !rc && u->file.written_bytes + (int64_t)in->data.len > max_upload_bytes)
-        rc = err_set(&err, ERR_EXHAUSTED, "the upload is larger than %lld bytes", (long long)max_upload_bytes);
-    if (in && !rc && !(u->part = malloc(in->data.len + 1)))
-        rc = err_set(&err, ERR_EXHAUSTED, "out of memory for an upload");
-    if (in && rc) {
+    if (!in)
+        return;
+    if (take_part(u, in, &err)) {
         rpc_finish(call, &err);
-    } else if (in) {
-        if (in->data.len)
-            memcpy(u->part, in->data.data, in->data.len);
-        u->part_len = in->data.len;
-        rpc_hold(call);
-        offload_start(&u->work, write_part, on_written);
+        return;
     }
-    arena_done(&arena);
+    rpc_hold(call);
+    offload_start(&u->work, write_part, on_written);
 }
 
 static void put_half_close(struct rpc_call *call) {

@@ -224,10 +224,8 @@ static void delete_found(struct offload *work) {
     struct checkpoint_find *o = &d->one;
     if (!(d->message = checkpoint_found(o)))
         return;
-    int rc = check_delete(o, &work->err);
-    if (!rc && o->recorded)
-        rc = jobdb_remove_checkpoint(services_of(work->call)->db, o->record.job_id, o->record.c.step, &work->err);
-    if (rc)
+    if (check_delete(o, &work->err) ||
+        (o->recorded && jobdb_remove_checkpoint(services_of(work->call)->db, o->record.job_id, o->record.c.step, &work->err)))
         rpc_finish(work->call, &work->err);
     else
         offload_start_must(work, remove_files, deleted);

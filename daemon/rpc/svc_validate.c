@@ -88,29 +88,35 @@ static void find_data(struct validate *v) {
         notice(v, line);
 }
 
-static void look(struct offload *work) {
-    struct validate *v = (struct validate *)work;
+/* Finds the files of the job and estimates it. */
+static int measure(struct validate *v, struct err *err) {
     const struct task_work *kind = task_work_of(v->job.kind);
-    char text[400];
-    int rc = submission_look(&v->refs, &v->job, &v->work.err);
-    if (!rc)
-        find_data(v);
-    for (int i = 0; i < v->refs.n && !rc && !v->limit_only; i++) {
+    int rc = submission_look(&v->refs, &v->job, err);
+    if (rc)
+        return rc;
+    find_data(v);
+    for (int i = 0; i < v->refs.n && !v->limit_only; i++) {
         const struct jobfile_ref *ref = &v->refs.at[i].ref;
-        if (!*v->refs.at[i].path)
-            rc = lease_object(v, i, &v->work.err);
+        rc = *v->refs.at[i].path ? 0 : lease_object(v, i, err);
         if (*v->refs.at[i].path)
             v->files[v->config.n_files++] = (struct estimate_file){ref->key, ref->value, v->refs.at[i].path};
+        if (rc)
+            return rc;
     }
-    if (!rc && kind->estimate)
-        rc = kind->estimate(&v->config, &v->estimate, &v->work.err);
+    return kind->estimate ? kind->estimate(&v->config, &v->estimate, err) : 0;
+}
+
+static void look(struct offload *work) {
+    struct validate *v = (struct validate *)work;
+    char text[400];
+    int rc = measure(v, &v->work.err);
     for (int i = 0; i < v->refs.n; i++)
         model_lease_drop(&v->leases[i]);
     if (!atomic_load(&v->measure))
         v->estimate.seconds_per_step = v->estimate.seconds_total = 0;
     if (v->limit_only)
         v->n_notices = 0;
-    if (!rc && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
+    if (rc == 0 && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
 
@@ -197,10 +203,9 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
     struct services *s = services_of(v->work.call);
     struct device_info device;
     const char *name = *in->name ? in->name : "job.yaml";
-    int rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err);
-    if (!rc)
-        rc = submission_refer(&s->rules, &v->job, &v->refs, err);
-    if (rc)
+    int rc;
+    if ((rc = jobfile_parse(in->yaml, name, (const char *const *)in->overrides, (int)in->n_overrides, &v->arena, &v->job, err)) ||
+        (rc = submission_refer(&s->rules, &v->job, &v->refs, err)))
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);

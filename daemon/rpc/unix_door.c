@@ -127,24 +127,30 @@ static void release(struct unix_door *d) {
     free(d);
 }
 
+static int bind_and_watch(uv_loop_t *loop, struct unix_door *d, struct err *err) {
+    const struct unix_door_config *config = &d->config;
+    int rc;
+    if (!str_copy(d->path, sizeof d->path, config->path))
+        return err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", config->path);
+    if (config->group && (rc = find_group(config->group, &d->group, err)))
+        return rc;
+    if ((d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+        return err_errno(err, errno, "cannot make the socket %s", config->path);
+    if ((rc = bind_path(d, err)))
+        return rc;
+    if (uv_poll_init(loop, &d->poll, d->fd)) {
+        unlink(d->path);
+        return err_set(err, ERR_INTERNAL, "cannot watch the socket %s", config->path);
+    }
+    return 0;
+}
+
 int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struct unix_door **ret, struct err *err) {
     struct unix_door *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the socket %s", config->path);
     *d = (struct unix_door){.config = *config, .group = no_group, .fd = -1};
-    int rc = str_copy(d->path, sizeof d->path, config->path)
-                 ? 0
-                 : err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", config->path);
-    if (!rc && config->group)
-        rc = find_group(config->group, &d->group, err);
-    if (!rc && (d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
-        rc = err_errno(err, errno, "cannot make the socket %s", config->path);
-    if (!rc)
-        rc = bind_path(d, err);
-    if (!rc && uv_poll_init(loop, &d->poll, d->fd)) {
-        unlink(d->path);
-        rc = err_set(err, ERR_INTERNAL, "cannot watch the socket %s", config->path);
-    }
+    int rc = bind_and_watch(loop, d, err);
     if (rc) {
         release(d);
         return rc;
