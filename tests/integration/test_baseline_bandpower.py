@@ -38,6 +38,19 @@ class Baseline(unittest.TestCase):
     def test_short_detections_are_dropped(self):
         self.assertEqual(baseline.runs_of(baseline.drop_short(mask(100, (3, 5), (10, 20)), 6)), [(10, 20)])
 
+    def test_all_thresholds_at_once_count_as_one_after_the_other(self):
+        rng = np.random.default_rng(7)
+        for _ in range(20):
+            trace = baseline.smooth(rng.normal(0, 1, 2000), int(rng.choice([1, 5, 41])))
+            starts = rng.integers(0, 1990, 4)
+            ref = sorted((int(a), int(a + rng.integers(1, 400))) for a in starts)
+            thresholds = np.unique(np.append(np.quantile(trace, [0, 0.3, 0.9, 0.99]), [trace.max(), trace.min() - 1]))
+            counts = baseline.count_thresholds(trace, thresholds, ref)
+            for t, of_threshold in zip(thresholds, counts):
+                for minimum, found in zip(baseline.MINIMUM_S, of_threshold):
+                    want = baseline.count_events(baseline.drop_short(trace > t, minimum), ref)
+                    self.assertEqual(list(found), list(want), (t, minimum, ref))
+
     def test_power_bursts_are_found(self):
         rng = np.random.default_rng(1)
         signals = rng.normal(0, 10, (4, 256 * 120)).astype(np.float32)
