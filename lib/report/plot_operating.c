@@ -1,6 +1,7 @@
 #include "report/plot_operating.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 enum {
     WIDTH = 980,
-    HEIGHT = 400,
+    HEIGHT = 450,
     PANEL_WIDTH = 390,
     PANEL_HEIGHT = 250,
     LEFT = 60,
@@ -17,7 +18,9 @@ enum {
     TOP = 80,
     MOST_STEPS = 6,
     LABEL_HEIGHT = 14,
-    PLOT_MAX_DELAYS = 4
+    PLOT_MAX_DELAYS = 4,
+    MOST_NAMES = 8,
+    NAME_WIDTH = 160
 };
 
 /* One of the two diagrams: y is a share, 0 to 1. */
@@ -51,11 +54,11 @@ static int by_x(const void *a, const void *b) {
     return (p->x > q->x) - (p->x < q->x);
 }
 
-/* A line of the legend, from the lower right corner up. */
+/* A line of the legend below the axis. */
 static void draw_legend(const struct panel *p, int row, const char *class, const char *name) {
-    double y = TOP + PANEL_HEIGHT - 16 - 16.0 * row, x = p->left + PANEL_WIDTH - 150;
-    svg_line(p->g, x, y, x + 20, y, class);
-    svg_text(p->g, x + 26, y + 4, "name", "start", name);
+    double y = TOP + PANEL_HEIGHT + 58 + LABEL_HEIGHT * row;
+    svg_line(p->g, p->left, y, p->left + 20, y, class);
+    svg_text(p->g, p->left + 26, y + 4, "name", "start", name);
 }
 
 /* The best sensitivity of any point with at most so many false alarms, as stairs. */
@@ -84,18 +87,40 @@ static int draw_best(const struct panel *panel, const struct plot_choice *c, con
     return 0;
 }
 
-/* Their names stand below them, in rows so that those of neighbours do not overlap; *row is the next one. */
-static void draw_chosen(const struct panel *panel, const struct plot_choice *c, const char *class, int *row) {
+/* Where names of marks stand already. */
+struct names {
+    double x[MOST_NAMES], y[MOST_NAMES];
+    int n;
+};
+
+/* The height of a name beside a mark at y, away from the axis and from other names. */
+static double free_height(struct names *names, double x, double y) {
+    bool up = y > TOP + PANEL_HEIGHT * 0.75;
+    double at = up ? y - 7 : y + 15;
+    for (int i = 0; i < names->n; i++)
+        if (fabs(names->x[i] - x) < NAME_WIDTH && fabs(names->y[i] - at) < LABEL_HEIGHT) {
+            at += up ? -LABEL_HEIGHT : LABEL_HEIGHT;
+            i = -1; /* it may meet another one there */
+        }
+    if (names->n < MOST_NAMES) {
+        names->x[names->n] = x;
+        names->y[names->n++] = at;
+    }
+    return at;
+}
+
+static void draw_chosen(const struct panel *panel, const struct plot_choice *c, const char *class, struct names *names) {
     for (int i = 0; i < c->n_chosen; i++) {
         const struct plot_mark *m = &c->chosen[i];
         if (!isfinite(m->false_alarms_per_24h) || !isfinite(m->sensitivity))
             continue;
         char tip[160];
         double x = x_of(panel, m->false_alarms_per_24h), y = y_of(m->sensitivity);
+        bool right = x < panel->left + PANEL_WIDTH - NAME_WIDTH;
         str_format(tip, sizeof tip, "%.60s: sensitivity %.3f at %.2f false alarms in 24 h", m->name, m->sensitivity,
                    m->false_alarms_per_24h);
         svg_rect(panel->g, &(struct svg_box){x - 4, y - 4, 8, 8}, class, tip);
-        svg_text(panel->g, x + 8, y + 14 + LABEL_HEIGHT * (*row)++, "name", "start", m->name);
+        svg_text(panel->g, right ? x + 8 : x - 8, free_height(names, x, y), "name", right ? "start" : "end", m->name);
     }
 }
 
@@ -128,17 +153,18 @@ static double farthest(const struct plot_operating *p) { return beyond(&p->alarm
 /* The left picture. */
 static int draw_choices(struct svg *g, const struct plot_operating *p, struct err *err) {
     struct panel panel = {g, LEFT, farthest(p)};
-    int rc, row = 0;
+    struct names names = {.n = 0};
+    int rc;
     draw_axes(&panel, "sensitivity", "false alarms in 24 h");
     if ((rc = draw_best(&panel, &p->events, "curve", err)))
         return rc;
     if (p->alarms.n_points && (rc = draw_best(&panel, &p->alarms, delay_classes[0], err)))
         return rc;
     if (p->alarms.n_points)
-        draw_legend(&panel, 0, delay_classes[0], p->alarms.name);
-    draw_legend(&panel, p->alarms.n_points > 0, "curve", p->events.name);
-    draw_chosen(&panel, &p->events, "detected", &row);
-    draw_chosen(&panel, &p->alarms, "alarm", &row);
+        draw_legend(&panel, 1, delay_classes[0], p->alarms.name);
+    draw_legend(&panel, 0, "curve", p->events.name);
+    draw_chosen(&panel, &p->events, "detected", &names);
+    draw_chosen(&panel, &p->alarms, "alarm", &names);
     return 0;
 }
 
@@ -155,7 +181,7 @@ static void draw_all_delays(struct svg *g, const struct plot_operating *p) {
     draw_axes(&panel, any ? "share of the seizures with an alarm" : "no alarm at or after an onset", "seconds after the onset");
     for (int i = 0; i < n; i++) {
         draw_delays(&panel, &p->delays[i], p->seizures, delay_classes[i]);
-        draw_legend(&panel, n - 1 - i, delay_classes[i], p->delays[i].name);
+        draw_legend(&panel, i, delay_classes[i], p->delays[i].name);
     }
 }
 

@@ -11,7 +11,7 @@ enum { PATH_SIZE = 4096, NAME_SIZE = 48 };
 /* Malloc'd points of both sweeps, and the marks and delays of what was chosen. */
 struct picture {
     struct plot_point *events, *alarms;
-    struct plot_mark in_force, marks[ALARM_RATES];
+    struct plot_mark in_force, marks[ALARM_RATES + 1];
     struct plot_delays delays[ALARM_RATES + 1];
     char names[ALARM_RATES][NAME_SIZE];
     int n_marks, n_delays;
@@ -50,6 +50,9 @@ static int collect(const struct evaluate *e, struct picture *p, struct err *err)
         p->alarms[i] = (struct plot_point){rules->points[i].false_alarms_per_24h, rules->points[i].sensitivity};
     p->in_force = (struct plot_mark){"events in force", event->false_alarms_per_24h, event->sensitivity};
     add_sets(p, rules);
+    if (e->config->alarm_hop_s > 0)
+        p->marks[p->n_marks++] =
+            (struct plot_mark){"alarms in force", e->found.alarms.false_alarms_per_24h, e->found.alarms.sensitivity};
     p->delays[p->n_delays++] = (struct plot_delays){"alarms in force", e->found.alarms.delays_s, e->found.alarms.n_delays};
     return 0;
 }

@@ -9,7 +9,7 @@ import sys
 from stream_fixture import metadata, streaming_daemon, with_metadata
 
 RATE = 256
-RULE = {"off": 0.02, "min_onset": 64, "min_offset": 128, "alarm_hop_s": 2, "hours": 1, "seizures": 2, "patients": 2}
+RULE = {"off": 0.0002, "min_onset": 64, "min_offset": 128, "alarm_hop_s": 2, "hours": 1, "seizures": 2, "patients": 2}
 
 
 def stream(d, recording, model, *args, code=0):
@@ -26,13 +26,13 @@ def stream(d, recording, model, *args, code=0):
 
 def crafted(d, recording, model):
     """A model with rules for 5 and 10: one that any trace satisfies and one that none does."""
-    rules = [{**RULE, "rate": 5, "on": 0.02, "latch": 20 * RATE}, {**RULE, "rate": 10, "on": 0.9999, "latch": 0}]
+    rules = [{**RULE, "rate": 5, "on": 0.0002, "latch": 20 * RATE}, {**RULE, "rate": 10, "on": 0.9999, "latch": 0}]
 
     def change(pairs):
         pairs["brr.alarms"] = json.dumps(rules)
     model = with_metadata(model, f"{d.dir}/rules.safetensors", change)
     end, alarms = stream(d, recording, model, "--alarm-rate", "5")
-    assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (0.02, 0.02) and end["threshold_on"] != 0.02, end
+    assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (0.0002, 0.0002) and end["threshold_on"] > 0.0002, end
     assert alarms and end["alarms"] == len(alarms), (end, alarms)
     assert alarms[0][0] >= 0 and all(b - a >= 19.99 or b > end["duration_s"] - 0.1 for a, b in alarms), alarms
     again, other = stream(d, recording, model, "--alarm-rate", "5", "--chunk-samples", "97")
