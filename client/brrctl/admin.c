@@ -3,6 +3,7 @@
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 int cmd_version(const struct arguments *o) {
@@ -14,15 +15,7 @@ int cmd_version(const struct arguments *o) {
         return code;
     if (o->json) {
         struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "version", v->version);
-        json_put_str(w, "revision", v->revision);
-        json_begin_object(w, "libraries");
-        for (size_t i = 0; i < v->n_libraries; i++)
-            json_put_str(w, v->libraries[i]->key, v->libraries[i]->value);
-        json_end(w, '}');
-        json_put_i64(w, "uptime_ms", v->uptime_ms);
-        json_put_str(w, "notice", v->notice);
+        message_json(output_begin(&out), &v->base, "version revision libraries{key value} uptime_ms notice");
         output_end(&out);
     } else {
         printf("brrd %s (%s), up %.0f s\n", v->version, v->revision, (double)v->uptime_ms / 1000);
@@ -34,34 +27,12 @@ int cmd_version(const struct arguments *o) {
     return 0;
 }
 
-/* A reading that the device does not tell is not among them. */
-static void put_health(struct json_writer *w, const Brr__V1__Device *d) {
-    json_put_str(w, "model", *d->model ? d->model : NULL);
-    json_put_str(w, "uuid", *d->uuid ? d->uuid : NULL);
-    json_begin_object(w, "health");
-    for (size_t i = 0; i < d->n_readings; i++)
-        json_put_f64(w, d->readings[i]->name, d->readings[i]->value);
-    json_end(w, '}');
-    json_begin_array(w, "slowed_by");
-    for (size_t i = 0; i < d->n_slowed_by; i++)
-        json_put_str(w, NULL, d->slowed_by[i]);
-    json_end(w, ']');
-    json_put_str(w, "bad", *d->bad ? d->bad : NULL);
-    json_put_str(w, "fix", *d->fix ? d->fix : NULL);
-}
-
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
         struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "name", d->name);
-        json_put_str(w, "description", d->description);
-        json_put_str(w, "isa", d->isa);
-        json_put_i64(w, "total_bytes", d->total_bytes);
-        json_put_i64(w, "free_bytes", d->free_bytes);
-        json_put_i64(w, "reserved_bytes", d->reserved_bytes);
-        json_put_str(w, "occupant", d->occupant);
-        put_health(w, d);
+        message_json(output_begin(&out), &d->base,
+                     "name description isa total_bytes free_bytes reserved_bytes occupant model? uuid? health=readings{name value} "
+                     "slowed_by bad? fix?");
         output_end(&out);
         return;
     }

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "store/digest.h"
 #include "store/safetensors.h"
@@ -31,19 +32,7 @@ static const struct checkpoint_options *own(const struct arguments *o) { return 
 enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
 
 static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) {
-    json_put_str(w, "ref", c->ref);
-    json_put_str(w, "job", *c->job_id ? c->job_id : NULL);
-    json_put_i64(w, "step", c->step);
-    json_put_i64(w, "epoch", c->epoch);
-    json_put_str(w, "path", c->path);
-    json_put_i64(w, "bytes", c->bytes);
-    json_put_str(w, "sha256", c->sha256);
-    json_put_i64(w, "created_ms", c->created_ms);
-    json_put_bool(w, "best", c->best);
-    json_put_bool(w, "last", c->last);
-    json_put_bool(w, "pinned", c->pinned);
-    json_put_f64(w, "metric", c->metric);
-    json_put_str(w, "metric_name", c->metric_name);
+    message_json(w, &c->base, "ref job=job_id? step epoch path bytes sha256 created_ms best last pinned metric metric_name");
 }
 
 static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
@@ -251,8 +240,7 @@ static int do_verify(const struct arguments *o, const char *ref) {
         struct output out;
         struct json_writer *w = output_begin(&out);
         json_put_str(w, "ref", ref);
-        json_put_bool(w, "valid", v->valid);
-        json_put_str(w, "message", v->message);
+        message_json(w, &v->base, "valid message");
         output_end(&out);
     } else {
         printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);

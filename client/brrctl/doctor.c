@@ -4,6 +4,7 @@
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { DOCTOR_MS = 120 * 1000 };
@@ -11,11 +12,7 @@ enum { DOCTOR_MS = 120 * 1000 };
 static void print_check(const Brr__V1__DoctorCheck *c, bool json) {
     if (json) {
         struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "check", c->name);
-        json_put_bool(w, "pass", c->pass);
-        json_put_str(w, "detail", c->detail);
-        json_put_str(w, "fix", *c->fix ? c->fix : NULL);
+        message_json(output_begin(&out), &c->base, "check=name pass detail fix?");
         output_end(&out);
         return;
     }

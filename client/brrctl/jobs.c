@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "run/kind.h"
 
@@ -41,49 +42,25 @@ static bool ended(const Brr__V1__Job *job) {
            job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED || job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED;
 }
 
-static void put_record(struct json_writer *w, const Brr__V1__Job *job) {
-    json_put_i64(w, "created_ms", job->created_ms);
-    json_put_i64(w, "started_ms", job->started_ms);
-    json_put_i64(w, "finished_ms", job->finished_ms);
-    json_put_i64(w, "attempts", job->attempts);
-    json_put_i64(w, "restarts", job->restarts);
-    json_put_i64(w, "crashes", job->crashes);
-    json_put_i64(w, "retry_ms", job->retry_ms);
-    json_put_str(w, "owner", *job->owner ? job->owner : NULL);
-    json_put_str(w, "device", job->device);
-    json_put_str(w, "versions", job->versions);
-    json_put_str(w, "directory", job->directory);
-    json_put_str(w, "last_checkpoint", *job->last_checkpoint ? job->last_checkpoint : NULL);
-    if (!job->file)
-        return;
-    json_begin_object(w, "file");
-    json_put_str(w, "name", job->file->name);
-    json_put_str(w, "yaml", job->file->yaml);
-    json_begin_array(w, "overrides");
-    for (size_t i = 0; i < job->file->n_overrides; i++)
-        json_put_str(w, NULL, job->file->overrides[i]);
-    json_end(w, ']');
-    json_end(w, '}');
+/* The state, why, the best model and the result. */
+static void put_outcome(struct json_writer *w, const Brr__V1__Job *job) {
+    json_put_str(w, "state", brr_job_state_name((int)job->state));
+    message_json(w, &job->base, "reason checkpoint?");
+    json_put_raw(w, "result", *job->result_json ? job->result_json : "{}");
 }
 
 static void print_json(const Brr__V1__Job *job) {
     struct output out;
     struct json_writer *w = output_begin(&out);
-    json_put_str(w, "job", job->id);
-    json_put_str(w, "kind", job->kind);
-    json_put_str(w, "name", job->name);
-    json_put_str(w, "state", brr_job_state_name((int)job->state));
-    json_put_str(w, "reason", job->reason);
-    json_put_str(w, "checkpoint", *job->checkpoint ? job->checkpoint : NULL);
-    json_put_raw(w, "result", *job->result_json ? job->result_json : "{}");
-    if (job->progress) {
-        json_put_i64(w, "step", job->progress->step);
-        json_put_i64(w, "steps", job->progress->steps);
-        json_put_f64(w, "loss", job->progress->loss);
-    }
-    json_put_i64(w, "queue_position", job->queue_position);
+    message_json(w, &job->base, "job=id kind name");
+    put_outcome(w, job);
+    if (job->progress)
+        message_json(w, &job->progress->base, "step steps loss");
+    message_json(w, &job->base, "queue_position");
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
-    put_record(w, job);
+    message_json(w, &job->base,
+                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms owner? device versions directory "
+                 "last_checkpoint? file(name yaml overrides)");
     output_end(&out);
 }
 
@@ -257,12 +234,8 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
     if (w->json) {
         struct output out;
         struct json_writer *json = output_begin(&out);
-        json_put_str(json, "job", job->id);
-        json_put_str(json, "kind", job->kind);
-        json_put_str(json, "state", brr_job_state_name((int)job->state));
-        json_put_str(json, "reason", job->reason);
-        json_put_str(json, "checkpoint", *job->checkpoint ? job->checkpoint : NULL);
-        json_put_raw(json, "result", *job->result_json ? job->result_json : "{}");
+        message_json(json, &job->base, "job=id kind");
+        put_outcome(json, job);
         output_end(&out);
         return;
     }
@@ -469,10 +442,7 @@ static bool on_line(void *ctx, const void *message) {
     const Brr__V1__LogLine *line = message;
     if (*(const bool *)ctx) {
         struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_i64(w, "time_ms", line->time_ms);
-        json_put_str(w, "level", line->level);
-        json_put_str(w, "text", line->text);
+        message_json(output_begin(&out), &line->base, "time_ms level text");
         output_end(&out);
     } else {
         char when[32];

@@ -9,6 +9,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/keypress.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 /* The options of metrics and top. */
@@ -147,18 +148,7 @@ static void put_json(const struct top *t, const struct snapshot *now, const Brr_
     struct output out;
     struct json_writer *w = output_begin(&out);
     json_put_i64(w, "time_ms", now->time_ms);
-    json_begin_array(w, "devices");
-    for (size_t i = 0; i < devices->n_devices; i++) {
-        const Brr__V1__Device *d = devices->devices[i];
-        json_begin_object(w, NULL);
-        json_put_str(w, "name", d->name);
-        json_put_i64(w, "total_bytes", d->total_bytes);
-        json_put_i64(w, "free_bytes", d->free_bytes);
-        json_put_i64(w, "reserved_bytes", d->reserved_bytes);
-        json_put_str(w, "occupant", d->occupant);
-        json_end(w, '}');
-    }
-    json_end(w, ']');
+    message_json(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant)");
     json_begin_array(w, "jobs");
     for (size_t i = 0; i < jobs->n_jobs; i++) {
         json_begin_object(w, NULL);

@@ -4,34 +4,16 @@
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { LOAD_MS = 600 * 1000 };
 
 static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
-    struct json_writer *w = output_begin(&out);
-    json_put_str(w, "name", m->name);
-    json_put_str(w, "checkpoint", m->checkpoint);
-    json_put_str(w, "sha256", m->sha256);
-    json_put_str(w, "type", m->type);
-    json_put_str(w, "preset", m->preset);
-    json_put_str(w, "mixer", m->mixer);
-    json_put_i64(w, "parameters", m->parameters);
-    json_put_str(w, "montage", m->montage);
-    json_begin_array(w, "channels");
-    for (size_t i = 0; i < m->n_channels; i++)
-        json_put_str(w, NULL, m->channels[i]);
-    json_end(w, ']');
-    json_put_f64(w, "rate_hz", m->rate_hz);
-    json_put_f64(w, "window_s", m->window_s);
-    json_put_f64(w, "hop_s", m->hop_s);
-    json_put_f64(w, "threshold_on", m->threshold_on);
-    json_put_f64(w, "threshold_off", m->threshold_off);
-    json_put_str(w, "device", m->device);
-    json_put_i64(w, "memory_bytes", m->memory_bytes);
-    json_put_i64(w, "step", m->step);
-    json_put_i64(w, "sessions", m->sessions);
+    message_json(output_begin(&out), &m->base,
+                 "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
+                 "threshold_off device memory_bytes step sessions");
     output_end(&out);
 }
 

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { RATE_HZ = 256, HISTORY_S = 512, CHART_ROWS = 8, LEVELS = 8, EVENTS_SHOWN = 5, REDRAW_MS = 200, DEFAULT_COLUMNS = 80 };
@@ -89,23 +90,9 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 }
 
 static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
-    json_put_str(w, "session", s->session_id);
-    json_put_str(w, "client", s->client_name);
-    json_put_str(w, "principal", s->principal);
-    json_put_str(w, "model", s->model);
-    json_put_bool(w, "realtime", s->realtime);
-    json_put_bool(w, "connected", s->connected);
-    json_put_f64(w, "rate_hz", s->rate_hz);
-    json_put_i64(w, "channels", s->channels);
-    json_put_i64(w, "opened_ms", s->opened_ms);
-    json_put_i64(w, "received_through", s->received_through);
-    json_put_i64(w, "durable_through", s->durable_through);
-    json_put_i64(w, "samples", s->samples);
-    json_put_i64(w, "events", s->events);
-    json_put_f64(w, "lag_s", s->lag_s);
-    json_put_bool(w, "alarm", s->alarm);
-    json_put_f64(w, "probability", s->probability);
-    json_put_i64(w, "reconnects", s->reconnects);
+    message_json(w, &s->base,
+                 "session=session_id client=client_name principal model realtime connected rate_hz channels opened_ms "
+                 "received_through durable_through samples events lag_s alarm probability reconnects");
     put_quality(w, s);
 }
 
@@ -263,10 +250,7 @@ static void put_probabilities(struct json_writer *w, const ProtobufCBinaryData *
 
 static void put_result(struct json_writer *w, const Brr__V1__Result *r) {
     json_begin_object(w, "result");
-    json_put_i64(w, "result_seq", r->result_seq);
-    json_put_i64(w, "first_sample", r->first_sample);
-    json_put_i64(w, "samples", r->samples);
-    json_put_bool(w, "gap", r->gap);
+    message_json(w, &r->base, "result_seq first_sample samples gap");
     put_probabilities(w, &r->probabilities);
     json_begin_array(w, "events");
     for (size_t i = 0; i < r->n_events; i++) {
@@ -298,8 +282,7 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
         json_end(w, '}');
     } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL) {
         json_begin_object(w, "provisional");
-        json_put_i64(w, "first_sample", u->provisional->first_sample);
-        json_put_i64(w, "samples", u->provisional->samples);
+        message_json(w, &u->provisional->base, "first_sample samples");
         put_probabilities(w, &u->provisional->probabilities);
         json_end(w, '}');
     }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "run/kind.h"
 
@@ -30,25 +31,9 @@ static void print_json(const Brr__V1__ValidateResponse *v) {
     struct json_writer *w = output_begin(&out);
     json_put_bool(w, "valid", true);
     json_put_bool(w, "fits", fits(v));
-    json_put_str(w, "kind", v->kind);
-    json_put_str(w, "device", v->device);
-    json_put_i64(w, "memory_bytes", v->memory_bytes);
-    json_put_i64(w, "memory_available_bytes", v->memory_available_bytes);
-    json_put_i64(w, "largest_micro_batch", v->largest_micro_batch);
-    json_put_i64(w, "parameters", v->parameters);
-    json_put_i64(w, "steps", v->steps);
-    json_put_f64(w, "seconds_per_step", v->seconds_per_step);
-    json_put_f64(w, "seconds_total", v->seconds_total);
-    json_put_i64(w, "recordings", v->recordings);
-    json_put_i64(w, "windows_per_epoch", v->windows_per_epoch);
-    json_begin_object(w, "facts");
-    for (size_t i = 0; i < v->n_facts; i++)
-        json_put_str(w, v->facts[i]->key, v->facts[i]->value);
-    json_end(w, '}');
-    json_begin_array(w, "notices");
-    for (size_t i = 0; i < v->n_notices; i++)
-        json_put_str(w, NULL, v->notices[i]);
-    json_end(w, ']');
+    message_json(w, &v->base,
+                 "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
+                 "seconds_total recordings windows_per_epoch facts{key value} notices");
     output_end(&out);
 }
 

@@ -1,0 +1,140 @@
+#include "client/brrctl/message_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+/* A word of the list of fields. */
+struct word {
+    char member[48], field[48];
+    bool nullable;
+    char bracket;      /* '(', '{' or 0 */
+    const char *inner; /* what stands in the brackets, to their end */
+};
+
+static _Noreturn void mistake(const ProtobufCMessage *message, const char *field) {
+    fprintf(stderr, "brrctl: %s has no field '%s' that can be printed as JSON\n", message->descriptor->name, field);
+    abort();
+}
+
+static size_t copy_name(const char *at, char name[48]) {
+    size_t len = strcspn(at, " =?({)}");
+    str_format(name, 48, "%.*s", (int)len, at);
+    return len;
+}
+
+/* Behind the bracket that closes the one at `at`. */
+static const char *closing(const char *at) {
+    int depth = 0;
+    for (; *at; at++) {
+        depth += (*at == '(' || *at == '{') - (*at == ')' || *at == '}');
+        if (!depth)
+            return at + 1;
+    }
+    return at;
+}
+
+/* Reads the word at *at and moves behind it; false at the end of the list or of the brackets that it stands in. */
+static bool next_word(const char **at, struct word *ret) {
+    const char *p = *at + strspn(*at, " ");
+    *ret = (struct word){.nullable = false};
+    if (!*p || *p == ')' || *p == '}')
+        return false;
+    p += copy_name(p, ret->member);
+    p += *p == '=' ? 1 + copy_name(p + 1, ret->field) : 0;
+    if (!*ret->field)
+        memcpy(ret->field, ret->member, sizeof ret->field);
+    ret->nullable = *p == '?';
+    p += ret->nullable;
+    if (*p == '(' || *p == '{') {
+        ret->bracket = *p;
+        ret->inner = p + 1;
+        p = closing(p);
+    }
+    *at = p;
+    return true;
+}
+
+static const ProtobufCFieldDescriptor *find(const ProtobufCMessage *message, const char *name) {
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    if (!f)
+        mistake(message, name);
+    return f;
+}
+
+static const void *value_of(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f) {
+    return (const char *)message + f->offset;
+}
+
+/* The value at `at`, of the field's type, under `key` (NULL: within an array). */
+static void put_value(struct json_writer *w, const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f,
+                      const struct word *word, const char *key, const void *at) {
+    if (f->type == PROTOBUF_C_TYPE_STRING) {
+        const char *text = *(char *const *)at;
+        json_put_str(w, key, word->nullable && !*text ? NULL : text);
+    } else if (f->type == PROTOBUF_C_TYPE_BOOL) {
+        json_put_bool(w, key, *(const protobuf_c_boolean *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_INT32) {
+        json_put_i64(w, key, *(const int32_t *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_INT64) {
+        json_put_i64(w, key, *(const int64_t *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_FLOAT) {
+        json_put_f64(w, key, (double)*(const float *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_DOUBLE) {
+        json_put_f64(w, key, *(const double *)at);
+    } else if (f->type == PROTOBUF_C_TYPE_MESSAGE && word->bracket == '(') {
+        const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
+        if (!inner)
+            return;
+        json_begin_object(w, key);
+        message_json(w, inner, word->inner);
+        json_end(w, '}');
+    } else {
+        mistake(message, f->name);
+    }
+}
+
+/* A repeated message as one object. */
+static void put_members(struct json_writer *w, const struct word *word, ProtobufCMessage *const *items, size_t n) {
+    const char *at = word->inner;
+    struct word key, value;
+    next_word(&at, &key);
+    next_word(&at, &value);
+    json_begin_object(w, word->member);
+    for (size_t i = 0; i < n; i++) {
+        const char *const *member = value_of(items[i], find(items[i], key.field));
+        const ProtobufCFieldDescriptor *f = find(items[i], value.field);
+        put_value(w, items[i], f, &value, *member, value_of(items[i], f));
+    }
+    json_end(w, '}');
+}
+
+/* Repeated texts or messages. */
+static void put_repeated(struct json_writer *w, const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f,
+                         const struct word *word) {
+    void *const *items = *(void *const *const *)value_of(message, f);
+    size_t n = *(const size_t *)((const char *)message + f->quantifier_offset);
+    if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE)
+        mistake(message, f->name);
+    if (word->bracket == '{') {
+        put_members(w, word, (ProtobufCMessage *const *)items, n);
+        return;
+    }
+    json_begin_array(w, word->member);
+    for (size_t i = 0; i < n; i++)
+        put_value(w, message, f, word, NULL, &items[i]);
+    json_end(w, ']');
+}
+
+void message_json(struct json_writer *w, const ProtobufCMessage *message, const char *fields) {
+    struct word word;
+    while (next_word(&fields, &word)) {
+        const ProtobufCFieldDescriptor *f = find(message, word.field);
+        if (f->label == PROTOBUF_C_LABEL_REPEATED)
+            put_repeated(w, message, f, &word);
+        else
+            put_value(w, message, f, &word, word.member, value_of(message, f));
+    }
+}
