@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "kernels/spike.h"
@@ -98,9 +99,10 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
 }
 
 static void summarise(const struct json *result, char *buf, size_t size) {
-    str_format(buf, size, "%lld ticks, %lld spikes (%.4g per neuron and tick), %.0f ticks/s",
-               (long long)json_i64(json_get(result, "ticks"), 0), (long long)json_i64(json_get(result, "fired"), 0),
-               json_f64(json_get(result, "mean_rate"), NAN), json_f64(json_get(result, "ticks_per_s"), NAN));
+    str_format(buf, size, "%s, %s (%.4g per neuron and tick), %.0f ticks/s",
+               counted(json_i64(json_get(result, "ticks"), 0), "tick").text,
+               counted(json_i64(json_get(result, "fired"), 0), "spike").text, json_f64(json_get(result, "mean_rate"), NAN),
+               json_f64(json_get(result, "ticks_per_s"), NAN));
 }
 
 static const double tick_buckets[] = {.00001, .00002, .00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5};

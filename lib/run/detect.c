@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/edf.h"
@@ -151,7 +152,7 @@ static int begin(struct detect *d, struct err *err) {
     if (rc)
         return rc;
     if (d->done)
-        task_log(&d->env, TASK_INFO, "%lld recordings were done before", (long long)d->done);
+        task_log(&d->env, TASK_INFO, "%s done before", counted(d->done, "recording").text);
     struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
     if (!recordings)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
@@ -163,8 +164,8 @@ static int begin(struct detect *d, struct err *err) {
         recordings[d->n_queue] = rec;
         d->queue[d->n_queue++] = i;
     }
-    task_log(&d->env, TASK_INFO, "%lld recordings, %lld to be done, %lld that cannot be used", (long long)n, (long long)d->n_queue,
-             (long long)d->failed);
+    task_log(&d->env, TASK_INFO, "%s, %lld to be done, %lld that cannot be used", counted(n, "recording").text,
+             (long long)d->n_queue, (long long)d->failed);
     rc = detect_list_begin(d->list_path, &d->list, err);
     if (!rc)
         rc = loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);

@@ -2,6 +2,7 @@
  * that. */
 #include <stdint.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "data/manifest.h"
 #include "data/window.h"
@@ -26,7 +27,7 @@ static void tell_data(const struct estimate_config *config, const struct manifes
     int64_t n_bad = manifest_describe_bad(m, BAD_NAMED, bad, sizeof bad);
     if (!n_bad)
         return;
-    estimate_fact(config, "cannot be used", "%lld recordings", (long long)n_bad);
+    estimate_fact(config, "cannot be used", "%s", counted(n_bad, "recording").text);
     str_format(line, sizeof line, "%s%s", bad,
                config->job->data->fail_on_bad_file ? "; the job would fail (data.on_bad_file: fail)" : "");
     if (config->notice)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "infer/builtin.h"
 
@@ -53,9 +54,9 @@ static void summarise(const struct json *result, char *buf, size_t size) {
     if (event)
         str_format(beside, sizeof beside, "; %s alone: event F1 %.3f, AUROC %.3f", json_str(json_get(first, "name"), ""),
                    json_f64(json_get(event, "f1"), NAN), json_f64(json_get(first, "auroc"), NAN));
-    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %lld recordings%s%s",
-               json_f64(json_get(result, "event_f1"), NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN),
-               (long long)json_i64(json_get(result, "recordings"), 0), beside, seen);
+    str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h over %s%s%s", json_f64(json_get(result, "event_f1"), NAN),
+               json_f64(json_get(result, "false_alarms_per_24h"), NAN),
+               counted(json_i64(json_get(result, "recordings"), 0), "recording").text, beside, seen);
 }
 
 const struct task_kind kind_evaluate = {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "data/recording.h"
 #include "infer/detector.h"
@@ -104,11 +105,11 @@ static void log_faults(const struct task_env *env, const struct manifest *m) {
             note_montage(notes, info.note, e->relative_path);
     }
     for (int i = 0; i < MONTAGE_NOTES && notes[i].count; i++)
-        task_log(env, TASK_WARN, "%lld recording%s, %.300s the first: %s", (long long)notes[i].count,
-                 notes[i].count == 1 ? "" : "s", notes[i].first, notes[i].text);
+        task_log(env, TASK_WARN, "%s, %.300s the first: %s", counted(notes[i].count, "recording").text, notes[i].first,
+                 notes[i].text);
     if (faulty > FAULTY_NAMED)
-        task_log(env, TASK_WARN, "%lld more recordings were repaired or have seizures outside them",
-                 (long long)(faulty - FAULTY_NAMED));
+        task_log(env, TASK_WARN, "%s repaired or with seizures outside of the recording",
+                 counted(faulty - FAULTY_NAMED, "more recording").text);
 }
 
 int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,

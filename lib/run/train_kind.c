@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counted.h"
 #include "base/str.h"
 #include "run/task.h"
 
@@ -207,12 +208,12 @@ enum dtype train_precision(const struct train_config *config, const struct devic
 
 static void summarise(const struct json *result, char *buf, size_t size) {
     const struct json *f1 = json_get(result, "event_f1");
-    long long steps = (long long)json_i64(json_get(result, "steps"), 0);
+    struct counted steps = counted(json_i64(json_get(result, "steps"), 0), "step");
     if (f1 && json_kind(f1) != JSON_KIND_NULL)
-        str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h on the validation patients after %lld steps",
-                   json_f64(f1, NAN), json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps);
+        str_format(buf, size, "event F1 %.3f, %.1f false alarms per 24 h on the validation patients after %s", json_f64(f1, NAN),
+                   json_f64(json_get(result, "false_alarms_per_24h"), NAN), steps.text);
     else
-        str_format(buf, size, "%lld steps, loss %.3f; no validation recordings, so no scores", steps,
+        str_format(buf, size, "%s, loss %.3f; no validation recordings, so no scores", steps.text,
                    json_f64(json_get(result, "loss"), NAN));
 }
 

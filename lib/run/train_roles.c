@@ -37,8 +37,8 @@ static int tell_changes(struct train *t, const struct known_patients *kept, int6
     for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++)
         began += known_patients_count(kept, (enum patient_role)r);
     if (used < began)
-        task_log(&t->env, TASK_WARN, "%lld of the %lld patients that this training began with have no usable recording now",
-                 (long long)(began - used), (long long)began);
+        task_log(&t->env, TASK_WARN, "no usable recording is left of %lld of %s that this training began with",
+                 (long long)(began - used), counted(began, "patient").text);
     str_done(&names);
     free(is_new);
     return 0;

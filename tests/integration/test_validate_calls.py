@@ -27,7 +27,7 @@ def known_recordings_are_not_read(c, request, path):
     assert "cannot be used" not in facts, facts
     os.utime(path, ns=(time_ns + 1, time_ns + 1))
     answer = c.Jobs.Validate(request)
-    assert {p.key: p.value for p in answer.facts}["cannot be used"] == "1 recordings", answer
+    assert {p.key: p.value for p in answer.facts}["cannot be used"] == "1 recording", answer
     assert any(os.path.basename(path) in n for n in answer.notices), answer
     with open(path, "r+b") as f:
         f.write(header)
