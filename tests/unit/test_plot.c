@@ -322,13 +322,14 @@ static void a_training_shows_loss_and_scores(void **state) {
 
 static void operating_points_show_sensitivity_and_delay(void **state) {
     struct folder *f = *state;
-    const struct plot_point points[] = {{4, 0.9}, {1, 0.5}, {NAN, 0.7}, {60, 1}};
+    const struct plot_point points[] = {{4, 0.9}, {1, 0.5}, {NAN, 0.7}, {60, 1}, {10, 0.2}};
+    const struct plot_mark far[] = {{"far", 40, 1}};
     const struct plot_mark chosen[] = {{"5 <FA>", 4, 0.9}, {"none", NAN, NAN}};
     const double delays[] = {2, 7.5, 40};
     const struct plot_delays times[] = {{"of 5 <a day>", delays, 3}, {"of 10 a day", delays, 1}};
     struct plot_operating p = {.title = "Title & more",
                                .subtitle = "sub",
-                               .events = {"events", points, 4, chosen, 2},
+                               .events = {"events", points, 5, chosen, 2},
                                .alarms = {"alarms", points, 2, chosen, 1},
                                .delays = times,
                                .n_delays = 2,
@@ -341,6 +342,15 @@ static void operating_points_show_sensitivity_and_delay(void **state) {
     assert_non_null(strstr(text, "share of the seizures with an alarm"));
     assert_non_null(strstr(text, "of 5 &#60;a day&#62;"));
     assert_null(strstr(text, "nan"));
+    /* 390 pixels are 20 false alarms and 40 s, 250 are all seizures */
+    assert_non_null(strstr(text, "M60 330l19.5 0l0-125l58.5 0l0-100l312 0\""));           /* (1, 0.5), (4, 0.9) */
+    assert_non_null(strstr(text, "M550 330l19.5 0l0-62.5l53.6 0l0-62.5l316.9 0l0-62.5")); /* 3 of 4, after 2, 7.5 and 40 s */
+    assert_non_null(strstr(text, "M550 330l19.5 0l0-62.5l370.5 0\""));                    /* 1 of 4, after 2 s */
+    free(text);
+    p.events = (struct plot_choice){"events", points, 5, far, 1}; /* its axis ends at 80 */
+    assert_int_equal(plot_operating(f->file, &p, NULL), 0);
+    text = read_text(f->file);
+    assert_non_null(strstr(text, "l273 0l0-25l97.5 0\"")); /* (60, 1) */
     free(text);
     p.n_delays = p.alarms.n_points = p.alarms.n_chosen = p.events.n_points = p.events.n_chosen = 0;
     p.seizures = 0;

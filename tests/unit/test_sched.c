@@ -367,6 +367,19 @@ static void jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one(v
     assert_true(two->restarts == 0 && two->state == JOB_QUEUED);
 }
 
+static void a_job_that_was_to_stop_is_none_of_those_that_crashed(void **state) {
+    struct rig *rig = *state;
+    char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
+    str_copy(first, sizeof first, started(rig)->id);
+    str_copy(second, sizeof second, submit(rig)->id);
+    sched_drain(rig->sched);
+    make_active(rig, second);
+    die_and_start(rig);
+    const struct job *one = sched_get(rig->sched, first), *two = sched_get(rig->sched, second);
+    assert_true(one->restarts == 0 && two->restarts == 1 && two->crashes == 1);
+    assert_string_equal(one->reason, "daemon_stopped");
+}
+
 static void a_wait_is_shown_and_what_it_covered_comes_back(void **state) {
     struct rig *rig = *state;
     const struct job *job = started(rig);
@@ -771,6 +784,7 @@ int main(void) {
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
+        rigged(a_job_that_was_to_stop_is_none_of_those_that_crashed),
         rigged(a_wait_is_shown_and_what_it_covered_comes_back),
         rigged(a_checkpoint_between_crashes_shortens_the_wait_again),
         rigged(an_announced_checkpoint_is_no_progress),
