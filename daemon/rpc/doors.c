@@ -34,7 +34,7 @@ struct doors {
     struct accept_watch watch; /* of the TCP port */
 };
 
-/* Any thread of gRPC. */
+/* Any thread of gRPC. The lines about handshakes name no peer, at any verbosity. */
 static void on_transport_line(gpr_log_func_args *line) {
     struct auth *auth = atomic_load(&transport_auth);
     if (auth && strstr(line->message, "andshake failed"))
