@@ -212,6 +212,56 @@ static void a_removal_that_ended_leaves_no_record(void **state) {
     assert_int_equal(unfinished(rig), 0);
 }
 
+static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
+    (void)c;
+    ++*(int *)ctx;
+    return 0;
+}
+
+static int checkpoints(const struct rig *rig) {
+    int n = 0;
+    assert_int_equal(jobdb_records(rig->db, "train-1", count_checkpoint, &n, NULL), 0);
+    return n;
+}
+
+/* From now on every write to the database fails, or succeeds again. */
+static void break_database(const struct rig *rig, bool broken) {
+    struct db_query q;
+    assert_int_equal(db_query(rig->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
+}
+
+static void a_removal_that_cannot_be_recorded_changes_nothing(void **state) {
+    struct rig *rig = *state;
+    const struct task_checkpoint c = {.step = 1};
+    const struct removal removal = removal_of(rig);
+    char folder[2048];
+    struct err err;
+    assert_int_equal(jobdb_add_checkpoint(rig->db, "train-1", &c, 1, NULL), 0);
+    break_database(rig, true);
+    assert_int_not_equal(removal_record(&removal, "train-1", folder, &err), 0);
+    break_database(rig, false);
+    assert_non_null(sched_get(rig->sched, "train-1"));
+    assert_true(checkpoints(rig) == 1 && unfinished(rig) == 0);
+    record(rig);
+    assert_true(checkpoints(rig) == 0 && unfinished(rig) == 1);
+    assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_NOT_FOUND);
+}
+
+static void a_job_that_has_not_ended_stays(void **state) {
+    struct rig *rig = *state;
+    char folder[2048];
+    struct db_query q;
+    struct err err;
+    assert_int_equal(db_query(rig->db, "UPDATE jobs SET state='queued'", "queue", &q, NULL), 0);
+    assert_int_equal(db_run(&q, NULL), 0);
+    die_and_start(rig);
+    const struct removal removal = removal_of(rig);
+    assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
+    assert_int_equal(sched_remove(rig->sched, "train-1", "", &err), ERR_PRECONDITION);
+    assert_int_equal(sched_open_count(rig->sched), 1);
+}
+
 static void on_served(void *ctx, const struct live_opened *opened, const struct err *err) { (void)ctx, (void)opened, (void)err; }
 
 /* Where no hard link is possible, the model that serves is the job's own file. */
@@ -244,6 +294,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_removal_that_the_process_did_not_finish_is_finished_by_the_next, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_removed_is_tried_again_at_each_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_removal_that_ended_leaves_no_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_removal_that_cannot_be_recorded_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_has_not_ended_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_whose_model_serves_from_another_volume_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_whose_model_serves_from_a_file_of_its_own_goes, set_up, tear_down),
     };

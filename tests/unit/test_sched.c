@@ -723,30 +723,6 @@ static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
     assert_int_equal(sched_count(rig->sched), 0);
 }
 
-static void a_job_that_is_removed_is_gone_and_one_that_has_not_ended_stays(void **state) {
-    struct rig *rig = *state;
-    char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
-    struct err err;
-    str_copy(first, sizeof first, started(rig)->id);
-    str_copy(second, sizeof second, submit(rig)->id);
-    assert_int_equal(sched_open_count(rig->sched), 2);
-    assert_int_equal(sched_remove(rig->sched, first, "", &err), ERR_PRECONDITION);
-    report_checkpoint(rig, 1, true);
-    report_end(rig, 0, WORKER_STOP_NONE, "{}");
-    assert_int_equal(sched_open_count(rig->sched), 1);
-    assert_string_equal(sched_open_at(rig->sched, 0)->id, second);
-    break_database(rig, true);
-    assert_int_not_equal(sched_remove(rig->sched, first, "", &err), 0);
-    assert_non_null(sched_get(rig->sched, first));
-    break_database(rig, false);
-    assert_int_equal(sched_remove(rig->sched, first, "", &err), 0);
-    assert_int_equal(sched_remove(rig->sched, first, "", &err), ERR_NOT_FOUND);
-    assert_int_equal(recorded_checkpoints(rig, first), 0);
-    die_and_start(rig);
-    assert_int_equal(sched_count(rig->sched), 1);
-    assert_string_equal(sched_open_at(rig->sched, 0)->id, second);
-}
-
 static void an_id_never_comes_again(void **state) {
     struct rig *rig = *state;
     rig->config.keep_finished_ms = 1000;
@@ -806,7 +782,6 @@ int main(void) {
         rigged(a_database_whose_volume_does_not_answer_is_left_alone),
         rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
-        rigged(a_job_that_is_removed_is_gone_and_one_that_has_not_ended_stays),
         rigged(an_id_never_comes_again),
         rigged(many_old_jobs_are_forgotten_a_few_at_a_time),
     };
