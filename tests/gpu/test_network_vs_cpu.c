@@ -472,6 +472,14 @@ static void choose_causal(void) {
     config.window = window;
 }
 
+/* One input, two parameters. */
+static void choose_feature(void) {
+    int64_t window = config.window;
+    printf("line_length\n");
+    seizure_preset_of(SEIZURE_TYPE_LINE_LENGTH, "", 1, &config, NULL);
+    config.window = window;
+}
+
 static int choose_model(const char *name) {
     mini = !strcmp(name, "mini");
     int rc = seizure_preset(mini ? "tiny" : name, CHANNELS, &config, NULL);
@@ -519,6 +527,8 @@ int main(int argc, char **argv) {
     if (wanted(argc, argv, "unload"))
         unload();
     choose_causal();
+    both_precisions(argc, argv);
+    choose_feature();
     both_precisions(argc, argv);
     printf("%d failed\n", failures);
     return failures ? 1 : 0;
