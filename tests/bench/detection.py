@@ -56,7 +56,7 @@ def run(seed, sets, size):
             "false_alarms_per_24h": event["false_alarms_per_24h"], "tp": event["tp"], "fp": event["fp"], "ref": event["ref"],
             "auroc": report["auroc"], "on": report["events"]["on"], "off": report["events"]["off"],
             "alarm_delay_p50_s": report["alarms"]["delay_p50_s"], "baseline_f1": baseline["f1"], "line_length_f1": lines["f1"],
-            "definition": report["definition"]}
+            "baselines": report["baselines"], "definition": report["definition"]}
 
 
 def main():

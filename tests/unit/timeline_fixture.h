@@ -495,6 +495,11 @@ static inline int setup_envelope(void **state) {
     return set_up(FRONTEND_ENVELOPE);
 }
 
+static inline int setup_feature(void **state) {
+    (void)state;
+    return set_up(FRONTEND_LINE_LENGTH);
+}
+
 /* Alarms that stay on, and a time in which two of three electrodes are off. */
 static inline int setup_dead(void **state) {
     (void)state;
