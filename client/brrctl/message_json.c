@@ -111,20 +111,21 @@ static void put_members(struct json_writer *w, const struct word *word, Protobuf
     json_end(w, '}');
 }
 
-/* Repeated texts or messages. */
+/* Repeated texts, doubles or messages. */
 static void put_repeated(struct json_writer *w, const ProtobufCMessage *message, const ProtobufCFieldDescriptor *f,
                          const struct word *word) {
-    void *const *items = *(void *const *const *)value_of(message, f);
+    const char *items = *(const char *const *)value_of(message, f);
+    size_t size = f->type == PROTOBUF_C_TYPE_DOUBLE ? sizeof(double) : sizeof(void *);
     size_t n = *(const size_t *)((const char *)message + f->quantifier_offset);
-    if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE)
+    if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_DOUBLE)
         mistake(message, f->name);
     if (word->bracket == '{') {
-        put_members(w, word, (ProtobufCMessage *const *)items, n);
+        put_members(w, word, (ProtobufCMessage *const *)(const void *)items, n);
         return;
     }
     json_begin_array(w, word->member);
     for (size_t i = 0; i < n; i++)
-        put_value(w, message, f, word, NULL, &items[i]);
+        put_value(w, message, f, word, NULL, items + i * size);
     json_end(w, ']');
 }
 

@@ -13,7 +13,7 @@ static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
     message_json(output_begin(&out), &m->base,
                  "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
-                 "threshold_off device memory_bytes step sessions");
+                 "threshold_off alarm_rates device memory_bytes step sessions");
     output_end(&out);
 }
 
@@ -34,6 +34,12 @@ static void print_details(const Brr__V1__ModelDescription *m) {
     for (size_t i = 0; i < m->n_channels; i++)
         printf(" %s", m->channels[i]);
     printf("\n  windows     %g s every %g s, thresholds %.4g/%.4g\n", m->window_s, m->hop_s, m->threshold_on, m->threshold_off);
+    if (m->n_alarm_rates)
+        printf("  alarms      by --alarm-rate");
+    for (size_t i = 0; i < m->n_alarm_rates; i++)
+        printf("%s %g", i ? "," : "", m->alarm_rates[i]);
+    if (m->n_alarm_rates)
+        puts(" (false alarms in 24 h)");
     printf("  device      %s, %s, %d sessions\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
            m->sessions);
 }

@@ -30,6 +30,9 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     m->threshold_on = file->events.on;
     m->threshold_off = file->events.off;
     m->step = file->step;
+    if ((m->alarm_rates = arena_alloc(arena, ALARM_RATES * sizeof *m->alarm_rates)))
+        for (int i = 0; i < file->alarms.n; i++)
+            m->alarm_rates[m->n_alarm_rates++] = file->alarms.sets[i].rate;
     if (!montage_channels(file->montage, &labels, &n, NULL) && (m->channels = arena_alloc(arena, (size_t)n * sizeof *m->channels)))
         for (int i = 0; i < n; i++)
             if ((m->channels[m->n_channels] = arena_strdup(arena, labels[i])))

@@ -31,6 +31,8 @@ def crafted(d, recording, model):
     def change(pairs):
         pairs["brr.alarms"] = json.dumps(rules)
     model = with_metadata(model, f"{d.dir}/rules.safetensors", change)
+    code, text, err = d.ctl("models", model, "--json")
+    assert code == 0 and json.loads(text)["alarm_rates"] == [5, 10], (text, err)
     end, alarms = stream(d, recording, model, "--alarm-rate", "5")
     assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (0.0002, 0.0002) and end["threshold_on"] > 0.0002, end
     assert alarms and end["alarms"] == len(alarms), (end, alarms)
