@@ -300,6 +300,16 @@ static int load_numbers(struct live_stream *s, struct unpack *in, struct err *er
 /* Where the source clips. */
 static double clipping_uv(const struct live_open *open) { return open->format == LIVE_I16 ? INT16_MAX * open->scale_uv : INFINITY; }
 
+/* The state of the quality and the timeline, which is the rest of what was saved. */
+static int load_parts(struct live_stream *s, struct unpack *state, struct err *err) {
+    if (!quality_load(s->quality, state))
+        return err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+    int rc = timeline_load(s->timeline, state, err);
+    if (rc)
+        return rc;
+    return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
+}
+
 /* A new timeline, or with `state` one that goes on from there. */
 static int open_timeline(struct live_stream *s, struct live_opened *o, struct unpack *state, struct err *err) {
     struct frontend_source source = {.labels = s->open.labels, .n_labels = s->open.n_labels, .rate_hz = s->open.rate_hz};
@@ -311,21 +321,17 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .provisional = on_provisional,
                                  .suppression = on_suppression,
                                  .settled = on_settled};
-    int rc = state ? load_numbers(s, state, err) : 0;
+    int rc;
+    if (state && (rc = load_numbers(s, state, err)))
+        return rc;
     struct timeline_options options = {.alarm_hop = s->alarm_hop, .events = &o->info.file.events, .alarms = &o->alarms};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
-    if (!rc)
-        rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err);
-    if (!rc && !(s->quality = quality_new(timeline_sources(s->timeline, &sources), s->open.rate_hz, clipping_uv(&s->open))))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
-    if (!rc && state && !quality_load(s->quality, state))
-        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
-    if (!rc && state)
-        rc = timeline_load(s->timeline, state, err);
-    if (!rc && state && !unpack_done(state))
-        rc = err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
-    if (rc)
+    if ((rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err)))
+        return rc;
+    if (!(s->quality = quality_new(timeline_sources(s->timeline, &sources), s->open.rate_hz, clipping_uv(&s->open))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (state && (rc = load_parts(s, state, err)))
         return rc;
     timeline_suppression(s->timeline, &s->counted);
     o->n_sources = timeline_sources(s->timeline, &sources);
@@ -353,14 +359,15 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
         return ERR_PRECONDITION;
     s->alarm_hop = pick_alarm_hop(s, device_hop, file, set);
     int rc = events_config_with(&file->events, s->open.on, s->open.off, &file->events, err);
+    if (rc)
+        return rc;
     alarm_config_of_events(&file->events, &o->answer->opened->alarms);
     if (set)
         o->answer->opened->alarms = set->rule;
-    if (!rc)
-        rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err);
-    if (!rc)
-        post(s, live_order_answer(o));
-    return rc;
+    if ((rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err)))
+        return rc;
+    post(s, live_order_answer(o));
+    return 0;
 }
 
 void live_stream_save(struct live_stream *s, struct live_order *o) {

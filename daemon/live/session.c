@@ -58,10 +58,9 @@ int session_open(struct sessions *all, const struct session_request *request, co
     int open = sessions_places(all, false);
     if (open >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions); try again later", open);
-    int rc = request->admin ? 0 : check_share(all, request->principal, err);
-    if (!rc && !request->served)
-        rc = model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err);
-    if (rc)
+    int rc;
+    if ((!request->admin && (rc = check_share(all, request->principal, err))) ||
+        (!request->served && (rc = model_quota_take(&all->models, request->principal, request->open->checkpoint, clock_ms(), err))))
         return rc;
     struct session *s = session_new(all, request, err);
     if (!s)
@@ -231,10 +230,10 @@ int session_gap(struct session *s, int64_t first, int64_t end, const char *cause
     if (first < 0 || first > end)
         return err_set(err, ERR_INVALID, "a gap of samples [%lld, %lld); expected a first from 0 and an end that is not below it",
                        (long long)first, (long long)end);
-    int rc = check_index(s, first, end - first, err);
-    if (!rc)
-        rc = add_gap(s, first, "hole", err);
-    return rc ? rc : add_gap(s, end, cause, err);
+    int rc;
+    if ((rc = check_index(s, first, end - first, err)) || (rc = add_gap(s, first, "hole", err)))
+        return rc;
+    return add_gap(s, end, cause, err);
 }
 
 /* The rate of a live stream by the daemon's clock, from chunk to chunk, over measure_ms at a time. What was held back during a
@@ -291,10 +290,10 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         session_count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
     }
     session_count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
-    rc = known == samples ? 0 : send_chunk(s, first, samples, data, len, err);
-    if (!rc)
-        measure_rate(s);
-    return rc;
+    if (known < samples && (rc = send_chunk(s, first, samples, data, len, err)))
+        return rc;
+    measure_rate(s);
+    return 0;
 }
 
 int session_finish(struct session *s, struct err *err) {
