@@ -107,7 +107,7 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     }
     if (str_starts(ref, upload_prefix))
         return refer_upload(m, ref, ret, err);
-    if (m->config.cache && builtin_known(ref))
+    if (m->config.cache && seizure_feature_from_name(ref) < SEIZURE_TYPES)
         return refer_builtin(m, ref, ret, err);
     if (!str_starts(ref, "job:"))
         return refer_file(ref, ret, err);

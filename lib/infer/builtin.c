@@ -1,25 +1,12 @@
 #include "infer/builtin.h"
 
-#include <string.h>
-
 #include "base/fsio.h"
 #include "base/str.h"
 
 static const double ON = 0.75, OFF = 0.5, MIN_DURATION_S = 5;
 
-/* The type of the built-in model of this name; SEIZURE_TYPES: none. */
-static int type_of(const char *name) {
-    int type = 0;
-    while (type < SEIZURE_TYPES &&
-           !(seizure_is_feature((enum seizure_type)type) && !strcmp(name, seizure_type_name((enum seizure_type)type))))
-        type++;
-    return type;
-}
-
-bool builtin_known(const char *name) { return type_of(name) < SEIZURE_TYPES; }
-
 int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
-    int type = type_of(name);
+    enum seizure_type type = seizure_feature_from_name(name);
     if (type == SEIZURE_TYPES)
         return err_set(err, ERR_INVALID, "there is no built-in model '%.40s'", name);
     const struct frontend_config frontend = {.montage = "bipolar-18",
@@ -28,7 +15,7 @@ int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
                                              .fill_gap_s = 2,
                                              .normalize = frontend_normalize_from_name(name)};
     struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
-    int rc = seizure_preset_of((enum seizure_type)type, "", 1, &m.model, err);
+    int rc = seizure_preset_of(type, "", 1, &m.model, err);
     events_config_default(&m.events);
     m.events.on = ON;
     m.events.off = OFF;
@@ -53,7 +40,7 @@ int builtin_write(const char *cache, struct err *err) {
         const char *name = seizure_type_name((enum seizure_type)type);
         struct modelfile m;
         int rc;
-        if (!builtin_known(name))
+        if (!seizure_is_feature((enum seizure_type)type))
             continue;
         if ((rc = builtin_model(name, &m, err)) || (rc = builtin_path(cache, name, path, sizeof path, err)) ||
             (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))

@@ -1,14 +1,13 @@
 /* builtin: the models that every installation has by name, without a file of the user: one for each type without a network
- * (seizure_is_feature), with its initial weights and the thresholds below. They are written as ordinary model files, always the
- * same bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the volume. */
+ * (seizure_feature_from_name knows their names), with its initial weights and the thresholds below. They are written as ordinary
+ * model files, always the same bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the
+ * volume. */
 #ifndef BRR_INFER_BUILTIN_H
 #define BRR_INFER_BUILTIN_H
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "infer/modelfile.h"
 
-bool builtin_known(const char *name); /* the name of such a type */
 /* The description of a built-in model: bipolar-18, the usual filters, events from 0.75 to 0.5 of at least 5 s. INVALID for an
  * unknown name. */
 int builtin_model(const char *name, struct modelfile *ret, struct err *err);

@@ -53,6 +53,8 @@ const char *seizure_type_name(enum seizure_type type); /* as in SEIZURE_TYPE_NAM
 /* True for the types without a network: their input is the one column of data/feature whose normalisation has the type's name, and
  * logit = weight · input + bias. No other type takes that column. */
 bool seizure_is_feature(enum seizure_type type);
+/* The type without a network that has this name; SEIZURE_TYPES: there is none. */
+enum seizure_type seizure_feature_from_name(const char *name);
 struct seizure_map {
     float weight, bias;
 };

@@ -72,6 +72,14 @@ static const char *const names[] = {
 
 const char *seizure_type_name(enum seizure_type type) { return names[type]; }
 bool seizure_is_feature(enum seizure_type type) { return types[type].map.weight != 0; }
+
+enum seizure_type seizure_feature_from_name(const char *name) {
+    int type = 0;
+    while (type < SEIZURE_TYPES && !(seizure_is_feature((enum seizure_type)type) && !strcmp(name, names[type])))
+        type++;
+    return (enum seizure_type)type;
+}
+
 struct seizure_map seizure_map(enum seizure_type type) {
     return types[type].map;
 }

@@ -4,7 +4,7 @@
 
 #include "base/counted.h"
 #include "base/str.h"
-#include "infer/builtin.h"
+#include "model/seizure.h"
 
 #define C(field) offsetof(struct evaluate_config, field)
 
@@ -34,7 +34,7 @@ static const struct kind_keys keys[] = {
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct evaluate_config *c = job->config;
     for (size_t i = 0; i < c->baselines.count; i++)
-        if (!builtin_known(c->baselines.items[i]))
+        if (seizure_feature_from_name(c->baselines.items[i]) == SEIZURE_TYPES)
             return err_set(err, ERR_INVALID,
                            "%s: evaluate.baselines: there is no built-in model '%.40s'; expected line_length or "
                            "band_power",
