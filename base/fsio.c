@@ -516,3 +516,8 @@ int64_t fsio_free_bytes(const char *path) {
     struct statvfs st;
     return statvfs(path, &st) < 0 ? -1 : (int64_t)st.f_bavail * (int64_t)st.f_frsize;
 }
+
+int64_t fsio_size_bytes(const char *path) {
+    struct statvfs st;
+    return statvfs(path, &st) < 0 ? -1 : (int64_t)st.f_blocks * (int64_t)st.f_frsize;
+}

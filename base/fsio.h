@@ -85,5 +85,6 @@ void fsio_map_close(struct fsio_map *map);
  * Returns the descriptor to close on release. */
 int fsio_lock(const char *path, int *ret_fd, struct err *err);
 int64_t fsio_free_bytes(const char *path); /* -1 when unknown */
+int64_t fsio_size_bytes(const char *path); /* of the whole volume; -1 when unknown */
 
 #endif

@@ -13,10 +13,10 @@ struct volume {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char *directory;
-    bool asked, stopping; /* asked: a call is on its way */
-    int64_t asked_ms;     /* when it began */
-    int64_t answers;      /* how many came */
-    int64_t free_bytes;   /* as the newest answer said */
+    bool asked, stopping;           /* asked: a call is on its way */
+    int64_t asked_ms;               /* when it began */
+    int64_t answers;                /* how many came */
+    int64_t free_bytes, size_bytes; /* as the newest answer said */
 };
 
 static void *volume_main(void *arg) {
@@ -30,8 +30,10 @@ static void *volume_main(void *arg) {
         pthread_mutex_unlock(&v->lock);
         (void)fsio_is_dir(v->directory);
         int64_t free_bytes = fsio_free_bytes(v->directory); /* statvfs is answered by the server, never from a cache */
+        int64_t size_bytes = fsio_size_bytes(v->directory);
         pthread_mutex_lock(&v->lock);
         v->free_bytes = free_bytes;
+        v->size_bytes = size_bytes;
         v->asked = false;
         v->answers++;
         pthread_cond_broadcast(&v->changed);
@@ -46,6 +48,7 @@ int volume_open(const char *directory, struct volume **ret, struct err *err) {
         free(v);
         return err_set(err, ERR_EXHAUSTED, "out of memory watching %s", directory);
     }
+    v->size_bytes = -1;
     pthread_mutex_init(&v->lock, NULL);
     clock_cond_init(&v->changed);
     int code = pthread_create(&v->thread, NULL, volume_main, v);
@@ -119,6 +122,13 @@ bool volume_look(struct volume *v) {
 int64_t volume_free_bytes(struct volume *v) {
     pthread_mutex_lock(&v->lock);
     int64_t bytes = wait_answer(v) ? v->free_bytes : -1;
+    pthread_mutex_unlock(&v->lock);
+    return bytes;
+}
+
+int64_t volume_size_bytes(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    int64_t bytes = v->size_bytes;
     pthread_mutex_unlock(&v->lock);
     return bytes;
 }

@@ -25,5 +25,7 @@ bool volume_look(struct volume *v);
 void volume_wait(struct volume *v);
 /* Free bytes of the volume; waits as volume_answers does. -1 when it does not answer, or they are unknown. Any thread. */
 int64_t volume_free_bytes(struct volume *v);
+/* Size of the volume, by its newest answer; never waits. -1 before the first answer, or when it is unknown. Any thread. */
+int64_t volume_size_bytes(struct volume *v);
 
 #endif

@@ -23,6 +23,8 @@ install(FILES ${CMAKE_BINARY_DIR}/brr.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkg
 install(DIRECTORY proto/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/proto COMPONENT libbrr-dev FILES_MATCHING PATTERN "*.proto")
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/configs FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples COMPONENT libbrr-dev)
+install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
+install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md")
 # The unit and what it reads: /etc where the prefix is /usr, which is known when it is installed. The unit gets the prefix, a new

@@ -34,6 +34,11 @@ int meters_open(struct meters *m, int64_t start_ms, struct err *err) {
     m->jobs.metrics = m->metrics;
     for (int level = LOG_DEBUG; level <= LOG_ERROR; level++) /* all of them are shown from the start, at 0 */
         series(m, "brrd_log_messages_total", log_level_name((enum log_level)level));
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        if (job_is_over((enum job_state)i))
+            series(m, "brrd_jobs_finished_total", job_state_name((enum job_state)i));
+    series(m, "brrd_config_reloads_total", "done");
+    series(m, "brrd_config_reloads_total", "failed");
     log_hook(count_line, m->metrics);
     str_format(labels, sizeof labels, "%s\x1f%s", versions_own(), versions_revision());
     metric_set(series(m, "brrd_build_info", labels), 1);
@@ -47,6 +52,14 @@ void meters_close(struct meters *m) {
 }
 
 void meters_ready(struct meters *m, const char *component, bool ready) { metric_set(series(m, "brrd_ready", component), ready); }
+
+void meters_volume(struct meters *m, const char *name, struct volume *volume) {
+    const int64_t free_bytes = volume_look(volume) ? volume_free_bytes(volume) : -1, size = volume_size_bytes(volume);
+    if (free_bytes < 0 || size < 0)
+        return;
+    metric_set(series(m, "brrd_volume_free_bytes", name), (double)free_bytes);
+    metric_set(series(m, "brrd_volume_size_bytes", name), (double)size);
+}
 
 void meters_job_changed(struct meters *m, const struct job *job) {
     job_metrics_follow(&m->jobs, job);

@@ -44,6 +44,8 @@ const struct metric_family metrics_families[] = {
     {"brrd_window_cache_evictions_total", METRIC_COUNTER, "Recordings whose windows were evicted from the cache.", "reason", NULL,
      0},
     {"brrd_window_cache_used_bytes", METRIC_GAUGE, "Part of brrd_cache_used_bytes that windows of recordings take.", "", NULL, 0},
+    {"brrd_volume_free_bytes", METRIC_GAUGE, "Free bytes of the volume of paths.cache or paths.results.", "volume", NULL, 0},
+    {"brrd_volume_size_bytes", METRIC_GAUGE, "Size of the volume of paths.cache or paths.results.", "volume", NULL, 0},
     {"brrd_s3_requests_total", METRIC_COUNTER, "Requests to S3 servers by HTTP status, or by error if there was no response.",
      "op,code", NULL, 0},
     {"brrd_s3_request_duration_seconds", METRIC_HISTOGRAM, "Duration of requests to S3 servers; every attempt counts separately.",

@@ -341,6 +341,8 @@ static void look_at_results(struct daemon *d) {
         log_error("the volume of paths.results is full", "path=%s free_bytes=%lld", d->config->results, (long long)free_bytes);
     atomic_store(&d->services.results_full, full);
     meters_ready(&d->meters, "results", !full);
+    meters_volume(&d->meters, "results", d->results);
+    meters_volume(&d->meters, "cache", sched_cache(d->services.sched));
 }
 
 static void show_waiting(struct services *s) {

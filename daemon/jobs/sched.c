@@ -204,6 +204,10 @@ static struct job *next_job(const struct sched *s) {
     return best;
 }
 
+struct volume *sched_cache(const struct sched *s) {
+    return s->cache;
+}
+
 int sched_paused(const struct sched *s) {
     int n = 0;
     for (int i = 0; i < s->n_open; i++)

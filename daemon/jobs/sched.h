@@ -74,8 +74,9 @@ void sched_tick(struct sched *s);
 void sched_drain(struct sched *s);
 /* Same for a device that has gone bad, but the daemon keeps running; `why` becomes the reason of waiting jobs. */
 void sched_hold(struct sched *s, const char *why);
-bool sched_writable(const struct sched *s); /* false: the database cannot be written, so no job starts */
-int sched_paused(const struct sched *s);    /* number of jobs that wait for room on the cache volume */
-bool sched_idle(const struct sched *s);     /* no job is running */
+bool sched_writable(const struct sched *s);        /* false: the database cannot be written, so no job starts */
+int sched_paused(const struct sched *s);           /* number of jobs that wait for room on the cache volume */
+struct volume *sched_cache(const struct sched *s); /* the volume of the cache; borrowed */
+bool sched_idle(const struct sched *s);            /* no job is running */
 
 #endif

@@ -11,6 +11,7 @@ import sys
 import numpy
 
 from daemon import PATIENCE, SOURCE, temporary
+from npm import npm_modules
 from relay import Relay
 from secured import secret_file
 from stream_fixture import load_example, streaming_daemon, trace
@@ -20,42 +21,13 @@ sys.path.insert(0, f"{SOURCE}/tests")
 from seed import test_seed  # noqa: E402
 
 HERE = f"{SOURCE}/tests/integration/grpc_js"
-MODULES = f"{os.environ['BRR_BUILD_DIR']}/grpc_js"
-OFFLINE = ("ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT", "EAI_AGAIN", "ENETUNREACH", "ECONNRESET", "network")
 
 
-def skip(text):
-    print(f"skipped: {text}")
-    sys.exit(77)
-
-
-def install():
-    """The packages of package-lock.json in the build folder, fetched once."""
-    for program in ("node", "npm"):
-        if not shutil.which(program):
-            skip(f"there is no {program}; ./dev deps installs it")
-    with open(f"{HERE}/package-lock.json", "rb") as f:
-        want = hashlib.sha256(f.read()).hexdigest()
-    stamp = f"{MODULES}/installed"
-    if os.path.exists(stamp) and open(stamp, encoding="ascii").read() == want:
-        return
-    shutil.rmtree(MODULES, ignore_errors=True)
-    os.makedirs(MODULES)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(f"{HERE}/{name}", MODULES)
-    r = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=MODULES, capture_output=True, text=True, timeout=PATIENCE)
-    if r.returncode and any(word in r.stderr for word in OFFLINE):
-        skip("the npm registry cannot be reached: " + r.stderr.strip().splitlines()[0])
-    assert r.returncode == 0, r.stderr
-    with open(stamp, "w", encoding="ascii") as f:
-        f.write(want)
-
-
-def run(lab, spec, tmp, **env):
+def run(lab, modules, spec, tmp, **env):
     with open(f"{tmp}/spec.json", "w", encoding="utf-8") as f:
         json.dump(spec, f)
     r = subprocess.run(["node", f"{HERE}/stream.js", f"{tmp}/spec.json"], capture_output=True, text=True, timeout=PATIENCE,
-                       env={**os.environ, **lab.env, "NODE_PATH": f"{MODULES}/node_modules", "BRR_PROTO": f"{SOURCE}/proto", **env})
+                       env={**os.environ, **lab.env, "NODE_PATH": modules, "BRR_PROTO": f"{SOURCE}/proto", **env})
     assert r.returncode in (0, 1) and r.stdout, r.stderr
     return r.returncode, json.loads(r.stdout)
 
@@ -70,7 +42,7 @@ def check(got, want):
 
 
 def main():
-    install()
+    modules = npm_modules(HERE)
     with temporary() as tmp:
         lab = Lab(tmp)
         with streaming_daemon(extra=lab.sets) as (d, recording, model):
@@ -80,19 +52,19 @@ def main():
             numpy.array([numpy.frombuffer(r, dtype=numpy.float32) for r in rows]).tofile(f"{tmp}/rows.f32")
             spec = {"model": model, "channels": labels, "rate_hz": rate, "rows": f"{tmp}/rows.f32", "samples": len(rows[0]), "chunk": 500,
                     "pause_ms": 0}
-            code, got = run(lab, spec, tmp)
+            code, got = run(lab, modules, spec, tmp)
             assert code == 0 and got["resumed"] == 0, got
             check(got, want)
             relay = Relay(tmp, lab.port, test_seed())
             relay.cut_at_random(0.3, 1)
-            code, got = run(lab, {**spec, "pause_ms": 40}, tmp, BRR_ENDPOINT=relay.endpoint)
+            code, got = run(lab, modules, {**spec, "pause_ms": 40}, tmp, BRR_ENDPOINT=relay.endpoint)
             relay.close()
             assert code == 0 and 0 < got["resumed"] <= relay.cuts, got
             check(got, want)
             wrong = secret_file(f"{tmp}/wrong.token", "brr_" + "0" * 40)
-            code, got = run(lab, spec, tmp, BRR_TOKEN_FILE=wrong)
+            code, got = run(lab, modules, spec, tmp, BRR_TOKEN_FILE=wrong)
             assert code == 1 and got["code"] == 16 and "token" in got["details"], got
-            code, got = run(lab, spec, tmp, BRR_TOKEN_FILE=f"{tmp}/read.token")
+            code, got = run(lab, modules, spec, tmp, BRR_TOKEN_FILE=f"{tmp}/read.token")
             assert code == 1 and got["code"] == 7 and "stream" in got["details"], got
             assert all(token not in d.read_log() for token in lab.tokens.values())
     return 0

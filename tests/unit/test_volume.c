@@ -18,7 +18,7 @@ int statvfs(const char *restrict path, struct statvfs *restrict ret) {
     atomic_fetch_add(&calls, 1);
     while (atomic_load(&held))
         nanosleep(&turn, NULL);
-    *ret = (struct statvfs){.f_bavail = 7, .f_frsize = 512};
+    *ret = (struct statvfs){.f_bavail = 7, .f_blocks = 9, .f_frsize = 512};
     return 0;
 }
 
@@ -28,10 +28,12 @@ static struct volume *open_volume(void) {
     return v;
 }
 
-static void a_volume_that_answers_tells_its_free_bytes(void **state) {
+static void a_volume_that_answers_tells_its_free_bytes_and_its_size(void **state) {
     (void)state;
     struct volume *v = open_volume();
+    assert_int_equal(volume_size_bytes(v), -1); /* nobody asked yet */
     assert_true(volume_answers(v) && volume_look(v));
+    assert_int_equal(volume_size_bytes(v), 9 * 512);
     assert_int_equal(volume_free_bytes(v), 7 * 512);
     volume_wait(v);
     volume_close(v);
@@ -56,7 +58,7 @@ static void a_volume_that_hangs_delays_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_volume_that_answers_tells_its_free_bytes),
+        cmocka_unit_test(a_volume_that_answers_tells_its_free_bytes_and_its_size),
         cmocka_unit_test(a_volume_that_hangs_delays_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
