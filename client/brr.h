@@ -65,9 +65,9 @@ BRR_API const char *brr_library_version(void);
 /* ---- connection ---- */
 
 typedef struct brr_client brr_client;
-/* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else BRR_DEFAULT_ENDPOINT. Sends
- * nothing: the first call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint). INVALID: an endpoint of another form, or
- * longer than 255 bytes. */
+/* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else the socket of a running `brrd
+ * --user`, else BRR_DEFAULT_ENDPOINT. Sends nothing: the first call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint).
+ * INVALID: an endpoint of another form, or longer than 255 bytes. */
 BRR_API int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err);
 
 /* How to connect. NULL: the environment variable decides; "": none. */

@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "base/user_paths.h"
 #include "brr/v1/common.pb-c.h"
 #include "client/credentials.h"
 
@@ -126,11 +127,21 @@ int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err) {
     return brr_connect_with(&(struct brr_connect_options){.endpoint = endpoint}, ret, err);
 }
 
+/* The daemon of this user if it runs (`brrd --user`), else that of the machine. */
+static const char *default_endpoint(char *buf, size_t size) {
+    char path[USER_PATH_SIZE];
+    if (user_path_socket(path, NULL) || !user_path_answers(path))
+        return BRR_DEFAULT_ENDPOINT;
+    str_format(buf, size, "unix:%s", path);
+    return buf;
+}
+
 int brr_connect_with(const struct brr_connect_options *options, brr_client **ret, struct brr_error *err) {
     static const struct brr_connect_options none;
     const struct brr_connect_options *o = options ? options : &none;
     const char *env = getenv("BRR_ENDPOINT");
-    const char *wanted = o->endpoint && *o->endpoint ? o->endpoint : env && *env ? env : BRR_DEFAULT_ENDPOINT;
+    char found[USER_PATH_SIZE + 8];
+    const char *wanted = o->endpoint && *o->endpoint ? o->endpoint : env && *env ? env : default_endpoint(found, sizeof found);
     struct credentials credentials;
     if (!well_formed(wanted))
         return conn_error(err, BRR_INVALID, "'%.200s' is not an endpoint; expected unix:/path/to/socket or host:port", wanted);
@@ -437,7 +448,7 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
     if (strstr(text, no_address))
         return conn_error(err, BRR_UNAVAILABLE, "cannot find the host %.*s", (int)strcspn(c->endpoint, ":"), c->endpoint);
     return conn_error(err, BRR_UNAVAILABLE,
-                      "no daemon answers at %s; start one (./dev up, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
+                      "no daemon answers at %s; start one (brrd --user, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
 }
 
 int conn_call_status(const struct conn_call *c, struct brr_error *err) {

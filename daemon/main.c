@@ -11,15 +11,19 @@
 #include "daemon/config.h"
 #include "daemon/run_command.h"
 #include "daemon/server.h"
+#include "daemon/user_daemon.h"
 #include "daemon/versions.h"
 #include "kernels/device.h"
 
 static const char usage[] =
     "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
+    "       brrd --user [--set KEY=VALUE ...] [--check-config]\n"
     "       brrd run JOB.yaml [--directory DIR] ...   one job without a daemon; `brrd run --help`\n"
     "       brrd --version | --help | --help-config\n"
     "\n"
     "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
+    "  --user            your own daemon: configuration in ~/.config/brrd/daemon.yaml (written at the first start), results in\n"
+    "                    ~/.local/state/brrd, cache in ~/.cache/brrd; brrctl finds it by itself\n"
     "  --set KEY=VALUE   override one key; may be repeated\n"
     "  --check-config    check the configuration, its certificates, tokens, directories and models, print errors, and exit\n"
     "  --help-config     list every key, accepted values and default\n"
@@ -34,9 +38,9 @@ static const char pool_threads[] = "28";
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 
 struct arguments {
-    const char *config, *overrides[MAX_OVERRIDES];
+    const char *config, *overrides[MAX_OVERRIDES + 1]; /* one more for --user */
     int n;
-    bool check, version, help, keys;
+    bool user, check, version, help, keys;
     const char *bad; /* a word that is no option, or lacks its value */
 };
 
@@ -47,6 +51,8 @@ static struct arguments parse(int argc, char **argv) {
             a.config = argv[++i];
         else if (!strcmp(argv[i], "--set") && i + 1 < argc && a.n < MAX_OVERRIDES)
             a.overrides[a.n++] = argv[++i];
+        else if (!strcmp(argv[i], "--user"))
+            a.user = true;
         else if (!strcmp(argv[i], "--check-config"))
             a.check = true;
         else if (!strcmp(argv[i], "--version"))
@@ -70,11 +76,13 @@ static void raise_descriptors(void) {
     }
 }
 
-static int check_or_serve(const struct arguments *a, struct arena *arena, struct err *err) {
-    const struct config_source source = {.path = a->config, .overrides = a->overrides, .n_overrides = a->n};
+static int check_or_serve(struct arguments *a, struct arena *arena, struct err *err) {
     struct config config;
-    int rc = config_read(&source, arena, &config, err);
-    if (rc)
+    int rc;
+    if (a->user && (rc = user_daemon_prepare(arena, &a->config, &a->overrides[a->n++], err)))
+        return rc;
+    const struct config_source source = {.path = a->config, .overrides = a->overrides, .n_overrides = a->n};
+    if ((rc = config_read(&source, arena, &config, err)))
         return rc;
     if (a->check)
         return check_config(&config, err);
@@ -82,7 +90,7 @@ static int check_or_serve(const struct arguments *a, struct arena *arena, struct
     return server_run(&config, &source, err);
 }
 
-static int run(const struct arguments *a) {
+static int run(struct arguments *a) {
     OWNED(arena_done) struct arena arena;
     struct err err = {0};
     char text[800];
@@ -115,8 +123,11 @@ int main(int argc, char **argv) {
         fputs(usage, stdout);
         return 0;
     }
-    if (a.bad || !a.config) {
-        fprintf(stderr, "brrd: %s%s\n%s", a.bad ? a.bad : "no --config FILE was given",
+    if (a.bad || !a.config == !a.user) {
+        fprintf(stderr, "brrd: %s%s\n%s",
+                a.bad    ? a.bad
+                : a.user ? "--user and --config exclude each other"
+                         : "neither --config FILE nor --user was given",
                 a.bad ? ": not an option, or one without its value" : "", usage);
         return EXIT_USAGE;
     }

@@ -59,6 +59,8 @@ def main():
     page = re.search(r"^Documentation=file:(\S+)", unit, re.M)[1]
     with temporary() as root:
         install(root)
+        with open(f"{root}/usr/lib/systemd/user/brrd.service", encoding="utf-8") as f:
+            assert "ExecStart=/usr/bin/brrd --user" in f.read()
         with open(f"{root}/usr/lib/systemd/system/brrd.service", encoding="utf-8") as f:
             assert f.read() == unit and "--set" not in unit, "the file decides"
         check_paths(root + config)

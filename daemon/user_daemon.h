@@ -1,0 +1,13 @@
+/* user_daemon: `brrd --user`, a daemon for one person: its files are theirs alone, it takes any local path that they can read, and
+ * their brrctl finds it without a word. */
+#ifndef BRR_DAEMON_USER_DAEMON_H
+#define BRR_DAEMON_USER_DAEMON_H
+#include "base/arena.h"
+#include "base/err.h"
+
+/* Makes what such a daemon needs before it reads its configuration: a umask of 0077, the directories of base/user_paths, and a
+ * daemon.yaml unless there is one. *ret_config: its path; *ret_override: "listen.unix=SOCKET", because clients look there alone.
+ * Both in the arena. */
+int user_daemon_prepare(struct arena *arena, const char **ret_config, const char **ret_override, struct err *err);
+
+#endif
