@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 enum { WALK_MAX_DEPTH = 64, WALK_MAX_FILES = 4 * 1000 * 1000, MAX_TEMPORARIES = 10000 };
@@ -336,6 +337,11 @@ int fsio_absolute(char *buf, size_t size, const char *path, struct err *err) {
     return 0;
 }
 
+bool fsio_is_below(const char *path) {
+    return *path && *path != '/' && strcmp(path, "..") && !str_starts(path, "../") && !strstr(path, "/../") &&
+           !str_ends(path, "/..");
+}
+
 const char *fsio_basename(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -510,6 +516,30 @@ int fsio_lock(const char *path, int *ret_fd, struct err *err) {
     }
     *ret_fd = fd;
     return 0;
+}
+
+static int copy_bytes(int fd, const char *from, struct fsio_writer *w, struct err *err) {
+    char block[64 * 1024];
+    ssize_t n;
+    int rc;
+    while ((n = read(fd, block, sizeof block)) > 0)
+        if ((rc = fsio_writer_write(w, block, (size_t)n, err)))
+            return rc;
+    return n < 0 ? err_errno(err, errno, "%s: cannot be read", from) : 0;
+}
+
+int fsio_copy(const char *from, const char *to, struct err *err) {
+    struct fsio_writer w;
+    size_t len = 0;
+    OWNED_FD int fd = -1;
+    int rc;
+    if ((rc = fsio_open_file(from, &fd, &len, err)) || (rc = fsio_writer_open(&w, to, err)))
+        return rc;
+    if ((rc = copy_bytes(fd, from, &w, err))) {
+        fsio_writer_abort(&w);
+        return rc;
+    }
+    return fsio_writer_commit(&w, err);
 }
 
 int64_t fsio_free_bytes(const char *path) {

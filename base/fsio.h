@@ -42,6 +42,9 @@ bool fsio_is_temporary(const char *name);
  * success. */
 int fsio_remove_temporaries(const char *dir, struct err *err);
 
+/* A durable copy of the regular file `from`; an existing file `to` is replaced atomically. */
+int fsio_copy(const char *from, const char *to, struct err *err);
+
 /* Renames durably within a folder; an existing file of the new name is replaced. */
 int fsio_rename(const char *from, const char *to, struct err *err);
 /* mkdir -p with mode 0755. fsio_mkdirs_above makes the parent directory of path. */
@@ -60,6 +63,8 @@ int fsio_remove_tree(const char *path, struct err *err);
 int fsio_join(char *buf, size_t size, const char *dir, const char *name, struct err *err);
 /* Writes the absolute path, with "." and ".." resolved textually against the working directory; the file need not exist. */
 int fsio_absolute(char *buf, size_t size, const char *path, struct err *err);
+/* True for a relative path that stays below its directory: no "..", no leading "/", not "". */
+bool fsio_is_below(const char *path);
 const char *fsio_basename(const char *path);
 
 /* The next entry of a directory in *ret, NULL after the last; an error of the volume is not taken for the end. */

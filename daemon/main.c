@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
+#include "daemon/restore.h"
 #include "daemon/run_command.h"
 #include "daemon/server.h"
 #include "daemon/user_daemon.h"
@@ -18,12 +19,14 @@
 static const char usage[] =
     "usage: brrd --config FILE [--set KEY=VALUE ...] [--check-config]\n"
     "       brrd --user [--set KEY=VALUE ...] [--check-config]\n"
+    "       brrd --restore DIR --config FILE | --user   a daemon from a backup (`brrctl backup`); then it ends\n"
     "       brrd run JOB.yaml [--directory DIR] ...   one job without a daemon; `brrd run --help`\n"
     "       brrd --version | --help | --help-config\n"
     "\n"
     "  --config FILE     daemon.yaml; the commented default is configs/daemon.yaml\n"
     "  --user            your own daemon: configuration in ~/.config/brrd/daemon.yaml (written at the first start), results in\n"
     "                    ~/.local/state/brrd, cache in ~/.cache/brrd; brrctl finds it by itself\n"
+    "  --restore DIR     check the backup in DIR, copy it to paths.results and jobs.database, where none is yet, and exit\n"
     "  --set KEY=VALUE   override one key; may be repeated\n"
     "  --check-config    check the configuration, its certificates, tokens, directories and models, print errors, and exit\n"
     "  --help-config     list every key, accepted values and default\n"
@@ -38,7 +41,7 @@ static const char pool_threads[] = "28";
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 
 struct arguments {
-    const char *config, *overrides[MAX_OVERRIDES + 1]; /* one more for --user */
+    const char *config, *restore, *overrides[MAX_OVERRIDES + 1]; /* one more for --user */
     int n;
     bool user, check, version, help, keys;
     const char *bad; /* a word that is no option, or lacks its value */
@@ -51,6 +54,8 @@ static struct arguments parse(int argc, char **argv) {
             a.config = argv[++i];
         else if (!strcmp(argv[i], "--set") && i + 1 < argc && a.n < MAX_OVERRIDES)
             a.overrides[a.n++] = argv[++i];
+        else if (!strcmp(argv[i], "--restore") && i + 1 < argc)
+            a.restore = argv[++i];
         else if (!strcmp(argv[i], "--user"))
             a.user = true;
         else if (!strcmp(argv[i], "--check-config"))
@@ -86,6 +91,8 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
         return rc;
     if (a->check)
         return check_config(&config, err);
+    if (a->restore)
+        return restore_run(&config, a->restore, err);
     log_setup((enum log_level)config.log_level, config.log_format == 1);
     return server_run(&config, &source, err);
 }

@@ -17,9 +17,12 @@ static int clear_networks(const struct config *c, struct err *err) {
     return fsio_mkdirs(path, err);
 }
 
-int paths_open(const struct config *c, int *ret_lock, struct err *err) {
-    char lock[4096], text[800];
-    struct err why;
+int paths_restoring(const struct config *c, char *buf, size_t size, struct err *err) {
+    return fsio_join(buf, size, c->results, ".restoring", err);
+}
+
+int paths_lock(const struct config *c, int *ret_lock, struct err *err) {
+    char lock[4096];
     int rc;
     if (fsio_mkdirs(c->cache, err))
         return err_wrap(err, "paths.cache");
@@ -29,7 +32,20 @@ int paths_open(const struct config *c, int *ret_lock, struct err *err) {
         return rc;
     if ((rc = fsio_lock(lock, ret_lock, err)) == ERR_PRECONDITION)
         err_wrap(err, "another daemon uses paths.cache");
-    if (rc || (rc = clear_networks(c, err)))
+    return rc;
+}
+
+int paths_open(const struct config *c, int *ret_lock, struct err *err) {
+    char restoring[4096], text[800];
+    struct err why;
+    int rc;
+    if ((rc = paths_lock(c, ret_lock, err)) || (rc = paths_restoring(c, restoring, sizeof restoring, err)))
+        return rc;
+    if (fsio_exists(restoring))
+        return err_set(err, ERR_PRECONDITION,
+                       "a restore into %s has not ended; run `brrd --restore DIR` again, or delete %s to begin with what is there",
+                       c->results, restoring);
+    if ((rc = clear_networks(c, err)))
         return rc;
     if (builtin_write(c->cache, &why))
         log_warn("the built-in models may be missing", "error=\"%s\"", err_text(&why, text, sizeof text));

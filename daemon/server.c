@@ -673,6 +673,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     d->services.paths[0] = config->data;
     d->services.paths[1] = config->cache;
     d->services.paths[2] = config->results;
+    d->services.database = config->database;
     d->services.start_ms = clock_ms();
     d->services.version = versions_own();
     d->services.revision = versions_revision();

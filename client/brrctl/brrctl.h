@@ -148,6 +148,7 @@ int cmd_metrics(const struct arguments *o);
 int cmd_top(const struct arguments *o);
 int cmd_doctor(const struct arguments *o);
 int cmd_drain(const struct arguments *o);
+int cmd_backup(const struct arguments *o);
 int cmd_tls(const struct arguments *o);
 int cmd_completion(const struct arguments *o);
 

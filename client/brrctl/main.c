@@ -157,6 +157,11 @@ static const struct command commands[] = {
      "Exit 1 if a line says FAIL.\nexample: brrctl doctor", NULL},
     {"drain", "", &drain_arguments, "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0,
      "example: brrctl drain", NULL},
+    {"backup", "DIR", &arguments_none, "copy job records, served models and saved streams of the daemon to a directory here",
+     cmd_backup, 1, 1,
+     "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "
+     "/backup/brrd-2026-11-24",
+     NULL},
     {"tls", "init|renew|token|revoke|client DIR", &tls_arguments,
      "make your own CA, certificates and tokens; works without a daemon", cmd_tls, 2, 2,
      "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and this\n"

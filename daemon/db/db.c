@@ -220,4 +220,35 @@ double db_real(const struct db_query *q, int column) {
     return db_is_null(q, column) ? NAN : sqlite3_column_double(q->statement, column);
 }
 
+/* ---- copies ---- */
+
+int64_t db_schema(void) { return SCHEMA; }
+
+static int copy_failed(sqlite3 *sqlite, const char *path, const char *to, struct err *err) {
+    const bool full = (sqlite3_errcode(sqlite) & 0xff) == SQLITE_FULL;
+    err_set(err, full ? ERR_EXHAUSTED : ERR_INTERNAL, "job database %s: cannot copy it to %s: %s", path, to,
+            sqlite3_errmsg(sqlite));
+    sqlite3_close(sqlite);
+    return err->code;
+}
+
+int db_copy(const char *path, const char *to, struct err *err) {
+    struct err ignored;
+    sqlite3 *sqlite = NULL;
+    sqlite3_stmt *copy = NULL;
+    err = err ? err : &ignored;
+    if (fsio_exists(to))
+        return err_set(err, ERR_EXISTS, "%s exists already; nothing was copied", to);
+    if (sqlite3_open_v2(path, &sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(sqlite, "VACUUM INTO ?", -1, &copy, NULL) != SQLITE_OK)
+        return copy_failed(sqlite, path, to, err);
+    sqlite3_bind_text(copy, 1, to, -1, SQLITE_STATIC);
+    const int step = sqlite3_step(copy);
+    sqlite3_finalize(copy);
+    if (step != SQLITE_DONE)
+        return copy_failed(sqlite, path, to, err);
+    sqlite3_close(sqlite);
+    return 0;
+}
+
 const char *db_library_version(void) { return sqlite3_libversion(); }

@@ -59,6 +59,12 @@ int64_t db_int(const struct db_query *q, int column);
 double db_real(const struct db_query *q, int column);
 bool db_is_null(const struct db_query *q, int column);
 
+/* The number of the schema that this version writes. */
+int64_t db_schema(void);
+/* A consistent copy of the database file at `path`, which another connection may be using, as the new file `to`. Any thread; waits
+ * for the volume. EXISTS: there is a file `to`. */
+int db_copy(const char *path, const char *to, struct err *err);
+
 const char *db_library_version(void);
 
 #endif

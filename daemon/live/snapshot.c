@@ -263,34 +263,10 @@ int snapshot_model_path(const char *dir, const char *sha256, char *path, size_t 
                : err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
 }
 
-static int copy_bytes(int fd, const char *from, struct fsio_writer *w, struct err *err) {
-    char block[64 * 1024];
-    ssize_t n;
-    int rc;
-    while ((n = read(fd, block, sizeof block)) > 0)
-        if ((rc = fsio_writer_write(w, block, (size_t)n, err)))
-            return rc;
-    return n < 0 ? err_errno(err, errno, "%s: cannot be read", from) : 0;
-}
-
-static int copy_file(const char *from, const char *to, struct err *err) {
-    struct fsio_writer w;
-    size_t len = 0;
-    OWNED_FD int fd = -1;
-    int rc;
-    if ((rc = fsio_open_file(from, &fd, &len, err)) || (rc = fsio_writer_open(&w, to, err)))
-        return rc;
-    if ((rc = copy_bytes(fd, from, &w, err))) {
-        fsio_writer_abort(&w);
-        return rc;
-    }
-    return fsio_writer_commit(&w, err);
-}
-
 /* A second name of the file, or its copy. */
 static int link_or_copy(const char *from, const char *to, struct err *err) {
     unlink(to);
-    return link(from, to) ? copy_file(from, to, err) : 0; /* an error of link that is no matter of volumes comes again */
+    return link(from, to) ? fsio_copy(from, to, err) : 0; /* an error of link that is no matter of volumes comes again */
 }
 
 /* Gives the copy its name when it is the file that was meant. */

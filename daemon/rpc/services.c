@@ -16,6 +16,7 @@ size_t services_methods(const struct rpc_method **ret, size_t max) {
                   {svc_burst, svc_burst_count},
                   {svc_burst_files, svc_burst_files_count},
                   {svc_admin, svc_admin_count},
+                  {svc_backup, svc_backup_count},
                   {svc_metrics, svc_metrics_count},
                   {svc_health, svc_health_count},
                   {svc_reflection, svc_reflection_count}};

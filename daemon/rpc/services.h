@@ -43,6 +43,7 @@ struct services {
     struct watch *watches;             /* open Watch calls, svc_jobs.c */
     struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];              /* data, cache, results */
+    const char *database;              /* path of the job database */
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */
     atomic_bool device_serves;         /* false while device_hosts_stalled */
@@ -82,6 +83,8 @@ extern const struct rpc_method svc_metrics[];
 extern const size_t svc_metrics_count;
 extern const struct rpc_method svc_admin[];
 extern const size_t svc_admin_count;
+extern const struct rpc_method svc_backup[];
+extern const size_t svc_backup_count;
 extern const struct rpc_method svc_stream[];
 extern const size_t svc_stream_count;
 extern const struct rpc_method svc_sessions[];

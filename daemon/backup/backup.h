@@ -1,0 +1,22 @@
+/* backup: what a backup of a daemon consists of. `Admin.Backup` sends these files (rpc/svc_backup),
+ * brrctl writes them to a directory with their manifest, backup.json, and `brrd --restore` reads that directory (daemon/restore).
+ * In it are the job database and the files of BACKUP_FOLDERS; folders of jobs are left out, because they can be large and copied as
+ * they are. */
+#ifndef BRR_DAEMON_BACKUP_BACKUP_H
+#define BRR_DAEMON_BACKUP_BACKUP_H
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define BACKUP_DATABASE "jobs.sqlite"
+enum { BACKUP_FORMAT = 1, BACKUP_MAX_FILES = 200000 };
+
+struct backup_files {
+    char **paths; /* relative to paths.results, sorted within a folder */
+    size_t n;
+};
+/* The files that exist now, without temporary and rejected ones. A thread that may wait for the volume. */
+int backup_files(const char *results, struct backup_files *ret, struct err *err);
+void backup_files_done(struct backup_files *files);
+
+#endif

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""A backup of a daemon at work makes a daemon with other paths that serves the same models and lists the same jobs; a stream goes on in it.
+A restore that was killed is run again, and no daemon starts beside a half restore; damage, a running daemon, a database that is there and
+a later schema are refused by name."""
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+from daemon import BIN, MINI, PATIENCE, Daemon, make_corpus, temporary
+
+
+def fill(d, tmp):
+    """A finished training whose model serves, a pinned checkpoint and a stream that is cut."""
+    make_corpus(f"{tmp}/eeg", 11, patients=3, hours=0.1)
+    code, job, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "training.max_steps=2", "training.epochs=1")
+    assert code == 0, (job, err)
+    for words in (("load", "ward", f"job:{job['job']}"), ("checkpoint", "pin", f"job:{job['job']}@last")):
+        code, _, err = d.ctl(*words)
+        assert code == 0, err
+    return job["job"], sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
+
+
+def probabilities(d, recording, name):
+    code, _, err = d.ctl("stream", recording, "--model", "ward", "--probabilities", f"{d.dir}/{name}.npy", "--output", f"{d.dir}/{name}.tsv")
+    assert code == 0, err
+    with open(f"{d.dir}/{name}.npy", "rb") as f:
+        return f.read()
+
+
+def restore(d, directory, wait=True):
+    process = subprocess.Popen([*d.command(), "--restore", directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if not wait:
+        return process
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def refused(d, directory, text):
+    code, _, err = restore(d, directory)
+    assert code == 1 and text in err, (text, err)
+
+
+def check_refusals(tmp, backup):
+    """Damage, a later schema and a path that leads out are refused before anything is written."""
+    fresh = Daemon(f"{tmp}/refused")
+    os.makedirs(fresh.dir, exist_ok=True)
+    for change, text in ((lambda m: m.update(schema=99), "install that version"), (lambda m: m["files"][1].update(path="../../etc/x"), "without a path below"),
+                         (lambda m: m.update(format=7), "this version reads format 1"),
+                         (lambda m: m["files"][1].update(sha256=hashlib.sha256(b"").hexdigest()), "nothing was restored")):
+        copy = shutil.copytree(backup, f"{tmp}/copy")
+        with open(f"{copy}/backup.json", encoding="utf-8") as f:
+            manifest = json.load(f)
+        change(manifest)
+        with open(f"{copy}/backup.json", "w", encoding="utf-8") as f:
+            json.dump(manifest, f)
+        refused(fresh, copy, text)
+        shutil.rmtree(copy)
+    refused(fresh, f"{tmp}/eeg", "not a whole backup")
+    assert not os.path.exists(f"{fresh.dir}/results") and not os.path.exists(f"{fresh.dir}/jobs.sqlite")
+
+
+def killed_restores(d, backup):
+    """kill -9 after ever longer times, until one ends; then whatever is there is not taken for a daemon or is one."""
+    delay, kills = 0.004, 0
+    while True:
+        process = restore(d, backup, wait=False)
+        time.sleep(delay)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
+        if os.path.exists(f"{d.dir}/results/.restoring"):
+            r = subprocess.run(d.command(), capture_output=True, text=True, timeout=PATIENCE)
+            assert r.returncode == 1 and "has not ended" in r.stderr, r.stderr
+        else:
+            assert not os.path.exists(f"{d.dir}/jobs.sqlite")
+        delay *= 1.5
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    return kills
+
+
+def main():
+    with temporary() as tmp:
+        d = Daemon(f"{tmp}/old")
+        os.makedirs(d.dir, exist_ok=True)
+        d.start()
+        job, recording = fill(d, tmp)
+        want = probabilities(d, recording, "before")
+        env = {**d.env, "BRR_ENDPOINT": d.env["BRR_ENDPOINT"]}
+        live = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", "ward", "--realtime", "20", "--probabilities", f"{tmp}/live.npy", "--output",
+                                 f"{tmp}/live.tsv"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.time() + PATIENCE
+        while not glob.glob(f"{d.dir}/results/sessions/" + "[0-9a-f]" * 32):
+            assert live.poll() is None and time.time() < deadline
+            time.sleep(0.1)
+        code, out, err = d.ctl("backup", f"{tmp}/backup", "--json")
+        assert code == 0, err
+        with open(f"{tmp}/backup/backup.json", encoding="utf-8") as f:
+            manifest = json.load(f)
+        names = [f["path"] for f in manifest["files"]]
+        assert json.loads(out)["files"] == len(names) and names[0] == "jobs.sqlite" and any(re.fullmatch(r"served/ward-\w{64}\.safetensors", n) for n in names)
+        assert any(n.startswith("pinned/") for n in names) and any(re.fullmatch("sessions/[0-9a-f]{32}", n) for n in names), names
+        assert os.stat(f"{tmp}/backup").st_mode & 0o077 == 0
+        code, _, err = d.ctl("backup", f"{tmp}/backup")
+        assert code and "holds a backup already" in err, err
+        refused(d, f"{tmp}/backup", "another daemon uses")
+        check_refusals(tmp, f"{tmp}/backup")
+        d.kill()  # its machine is gone; the stream goes on with the restored one
+        new = Daemon(f"{tmp}/new")
+        os.makedirs(new.dir, exist_ok=True)
+        new.socket, new.env = d.socket, d.env
+        print("restores killed:", killed_restores(new, f"{tmp}/backup"))
+        refused(new, f"{tmp}/backup", "exists; move it")
+        shutil.rmtree(f"{tmp}/old/results")
+        new.start()
+        assert live.wait(PATIENCE) == 0, live.stderr.read()
+        with open(f"{tmp}/live.npy", "rb") as f:
+            assert f.read() == want, "the stream went on with other bits"
+        assert probabilities(new, recording, "after") == want
+        assert new.job(job)["state"] == "succeeded"
+        with sqlite3.connect(f"{new.dir}/jobs.sqlite") as db:
+            paths = [row[0] for row in db.execute("SELECT path FROM served UNION SELECT path FROM pins UNION SELECT directory FROM jobs")]
+            assert len(paths) == 3 and all(p.startswith(f"{new.dir}/results/") for p in paths), paths
+        assert new.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
