@@ -114,7 +114,7 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 /* The options of the commands, beside the code that reads them. */
 extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, score_arguments, submit_arguments,
     validate_arguments, resume_arguments, logs_arguments, checkpoint_arguments, geodesic_arguments, windows_arguments,
-    dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, tls_arguments;
+    dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, usage_arguments, tls_arguments;
 extern const struct command_verb burst_verbs[];
 
 /* Commands, by file. */
@@ -148,6 +148,7 @@ int cmd_metrics(const struct arguments *o);
 int cmd_top(const struct arguments *o);
 int cmd_doctor(const struct arguments *o);
 int cmd_drain(const struct arguments *o);
+int cmd_usage(const struct arguments *o);
 int cmd_backup(const struct arguments *o);
 int cmd_tls(const struct arguments *o);
 int cmd_completion(const struct arguments *o);

@@ -157,6 +157,10 @@ static const struct command commands[] = {
      "Exit 1 if a line says FAIL.\nexample: brrctl doctor", NULL},
     {"drain", "", &drain_arguments, "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0,
      "example: brrctl drain", NULL},
+    {"usage", "", &usage_arguments, "show who used the device: jobs, time and energy by caller", cmd_usage, 0, 0,
+     "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage --since "
+     "30d",
+     NULL},
     {"backup", "DIR", &arguments_none, "copy job records, served models and saved streams of the daemon to a directory here",
      cmd_backup, 1, 1,
      "Folders of jobs are not in it. `brrd --restore DIR --config FILE` makes a daemon of it.\nexample: brrctl backup "

@@ -46,6 +46,7 @@ static const struct field fields[] = {
     FIELD("best", TEXT, best),
     FIELD("last", TEXT, last),
     FIELD("energy_j", REAL, energy_j),
+    FIELD("run_ms", I64, run_ms),
     FIELD("step", I64, progress.step),
     FIELD("steps", I64, progress.steps),
     FIELD("epoch", I64, progress.epoch),

@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "daemon/models/source.h"
 
-enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN };
+enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN, WORKER_STOP_PREEMPT };
 
 /* The wish that an attempt ends soon. Any thread. */
 struct runner_wish {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -28,6 +29,7 @@ struct sched {
     int count, n_open, capacity;
     struct map *by_id;
     struct job *running;
+    bool preemptible;              /* limits.preemptible of the running job */
     _Atomic int64_t next_sequence; /* drafts count it up */
     bool draining;
     char held[JOB_REASON_SIZE];                           /* why nothing starts, or "" */
@@ -388,15 +390,15 @@ static void restart(struct sched *s, struct job *job, int64_t limit, const char 
     move_until(s, job, JOB_QUEUED, reason, wall_ms(s) + (wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS));
 }
 
-/* limits.restarts of a job; 0 when its file cannot be read any more. */
-static int64_t restart_limit(const struct job *job) {
-    struct arena arena;
-    struct jobfile file;
+/* limits of a job; zeroes when its file cannot be read any more. */
+static struct jobfile_limits limits_of(const struct job *job) {
+    OWNED(arena_done) struct arena arena;
+    struct jobfile file = {0};
     arena_init(&arena, 16u << 20);
-    int64_t limit = job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL) ? 0 : file.limits.restarts;
-    arena_done(&arena);
-    return limit;
+    return job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL) ? (struct jobfile_limits){0} : file.limits;
 }
+
+static int64_t restart_limit(const struct job *job) { return limits_of(job).restarts; }
 
 /* Jobs that were active when the daemon died, and were not to stop. */
 static int count_crashed(const struct sched *s) {
@@ -443,7 +445,7 @@ static bool was_stopped(struct sched *s, const struct job *job, const struct wor
         return false;
     if (!r->rc || r->rc == ERR_CANCELLED)
         return true;
-    if (r->stopped != WORKER_STOP_SHUTDOWN || is_fault(r->rc))
+    if ((r->stopped != WORKER_STOP_SHUTDOWN && r->stopped != WORKER_STOP_PREEMPT) || is_fault(r->rc))
         return false;
     append_log(s, job, "error", err_text(&r->err, text, sizeof text));
     return true;
@@ -466,6 +468,7 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
 static void finish_running(struct sched *s, struct worker_report *r) {
     struct job *job = s->running;
     s->running = NULL;
+    job->run_ms += wall_ms(s) > job->started_ms ? wall_ms(s) - job->started_ms : 0;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
     if (!r->rc && r->stopped == WORKER_STOP_NONE) {
@@ -481,6 +484,8 @@ static void finish_running(struct sched *s, struct worker_report *r) {
         move(s, job, JOB_INTERRUPTED, "time_limit");
         if (r->limits.auto_resume && r->has_checkpoint)
             move(s, job, JOB_QUEUED, "time_limit: resuming");
+    } else if (r->stopped == WORKER_STOP_PREEMPT && !s->draining) {
+        move(s, job, JOB_QUEUED, "preempted: a job of higher priority runs first");
     } else {
         move(s, job, JOB_QUEUED, "daemon_stopped");
     }
@@ -613,29 +618,46 @@ static void start(struct sched *s, struct job *job) {
         restart(s, job, restart_limit(job), err.message);
     else
         s->running = job;
-}
-
-void sched_turn(struct sched *s) {
-    bool free_device = !s->running && !s->draining && !*s->held && !s->ledger.broken;
-    struct job *job = free_device ? next_job(s) : NULL;
-    if (job)
-        start(s, job);
+    s->preemptible = s->running && limits_of(job).preemptible;
 }
 
 /* The job that runs checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
-static void stop_running(struct sched *s) {
+static void stop_running(struct sched *s, enum worker_stop why) {
     if (!s->running)
         return;
     if (s->running->wish == JOB_WISH_NONE) {
         s->running->wish = JOB_WISH_SHUTDOWN;
         ledger_record(&s->ledger, s->running);
     }
-    s->config.interrupt(s->config.worker, WORKER_STOP_SHUTDOWN);
+    s->config.interrupt(s->config.worker, why);
+}
+
+/* A waiting job of higher priority gets the device, unless the running one says otherwise or ends already. */
+static void preempt(struct sched *s) {
+    char text[JOB_REASON_SIZE];
+    const struct job *next = s->preemptible && s->running->wish == JOB_WISH_NONE ? next_job(s) : NULL;
+    if (!next || next->priority <= s->running->priority)
+        return;
+    str_format(text, sizeof text,
+               "job %s of priority %lld preempts this one of priority %lld, which is saved and goes on afterwards", next->id,
+               (long long)next->priority, (long long)s->running->priority);
+    append_log(s, s->running, "info", text);
+    stop_running(s, WORKER_STOP_PREEMPT);
+}
+
+void sched_turn(struct sched *s) {
+    if (s->draining || *s->held || s->ledger.broken)
+        return;
+    struct job *job = s->running ? NULL : next_job(s);
+    if (s->running)
+        preempt(s);
+    else if (job)
+        start(s, job);
 }
 
 void sched_drain(struct sched *s) {
     s->draining = true;
-    stop_running(s);
+    stop_running(s, WORKER_STOP_SHUTDOWN);
 }
 
 void sched_hold(struct sched *s, const char *why) {
@@ -645,5 +667,5 @@ void sched_hold(struct sched *s, const char *why) {
             str_copy(s->open[i]->reason, sizeof s->open[i]->reason, why); /* not stored: another daemon may start it */
             tell(s, s->open[i]);
         }
-    stop_running(s);
+    stop_running(s, WORKER_STOP_SHUTDOWN);
 }

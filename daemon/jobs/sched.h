@@ -66,7 +66,8 @@ void sched_report(struct sched *s, struct worker_report *r);
 /* Shows `text` as the reason of the running job, such as "waits for PATH since TIME"; "" shows the reason before again. Not stored.
  */
 void sched_waits(struct sched *s, const char *text);
-/* Starts the next job if the device is free. Call after every report and at intervals. */
+/* Starts the next job if the device is free; tells the running job to make room for a waiting one of higher priority, if it is
+ * preemptible. Call after every report and at intervals. */
 void sched_turn(struct sched *s);
 /* Call about every second: writes changes that could not be written before, and forgets ended jobs that are old enough. */
 void sched_tick(struct sched *s);

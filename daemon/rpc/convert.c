@@ -127,6 +127,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->directory = (char *)(uintptr_t)job->directory;
     m->crashes = job->crashes;
     m->retry_ms = job->retry_ms;
+    m->run_ms = job->run_ms;
     m->device = (char *)(uintptr_t)job->device;
     m->versions = (char *)(uintptr_t)job->versions;
     m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;

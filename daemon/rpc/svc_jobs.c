@@ -22,8 +22,26 @@ static void fail_memory(struct rpc_call *call) {
     rpc_finish(call, &err);
 }
 
+/* Why a job waits that has no other reason. */
+static char *waits_for(struct arena *arena, const struct sched *sched, int position) {
+    const char *running = NULL;
+    for (int i = 0; i < sched_open_count(sched); i++)
+        if (job_is_active(sched_open_at(sched, i)->state))
+            running = sched_open_at(sched, i)->id;
+    char *text = position > 1
+                     ? arena_printf(arena, "waits for the device; number %d in the queue%s%s", position, running ? ", behind " : "",
+                                    running ? running : "")
+                     : arena_printf(arena, "waits for the device%s%s", running ? ", which runs " : "", running ? running : "");
+    return text ? text : (char *)(uintptr_t) "";
+}
+
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
-    return convert_job(rpc_arena(call), job, sched_position(services_of(call)->sched, job));
+    const struct sched *sched = services_of(call)->sched;
+    const int position = sched_position(sched, job);
+    Brr__V1__Job *m = convert_job(rpc_arena(call), job, position);
+    if (m && position && !*job->reason)
+        m->reason = waits_for(rpc_arena(call), sched, position);
+    return m;
 }
 
 static void answer_job(struct rpc_call *call, const struct job *job) {

@@ -17,6 +17,8 @@ static const struct option job_rows[] = {
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
      "restarts after device faults, after crashes of the daemon while the job ran, and when a checkpoint or a result could not be "
      "written for want of room or of file descriptors"},
+    {"limits.preemptible", OPTION_BOOL, J(limits.preemptible), "true", 0, 0, NULL,
+     "a waiting job of higher priority may have the device: this one is saved, and goes on afterwards"},
 };
 static const struct option checkpoint_rows[] = {
     {"limits.auto_resume", OPTION_BOOL, J(limits.auto_resume), "false", 0, 0, NULL, "queue the job again after the time limit"},

@@ -14,7 +14,7 @@ enum { JOBFILE_MAX_OVERRIDES = 256, JOBFILE_MAX_TABLES = 16, JOBFILE_MAX_NOTES =
 
 struct jobfile_limits {
     int64_t wall_clock_ms, restarts;
-    bool auto_resume;
+    bool auto_resume, preemptible;
 };
 
 struct jobfile {
